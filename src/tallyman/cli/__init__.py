@@ -1,0 +1,1 @@
+"""TERMINAL: parse, call, print."""

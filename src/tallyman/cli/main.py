@@ -1,0 +1,66 @@
+"""The command line. Every command finds the project, calls it, and prints."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from tallyman.cli import ask, make, run
+from tallyman.cli.output import err, failure
+from tallyman.errors import TallymanError
+
+app = typer.Typer(
+    name="tallyman",
+    help="PySpark pipelines in which every row is accounted for.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    epilog="Exit codes: 0 ok; 1 a run, check or accounting failure; 2 usage or definition error; "
+    "3 threshold or breaker tripped; 4 conflict; 130 interrupted.",
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"tallyman {version('tallyman')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+make.register(app)
+run.register(app)
+ask.register(app)
+
+
+def main() -> None:
+    """Errors become what happened, what was left and what to do next; traces only with --debug."""
+    arguments = sys.argv[1:]
+    debug = "--debug" in arguments or bool(os.environ.get("TALLYMAN_DEBUG"))
+    sys.argv = [sys.argv[0], *(a for a in arguments if a != "--debug")]
+    try:
+        app()
+    except TallymanError as error:
+        if debug:
+            raise
+        failure(error, json_output="--json" in arguments)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        err.print("interrupted")
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,135 @@
+"""`tallyman init` and `tallyman doctor`: a project that works, and a machine that can run it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tallyman.cli.options import AsJson, ProjectFolder
+from tallyman.cli.output import as_json, out
+from tallyman.errors import UsageError
+from tallyman.settings import read_settings
+
+YAML = """\
+name: {name}
+# pipelines: pipelines        # folder of Python files that declare sources and assets
+# runs: runs                  # where run folders go
+# master: local[4]            # or spark://host:7077, or sc://host for Spark Connect
+# thresholds: default         # default, strict, permissive, or absolute: and percentage:
+# spark:
+#   spark.driver.memory: 8g
+"""
+PIPELINE = """\
+import tallyman as tm
+
+orders = tm.source(
+    "orders",
+    path="data/orders.jsonl",
+    format="json",
+    key="order_id",
+    schema="order_id string, day date not null, country string, amount decimal(10,2)",
+)
+
+
+@tm.asset(key="day")
+def daily_sales(orders: tm.Frame) -> tm.Frame:
+    return (
+        orders.expect("positive_amount", "amount > 0")
+        .filter("country = 'NL'", reason="abroad")
+        .groupBy("day")
+        .agg(total="sum(amount)", orders="count(*)")
+    )
+"""
+ORDERS = """\
+{"order_id":"o-1","day":"2026-01-01","country":"NL","amount":10.00}
+{"order_id":"o-2","day":"2026-01-01","country":"NL","amount":15.50}
+{"order_id":"o-3","day":"2026-01-02","country":"BE","amount":8.25}
+{"order_id":"o-4","day":"2026-01-02","country":"NL","amount":-1.00}
+{"order_id":"o-5","day":"2026-01-02","country":"NL","amount":99.95}
+"""
+
+
+def init(
+    name: Annotated[str, typer.Argument(help="Name of the project and of its folder.")],
+    json_output: AsJson = False,
+) -> None:
+    """Write a small project that works: tallyman.yaml, pipelines/, data/."""
+    if not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", Path(name).name):
+        raise UsageError(f"project name {name!r}: use letters, digits, '.', '_' and '-'")
+    folder = Path(name)
+    if folder.exists() and any(folder.iterdir()):
+        raise UsageError(f"{folder} already exists and is not empty; nothing was written")
+    files = {
+        "tallyman.yaml": YAML.format(name=folder.name),
+        "pipelines/sales.py": PIPELINE,
+        "data/orders.jsonl": ORDERS,
+        ".gitignore": "runs/\n.tallyman/\n",
+    }
+    for path, text in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text, encoding="utf-8")
+    if json_output:
+        as_json({"project": folder.name, "files": list(files)})
+        return
+    out.print(f"{folder}: {', '.join(files)}\nnext:  cd {folder} && tallyman run", markup=False)
+
+
+def doctor(project: ProjectFolder = None, json_output: AsJson = False) -> None:
+    """Check this machine and project: Python, Java, Spark, disk, settings."""
+    checks = [_python(), _java(), _packages(), _disk(), _project(project)]
+    if json_output:
+        as_json([{"check": n, "ok": ok, "found": text} for n, ok, text in checks])
+    else:
+        for name, ok, text in checks:
+            out.print(f"{'ok  ' if ok else 'FAIL'} {name:<9} {text}", markup=False)
+    raise typer.Exit(0 if all(ok for _, ok, _ in checks) else 1)
+
+
+Check = tuple[str, bool, str]
+
+
+def _python() -> Check:
+    found = ".".join(map(str, sys.version_info[:3]))
+    return "python", sys.version_info >= (3, 11), found
+
+
+def _java() -> Check:
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if not java or not Path(java).exists():
+        return "java", False, "not found; run: sudo apt-get install -y openjdk-17-jre-headless"
+    text = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    found = re.search(r'version "(\d+)', text)
+    good = bool(found) and int(found.group(1)) >= 17 if found else False
+    return "java", good, text.splitlines()[0] if text else "no answer"
+
+
+def _packages() -> Check:
+    names = ("pyspark", "pyarrow", "duckdb")
+    return "packages", True, ", ".join(f"{name} {version(name)}" for name in names)
+
+
+def _disk() -> Check:
+    free = shutil.disk_usage(".").free / 2**30
+    return "disk", free > 1, f"{free:,.1f} GiB free"
+
+
+def _project(folder: str | None) -> Check:
+    try:
+        settings = read_settings(folder)
+    except Exception as error:
+        return "project", folder is None, f"{error}"
+    return "project", True, f"{settings.name} in {settings.home}"
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(init)
+    app.command()(doctor)

@@ -1,0 +1,78 @@
+"""What a person or a program sees: text or JSON, colours only on a terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from tallyman.domain.fate import Fate
+from tallyman.domain.run import AssetResult, Status
+from tallyman.errors import TallymanError
+
+out = Console(soft_wrap=True, highlight=False)
+err = Console(stderr=True, soft_wrap=True, highlight=False)
+
+WORDS = {
+    Fate.PASSED: "passed",
+    Fate.AGGREGATED: "aggregated",
+    Fate.EXPLODED: "exploded",
+    Fate.FILTERED: "filtered",
+    Fate.ERROR: "rejected",
+}
+
+
+def as_json(value: object) -> None:
+    print(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+
+
+def interactive() -> bool:
+    return sys.stderr.isatty() and not os.environ.get("CI")
+
+
+def tally(result: AssetResult, width: int = 0) -> str:
+    """349,660 in = 345,000 aggregated + 4,000 filtered + 660 rejected   0 unaccounted   32 rows out"""
+    name = f"{result.name:<{width}}"
+    seconds = f"{result.duration_ms / 1000:.1f} s"
+    if result.status is Status.SKIPPED:
+        return f"{name}   skipped: {(result.error or {}).get('message', '')}"
+    if result.error and not result.records_in and not any(result.fates.values()):
+        return f"{name}   {result.status.value}   {seconds}"
+    shares = [f"{result.fates[f]:,} {word}" for f, word in WORDS.items() if result.fates.get(f)]
+    line = f"{name}   {result.records_in:,} in = {' + '.join(shares) or '0'}"
+    line += f"   {result.unaccounted:,} unaccounted   {result.rows_out:,} rows out   {seconds}"
+    return line if result.status is Status.SUCCESS else f"{line}   {result.status.value}"
+
+
+def failure(error: TallymanError, *, json_output: bool) -> None:
+    if json_output:
+        as_json({"error": error.facts()})
+        return
+    err.print(f"error: {error}", style="red", markup=False)
+    if error.hint:
+        err.print(error.hint, markup=False)
+
+
+def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
+    shown = Table(box=None, pad_edge=False, header_style="bold")
+    for name in columns:
+        numeric = bool(rows) and isinstance(rows[0].get(name), int)
+        shown.add_column(
+            name.replace("_", " "), justify="right" if numeric else "left", overflow="fold"
+        )
+    for row in rows:
+        shown.add_row(*(_cell(row.get(name)) for name in columns))
+    out.print(shown)
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    text = "" if value is None else str(value)
+    text = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)
+    return (text if len(text) <= 120 else text[:117] + "…").replace("[", "\\[")

@@ -1,0 +1,1 @@
+"""THE DECISIONS. What must be done, in which order, and whether it may be published."""

@@ -1,0 +1,1 @@
+"""THE WORDS. Plain Python: no Spark, no SQL, no files, no clock."""

@@ -1,0 +1,36 @@
+"""Dead letters: the kinds of error, and the rule a record broke."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class ErrorType(StrEnum):
+    PARSE = "parse_error"
+    TYPE_CAST = "type_cast_error"
+    NULL = "null_error"
+    REFINEMENT = "refinement_error"
+    JOIN = "join_error"
+    VALIDATION = "validation_error"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """Everything a rejection says that does not depend on the record."""
+
+    error_type: ErrorType
+    path: str
+    expected: str
+    entity: str
+    field: str
+    step: str
+    own_code: str | None = None
+
+    @property
+    def code(self) -> str:
+        """The rule's own code, or one derived from where it stands."""
+        if self.own_code:
+            return self.own_code
+        place = "".join(c if c.isalnum() else "_" for c in self.path)
+        return f"{self.error_type}_{place}".upper()

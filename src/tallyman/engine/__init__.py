@@ -1,0 +1,1 @@
+"""THE DATA PLANE. Spark and files; never a database."""

@@ -1,0 +1,421 @@
+"""One asset in one run: evaluate, settle, prove, and only then put the output in its place."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import reduce
+from pathlib import Path
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from tallyman.domain.fate import Evidence, Fate
+from tallyman.domain.frame import Frame
+from tallyman.domain.ledger import InputAccount, KeyDigest, Ledger, Partition, SubLedger
+from tallyman.domain.pipeline import Asset
+from tallyman.domain.plan import accounted_inputs, morphism_ids
+from tallyman.domain.run import RunIdentity
+from tallyman.domain.step import Expect, GroupBy
+from tallyman.domain.threshold import Halt, Thresholds
+from tallyman.engine import digest, settle
+from tallyman.engine.book import Book
+from tallyman.engine.columns import ERROR, KEY, LIVE, PART, REJECTIONS, col
+from tallyman.engine.cuts import Opened
+from tallyman.engine.evaluate import Evaluation
+from tallyman.engine.run_folder import write_json
+from tallyman.engine.segment import admit
+from tallyman.engine.source import Door, Input, LinesInput
+from tallyman.engine.stage import Stage
+from tallyman.errors import (
+    EmptyInput,
+    JoinFanOut,
+    ReferenceRejected,
+    StepFailed,
+    StructuralError,
+    ThresholdExceeded,
+)
+
+SMALL = 1_000_000
+"""Up to this many records, repeated keys are counted in the run; beyond, by `verify --exact`."""
+FEWEST = 1_000
+"""Fewer records than this are no sample: the thresholds judge them at the end."""
+SAMPLE = 100
+
+
+@dataclass
+class Outcome:
+    """What an asset's run left: its ledger always, its output when nothing stood against it."""
+
+    ledger: Ledger
+    rejections: int
+    rejections_by_type: Mapping[str, int]
+    rows_out: int = 0
+    error: ThresholdExceeded | None = None
+
+
+class _Halted(Exception):
+    pass
+
+
+@dataclass
+class AssetRun:
+    asset: Asset
+    plan: Frame
+    run: RunIdentity
+    inputs: Mapping[str, Input]
+    thresholds: Thresholds
+    evidence: Evidence
+    folder: Path
+    staging: Path
+    progress: Callable[[str], None] = lambda _: None
+    totals: dict[int, dict[int, KeyDigest]] = field(default_factory=dict)
+    halt: Halt | None = None
+
+    def __post_init__(self) -> None:
+        if self.evidence is Evidence.DIGEST and _validates_groups(self.plan):
+            # A group that fails afterwards makes its records ERROR: they must be known by name.
+            self.evidence = Evidence.KEYS
+        self.book = Book(self.asset.name)
+        self.settlement = settle.Settlement(self.run, self.book, self.folder, self.staging)
+        self.accounted = accounted_inputs(self.plan)
+        self.evaluation = Evaluation(
+            book=self.book,
+            inputs=self.inputs,
+            references=self._reference,
+            morphism_ids=morphism_ids(self.plan),
+            evidence=self.evidence,
+            folder=str(self.staging),
+            on_stage=self._after_segment,
+        )
+        self.pool = ThreadPoolExecutor(max_workers=4, thread_name_prefix=self.asset.name)
+        self.doors: dict[str, Future[Door]] = {}
+        self.hashes: dict[str, Future[str]] = {}
+
+    # ---- the order of things -------------------------------------------------------------
+
+    def execute(self) -> Outcome:
+        try:
+            self._break_early()
+            for name, source in self.inputs.items():
+                self.hashes[name] = self.pool.submit(source.files.content_hash)
+            for name in set(self.accounted):
+                self.doors[name] = self.pool.submit(self.inputs[name].door)
+            self.progress("evaluating")
+            output = self.staging / "output"
+            final = self._evaluate(output)
+            self.progress("settling")
+            summary = self._settle(final)
+            self.progress("proving")
+            return self._conclude(final, output, summary)
+        except PySparkException as error:
+            raise StepFailed(self.asset.name, _reason(error)) from error
+        finally:
+            self.pool.shutdown(wait=True, cancel_futures=True)
+
+    def _evaluate(self, output: Path) -> Stage | None:
+        try:
+            flow = self.evaluation.flow(self.plan)
+            return self.evaluation.output(flow, str(output))
+        except _Halted:
+            return None
+
+    def _after_segment(self, stage: Stage) -> None:
+        """Counts from what was written; then fan-out and thresholds, before anything goes on."""
+        found = self.totals[id(stage)] = stage.totals()
+        for number, part in self.book.parts.items():
+            if part.fate is None and number in found:
+                rows = stage.dropped().where(F.col(PART) == number)
+                keys = [row[KEY] for row in rows.select(KEY).orderBy(KEY).limit(5).collect()]
+                step = part.morphism_id.rpartition(".")[0]
+                raise JoinFanOut(self.asset.name, step, found[number].count, keys)
+        self.halt = self.thresholds.check(self._errors(), self.records_in)
+        if self.halt and self.thresholds.on_halt == "rollback":
+            raise _Halted
+
+    @property
+    def records_in(self) -> int:
+        return sum(self.doors[name].result().digest.count for name in self.accounted)
+
+    def _errors(self) -> int:
+        """Rejected records; a failed group counts as the records behind it."""
+        staged = self.evaluation.staged
+        return sum(self.totals[id(s)].get(ERROR, KeyDigest()).count for s in staged if s.level == 0)
+
+    # ---- before reading on -----------------------------------------------------------------
+
+    def _break_early(self) -> None:
+        """The circuit breaker: a look at the first records, before the dead letters fill up."""
+        window, rate = self.thresholds.window, self.thresholds.percentage
+        for name in dict.fromkeys(self.accounted):
+            source = self.inputs[name]
+            if not window or not isinstance(source, LinesInput):
+                continue
+            first = admit(source, self.book).rows.limit(window)
+            seen, bad = _seen_and_bad(first)
+            if seen < FEWEST or bad / seen <= rate:
+                continue
+            sample = first.where(F.col(PART) == ERROR).limit(SAMPLE)
+            self._write_letters(sample.select(KEY, REJECTIONS, *settle.no_group(0)))
+            raise StructuralError(self.asset.name, name, bad, seen, rate)
+        self.book.rules.clear()
+
+    def _reference(self, name: str) -> DataFrame:
+        """A reference is pinned and has no ledger: every record of it must be readable."""
+        source = self.inputs[name]
+        rows = source.records()
+        if source.rejects:
+            admitted = admit(source, Book(name)).rows
+            if count := _seen_and_bad(admitted)[1]:
+                bad = admitted.where(F.col(PART) == ERROR).orderBy(KEY)
+                shown = bad.select(KEY, *map(col, source.schema.names)).limit(3).collect()
+                raise ReferenceRejected(name, count, [row[KEY] for row in shown])
+        return rows.select(*map(col, source.schema.names))
+
+    # ---- settling -------------------------------------------------------------------------
+
+    def _settle(self, final: Stage | None) -> list[dict[str, object]]:
+        """Dead letters, filtered keys and other evidence, side by side."""
+        ended, failed_groups = self._ended_as_error()
+        jobs: list[Future[object]] = []
+        summary: list[dict[str, object]] = []
+        if ended:
+            rows = reduce(DataFrame.unionByName, ended)
+            jobs.append(self.pool.submit(lambda: summary.extend(self._write_letters(rows))))
+        dropped = [s.dropped() for s in self.evaluation.staged if self._has_filtered(s)]
+        parts = [n for n, p in self.book.parts.items() if p.fate is Fate.FILTERED]
+        if dropped and parts:
+            rows = reduce(DataFrame.unionByName, dropped)
+            jobs.append(self.pool.submit(self.settlement.write_filtered, rows, parts))
+        for opened in self.evaluation.opened:
+            jobs += self._keep_evidence(opened, failed_groups)
+        for job in jobs:
+            job.result()
+        for opened in self.evaluation.opened:
+            if (
+                opened.groups is None
+                and opened.children is None
+                and id(opened) not in failed_groups
+            ):
+                self.settlement.keep_keys(opened)
+        return summary
+
+    def _keep_evidence(
+        self, opened: Opened, failed_groups: Mapping[int, DataFrame]
+    ) -> list[Future[object]]:
+        if opened.groups is not None:
+            return [self.pool.submit(self.settlement.write_groups, opened)]
+        if opened.children is not None:
+            return [self.pool.submit(self.settlement.write_children, opened)]
+        if id(opened) in failed_groups:
+            groups = failed_groups[id(opened)].select(F.col(KEY).alias(settle.GROUP))
+            return [self.pool.submit(self.settlement.rewrite_keys, opened, groups)]
+        return []
+
+    def _has_filtered(self, stage: Stage) -> bool:
+        return any(n not in (LIVE, ERROR) for n in self.totals.get(id(stage), {}))
+
+    def _ended_as_error(self) -> tuple[list[DataFrame], dict[int, DataFrame]]:
+        """Rows whose rejections are kept; and, by the cut that made them, groups that failed."""
+        ended: list[DataFrame] = []
+        failed: dict[int, DataFrame] = {}
+        for stage in self.evaluation.staged:
+            if ERROR not in self.totals.get(id(stage), {}):
+                continue
+            opened = self.evaluation.opened[stage.level - 1] if stage.level else None
+            if opened and opened.unit == "group":
+                groups = settle.failed_rows(stage)
+                failed[id(opened)] = groups
+                ended.append(settle.failed_sources(opened, groups))
+            else:
+                ended.append(settle.failed_rows(stage))
+        return ended, failed
+
+    def _write_letters(self, ended: DataFrame) -> list[dict[str, object]]:
+        letters, summary = self.settlement.rejections(ended)
+        self.settlement.write_letters(letters)
+        found = [row.asDict() for row in summary.collect()]  # a row per rule
+        found.sort(key=lambda row: (row["error_type"], row["morphism_path"]))
+        write_json(self.folder / "errors" / "_summary.json", found)
+        return found
+
+    # ---- the ledger -----------------------------------------------------------------------
+
+    def _conclude(
+        self, final: Stage | None, output: Path, summary: Sequence[Mapping[str, object]]
+    ) -> Outcome:
+        rejected = self._rejected_by_groups()
+        self.halt = self.halt or self.thresholds.check(
+            self._errors() + sum(d.count for d in rejected.values()), self.records_in
+        )
+        live = settle.rows_in(output) if final is None and output.exists() else None
+        ledger = self._ledger(final, rejected, live)
+        by_type: dict[str, int] = {}
+        for row in summary:
+            kind = str(row["error_type"])
+            by_type[kind] = by_type.get(kind, 0) + int(str(row["count"]))
+        outcome = Outcome(ledger, sum(by_type.values()), by_type)
+        for source in self.inputs.values():
+            source.files.check_unchanged()
+        if self.halt:
+            outcome.error = ThresholdExceeded(
+                self.asset.name, self.halt.reason, self.halt.errors, self.halt.threshold
+            )
+        elif ledger.records_in == 0 and self.thresholds.on_empty == "halt":
+            outcome.error = EmptyInput(self.asset.name)
+        self._output = Path(final.live_folder()) if final is not None else output
+        return outcome
+
+    def publish(self, outcome: Outcome) -> None:
+        """Put the output in its place: only after the ledger balanced."""
+        target = self.folder / "output"
+        settle.move_parts(self._output, target)
+        outcome.rows_out = settle.rows_in(target)
+
+    def _rejected_by_groups(self) -> dict[int, KeyDigest]:
+        """By level: the records behind groups that failed, moved from AGGREGATED to ERROR."""
+        from_groups: dict[int, KeyDigest] = {}
+        for stage in self.evaluation.staged:
+            if not stage.level or ERROR not in self.totals.get(id(stage), {}):
+                continue
+            opened = self.evaluation.opened[stage.level - 1]
+            if opened.unit == "group":
+                rows = settle.failed_sources(opened, settle.failed_rows(stage)).select(KEY)
+                from_groups[stage.level - 1] = digest.of_keys(rows)
+        return from_groups
+
+    def _ledger(
+        self, final: Stage | None, rejected: Mapping[int, KeyDigest], live: int | None
+    ) -> Ledger:
+        levels = [
+            self._partitions(level, rejected) for level in range(len(self.evaluation.opened) + 1)
+        ]
+        if final is not None:
+            passed = self.totals[id(final)].get(LIVE, KeyDigest())
+            levels[-1].append(self._passed(passed))
+        elif live is not None:
+            levels[-1].append(self._passed(KeyDigest(live)))
+        subs = []
+        for level, opened in enumerate(self.evaluation.opened, 1):
+            units = self._units(opened, levels[level])
+            subs.append(
+                SubLedger(
+                    opened_by=opened.morphism_id,
+                    unit=opened.unit,
+                    units_in=units,
+                    partitions=tuple(levels[level]),
+                )
+            )
+        return Ledger(
+            run_id=self.run.run_id,
+            asset=self.asset.name,
+            inputs=tuple(self._account(name) for name in self.accounted),
+            partitions=tuple(levels[0]),
+            sub_ledgers=tuple(subs),
+            evidence=self.evidence.value,
+        )
+
+    def _passed(self, rows: KeyDigest) -> Partition:
+        return Partition(
+            fate=Fate.PASSED,
+            description="Rows of the output",
+            digest=rows,
+            location="output/",
+            key_columns=self.evaluation.output_key,
+        )
+
+    def _units(self, opened: Opened, partitions: Sequence[Partition]) -> int:
+        """How many rows the cut made, from the evidence it left."""
+        if opened.unit == "child":
+            place = self.folder / "adjoint" / "parent_child" / f"{opened.morphism_id}.parquet"
+            return settle.rows_in(place)
+        if opened.groups is not None:
+            place = self.folder / "adjoint" / "reverse_joins" / f"{opened.morphism_id}.parquet"
+            return settle.rows_in(place)
+        return sum(p.digest.count for p in partitions)
+
+    def _partitions(self, level: int, rejected: Mapping[int, KeyDigest]) -> list[Partition]:
+        found: list[Partition] = []
+        stages = [s for s in self.evaluation.staged if s.level == level]
+        errors = sum((self.totals[id(s)].get(ERROR, KeyDigest()) for s in stages), KeyDigest())
+        if level < len(self.evaluation.opened):
+            opened = self.evaluation.opened[level]
+            live = self.totals[id(opened.stage)].get(LIVE, KeyDigest())
+            moved = rejected.get(level, KeyDigest())
+            live = KeyDigest(live.count - moved.count, live.high - moved.high, live.low - moved.low)
+            errors = errors + moved
+            kind = "reverse_joins" if opened.fate is Fate.AGGREGATED else "parent_child"
+            place = f"adjoint/{kind}/{opened.morphism_id}.parquet"
+            found.append(
+                Partition(
+                    fate=opened.fate, description=opened.description, digest=live, location=place
+                )
+            )
+        for number, part in self.book.parts.items():
+            if part.fate is Fate.FILTERED and part.level == level:
+                met = sum(
+                    (self.totals[id(s)].get(number, KeyDigest()) for s in stages), KeyDigest()
+                )
+                place = f"adjoint/filtered_keys/{part.morphism_id}.parquet"
+                found.append(
+                    Partition(
+                        fate=Fate.FILTERED, description=part.description, digest=met, location=place
+                    )
+                )
+        if errors.count or (self.book.rules and level == 0):
+            (self.folder / "errors").mkdir(exist_ok=True)
+            found.append(
+                Partition(
+                    fate=Fate.ERROR,
+                    description="Records that failed a rule",
+                    digest=errors,
+                    location="errors/",
+                )
+            )
+        return found
+
+    def _account(self, name: str) -> InputAccount:
+        source, door = self.inputs[name], self.doors[name].result()
+        repeated = None
+        if door.digest.count <= SMALL:
+            repeated = repeated_keys(source.keys())
+        return InputAccount(
+            dataset=os.path.relpath(source.files.root, self.folder.parent.parent.parent),
+            key_field=",".join(source.key) or "@file#ordinal",
+            content_hash=self.hashes[name].result(),
+            digest=door.digest,
+            null_keys=door.null_keys,
+            duplicate_keys=repeated,
+            blank_lines=door.blank_lines,
+        )
+
+
+def _seen_and_bad(admitted: DataFrame) -> tuple[int, int]:
+    """Counted over every column: a column Spark may skip reading cannot fail."""
+    values = [F.count(col(name)) for name in admitted.columns if name not in (PART, REJECTIONS)]
+    bad = F.count_if(F.col(PART) == ERROR).alias("bad")
+    row = admitted.agg(F.count(F.lit(1)).alias("seen"), bad, *values).first()
+    return (row["seen"], row["bad"]) if row else (0, 0)
+
+
+def repeated_keys(keys: DataFrame) -> int:
+    """Records whose key an earlier record already has."""
+    found = keys.groupBy(KEY).count().agg(F.sum(F.col("count") - 1).alias("n")).first()
+    return int(found["n"] or 0) if found else 0
+
+
+def _validates_groups(plan: Frame) -> bool:
+    steps = list(plan.steps())
+    grouped = [n for n, step in enumerate(steps) if isinstance(step, GroupBy)]
+    return bool(grouped) and any(isinstance(s, Expect) for s in steps[grouped[0] :])
+
+
+def _reason(error: PySparkException) -> str:
+    text = str(error).strip()
+    for line in text.splitlines():
+        if line.strip():
+            return line.strip()[:500]
+    return type(error).__name__

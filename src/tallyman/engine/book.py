@@ -1,0 +1,45 @@
+"""The book of one asset's evaluation: the rules records can break and the places they can end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tallyman.domain.fate import Fate
+from tallyman.domain.rejection import Rule
+from tallyman.engine.columns import ERROR
+
+FANOUT = "fanout"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Rows tagged `id` ended at this step; `fate` None means the step itself must fail."""
+
+    id: int
+    fate: Fate | None
+    morphism_id: str
+    description: str
+    predicate: str = ""
+    level: int = 0
+
+
+@dataclass(slots=True)
+class Book:
+    asset: str
+    rules: list[Rule] = field(default_factory=list)
+    parts: dict[int, Part] = field(default_factory=dict)
+
+    def rule(self, rule: Rule) -> int:
+        self.rules.append(rule)
+        return len(self.rules) - 1
+
+    def part(
+        self, fate: Fate | None, morphism_id: str, description: str, predicate: str, level: int
+    ) -> int:
+        number = ERROR + 1 + len(self.parts)
+        taken = {part.morphism_id for part in self.parts.values()}
+        unique, again = morphism_id, 2
+        while unique in taken:
+            unique, again = f"{morphism_id}_{again}", again + 1
+        self.parts[number] = Part(number, fate, unique, description, predicate, level)
+        return number

@@ -1,0 +1,291 @@
+"""Definition mistakes, found on schemas alone before any data is read."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+
+from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from tallyman.domain.frame import Frame
+from tallyman.domain.pipeline import Asset, Source
+from tallyman.domain.step import (
+    Drop,
+    DropDuplicates,
+    Expect,
+    Explode,
+    Filter,
+    GroupBy,
+    Join,
+    Rename,
+    Select,
+    Step,
+    Union,
+    WithColumns,
+)
+from tallyman.engine import plain
+from tallyman.engine.columns import GENERATORS, HIDDEN, RANDOM, SYSTEM, col, text_of
+from tallyman.errors import DefinitionError, Problem, TallymanError
+
+_PROBE = "_tm_probe"
+RAISES_LEVEL = (GroupBy, Explode)
+
+
+def source_schema(spark: SparkSession, source: Source) -> StructType:
+    """The declared schema, or DefinitionError: it does not parse, or lacks the key."""
+    where = f"source {source.name}"
+    try:
+        schema = StructType.fromDDL(source.schema or "")
+    except (ParseException, PySparkException) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise DefinitionError([Problem(where, f"the schema does not parse: {reason}")]) from None
+    return _checked_schema(where, schema, source.key)
+
+
+def _checked_schema(where: str, schema: StructType, key: Sequence[str]) -> StructType:
+    problems = [
+        Problem(where, f"bad key: there is no column {name!r}", nearest(name, schema.names))
+        for name in key
+        if name not in schema.names
+    ]
+    lowered = [name.lower() for name in schema.names]
+    problems += [
+        Problem(where, f"column {name!r} is declared twice")
+        for name in sorted({n for n in lowered if lowered.count(n) > 1})
+    ]
+    problems += [_reserved(where, name) for name in schema.names if _is_reserved(name)]
+    if problems:
+        raise DefinitionError(problems)
+    return schema
+
+
+def _is_reserved(name: str) -> bool:
+    return name == SYSTEM or name.lower().startswith(HIDDEN)
+
+
+def _reserved(where: str, name: str) -> Problem:
+    return Problem(where, f"column {name!r}: names that begin with {HIDDEN!r} are the engine's own")
+
+
+def nearest(name: str, known: Sequence[str]) -> str | None:
+    found = difflib.get_close_matches(name, list(known), 1, cutoff=0.5)
+    return found[0] if found else None
+
+
+def check_asset(
+    spark: SparkSession, asset: Asset, schemas: Mapping[str, StructType]
+) -> tuple[Frame | None, StructType, list[Problem]]:
+    """The plan of an asset, the schema it gives, and every mistake in it."""
+    where = f"asset {asset.name}"
+    try:
+        frame = asset.plan()
+    except TallymanError as error:
+        return None, StructType(), [Problem(where, str(error))]
+    if not isinstance(frame, Frame):
+        kind = type(frame).__name__
+        return None, StructType(), [Problem(where, f"the function must return a Frame, not {kind}")]
+    checker = _Checker(spark, asset, schemas)
+    result = checker.check(frame).drop(_PROBE)
+    problems = checker.problems
+    for name in asset.key:
+        if name not in result.columns:
+            near = nearest(name, result.columns)
+            problems.append(Problem(where, f"bad key: the result has no column {name!r}", near))
+    names = [name.lower() for name in result.columns]
+    for name in sorted({n for n in names if names.count(n) > 1}):
+        problems.append(
+            Problem(where, f"the result has two columns named {name!r}; drop or rename one")
+        )
+    return frame, result.schema, problems
+
+
+class _Checker:
+    def __init__(
+        self, spark: SparkSession, asset: Asset, schemas: Mapping[str, StructType]
+    ) -> None:
+        self.spark, self.asset, self.schemas = spark, asset, schemas
+        self.problems: list[Problem] = []
+        self.names: set[str] = set()
+
+    def check(self, frame: Frame) -> DataFrame:
+        if frame.step is None or frame.parent is None:
+            empty = self.spark.createDataFrame([], self.schemas[frame.input])
+            return empty.withColumn(_PROBE, F.lit(1))
+        rows = self.check(frame.parent)
+        where = self._place(frame)
+        before = len(self.problems)
+        self._check_step(frame, rows, where)
+        if len(self.problems) > before:
+            return _assume(frame.step, rows)
+        try:
+            return self._applied(frame.step, rows, where)
+        except TallymanError as error:
+            self.problems.append(Problem(where, str(error)))
+        except (AnalysisException, ParseException) as error:
+            self.problems.append(_problem(where, error, _visible(rows)))
+        return _assume(frame.step, rows)
+
+    def _place(self, frame: Frame) -> str:
+        seq = 10 * len(list(frame.steps()))
+        step = frame.step
+        name = step.name if step is not None and step.name else f"{seq}_{step.kind if step else ''}"
+        return f"asset {self.asset.name}, step {name}"
+
+    def _applied(self, step: Step, rows: DataFrame, where: str) -> DataFrame:
+        match step:
+            case GroupBy():
+                return plain.aggregated(step, rows).withColumn(_PROBE, F.lit(1))
+            case Select():
+                # A row-local expression can stand beside another column; an aggregate cannot.
+                chosen = plain.selected(step, _visible(rows))
+                return rows.select(*chosen, _PROBE)
+            case Join():
+                other = self.check(step.other).drop(_PROBE)
+                self._check_join(step, rows, other, where)
+                return plain.joined(step, rows, other)
+            case Union():
+                return plain.apply(step, rows, self.check)
+            case DropDuplicates():
+                names = list(step.subset) if step.subset is not None else _visible(rows)
+                return rows.dropDuplicates(names)
+        found = plain.apply(step, rows, self.check)
+        if isinstance(step, (Filter, Expect)):
+            return rows
+        return found
+
+    def _check_step(self, frame: Frame, rows: DataFrame, where: str) -> None:
+        step, columns = frame.step, _visible(rows)
+        if step is not None and step.name:
+            if step.name in self.names:
+                self._add(where, f"two steps are named {step.name!r}")
+            self.names.add(step.name)
+        for expression in _expressions(step):
+            self._check_expression(expression, where)
+        for name in _new_names(step):
+            if _is_reserved(name):
+                self.problems.append(_reserved(where, name))
+        for name in _needed(step):
+            if name not in columns:
+                self._add(where, f"unknown column {name!r}", nearest(name, columns))
+        if isinstance(step, Union):
+            for side in (frame.parent, step.other):
+                if side and any(isinstance(s, RAISES_LEVEL) or _expands(s) for s in side.steps()):
+                    self._add(
+                        where,
+                        "union of rows that were grouped or multiplied before; "
+                        "make that part an asset of its own and unite its output",
+                    )
+        if isinstance(step, Join) and any(isinstance(s, Expect) for s in step.other.steps()):
+            self._add(
+                where,
+                "expect on the right side of a join: a reference has no ledger; "
+                "make it an asset of its own and join that",
+            )
+
+    def _check_expression(self, expression: object, where: str) -> None:
+        text = text_of(expression)
+        if GENERATORS.search(text):
+            self._add(where, f"{text!r} makes several rows of one; use Frame.explode")
+        if RANDOM.search(text):
+            self._add(
+                where,
+                f"{text!r} gives another value each time it is evaluated; derive it from the key",
+            )
+
+    def _check_join(self, step: Join, rows: DataFrame, other: DataFrame, where: str) -> None:
+        left, right = rows.schema, other.schema
+        pairs = plain.join_pairs(step.on, rows.columns, other.columns)
+        for mine, theirs in pairs:
+            if mine not in left.names:
+                self._add(where, f"unknown column {mine!r}", nearest(mine, left.names))
+            elif theirs not in right.names:
+                self._add(
+                    where,
+                    f"unknown column {theirs!r} of the reference",
+                    nearest(theirs, right.names),
+                )
+            elif left[mine].dataType != right[theirs].dataType:
+                kinds = (left[mine].dataType.simpleString(), right[theirs].dataType.simpleString())
+                self._add(
+                    where, f"{mine!r} is {kinds[0]} but {theirs!r} is {kinds[1]}; cast one first"
+                )
+        shared = {r for _, r in pairs} if plain.shares_names(step.on) else set()
+        clash = (set(_visible(rows)) & set(right.names)) - shared
+        for name in sorted(clash):
+            self._add(where, f"both sides have a column {name!r}; drop or rename one")
+
+    def _add(self, where: str, message: str, near: str | None = None) -> None:
+        self.problems.append(Problem(where, message, near))
+
+
+def _visible(rows: DataFrame) -> list[str]:
+    return [name for name in rows.columns if name != _PROBE]
+
+
+def _expands(step: Step) -> bool:
+    return isinstance(step, Join) and step.fanout == "expand"
+
+
+def _expressions(step: Step | None) -> list[object]:
+    match step:
+        case Select():
+            return list(step.columns)
+        case WithColumns():
+            return [expression for _, expression in step.columns]
+        case Filter() | Expect():
+            return [step.predicate]
+        case GroupBy():
+            return [expression for _, expression in step.aggregates]
+    return []
+
+
+def _new_names(step: Step | None) -> list[str]:
+    match step:
+        case WithColumns():
+            return [name for name, _ in step.columns]
+        case Rename():
+            return [step.new]
+        case GroupBy():
+            return [name for name, _ in step.aggregates]
+        case Explode():
+            return [step.alias]
+    return []
+
+
+def _needed(step: Step | None) -> Sequence[str]:
+    match step:
+        case Drop():
+            return step.columns
+        case Rename():
+            return (step.old,)
+        case GroupBy():
+            return step.by
+        case Explode():
+            return (step.column,)
+        case DropDuplicates():
+            return step.subset or ()
+    return ()
+
+
+def _assume(step: Step, rows: DataFrame) -> DataFrame:
+    """What the rest of the plan may still count on, so that one mistake is reported once."""
+    names = _new_names(step)
+    if isinstance(step, GroupBy):
+        kept = [name for name in step.by if name in rows.columns]
+        rows = rows.select(*map(col, kept), _PROBE)
+    return rows.withColumns({name: F.lit(None).cast("string") for name in names}) if names else rows
+
+
+def _problem(where: str, error: PySparkException, columns: Sequence[str]) -> Problem:
+    parameters = error.getMessageParameters() or {}
+    condition = error.getCondition() or ""
+    if condition.startswith("UNRESOLVED_COLUMN"):
+        name = parameters.get("objectName", "").replace("`", "")
+        return Problem(where, f"unknown column {name!r}", nearest(name, columns))
+    if condition.startswith("MISSING_GROUP_BY") or condition.startswith("GROUP_BY"):
+        return Problem(where, "an aggregate outside groupBy; use groupBy(...).agg(...)")
+    message = str(error).strip().splitlines()[0]
+    return Problem(where, message.split(" SQLSTATE")[0])

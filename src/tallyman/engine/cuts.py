@@ -1,0 +1,171 @@
+"""Where rows are combined or multiplied: the segment is written, and the next begins on the live rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.window import Window
+
+from tallyman.domain.fate import Fate
+from tallyman.domain.step import DropDuplicates, Explode, GroupBy, Join
+from tallyman.engine import digest, plain
+from tallyman.engine.book import Book
+from tallyman.engine.columns import KEY, LIVE, PART, REJECTIONS, col, mentioned, to_column
+from tallyman.engine.segment import Flow, end_unless
+from tallyman.engine.stage import Stage, user_columns, write, write_merged
+
+SOURCE_KEY, GROUP_KEY, VALUE = "source_key", "group_key", "value_"
+WHOLE = "all"
+"""The name of the one group when groupBy names no column: a struct needs a field."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A cut that made new rows out of records: groups or children."""
+
+    stage: Stage
+    morphism_id: str
+    fate: Fate
+    unit: str
+    description: str
+    children: DataFrame | None = None
+    """Child and parent keys, for rows that were multiplied."""
+    groups: DataFrame | None = None
+    """Group keys with count and digest, when the keys themselves are not stored."""
+
+
+def checkpoint(flow: Flow, path: str) -> tuple[Stage, Flow]:
+    """Write the segment and go on with its live rows, keys and all."""
+    columns = [*user_columns(flow.with_tags()), F.col(KEY), F.col(REJECTIONS)]
+    stage = write(flow, path, columns, key=F.col(KEY), reasons=F.col(REJECTIONS))
+    rows = stage.live().select(*map(col, flow.columns), KEY)
+    return stage, replace(flow, rows=rows, tagged=False)
+
+
+def group_fields(step: GroupBy) -> list[Column]:
+    return [col(name).alias(name) for name in step.by] or [F.lit(True).alias(WHOLE)]
+
+
+def group_keys(flow: Flow, step: GroupBy, path: str) -> tuple[Stage, DataFrame]:
+    """Every live row with its group and what the aggregates need: the evidence itself."""
+    flow = flow.with_tags()
+    needed = mentioned([e for _, e in step.aggregates], flow.columns)
+    values = [flow.live(col(n)).alias(VALUE + n) for n in needed if n not in step.by]
+    group = flow.live(F.struct(*group_fields(step))).alias(GROUP_KEY)
+    columns = [group, F.col(KEY).alias(SOURCE_KEY), *values, F.col(REJECTIONS)]
+    stage = write(
+        flow, path, columns, key=F.col(SOURCE_KEY), reasons=F.col(REJECTIONS), evidence=True
+    )
+    return stage, aggregate_keys(stage.live(), step, needed)
+
+
+def aggregate_keys(evidence: DataFrame, step: GroupBy, needed: Sequence[str]) -> DataFrame:
+    """The aggregate, from what was written."""
+    groups = [F.col(GROUP_KEY).getField(name).alias(name) for name in step.by]
+    values = [col(VALUE + n).alias(n) for n in needed if n not in step.by]
+    return plain.aggregated(step, evidence.select(*groups, *values))
+
+
+def group_digests(flow: Flow, step: GroupBy, path: str) -> tuple[Stage, DataFrame, DataFrame]:
+    """One aggregation for everything: live rows meet in their group, ended rows stay alone.
+
+    Returns the stage, the aggregate, and each group's count and key digest.
+    """
+    flow = flow.with_tags()
+    live = F.col(PART) == LIVE
+    needed = mentioned([e for _, e in step.aggregates], flow.columns)
+    names = dict.fromkeys([*step.by, *needed])
+    guarded = [flow.live(col(name)).alias(name) for name in names]
+    own_key = F.when(~live, F.col(KEY)).alias("_tm_own")
+    rows = flow.rows.select(*guarded, F.col(PART).cast("int").alias(PART), KEY, own_key, REJECTIONS)
+    aggregates = [to_column(e, list(names)).alias(n) for n, e in step.aggregates]
+    groups = [F.col(PART), F.col("_tm_own"), F.col(REJECTIONS), *map(col, step.by)]
+    merged = rows.groupBy(*groups).agg(*aggregates, *digest.lanes(F.col(KEY)))
+    merged = merged.withColumnRenamed("_tm_own", KEY)
+    stage = write_merged(flow, merged, path)
+    found = stage.live()
+    output = found.select(*map(col, [*step.by, *(n for n, _ in step.aggregates)]))
+    key = F.struct(*group_fields(step)).alias(GROUP_KEY)
+    return stage, output, found.select(key, digest.COUNT, digest.HIGH, digest.LOW)
+
+
+def group_flow(output: DataFrame, step: GroupBy, level: int) -> Flow:
+    """Groups as rows of their own, keyed by their group columns."""
+    shown = [col(name).cast("string").alias(name) for name in step.by]
+    key = F.to_json(F.struct(*shown), {"ignoreNullFields": "false"}) if shown else F.lit("{}")
+    return Flow(
+        output.withColumn(KEY, key), tuple(output.columns), None, level=level, after_group=True
+    )
+
+
+def childless_filtered(flow: Flow, step: Explode, morphism_id: str, book: Book) -> Flow:
+    """A parent without elements leaves no child: it must end here, with a reason."""
+    flow = flow.with_tags()
+    if step.outer:
+        return flow
+    predicate = f"size({step.column}) > 0"
+    ended = book.part(
+        Fate.FILTERED,
+        f"{morphism_id}.empty",
+        f"Records with no element in {step.column}",
+        predicate,
+        flow.level,
+    )
+    return end_unless(flow, F.coalesce(F.size(col(step.column)) > 0, F.lit(False)), ended)
+
+
+def exploded(flow: Flow, step: Explode, parents: Flow) -> tuple[Flow, DataFrame]:
+    function = F.posexplode_outer if step.outer else F.posexplode
+    names = [*parents.columns, *([] if step.alias in parents.columns else [step.alias])]
+    rows = parents.rows.select("*", function(col(step.column)).alias("_tm_place", "_tm_element"))
+    place = F.coalesce(F.col("_tm_place"), F.lit(0)).cast("string")
+    rows = rows.withColumn("_tm_child", F.concat(F.col(KEY), F.lit("/"), place))
+    chosen = [F.col("_tm_element").alias(n) if n == step.alias else col(n) for n in names]
+    return _children(flow, rows, chosen, names)
+
+
+def expanded(flow: Flow, step: Join, parents: Flow, reference: DataFrame) -> tuple[Flow, DataFrame]:
+    """All matches; children are numbered by the content of what they matched."""
+    before = parents.rows
+    pairs = plain.join_pairs(step.on, parents.columns, reference.columns)
+    shared = {right for _, right in pairs} if plain.shares_names(step.on) else set()
+    added = [name for name in reference.columns if name not in shared]
+    renamed = reference.select(
+        *(col(right).alias(f"_tm_on{i}") for i, (_, right) in enumerate(pairs)),
+        *(col(name).alias(name) for name in added),
+    )
+    condition = F.lit(True)
+    for number, (left, _) in enumerate(pairs):
+        condition = condition & (col(left) == F.col(f"_tm_on{number}"))
+    how = "left" if step.unmatched == "keep" else "inner"
+    rows = before.join(renamed, condition, how)
+    order = [F.to_json(F.struct(*map(col, added)))] if added else [F.lit(0)]
+    number = F.row_number().over(Window.partitionBy(KEY).orderBy(*order)) - 1
+    rows = rows.withColumn("_tm_child", F.concat(F.col(KEY), F.lit("/"), number.cast("string")))
+    names = [*parents.columns, *added]
+    return _children(flow, rows, [col(name) for name in names], names)
+
+
+def _children(
+    flow: Flow, rows: DataFrame, chosen: Sequence[Column], names: Sequence[str]
+) -> tuple[Flow, DataFrame]:
+    links = rows.select(F.col("_tm_child").alias("child_key"), F.col(KEY).alias("parent_key"))
+    children = rows.select(*chosen, F.col("_tm_child").alias(KEY))
+    return Flow(children, tuple(names), None, level=flow.level + 1), links
+
+
+def first_of_each(flow: Flow, step: DropDuplicates, morphism_id: str, book: Book) -> Flow:
+    """The row with the smallest key stays, so that the choice is the same in every run."""
+    subset = list(step.subset) if step.subset is not None else list(flow.columns)
+    window = Window.partitionBy(*map(col, subset)).orderBy(KEY)
+    rows = flow.rows.withColumn("_tm_rank", F.row_number().over(window))
+    predicate = f"first of its ({', '.join(subset)})"
+    ended = book.part(
+        Fate.FILTERED, morphism_id, "Records that repeat another", predicate, flow.level
+    )
+    ranked = replace(flow, rows=rows).with_tags()
+    kept = end_unless(ranked, F.col("_tm_rank") == 1, ended)
+    return replace(kept, rows=kept.rows.drop("_tm_rank"))

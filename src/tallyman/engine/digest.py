@@ -1,0 +1,32 @@
+"""Additive digests of keys: order-free, mergeable, computed inside ordinary aggregations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from tallyman.domain.ledger import KeyDigest
+
+COUNT, HIGH, LOW = "_tm_count", "_tm_high", "_tm_low"
+
+
+def lanes(key: Column) -> list[Column]:
+    """Count and two lanes over the 64-bit hash of the key; sums of 32-bit halves cannot overflow
+    before two billion records per group."""
+    hashed = F.xxhash64(key)
+    return [
+        F.count(F.lit(1)).alias(COUNT),
+        F.sum(F.shiftright(hashed, 32)).alias(HIGH),
+        F.sum(hashed.bitwiseAND(F.lit(0xFFFFFFFF))).alias(LOW),
+    ]
+
+
+def of_row(row: Any) -> KeyDigest:
+    return KeyDigest(row[COUNT] or 0, row[HIGH] or 0, row[LOW] or 0)
+
+
+def of_keys(keys: DataFrame) -> KeyDigest:
+    """One pass over a one-column DataFrame of keys."""
+    return of_row(keys.agg(*lanes(F.col(keys.columns[0]))).first())

@@ -1,0 +1,175 @@
+"""Evaluating an asset's plan: segments joined by cuts, each evaluated once and written once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from tallyman.domain.fate import Evidence, Fate
+from tallyman.domain.frame import Frame
+from tallyman.domain.step import (
+    Drop,
+    DropDuplicates,
+    Expect,
+    Explode,
+    Filter,
+    GroupBy,
+    Join,
+    Rename,
+    Select,
+    Union,
+    WithColumns,
+)
+from tallyman.engine import cuts, plain, segment
+from tallyman.engine.book import Book
+from tallyman.engine.columns import KEY, PART, REJECTIONS, SYSTEM, WINDOW, col, text_of
+from tallyman.engine.cuts import Opened
+from tallyman.engine.segment import Flow, admit
+from tallyman.engine.source import Input, key_text
+from tallyman.engine.stage import Stage, user_columns, write
+
+
+@dataclass
+class Evaluation:
+    """One asset in one run. `staged` lists what each segment wrote, in order."""
+
+    book: Book
+    inputs: Mapping[str, Input]
+    references: Callable[[str], DataFrame]
+    morphism_ids: Mapping[int, str]
+    evidence: Evidence
+    folder: str
+    on_stage: Callable[[Stage], None]
+    staged: list[Stage] = field(default_factory=list)
+    opened: list[Opened] = field(default_factory=list)
+    output_key: tuple[str, ...] = ()
+
+    def _path(self) -> str:
+        return os.path.join(self.folder, f"segment-{len(self.staged) + 1}")
+
+    def _staged(self, stage: Stage) -> Stage:
+        self.staged.append(stage)
+        self.on_stage(stage)
+        return stage
+
+    def flow(self, frame: Frame) -> Flow:
+        if frame.step is None or frame.parent is None:
+            return admit(self.inputs[frame.input], self.book)
+        flow = self.flow(frame.parent)
+        name = self.morphism_ids[id(frame)]
+        match frame.step:
+            case Select() as step:
+                return segment.select(self._past_window(flow, step.columns), step)
+            case Drop() as step:
+                return segment.drop(flow, step)
+            case WithColumns() as step:
+                computed = [expression for _, expression in step.columns]
+                return segment.with_columns(self._past_window(flow, computed), step)
+            case Rename() as step:
+                return segment.rename(flow, step)
+            case Filter() as step:
+                return segment.filter_(flow, step, name, self.book)
+            case Expect() as step:
+                return segment.expect(flow, step, name, self.book)
+            case Join() as step:
+                return self._join(flow, step, name)
+            case GroupBy() as step:
+                return self._group(flow, step, name)
+            case Explode() as step:
+                return self._explode(flow, step, name)
+            case Union() as step:
+                return self._union(flow, self.flow(step.other), step)
+            case DropDuplicates() as step:
+                return cuts.first_of_each(self._live_only(flow), step, name, self.book)
+        raise AssertionError(frame.step)
+
+    def _past_window(self, flow: Flow, expressions: object) -> Flow:
+        texts = [text_of(e) for e in expressions]  # type: ignore[attr-defined]
+        return self._live_only(flow) if any(map(WINDOW.search, texts)) else flow
+
+    def _live_only(self, flow: Flow) -> Flow:
+        """Rows that look at each other must not see those that ended."""
+        if not flow.tagged:
+            return flow
+        stage, rest = cuts.checkpoint(flow, self._path())
+        self._staged(stage)
+        return rest
+
+    def _join(self, flow: Flow, step: Join, name: str) -> Flow:
+        reference = plain.evaluate(step.other, _Lazily(self.references))
+        if step.fanout == "error":
+            return segment.join(flow, step, reference, name, self.book)
+        looked_up = segment.join(flow, step, reference, name, self.book)
+        only = replace(looked_up, columns=flow.columns)
+        stage, parents = cuts.checkpoint(only, self._path())
+        children, links = cuts.expanded(flow, step, parents, reference)
+        why = f"Records expanded by their matches in {step.other.input}"
+        self._open(Opened(stage, name, Fate.EXPLODED, "child", why, children=links))
+        return children
+
+    def _explode(self, flow: Flow, step: Explode, name: str) -> Flow:
+        whole = cuts.childless_filtered(flow, step, name, self.book)
+        stage, parents = cuts.checkpoint(whole, self._path())
+        children, links = cuts.exploded(flow, step, parents)
+        why = f"Records exploded by {step.column}"
+        self._open(Opened(stage, name, Fate.EXPLODED, "child", why, children=links))
+        return children
+
+    def _group(self, flow: Flow, step: GroupBy, name: str) -> Flow:
+        why = f"Records aggregated by {', '.join(step.by) or 'all'}"
+        if self.evidence is Evidence.KEYS:
+            stage, output = cuts.group_keys(flow, step, self._path())
+            self._open(Opened(stage, name, Fate.AGGREGATED, "group", why))
+        else:
+            stage, output, groups = cuts.group_digests(flow, step, self._path())
+            self._open(Opened(stage, name, Fate.AGGREGATED, "group", why, groups=groups))
+        return cuts.group_flow(output, step, flow.level + 1)
+
+    def _open(self, opened: Opened) -> None:
+        self.opened.append(opened)
+        self._staged(opened.stage)
+
+    def _union(self, left: Flow, right: Flow, step: Union) -> Flow:
+        sides = []
+        for side in (left.with_tags(), right.with_tags()):
+            sides.append(side.rows.select(*map(col, side.columns), KEY, PART, REJECTIONS))
+        rows = sides[0].unionByName(sides[1]) if step.by_name else sides[0].union(sides[1])
+        same = left.key_columns is not None and left.key_columns == right.key_columns
+        return replace(left, rows=rows, tagged=True, key_columns=left.key_columns if same else None)
+
+    def output(self, flow: Flow, folder: str) -> Stage | None:
+        """Write the rows that passed; None when they are groups nothing was done to since."""
+        if flow.after_group and not flow.tagged:
+            flow.rows.drop(KEY).write.mode("errorifexists").parquet(folder)
+            return None
+        flow = flow.with_tags()
+        known = flow.key_columns is not None
+        self.output_key = flow.key_columns or ()
+        own = F.when(F.col(PART) != 0, F.col(KEY)) if known else F.col(KEY)
+        system = F.struct(own.alias("key"), F.col(REJECTIONS).alias("rejections"))
+        system = F.when(F.lit(not known) | (F.col(PART) != 0), system).alias(SYSTEM)
+        key = F.col(f"{SYSTEM}.key")
+        if known:
+            key = F.coalesce(key, key_text(flow.key_columns or ()))
+        return self._staged(
+            write(
+                flow,
+                self._path(),
+                [*user_columns(flow), system],
+                key=key,
+                reasons=F.col(f"{SYSTEM}.rejections"),
+            )
+        )
+
+
+class _Lazily(dict[str, DataFrame]):
+    def __init__(self, load: Callable[[str], DataFrame]) -> None:
+        super().__init__()
+        self.load = load
+
+    def __missing__(self, name: str) -> DataFrame:
+        return self.setdefault(name, self.load(name))

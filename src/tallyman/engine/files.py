@@ -1,0 +1,106 @@
+"""The files of an input: listed once, pinned for the whole run, hashed, and checked again."""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from tallyman.errors import InputChanged, InputMissing
+
+CHUNK = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class InputFile:
+    """`name` is relative to the root of the input, so that it means the same on every machine."""
+
+    name: str
+    path: str
+    size: int
+    modified_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class InputFiles:
+    input: str
+    root: str
+    files: tuple[InputFile, ...]
+
+    @property
+    def paths(self) -> list[str]:
+        # Spark reads a bare path as a glob; characters of real names must not act as patterns.
+        return ["".join("\\" + c if c in "[]{}*?\\" else c for c in f.path) for f in self.files]
+
+    @property
+    def bytes(self) -> int:
+        return sum(file.size for file in self.files)
+
+    def check_unchanged(self) -> None:
+        changed = [f.name for f in self.files if _stamp(f.path) != (f.size, f.modified_ns)]
+        if changed:
+            raise InputChanged(self.input, changed)
+
+    def content_hash(self) -> str:
+        """sha256 over (name, size, sha256 of the bytes), sorted by name."""
+        with ThreadPoolExecutor(max_workers=os.cpu_count() or 2) as pool:
+            hashes = list(pool.map(_sha256, (f.path for f in self.files)))
+        whole = hashlib.sha256()
+        for file, digest in sorted(zip(self.files, hashes, strict=True), key=lambda x: x[0].name):
+            whole.update(f"{file.name}\0{file.size}\0{digest}\n".encode())
+        return f"sha256:{whole.hexdigest()}"
+
+
+def list_files(name: str, path: str, project: Path, advice: str = "Check the path.") -> InputFiles:
+    """Every data file under a folder, a pattern or a single file, in a stable order."""
+    full = os.path.normpath(os.path.join(project, path.removeprefix("file://")))
+    if os.path.isfile(full):
+        return InputFiles(name, os.path.dirname(full), (_file(full, os.path.dirname(full)),))
+    if glob.has_magic(full) and not os.path.exists(full):
+        root = full.split("*")[0].split("?")[0].split("[")[0].rpartition("/")[0]
+        found = [p for p in glob.glob(full, recursive=True) if os.path.isfile(p)]
+        found += [p for d in glob.glob(full) if os.path.isdir(d) for p in _walk(d)]
+    else:
+        root, found = full, list(_walk(full))
+    if not found:
+        raise InputMissing(name, path, advice)
+    return InputFiles(name, root, tuple(_file(p, root) for p in sorted(set(found))))
+
+
+def _walk(folder: str) -> list[str]:
+    found = []
+    for place, folders, files in os.walk(folder):
+        folders[:] = [f for f in folders if not f.startswith((".", "_"))]
+        found += [os.path.join(place, f) for f in files if not f.startswith((".", "_"))]
+    return found
+
+
+def _file(path: str, root: str) -> InputFile:
+    return InputFile(os.path.relpath(path, root), path, *_stamp(path))
+
+
+def _stamp(path: str) -> tuple[int, int]:
+    try:
+        stat = os.stat(path)
+    except FileNotFoundError:
+        return (-1, -1)
+    return (stat.st_size, stat.st_mtime_ns)
+
+
+def _sha256(path: str) -> str:
+    digest = hashlib.sha256()
+    with open(path, "rb", buffering=0) as file:
+        while chunk := file.read(CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def hash_files(paths: Sequence[Path], root: Path) -> dict[str, str]:
+    """sha256 by name relative to `root`."""
+    with ThreadPoolExecutor(max_workers=os.cpu_count() or 2) as pool:
+        hashes = pool.map(_sha256, map(str, paths))
+        return {str(p.relative_to(root)): h for p, h in zip(paths, hashes, strict=True)}

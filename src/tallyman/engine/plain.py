@@ -1,0 +1,119 @@
+"""What each step means in plain PySpark: for references, and for checking a plan without data."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from tallyman.domain.frame import Frame
+from tallyman.domain.step import (
+    Drop,
+    DropDuplicates,
+    Expect,
+    Explode,
+    Filter,
+    GroupBy,
+    Join,
+    Rename,
+    Select,
+    Step,
+    Union,
+    WithColumns,
+)
+from tallyman.engine.columns import col, text_of, to_column
+from tallyman.errors import UsageError
+
+Evaluate = Callable[[Frame], DataFrame]
+_EQUALITY = re.compile(r"\(*\s*`?([^`=()]+?)`?\s*==?\s*`?([^`=()]+?)`?\s*\)*")
+
+
+def evaluate(frame: Frame, inputs: Mapping[str, DataFrame]) -> DataFrame:
+    if frame.step is None or frame.parent is None:
+        return inputs[frame.input]
+    return apply(frame.step, evaluate(frame.parent, inputs), lambda f: evaluate(f, inputs))
+
+
+def apply(step: Step, rows: DataFrame, other: Evaluate) -> DataFrame:
+    """One step as a plain transformation; an expectation keeps what holds."""
+    match step:
+        case Select():
+            return rows.select(*selected(step, rows.columns))
+        case Drop():
+            return rows.drop(*step.columns)
+        case WithColumns():
+            names = rows.columns
+            return rows.withColumns({n: to_column(e, names) for n, e in step.columns})
+        case Rename():
+            return rows.withColumnRenamed(step.old, step.new)
+        case Filter() | Expect():
+            return rows.filter(to_column(step.predicate, rows.columns))
+        case Join():
+            return joined(step, rows, other(step.other))
+        case GroupBy():
+            return aggregated(step, rows)
+        case Explode():
+            function = F.explode_outer if step.outer else F.explode
+            return rows.withColumn(step.alias, function(col(step.column)))
+        case Union():
+            side = other(step.other)
+            return rows.unionByName(side) if step.by_name else rows.union(side)
+        case DropDuplicates():
+            return rows.dropDuplicates(list(step.subset) if step.subset is not None else None)
+    raise UsageError(f"unknown step {step.kind}")
+
+
+def selected(step: Select, columns: Sequence[str]) -> list[Column]:
+    listed: list[object] = []
+    for expression in step.columns:
+        if isinstance(expression, str) and expression == "*":
+            listed += columns
+        else:
+            listed.append(expression)
+    return [to_column(expression, columns) for expression in listed]
+
+
+def aggregated(step: GroupBy, rows: DataFrame) -> DataFrame:
+    columns = rows.columns
+    named = [to_column(e, columns).alias(n) for n, e in step.aggregates]
+    return rows.groupBy(*map(col, step.by)).agg(*named)
+
+
+def join_pairs(on: object, left: Sequence[str], right: Sequence[str]) -> list[tuple[str, str]]:
+    """The equalities of a join: names on both sides, `a = b AND c = d`, or the same as Columns."""
+    if isinstance(on, str) and "=" not in on:
+        return [(on, on)]
+    if isinstance(on, (list, tuple)):
+        return [pair for item in on for pair in join_pairs(item, left, right)]
+    pairs = []
+    for part in re.split(r"\s+AND\s+", text_of(on), flags=re.I):
+        found = _EQUALITY.fullmatch(part.strip())
+        if not found:
+            raise UsageError(
+                f"join on equality of columns, not {text_of(on)!r}; compute with withColumn first"
+            )
+        first, second = (name.strip() for name in found.groups())
+        swap = first not in left and first in right and second in left
+        pairs.append((second, first) if swap else (first, second))
+    return pairs
+
+
+def shares_names(on: object) -> bool:
+    """Whether the join is by name, so that the key column appears once."""
+    if isinstance(on, (list, tuple)):
+        return all(shares_names(item) for item in on)
+    return isinstance(on, str) and "=" not in on
+
+
+def joined(step: Join, rows: DataFrame, reference: DataFrame) -> DataFrame:
+    pairs = join_pairs(step.on, rows.columns, reference.columns)
+    how = "left" if step.unmatched == "keep" else "inner"
+    if shares_names(step.on):
+        return rows.join(reference, [left for left, _ in pairs], how)
+    left_side, right_side = rows.alias("_tm_left"), reference.alias("_tm_right")
+    condition = F.lit(True)
+    for left, right in pairs:
+        condition = condition & (F.col(f"_tm_left.`{left}`") == F.col(f"_tm_right.`{right}`"))
+    return left_side.join(right_side, condition, how)

@@ -1,0 +1,220 @@
+"""From what segments wrote to what a run keeps: dead letters, filtered keys, evidence, output."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow.parquet as pq
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from tallyman.domain.fate import Fate
+from tallyman.domain.rejection import Rule
+from tallyman.domain.run import RunIdentity
+from tallyman.engine import digest
+from tallyman.engine.book import Book
+from tallyman.engine.columns import ERROR, KEY, PART, REJECTIONS
+from tallyman.engine.cuts import GROUP_KEY, SOURCE_KEY, WHOLE, Opened
+from tallyman.engine.stage import EVIDENCE_OPTIONS, Stage
+
+EPOCH = "all"
+"""The data epoch of an unpartitioned asset."""
+
+GROUP, LEVEL = "_tm_group", "_tm_level"
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """Where one asset's files go. Everything is written aside and moved into place."""
+
+    run: RunIdentity
+    book: Book
+    folder: Path
+    staging: Path
+
+    # ---- dead letters ------------------------------------------------------------------
+
+    def rejections(self, ended: DataFrame) -> tuple[DataFrame, DataFrame]:
+        """Dead-letter records of rows that ended as ERROR (key, rejections, group), and a summary."""
+        rules = ended.sparkSession.createDataFrame(
+            [(number, *_rule_row(rule)) for number, rule in enumerate(self.book.rules)],
+            "rule int, error_type string, morphism_path string, expected string, entity string, "
+            "field string, step string, error_code string",
+        )
+        each = ended.select(KEY, GROUP, LEVEL, F.explode(REJECTIONS).alias("r")).select(
+            KEY, GROUP, LEVEL, F.col("r.rule").alias("rule"), F.col("r.actual").alias("actual")
+        )
+        found = each.join(F.broadcast(rules), "rule")
+        letters = found.select(
+            F.col(KEY).alias("source_key"),
+            "error_type",
+            "morphism_path",
+            "expected",
+            F.expr("make_valid_utf8(actual)").alias("actual"),
+            self._context().alias("context"),
+            F.lit(self.run.run_id).alias("run_id"),
+            F.lit(self.run.openlineage_run_id).alias("openlineage_run_id"),
+            F.lit(self.run.timestamp).alias("timestamp"),
+            "error_code",
+        )
+        summary = letters.groupBy("error_type", "morphism_path").agg(
+            F.count(F.lit(1)).alias("count"),
+            F.min("error_code").alias("sample_error_code"),
+            F.min("actual").alias("sample_actual_value"),
+        )
+        return letters, summary
+
+    def _context(self) -> Column:
+        named = {
+            "entity": F.col("entity"),
+            "field": F.col("field"),
+            "step": F.col("step"),
+            "asset": F.lit(self.book.asset),
+            "epoch": F.lit(EPOCH),
+            "group_key": F.col(GROUP),
+            "level": F.col(LEVEL),
+        }
+        pairs = [part for name, value in named.items() for part in (F.lit(name), value)]
+        return F.map_filter(F.create_map(*pairs), lambda _, value: value.isNotNull())
+
+    def write_letters(self, letters: DataFrame) -> None:
+        aside = self.staging / "errors"
+        copied = letters.withColumn("_tm_dir", F.col("error_type"))
+        copied.write.partitionBy("_tm_dir").json(str(aside))
+        target = self.folder / "errors"
+        target.mkdir(exist_ok=True)
+        for part in sorted(aside.glob("_tm_dir=*")):
+            move_parts(part, target / part.name.replace("_tm_dir", "error_type"), ".jsonl")
+
+    # ---- filtered keys -----------------------------------------------------------------
+
+    def write_filtered(self, dropped: DataFrame, parts: Sequence[int]) -> None:
+        """Keys with the predicate that left them out, a folder per step."""
+        predicates = dropped.sparkSession.createDataFrame(
+            [(n, self.book.parts[n].predicate, self.book.parts[n].morphism_id) for n in parts],
+            f"{PART} int, filter_predicate string, morphism_id string",
+        )
+        found = dropped.join(F.broadcast(predicates), PART).select(
+            F.col(KEY).alias("source_key"), "filter_predicate", "morphism_id", *self._constants()
+        )
+        aside = self.staging / "filtered_keys"
+        found.write.options(**EVIDENCE_OPTIONS).partitionBy(
+            "morphism_id", "run_id", "epoch"
+        ).parquet(str(aside))
+        for part in sorted(aside.glob("morphism_id=*")):
+            name = part.name.removeprefix("morphism_id=")
+            place = self._evidence("filtered_keys", name)
+            move_parts(next(part.glob("run_id=*/epoch=*")), place)
+        for number in parts:
+            self._evidence("filtered_keys", self.book.parts[number].morphism_id).mkdir(
+                parents=True, exist_ok=True
+            )
+
+    def _constants(self) -> list[Column]:
+        return [F.lit(self.run.run_id).alias("run_id"), F.lit(EPOCH).alias("epoch")]
+
+    def _evidence(self, kind: str, morphism_id: str) -> Path:
+        """Columns that never vary are folder names: a value in the path costs nothing per row."""
+        place = self.folder / "adjoint" / kind / f"{morphism_id}.parquet"
+        return place / f"morphism_id={morphism_id}" / f"run_id={self.run.run_id}" / f"epoch={EPOCH}"
+
+    # ---- what became of the live rows ----------------------------------------------------
+
+    def keep_keys(self, opened: Opened) -> None:
+        """The live rows a groupBy segment wrote are the evidence: moved, not written again."""
+        move_parts(
+            Path(opened.stage.live_folder()), self._evidence("reverse_joins", opened.morphism_id)
+        )
+
+    def rewrite_keys(self, opened: Opened, failed_groups: DataFrame) -> None:
+        """Without the groups that failed afterwards: their records are ERROR, not AGGREGATED."""
+        left = opened.stage.live().withColumn(GROUP, group_text(opened.stage))
+        kept = left.join(failed_groups.select(GROUP), GROUP, "left_anti").drop(GROUP)
+        aside = self.staging / f"kept-{opened.morphism_id}"
+        kept.write.options(**EVIDENCE_OPTIONS).parquet(str(aside))
+        move_parts(aside, self._evidence("reverse_joins", opened.morphism_id))
+
+    def write_groups(self, opened: Opened) -> None:
+        assert opened.groups is not None
+        aside = self.staging / f"groups-{opened.morphism_id}"
+        found = opened.groups.select(
+            GROUP_KEY,
+            F.col(digest.COUNT).alias("record_count"),
+            F.col(digest.HIGH).alias("key_digest_high"),
+            F.col(digest.LOW).alias("key_digest_low"),
+        )
+        found.write.parquet(str(aside))
+        move_parts(aside, self._evidence("reverse_joins", opened.morphism_id))
+
+    def write_children(self, opened: Opened) -> None:
+        assert opened.children is not None
+        aside = self.staging / f"children-{opened.morphism_id}"
+        opened.children.write.options(**EVIDENCE_OPTIONS).parquet(str(aside))
+        move_parts(aside, self._evidence("parent_child", opened.morphism_id))
+
+
+def _rule_row(rule: Rule) -> tuple[str, ...]:
+    return (
+        rule.error_type.value,
+        rule.path,
+        rule.expected,
+        rule.entity,
+        rule.field,
+        rule.step,
+        rule.code,
+    )
+
+
+def group_text(stage: Stage) -> Column:
+    """The key of a group as the next segment wrote it."""
+    fields = [f.name for f in stage.schema[GROUP_KEY].dataType.fields]  # type: ignore[attr-defined]
+    if fields == [WHOLE]:
+        return F.lit("{}")
+    shown = [F.col(GROUP_KEY).getField(n).cast("string").alias(n) for n in fields]
+    return F.to_json(F.struct(*shown), {"ignoreNullFields": "false"})
+
+
+def failed_sources(opened: Opened, failed: DataFrame) -> DataFrame:
+    """The records behind groups that failed: key, rejections and the group."""
+    groups = failed.select(F.col(KEY).alias(GROUP), REJECTIONS)
+    sources = opened.stage.live().select(
+        F.col(SOURCE_KEY).alias(KEY), group_text(opened.stage).alias(GROUP)
+    )
+    level = no_group(opened.stage.level)[1]
+    return sources.join(F.broadcast(groups), GROUP).select(KEY, REJECTIONS, GROUP, level)
+
+
+def failed_rows(stage: Stage) -> DataFrame:
+    found = stage.dropped().where(F.col(PART) == ERROR)
+    return found.select(KEY, REJECTIONS, *no_group(stage.level))
+
+
+def no_group(level: int) -> list[Column]:
+    """Records are level 0 and need not say so; rows made out of records do."""
+    shown = F.lit(str(level)) if level else F.lit(None)
+    return [F.lit(None).cast("string").alias(GROUP), shown.cast("string").alias(LEVEL)]
+
+
+def filtered_parts(book: Book, level: int) -> list[int]:
+    return [p.id for p in book.parts.values() if p.fate is Fate.FILTERED and p.level == level]
+
+
+def move_parts(origin: Path, target: Path, suffix: str = ".parquet") -> None:
+    """Files into their place, under names that do not change from run to run."""
+    target.mkdir(parents=True, exist_ok=True)
+    files = sorted(p for p in origin.glob("part-*") if p.is_file()) if origin.exists() else []
+    for number, file in enumerate(files):
+        os.rename(file, target / f"part-{number:05d}{suffix}")
+
+
+def rows_in(folder: Path) -> int:
+    """From the footers of what was written."""
+    return sum(pq.read_metadata(p).num_rows for p in folder.rglob("*.parquet"))
+
+
+def clear(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,311 @@
+"""Opening inputs: typed columns, the raw text of what could not be typed, and a key for every record."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import pyarrow.parquet as pq
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructField, StructType
+
+from tallyman.domain.ledger import KeyDigest
+from tallyman.engine import digest, lines
+from tallyman.engine.columns import CORRUPT, KEY, col, quoted
+from tallyman.engine.files import InputFiles
+
+BAD_UTF8 = f"NOT is_valid_utf8({lines.TEXT})"
+# Lines of which Spark's JSON reader would make no row, several rows, or half a row in silence.
+IRREGULAR = (
+    f"(startswith(ltrim({lines.TEXT}), '[')"
+    f" OR (contains({lines.TEXT}, '}}') AND NOT endswith(rtrim({lines.TEXT}), '}}'))"
+    f" OR contains({lines.TEXT}, '}}{{') OR contains({lines.TEXT}, '}} {{'))"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """What stands at the door of an input, measured before and apart from any step."""
+
+    digest: KeyDigest
+    null_keys: int = 0
+    blank_lines: int = 0
+
+
+@dataclass(frozen=True)
+class Input(ABC):
+    """An input with its files pinned. `schema` holds the declared columns; nullable says required."""
+
+    name: str
+    spark: SparkSession
+    files: InputFiles
+    schema: StructType
+    key: tuple[str, ...]
+    options: dict[str, str]
+
+    @abstractmethod
+    def records(self, columns: Sequence[str] | None = None) -> DataFrame:
+        """The columns (all, or those named), the key, and the raw text where typing failed."""
+
+    @abstractmethod
+    def door(self) -> Door:
+        """Counts and key digest, from a scan of its own."""
+
+    @property
+    def rejects(self) -> bool:
+        """Whether a record of this input can fail before the first step."""
+        return self.textual or any(not field.nullable for field in self.schema)
+
+    @property
+    def textual(self) -> bool:
+        return False
+
+    @property
+    def every_record_keyed(self) -> bool:
+        """Whether the key columns alone tell the source key of every record."""
+        return False
+
+    def keys(self) -> DataFrame:
+        return self.records([]).select(KEY)
+
+    def slower(self) -> Input | None:
+        """A reading of the same records that trusts less, if there is one."""
+        return None
+
+
+def key_text(key: Sequence[str]) -> Column:
+    """One column as it reads; several as a JSON object, so that values cannot run together."""
+    if len(key) == 1:
+        return col(key[0]).cast("string")
+    return F.when(
+        F.greatest(*(col(k).isNull().cast("int") for k in key)) == 0,
+        F.to_json(F.struct(*(col(k).alias(k) for k in key))),
+    )
+
+
+def _nullable(fields: Sequence[StructField]) -> list[StructField]:
+    return [StructField(f.name, f.dataType, True) for f in fields]
+
+
+@dataclass(frozen=True)
+class ParquetInput(Input):
+    """Columns are typed in the file; a record without a key is named by its row."""
+
+    @cached_property
+    def _footers(self) -> list[pq.FileMetaData]:
+        return [pq.read_metadata(file.path) for file in self.files.files]
+
+    @cached_property
+    def every_record_keyed(self) -> bool:
+        return bool(self.key) and all(map(self._keyed, self._footers))
+
+    def _keyed(self, footer: pq.FileMetaData) -> bool:
+        if footer.num_rows == 0:
+            return True
+        names = [footer.schema.column(i).path for i in range(footer.num_columns)]
+        if not set(self.key) <= set(names):
+            return False
+        groups = [footer.row_group(g) for g in range(footer.num_row_groups)]
+        statistics = [g.column(names.index(k)).statistics for g in groups for k in self.key]
+        return all(s is not None and s.has_null_count and s.null_count == 0 for s in statistics)
+
+    def _read(self) -> DataFrame:
+        reader = self.spark.read.options(**self.options).option("basePath", self.files.root)
+        return reader.schema(StructType(_nullable(self.schema.fields))).parquet(*self.files.paths)
+
+    def records(self, columns: Sequence[str] | None = None) -> DataFrame:
+        names = self.schema.names if columns is None else list(columns)
+        if self.every_record_keyed:
+            return self._read().select(*map(col, names), key_text(self.key).alias(KEY))
+        path = F.col("_metadata.file_path").alias("_tm_path")
+        row = (F.col("_metadata.row_index") + 1).alias("_tm_row")
+        found = self._read().select("*", path, row)
+        name = lines.relative_name(F.col("_tm_path"), self.files.root)
+        fallback = F.concat(F.lit("@"), name, F.lit("#"), F.col("_tm_row").cast("string"))
+        key = F.coalesce(key_text(self.key), fallback) if self.key else fallback
+        return found.select(*map(col, names), key.alias(KEY))
+
+    def door(self) -> Door:
+        found = digest.of_keys(self.keys())
+        # Two witnesses: the footers count the rows, the scan digests the keys.
+        counted = sum(footer.num_rows for footer in self._footers)
+        nulls = 0
+        if self.key and not self.every_record_keyed:
+            nulls = self.keys().where(F.startswith(F.col(KEY), F.lit("@"))).count()
+        return Door(replace(found, count=counted), nulls or (0 if self.key else counted))
+
+
+@dataclass(frozen=True)
+class LinesInput(Input):
+    """Text lines parsed one by one; every line keeps its text and its number."""
+
+    format: str
+    prefix: str | None = None
+    """What stands before a textual key in a JSON line, learned from the first line."""
+
+    @property
+    def textual(self) -> bool:
+        return True
+
+    @cached_property
+    def _splits(self) -> lines.Splits:
+        return lines.splits(self.spark, self.files, self.options.get("lineSep"))
+
+    def _typed(self, fields: Sequence[StructField]) -> StructType:
+        return StructType([*_nullable(fields), StructField(CORRUPT, StringType())])
+
+    def parse(self, text: Column, fields: Sequence[StructField]) -> Column:
+        """The fields as a struct; CORRUPT holds the text when one of them did not fit."""
+        options = {**self.options, "columnNameOfCorruptRecord": CORRUPT, "mode": "PERMISSIVE"}
+        options.pop("lineSep", None)
+        if self.format == "json":
+            return F.from_json(text, self._typed(fields), options)
+        options.pop("header", None)
+        return F.from_csv(text, ", ".join(map(schema_text, self._typed(fields))), options)
+
+    @cached_property
+    def positions(self) -> list[StructField]:
+        """The fields in the order of the line: for CSV with a header, the order of the header."""
+        if self.format == "json" or not self.header:
+            return list(self.schema.fields)
+        declared = {field.name: field for field in self.schema.fields}
+        return [declared.get(n, StructField(n, StringType())) for n in self.header]
+
+    @property
+    def first_lines(self) -> list[str]:
+        return list(self._splits.first_lines.values())
+
+    @cached_property
+    def header(self) -> list[str]:
+        if self.format != "csv" or self.options.get("header", "true") != "true":
+            return []
+        separator = self.options.get("sep", ",")
+        first = self.first_lines[0] if self.first_lines else ""
+        return [name.strip().strip('"') for name in first.lstrip("\ufeff").split(separator)]
+
+    def _lines(self) -> DataFrame:
+        found = lines.numbered(self.spark, self.files, self._splits, self.options.get("lineSep"))
+        return found.where(f"{lines.NUMBER} > 1") if self.header else found
+
+    def records(self, columns: Sequence[str] | None = None) -> DataFrame:
+        wanted = set(self.schema.names if columns is None else columns) | set(self.key)
+        fields = self.positions
+        if self.format == "json":
+            fields = [f for f in fields if f.name in wanted]
+        unreadable = BAD_UTF8 if self.format == "csv" else f"{BAD_UTF8} OR {IRREGULAR}"
+        text = F.col(lines.TEXT)
+        parsed = F.when(~F.expr(unreadable), self.parse(text, fields)).alias("_tm_parsed")
+        found = self._lines().select(lines.TEXT, lines.FILE, lines.NUMBER, parsed)
+        place = F.concat(
+            F.lit("@"), F.col(lines.FILE), F.lit("#"), F.col(lines.NUMBER).cast("string")
+        )
+        names = [f.name for f in self.schema.fields if f.name in wanted]
+        typed = found.select(
+            *(F.col("_tm_parsed").getField(n).alias(n) for n in names),
+            F.when(F.col("_tm_parsed").isNull(), F.expr(f"make_valid_utf8({lines.TEXT})"))
+            .otherwise(F.col(f"_tm_parsed.{CORRUPT}"))
+            .alias(CORRUPT),
+            place.alias("_tm_place"),
+        )
+        candidates = [key_text(self.key)] if self.key else []
+        if self.prefix:
+            candidates.append(textual_key(F.col(CORRUPT), self.prefix))
+        key = F.coalesce(*candidates, F.col("_tm_place")).alias(KEY)
+        return typed.select(*map(col, names), CORRUPT, key)
+
+    def door(self) -> Door:
+        found = self.keys()
+        row = found.agg(
+            *digest.lanes(F.col(KEY)), F.count_if(F.startswith(F.col(KEY), F.lit("@"))).alias("n")
+        ).first()
+        raw = self.spark.read.text(self.files.paths)
+        blank = raw.where(lines.is_blank(F.col("value"))).count()
+        return Door(digest.of_row(row), row["n"] if row else 0, blank)
+
+
+@dataclass(frozen=True)
+class JsonInput(LinesInput):
+    """JSON lines that each hold one object with a key: Spark's own reader, twice as fast."""
+
+    def records(self, columns: Sequence[str] | None = None) -> DataFrame:
+        names = list(self.schema.names if columns is None else columns)
+        reader = self.spark.read.options(**self.options)
+        reader = reader.option("columnNameOfCorruptRecord", CORRUPT)
+        found = reader.schema(self._typed(self.schema.fields)).json(self.files.paths)
+        key = F.coalesce(key_text(self.key), textual_key(F.col(CORRUPT), str(self.prefix)))
+        return found.select(*map(col, names), CORRUPT, key.alias(KEY))
+
+    @property
+    def every_record_keyed(self) -> bool:
+        return True
+
+    def door(self) -> Door:
+        return self._scan[0]
+
+    @property
+    def regular(self) -> bool:
+        """Whether every line is one object and shows its key."""
+        return self._scan[1]
+
+    @cached_property
+    def _scan(self) -> tuple[Door, bool]:
+        text = self.spark.read.text(self.files.paths).select(F.col("value").alias(lines.TEXT))
+        key = textual_key(F.col(lines.TEXT), str(self.prefix))
+        found = text.select(
+            lines.is_blank(F.col(lines.TEXT)).alias("blank"),
+            F.expr(IRREGULAR).alias("irregular"),
+            key.alias(KEY),
+        )
+        # An escaped key reads differently once it is parsed.
+        odd = F.col("irregular") | F.col(KEY).isNull() | F.contains(F.col(KEY), F.lit("\\"))
+        rows = found.groupBy("blank").agg(*digest.lanes(F.col(KEY)), F.count_if(odd).alias("odd"))
+        by_blank = {row["blank"]: row for row in rows.collect()}  # two rows
+        if (full := by_blank.get(False)) is None:
+            full = {digest.COUNT: 0, digest.HIGH: 0, digest.LOW: 0, "odd": 0}
+        blank = by_blank[True][digest.COUNT] if True in by_blank else 0
+        return Door(digest.of_row(full), 0, blank), full["odd"] == 0
+
+    def slower(self) -> Input:
+        return LinesInput(
+            self.name,
+            self.spark,
+            self.files,
+            self.schema,
+            self.key,
+            self.options,
+            self.format,
+            self.prefix,
+        )
+
+
+def textual_key(text: Column, prefix: str) -> Column:
+    """The key as it is written in the line, without parsing the line."""
+    found = F.locate(prefix, text)
+    start = found + F.lit(len(prefix))
+    if prefix.endswith('"'):
+        end = F.call_function("locate", F.lit('"'), text, start)
+        return F.when((found > 0) & (end > 0), F.substr(text, start, end - start))
+    rest = F.substr(text, start, F.lit(64))
+    value = F.trim(F.substring_index(F.substring_index(rest, ",", 1), "}", 1))
+    return F.when((found > 0) & ~value.isin("", "null"), value)
+
+
+def sniff_prefix(files: InputFiles, key: str) -> str | None:
+    """How this input writes `"key":` and whether a quote follows; None if the first line has none."""
+    name = json.dumps(key)
+    for file in files.files[:1]:
+        with open(file.path, encoding="utf-8", errors="replace") as opened:
+            first = opened.readline(1 << 16)
+        for prefix in (f'{name}:"', f'{name}: "', f"{name}:", f"{name}: "):
+            at = first.find(prefix)
+            if at >= 0 and not first[at + len(prefix) :].startswith((" ", '"')):
+                return prefix
+    return None
+
+
+def schema_text(field: StructField) -> str:
+    return f"{quoted(field.name)} {field.dataType.simpleString()}"

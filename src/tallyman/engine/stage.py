@@ -1,0 +1,111 @@
+"""A segment's one write: every row of it, in one job, partitioned by where the row ended."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import IntegerType, StructType
+
+from tallyman.domain.ledger import KeyDigest
+from tallyman.engine import digest
+from tallyman.engine.columns import KEY, LIVE, PART, REJECTIONS, col
+from tallyman.engine.segment import Flow
+
+EVIDENCE_OPTIONS: Mapping[str, str] = {
+    # Delta encodings make a column of keys several times smaller; nobody prunes by statistics here.
+    "parquet.writer.version": "PARQUET_2_0",
+    "parquet.enable.dictionary#source_key": "false",
+    "parquet.column.statistics.enabled": "false",
+    "parquet.size.statistics.enabled": "false",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What one segment wrote. `key` and `reasons` tell how to read a row's key and rejections."""
+
+    spark: SparkSession
+    path: str
+    schema: StructType
+    key: Column
+    reasons: Column
+    multiplicity: str | None = None
+    """The column that says how many records a row stands for, if rows were merged."""
+    level: int = 0
+
+    def read(self) -> DataFrame:
+        return self.spark.read.schema(self.schema).parquet(self.path)
+
+    def live(self) -> DataFrame:
+        return self.read().where(F.col(PART) == LIVE).drop(PART)
+
+    def live_folder(self) -> str:
+        return os.path.join(self.path, f"{PART}={LIVE}")
+
+    def dropped(self) -> DataFrame:
+        """Key, part and rejections of every record that ended in this segment."""
+        rows = self.read().where(F.col(PART) != LIVE)
+        found = rows.select(
+            self.key.alias(KEY), PART, self.reasons.alias(REJECTIONS), *self._count()
+        )
+        if not self.multiplicity:
+            return found
+        again = F.explode(F.sequence(F.lit(1), F.col(self.multiplicity)))
+        return found.withColumn("_tm_copy", again).drop("_tm_copy", self.multiplicity)
+
+    def _count(self) -> list[str]:
+        return [self.multiplicity] if self.multiplicity else []
+
+    def totals(self) -> dict[int, KeyDigest]:
+        """Count and digest per part, measured on what was written."""
+        if self.multiplicity:
+            names = (digest.COUNT, digest.HIGH, digest.LOW)
+            found = self.read().groupBy(PART).agg(*(F.sum(n).alias(n) for n in names))
+        else:
+            found = self.read().groupBy(PART).agg(*digest.lanes(self.key))
+        return {row[PART]: digest.of_row(row) for row in found.collect()}  # a row per part
+
+
+def write(
+    flow: Flow,
+    path: str,
+    columns: Sequence[Column],
+    *,
+    key: Column,
+    reasons: Column,
+    evidence: bool = False,
+) -> Stage:
+    """Evaluate the segment once."""
+    rows = flow.with_tags().rows.select(F.col(PART).cast("int").alias(PART), *columns)
+    return _write(flow, rows, path, key, reasons, None, evidence)
+
+
+def write_merged(flow: Flow, rows: DataFrame, path: str) -> Stage:
+    """Rows already merged by an aggregation that carries count and digest."""
+    return _write(flow, rows, path, F.col(KEY), F.col(REJECTIONS), digest.COUNT, True)
+
+
+def _write(
+    flow: Flow,
+    rows: DataFrame,
+    path: str,
+    key: Column,
+    reasons: Column,
+    multiplicity: str | None,
+    evidence: bool,
+) -> Stage:
+    schema = StructType([f for f in rows.schema if f.name != PART]).add(PART, IntegerType())
+    writer = rows.write.mode("errorifexists").partitionBy(PART)
+    if evidence:
+        writer = writer.options(**EVIDENCE_OPTIONS)
+    writer.parquet(path)
+    return Stage(flow.rows.sparkSession, path, schema, key, reasons, multiplicity, flow.level)
+
+
+def user_columns(flow: Flow) -> list[Column]:
+    """The user's columns; NULL on rows that ended, which are told by their key alone."""
+    return [flow.live(col(name)).alias(name) for name in flow.columns]

@@ -1,0 +1,264 @@
+"""Every error Tallyman raises on purpose. Facts are attributes; the text is derived from them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+class TallymanError(Exception):
+    """What happened with numbers, what was left behind, and what to do next."""
+
+    code: ClassVar[str] = "error"
+    exit_code: ClassVar[int] = 1
+    retryable: ClassVar[bool] = False
+    hint: ClassVar[str] = ""
+
+    def facts(self) -> dict[str, object]:
+        return {"code": self.code, "message": str(self), "hint": self.hint}
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One mistake in a definition: where it is, what is wrong, and the nearest name that exists."""
+
+    where: str
+    message: str
+    nearest: str | None = None
+
+    def __str__(self) -> str:
+        suggestion = f" Did you mean {self.nearest!r}?" if self.nearest else ""
+        return f"{self.where}: {self.message}{suggestion}"
+
+
+class DefinitionError(TallymanError):
+    """The pipeline cannot be what its author meant. All mistakes at once, before any data is read."""
+
+    code = "definition_error"
+    exit_code = 2
+    hint = "Nothing was read and nothing was written."
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        super().__init__(problems)
+        self.problems = tuple(problems)
+
+    def __str__(self) -> str:
+        count = len(self.problems)
+        head = f"{count} mistake{'s' if count != 1 else ''} in the pipeline definition"
+        return "\n".join([head, *(f"  {problem}" for problem in self.problems)])
+
+    def facts(self) -> dict[str, object]:
+        listed = [
+            {"where": p.where, "message": p.message, "nearest": p.nearest} for p in self.problems
+        ]
+        return {**super().facts(), "problems": listed}
+
+
+class UnaccountableOperation(TallymanError):
+    """An operation on a Frame whose effect on each row cannot be recorded."""
+
+    code = "unaccountable_operation"
+    exit_code = 2
+    hint = "Nothing was read and nothing was written."
+
+    def __init__(self, operation: str, alternative: str) -> None:
+        super().__init__(operation, alternative)
+        self.operation = operation
+        self.alternative = alternative
+
+    def __str__(self) -> str:
+        return f"{self.operation} cannot be accounted for row by row. {self.alternative}"
+
+
+class UsageError(TallymanError):
+    """The command or call itself is wrong."""
+
+    code = "usage_error"
+    exit_code = 2
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+
+
+class NotFound(TallymanError):
+    """A run, an asset or a row that was asked for is not there."""
+
+    code = "not_found"
+    exit_code = 2
+
+    def __init__(self, what: str, name: str, nearest: str | None = None) -> None:
+        super().__init__(what, name, nearest)
+        self.what, self.name, self.nearest = what, name, nearest
+
+    def __str__(self) -> str:
+        suggestion = f" Did you mean {self.nearest!r}?" if self.nearest else ""
+        return f"there is no {self.what} {self.name!r}.{suggestion}"
+
+
+class RunFolderExists(TallymanError):
+    """Run folders are written once."""
+
+    code = "run_exists"
+    exit_code = 2
+    hint = "Choose another --run-id, or leave it out to get a fresh one."
+
+    def __init__(self, run_id: str, folder: str) -> None:
+        super().__init__(run_id, folder)
+        self.run_id, self.folder = run_id, folder
+
+    def __str__(self) -> str:
+        return f"run {self.run_id!r} already exists in {self.folder}; run folders are written once."
+
+
+class InputMissing(TallymanError):
+    """A source or an upstream asset has no data to read."""
+
+    code = "input_missing"
+
+    def __init__(self, name: str, place: str, advice: str) -> None:
+        super().__init__(name, place, advice)
+        self.name, self.place, self.advice = name, place, advice
+
+    def __str__(self) -> str:
+        return f"input {self.name!r} has nothing to read at {self.place}. {self.advice}"
+
+
+class InputChanged(TallymanError):
+    """Files of an input were changed while a run was reading them."""
+
+    code = "input_changed"
+    retryable = True
+    hint = "Nothing was published. Run again when nobody writes to the input."
+
+    def __init__(self, name: str, files: Sequence[str]) -> None:
+        super().__init__(name, tuple(files))
+        self.name, self.files = name, tuple(files)
+
+    def __str__(self) -> str:
+        shown = ", ".join(self.files[:3])
+        return f"{len(self.files)} file(s) of input {self.name!r} changed during the run: {shown}"
+
+
+class ReferenceRejected(TallymanError):
+    """The right side of a join holds records that cannot be read, and has no ledger of its own."""
+
+    code = "reference_rejected"
+    hint = (
+        "Nothing was published. Give the reference an asset of its own, so that its rejections "
+        "are accounted for, and join that asset."
+    )
+
+    def __init__(self, name: str, count: int, samples: Sequence[str]) -> None:
+        super().__init__(name, count, tuple(samples))
+        self.name, self.count, self.samples = name, count, tuple(samples)
+
+    def __str__(self) -> str:
+        shown = "; ".join(self.samples)
+        return f"{self.count} record(s) of reference {self.name!r} cannot be read: {shown}"
+
+
+class JoinFanOut(TallymanError):
+    """A record matched more than one row of a reference that was promised to match once."""
+
+    code = "join_fan_out"
+    hint = 'Make the reference unique, or say fanout="expand" to keep every match. Nothing was published.'
+
+    def __init__(self, asset: str, step: str, count: int, samples: Sequence[str]) -> None:
+        super().__init__(asset, step, count, tuple(samples))
+        self.asset, self.step, self.count, self.samples = asset, step, count, tuple(samples)
+
+    def __str__(self) -> str:
+        shown = ", ".join(self.samples)
+        return (
+            f"{self.asset}, step {self.step}: {self.count:,} record(s) match more than one row "
+            f"of the reference, for example {shown}."
+        )
+
+
+class StepFailed(TallymanError):
+    """Spark could not evaluate a step; no fate was decided."""
+
+    code = "step_failed"
+    hint = "Nothing was published. Guard the expression (try_cast, try_divide) and add an expect for what it protects."
+
+    def __init__(self, asset: str, reason: str) -> None:
+        super().__init__(asset, reason)
+        self.asset, self.reason = asset, reason
+
+    def __str__(self) -> str:
+        return f"{self.asset} stopped: {self.reason}"
+
+
+class ThresholdExceeded(TallymanError):
+    """More records were rejected than the asset allows."""
+
+    code = "threshold_exceeded"
+    exit_code = 3
+    hint = "All rejections were kept (`tallyman rejections ls`). Nothing was published."
+
+    def __init__(self, asset: str, reason: str, errors: int, threshold: float) -> None:
+        super().__init__(asset, reason, errors, threshold)
+        self.asset, self.reason, self.errors, self.threshold = asset, reason, errors, threshold
+
+    def __str__(self) -> str:
+        return (
+            f"{self.asset}: error threshold exceeded: {self.errors:,} rejected records "
+            f"({self.reason}), threshold {self.threshold:,}."
+        )
+
+    def facts(self) -> dict[str, object]:
+        halt = {"reason": self.reason, "error_count": self.errors, "threshold": self.threshold}
+        return {**super().facts(), **halt}
+
+
+class StructuralError(ThresholdExceeded):
+    """The first records of an input are so broken that reading on would only fill the dead letters."""
+
+    code = "structural_error"
+    hint = (
+        "Only a sample of the rejections was written. Look at it, and at the schema of the source."
+    )
+
+    def __init__(self, asset: str, source: str, errors: int, window: int, threshold: float) -> None:
+        super().__init__(asset, "CircuitBreaker", errors, threshold)
+        self.args = (asset, source, errors, window, threshold)
+        self.source, self.window = source, window
+
+    def __str__(self) -> str:
+        return (
+            f"{self.asset}: {self.errors:,} of the first {self.window:,} records of "
+            f"{self.source!r} cannot be read (limit {self.threshold:.1%}): the input does not "
+            f"have the declared structure."
+        )
+
+
+class EmptyInput(ThresholdExceeded):
+    """An input without a single record, where the asset says that must stop the run."""
+
+    code = "empty_input"
+    hint = 'Say Thresholds(on_empty="warn") if an empty input is normal. Nothing was published.'
+
+    def __init__(self, asset: str) -> None:
+        super().__init__(asset, "EmptyInput", 0, 0)
+        self.args = (asset,)
+
+    def __str__(self) -> str:
+        return f"{self.asset}: the input holds no records."
+
+
+class RowsUnaccountedFor(TallymanError):
+    """Records in and fates out are not the same keys."""
+
+    code = "rows_unaccounted_for"
+    hint = "`tallyman verify --exact` names the keys. Nothing was published."
+
+    def __init__(self, asset: str, missing: int, extra: int, duplicate: int) -> None:
+        super().__init__(asset, missing, extra, duplicate)
+        self.asset, self.missing, self.extra, self.duplicate = asset, missing, extra, duplicate
+
+    def __str__(self) -> str:
+        return (
+            f"{self.asset}: the accounting does not balance: {self.missing:,} missing, "
+            f"{self.extra:,} extra, {self.duplicate:,} duplicate."
+        )

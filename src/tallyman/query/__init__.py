@@ -1,0 +1,1 @@
+"""THE READ SIDE. Files and DuckDB; no Spark."""

@@ -1,0 +1,187 @@
+"""What the acceptance tests share: the installed command, one finished airline run, and an oracle.
+
+The oracle works out every number from the scenario's formula and knows neither Tallyman nor Spark.
+"""
+
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tallyman.cli.demo_data import write_airline
+
+COMMAND = Path(sys.executable).with_name("tallyman")
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What the command answered; `json` is None when stdout was not JSON."""
+
+    code: int
+    json: Any
+    stdout: str
+    stderr: str
+
+    def __str__(self) -> str:
+        return f"exit {self.code}\n{self.stdout[-3000:]}\n{self.stderr[-3000:]}"
+
+
+def _tallyman(project: Path, *words: str) -> Reply:
+    done = subprocess.run(
+        [COMMAND, *words, "--json"],
+        cwd=project,
+        env={k: v for k, v in os.environ.items() if not k.startswith("TALLYMAN_")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    try:
+        parsed = json.loads(done.stdout)
+    except ValueError:
+        parsed = None
+    return Reply(done.returncode, parsed, done.stdout, done.stderr)
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    """One run on disk. `asset` is the folder of daily_revenue inside it."""
+
+    project: Path
+    reply: Any
+
+    @property
+    def run_id(self) -> str:
+        return self.reply["run_id"]
+
+    @property
+    def folder(self) -> Path:
+        return self.project / self.reply["folder"]
+
+    @property
+    def asset(self) -> Path:
+        return self.folder / "daily_revenue"
+
+    @property
+    def ledger(self) -> Any:
+        return json.loads((self.asset / "ledger.json").read_text())
+
+    @property
+    def rejections(self) -> list[dict[str, Any]]:
+        """Every dead-letter line, read as a stranger would: by folder and by line."""
+        files = sorted((self.asset / "errors").glob("error_type=*/*.json*"))
+        return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+    def evidence(self, partition_type: str) -> Path:
+        """Where the ledger says the proof for one kind of fate is."""
+        entries = self.ledger["output_accounting"]["partitions"]
+        [entry] = [e for e in entries if e["partition_type"] == partition_type]
+        return self.asset / entry["adjoint_location"]
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """The reference scenario for any number of records, straight from its formula."""
+
+    records: int
+
+    @property
+    def error_indexes(self) -> range:
+        return range(0, self.records, 530)
+
+    @property
+    def filtered_indexes(self) -> list[int]:
+        return [i for i in range(self.records) if i % 350 in {1, 2, 3, 4}]
+
+    @property
+    def aggregated_indexes(self) -> list[int]:
+        return [i for i in range(self.records) if i % 530 and i % 350 not in {1, 2, 3, 4}]
+
+    @property
+    def fates(self) -> dict[str, int]:
+        return {
+            "AGGREGATED": len(self.aggregated_indexes),
+            "FILTERED": len(self.filtered_indexes),
+            "ERROR": len(self.error_indexes),
+        }
+
+    @property
+    def rejections_by_type(self) -> Counter[str]:
+        kinds = ["type_cast_error", "null_error", "refinement_error", "join_error", "parse_error"]
+        count = Counter(kinds[i // 530 % 5] for i in self.error_indexes)
+        count["refinement_error"] += sum(i // 530 % 10 == 0 for i in self.error_indexes)
+        return count
+
+    @property
+    def days(self) -> dict[date, tuple[Decimal, int]]:
+        """flight_date -> (total_revenue, segments)."""
+        cents: Counter[date] = Counter()
+        segments: Counter[date] = Counter()
+        for i in self.aggregated_indexes:
+            day = date(2024, 1, 15) + timedelta(days=i % 32)
+            cents[day] += 10_000 + 37 * i % 50_000
+            segments[day] += 1
+        return {day: (Decimal(cents[day]).scaleb(-2), segments[day]) for day in segments}
+
+
+@pytest.fixture(scope="session")
+def tallyman() -> Callable[..., Reply]:
+    """tallyman(project, "verify", run_id): run the installed command there, with --json."""
+    return _tallyman
+
+
+@pytest.fixture(scope="session")
+def scenario() -> Callable[[int], Scenario]:
+    return Scenario
+
+
+@pytest.fixture
+def airline_project(tmp_path: Path) -> Callable[[int], Path]:
+    """A project of any size of its own, not run yet."""
+
+    def make(records: int) -> Path:
+        write_airline(tmp_path / "airline", records)
+        return tmp_path / "airline"
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def airline(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
+    """The whole reference scenario, made once and run once. Read it, never change it."""
+    base = tmp_path_factory.getbasetemp()
+    # Workers of pytest-xdist share the parent of their folders; the first one in makes the run.
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    project, answer = shared / "airline", shared / "airline.json"
+    with (shared / "airline.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not answer.exists():
+            shutil.rmtree(project, ignore_errors=True)
+            write_airline(project)
+            reply = _tallyman(project, "run")
+            assert reply.code == 0, reply
+            answer.write_text(reply.stdout)
+    return FinishedRun(project, json.loads(answer.read_text()))
+
+
+@pytest.fixture
+def airline_copy(airline: FinishedRun, tmp_path: Path) -> FinishedRun:
+    """A copy of the finished run and its inputs, to be tampered with."""
+    copy = tmp_path / "airline"
+    copy.mkdir()
+    shutil.copy(airline.project / "tallyman.yaml", copy)
+    shutil.copytree(airline.project / "pipelines", copy / "pipelines")
+    shutil.copytree(airline.project / "data", copy / "data")
+    folder = airline.folder.relative_to(airline.project)
+    shutil.copytree(airline.folder, copy / folder)
+    return FinishedRun(copy, {**airline.reply, "folder": str(folder)})

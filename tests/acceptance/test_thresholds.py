@@ -1,0 +1,72 @@
+"""Too many errors halt a run: the rejections are kept, nothing is published."""
+
+from collections import Counter
+
+import pytest
+
+RECORDS = 34_966
+
+
+@pytest.fixture
+def finished(airline):
+    """Turn a reply of `tallyman run` in some project into something that can be read."""
+    return lambda project, reply: type(airline)(project, reply.json)
+
+
+def published_files(run):
+    return sorted((run.asset / "output").rglob("*.parquet"))
+
+
+def why_halted(reply):
+    [asset] = reply.json["assets"]
+    return tuple(asset["error"][fact] for fact in ("reason", "error_count", "threshold"))
+
+
+def test_by_default_660_errors_do_not_stop_the_run(airline):
+    assert airline.reply["status"] == "success"
+    assert len(published_files(airline)) > 0
+
+
+def test_strict_thresholds_halt_the_run_and_keep_every_rejection(airline, tallyman, finished):
+    reply = tallyman(airline.project, "run", "--thresholds", "strict")
+    assert reply.code == 3, reply
+    assert reply.json["status"] == "halted"
+    assert why_halted(reply) == ("AbsoluteCount", 660, 100)
+    run = finished(airline.project, reply)
+    assert len(run.rejections) == 726
+    assert len({row["source_key"] for row in run.rejections}) == 660
+    assert published_files(run) == []
+
+
+def test_a_rate_above_the_percentage_halts_the_run(airline_project, scenario, tallyman, finished):
+    expected = scenario(RECORDS)
+    project = airline_project(RECORDS)
+    reply = tallyman(project, "run", "--thresholds", "absolute=0,percentage=0.001")
+    assert reply.code == 3, reply
+    assert reply.json["status"] == "halted"
+    assert why_halted(reply) == ("PercentageRate", expected.fates["ERROR"], 0.001)
+    run = finished(project, reply)
+    assert Counter(row["error_type"] for row in run.rejections) == expected.rejections_by_type
+    assert published_files(run) == []
+
+
+def test_a_rate_equal_to_the_percentage_continues(airline_project, scenario, tallyman, finished):
+    expected = scenario(RECORDS)
+    rate = expected.fates["ERROR"] / RECORDS
+    project = airline_project(RECORDS)
+    reply = tallyman(project, "run", "--thresholds", f"absolute=0,percentage={rate!r}")
+    assert reply.code == 0, reply
+    [asset] = reply.json["assets"]
+    assert {fate: n for fate, n in asset["fates"].items() if n} == expected.fates
+    assert asset["rows_out"] == len(expected.days)
+    assert len(published_files(finished(project, reply))) > 0
+
+
+@pytest.mark.parametrize(
+    "thresholds", ["lenient", "percentage=1.5", "percentage=-0.1", "absolute=-1", "absolute=many"]
+)
+def test_a_threshold_that_makes_no_sense_is_refused(airline_project, tallyman, thresholds):
+    project = airline_project(100)
+    reply = tallyman(project, "run", "--thresholds", thresholds)
+    assert reply.code == 2, reply
+    assert not (project / "runs").exists()
