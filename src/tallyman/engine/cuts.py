@@ -18,7 +18,7 @@ from tallyman.engine.segment import Flow, end_unless
 from tallyman.engine.stage import Stage, user_columns, write, write_merged
 
 SOURCE_KEY, GROUP_KEY, VALUE = "source_key", "group_key", "value_"
-WHOLE = "all"
+WHOLE = "_tm_all"
 """The name of the one group when groupBy names no column: a struct needs a field."""
 
 
@@ -81,7 +81,8 @@ def group_digests(flow: Flow, step: GroupBy, path: str) -> tuple[Stage, DataFram
     guarded = [flow.live(col(name)).alias(name) for name in names]
     own_key = F.when(~live, F.col(KEY)).alias("_tm_own")
     rows = flow.rows.select(*guarded, F.col(PART).cast("int").alias(PART), KEY, own_key, REJECTIONS)
-    aggregates = [to_column(e, list(names)).alias(n) for n, e in step.aggregates]
+    # What raises on a group without values must not be asked about rows that ended.
+    aggregates = [F.when(live, to_column(e, list(names))).alias(n) for n, e in step.aggregates]
     groups = [F.col(PART), F.col("_tm_own"), F.col(REJECTIONS), *map(col, step.by)]
     merged = rows.groupBy(*groups).agg(*aggregates, *digest.lanes(F.col(KEY)))
     merged = merged.withColumnRenamed("_tm_own", KEY)
@@ -145,7 +146,7 @@ def expanded(flow: Flow, step: Join, parents: Flow, reference: DataFrame) -> tup
     order = [F.to_json(F.struct(*map(col, added)))] if added else [F.lit(0)]
     number = F.row_number().over(Window.partitionBy(KEY).orderBy(*order)) - 1
     rows = rows.withColumn("_tm_child", F.concat(F.col(KEY), F.lit("/"), number.cast("string")))
-    names = [*parents.columns, *added]
+    names = plain.joined_columns(step.on, parents.columns, added)
     return _children(flow, rows, [col(name) for name in names], names)
 
 

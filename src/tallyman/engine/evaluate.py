@@ -138,8 +138,8 @@ class Evaluation:
         for side in (left.with_tags(), right.with_tags()):
             sides.append(side.rows.select(*map(col, side.columns), KEY, PART, REJECTIONS))
         rows = sides[0].unionByName(sides[1]) if step.by_name else sides[0].union(sides[1])
-        same = left.key_columns is not None and left.key_columns == right.key_columns
-        return replace(left, rows=rows, tagged=True, key_columns=left.key_columns if same else None)
+        key = left.key_columns if _same_key(left, right, step) else None
+        return replace(left, rows=rows, tagged=True, key_columns=key)
 
     def output(self, flow: Flow, folder: str) -> Stage | None:
         """Write the rows that passed; None when they are groups nothing was done to since."""
@@ -155,7 +155,7 @@ class Evaluation:
         key = F.col(f"{SYSTEM}.key")
         if known:
             key = F.coalesce(key, key_text(flow.key_columns or ()))
-        return self._staged(
+        stage = self._staged(
             write(
                 flow,
                 self._path(),
@@ -164,6 +164,22 @@ class Evaluation:
                 reasons=F.col(f"{SYSTEM}.rejections"),
             )
         )
+        if not os.path.isdir(stage.live_folder()):
+            # Where no row passed there is no file yet; readers still need its columns.
+            stage.live().write.parquet(stage.live_folder())
+        return stage
+
+
+def _same_key(left: Flow, right: Flow, step: Union) -> bool:
+    """Whether the key columns of both sides meet in the union, and unchanged by a common type."""
+    if left.key_columns is None or left.key_columns != right.key_columns:
+        return False
+    kinds = [{f.name: f.dataType for f in side.rows.schema} for side in (left, right)]
+    return all(
+        kinds[0][name] == kinds[1][name]
+        and (step.by_name or left.columns.index(name) == right.columns.index(name))
+        for name in left.key_columns
+    )
 
 
 class _Lazily(dict[str, DataFrame]):

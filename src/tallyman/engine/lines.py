@@ -12,6 +12,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tallyman.engine.files import InputFiles
+from tallyman.engine.tables import table
 
 TEXT, FILE, NUMBER = "_tm_text", "_tm_file", "_tm_number"
 BLANK = "[ \\t\\r]*"
@@ -54,14 +55,15 @@ def splits(spark: SparkSession, files: InputFiles, separator: str | None = None)
         .collect()  # one row per split, not per record
     )
     before: dict[str, int] = {}
-    table, first_lines = [], {}
+    rows: list[tuple[str, int, int]] = []
+    first_lines: dict[str, str] = {}
     for row in sorted(found, key=lambda r: (r["_tm_path"], r["_tm_split"])):
         path = row["_tm_path"]
         first_lines.setdefault(path, row["text"])
-        table.append((path, row["_tm_split"], before.get(path, 0) - row["first"] + 1))
+        rows.append((path, row["_tm_split"], before.get(path, 0) - row["first"] + 1))
         before[path] = before.get(path, 0) + row["lines"]
-    kind = "_tm_path string, _tm_split bigint, _tm_offset bigint"
-    return Splits(spark.createDataFrame(table, kind), first_lines)
+    kinds = ["_tm_path string", "_tm_split int64", "_tm_offset int64"]
+    return Splits(table(spark, kinds, rows), first_lines)
 
 
 def numbered(
@@ -80,3 +82,8 @@ def numbered(
 
 def is_blank(text: Column) -> Column:
     return F.length(F.trim(F.translate(text, "\t\r", "  "))) == 0
+
+
+def is_place(key: Column) -> Column:
+    """Whether a key is `@file#ordinal`, what a record is called that has no key of its own."""
+    return F.startswith(key, F.lit("@")) & F.rlike(key, F.lit("#[0-9]+$"))

@@ -107,6 +107,12 @@ def shares_names(on: object) -> bool:
     return isinstance(on, str) and "=" not in on
 
 
+def joined_columns(on: object, left: Sequence[str], added: Sequence[str]) -> tuple[str, ...]:
+    """The order of a join's columns: those joined by name come first."""
+    first = [name for name, _ in join_pairs(on, left, ())] if shares_names(on) else []
+    return (*first, *(name for name in left if name not in first), *added)
+
+
 def joined(step: Join, rows: DataFrame, reference: DataFrame) -> DataFrame:
     pairs = join_pairs(step.on, rows.columns, reference.columns)
     how = "left" if step.unmatched == "keep" else "inner"

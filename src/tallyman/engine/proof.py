@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from tallyman.domain.ledger import Discrepancy
 from tallyman.engine.columns import KEY, SYSTEM, col
 from tallyman.engine.source import Input, key_text
+from tallyman.engine.tables import table
 
 SAMPLES = 100
 
@@ -49,7 +50,7 @@ def compare_keys(inputs: Sequence[Input], ledger: Mapping[str, Any], folder: Pat
 
 def accounted_keys(spark: SparkSession, ledger: Mapping[str, Any], folder: Path) -> DataFrame:
     """Every key that some partition of the ledger claims, as often as it is claimed."""
-    found = [spark.createDataFrame([], f"{KEY} string")]
+    found = [table(spark, [f"{KEY} string"], [])]
     for partition in ledger["output_accounting"]["partitions"]:
         found.append(_claimed(spark, partition, folder))
     return reduce(DataFrame.unionAll, found)
@@ -60,7 +61,7 @@ def _claimed(spark: SparkSession, partition: Mapping[str, Any], folder: Path) ->
     suffix = "*.jsonl" if kind == "ErrorRecords" else "*.parquet"
     files = [str(p) for p in ([place] if place.is_file() else sorted(place.rglob(suffix)))]
     if not files:
-        return spark.createDataFrame([], f"{KEY} string")
+        return table(spark, [f"{KEY} string"], [])
     if kind == "ErrorRecords":
         return _rejected_keys(spark, files)
     rows = spark.read.parquet(*files)

@@ -28,6 +28,7 @@ from tallyman.engine.columns import (
     cannot_raise,
     col,
     mentioned,
+    quoted,
     text_of,
     to_column,
 )
@@ -163,7 +164,8 @@ def _diagnosis(source: LinesInput, book: Book, missing: dict[str, int]) -> Colum
 
 def select(flow: Flow, step: Select) -> Flow:
     chosen, names = [], []
-    for expression in plain.selected(step, flow.columns):
+    listed = plain.selected(step, flow.columns)
+    for expression in [single for each in listed for single in _fields(flow, each)]:
         name = flow.rows.select(expression).columns[0]
         bare = text_of(expression).strip("`") in flow.columns
         chosen.append(expression if bare else flow.live(expression).alias(name))
@@ -174,6 +176,15 @@ def select(flow: Flow, step: Select) -> Flow:
     return flow.choose(chosen, names).without_key([*made, *lost])
 
 
+def _fields(flow: Flow, expression: Column) -> list[Column]:
+    """`place.*` as one expression per field, so that each can be guarded."""
+    text = text_of(expression)
+    if not text.endswith(".*"):
+        return [expression]
+    names = flow.rows.select(expression).columns
+    return [F.expr(text.removesuffix("*") + quoted(name)) for name in names]
+
+
 def drop(flow: Flow, step: Drop) -> Flow:
     kept = [name for name in flow.columns if name not in step.columns]
     return flow.choose([col(name) for name in kept], kept).without_key(step.columns)
@@ -181,9 +192,10 @@ def drop(flow: Flow, step: Drop) -> Flow:
 
 def with_columns(flow: Flow, step: WithColumns) -> Flow:
     made = {name: flow.live(to_column(e, flow.columns)) for name, e in step.columns}
-    known = {name.lower(): name for name in flow.columns}
-    made = {known.get(name.lower(), name): value for name, value in made.items()}
-    names = [*flow.columns, *(name for name in made if name not in flow.columns)]
+    # Spark finds the column to replace whatever its case, and then spells it as the new one.
+    anew = {name.lower(): name for name in made}
+    names = [anew.pop(name.lower(), name) for name in flow.columns]
+    names += anew.values()
     chosen = [made[n].alias(n) if n in made else col(n) for n in names]
     return flow.choose(chosen, names).without_key(list(made))
 
@@ -273,7 +285,7 @@ def join(flow: Flow, step: Join, reference: DataFrame, morphism_id: str, book: B
     added = [name for name in names if name not in shared]
     new = [F.col("_tm_reference").getField(name).alias(name) for name in added]
     rows = rows.select(*map(col, flow.columns), *new, *flow.carried(), MATCHES)
-    flow = replace(flow, rows=rows, columns=(*flow.columns, *added))
+    flow = replace(flow, rows=rows, columns=plain.joined_columns(step.on, flow.columns, added))
     flow = _unmatched(flow, step, [left for left, _ in pairs], morphism_id, book)
     if step.fanout == "error":
         many = book.part(

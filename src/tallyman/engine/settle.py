@@ -20,6 +20,7 @@ from tallyman.engine.book import Book
 from tallyman.engine.columns import ERROR, KEY, PART, REJECTIONS
 from tallyman.engine.cuts import GROUP_KEY, SOURCE_KEY, WHOLE, Opened
 from tallyman.engine.stage import EVIDENCE_OPTIONS, Stage
+from tallyman.engine.tables import table
 
 EPOCH = "all"
 """The data epoch of an unpartitioned asset."""
@@ -40,10 +41,11 @@ class Settlement:
 
     def rejections(self, ended: DataFrame) -> tuple[DataFrame, DataFrame]:
         """Dead-letter records of rows that ended as ERROR (key, rejections, group), and a summary."""
-        rules = ended.sparkSession.createDataFrame(
+        names = ("error_type", "morphism_path", "expected", "entity", "field", "step", "error_code")
+        rules = table(
+            ended.sparkSession,
+            ["rule int32", *(f"{name} string" for name in names)],
             [(number, *_rule_row(rule)) for number, rule in enumerate(self.book.rules)],
-            "rule int, error_type string, morphism_path string, expected string, entity string, "
-            "field string, step string, error_code string",
         )
         each = ended.select(KEY, GROUP, LEVEL, F.explode(REJECTIONS).alias("r")).select(
             KEY, GROUP, LEVEL, F.col("r.rule").alias("rule"), F.col("r.actual").alias("actual")
@@ -94,9 +96,10 @@ class Settlement:
 
     def write_filtered(self, dropped: DataFrame, parts: Sequence[int]) -> None:
         """Keys with the predicate that left them out, a folder per step."""
-        predicates = dropped.sparkSession.createDataFrame(
+        predicates = table(
+            dropped.sparkSession,
+            [f"{PART} int32", "filter_predicate string", "morphism_id string"],
             [(n, self.book.parts[n].predicate, self.book.parts[n].morphism_id) for n in parts],
-            f"{PART} int, filter_predicate string, morphism_id string",
         )
         found = dropped.join(F.broadcast(predicates), PART).select(
             F.col(KEY).alias("source_key"), "filter_predicate", "morphism_id", *self._constants()

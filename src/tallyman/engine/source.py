@@ -20,10 +20,13 @@ from tallyman.engine.files import InputFiles
 
 BAD_UTF8 = f"NOT is_valid_utf8({lines.TEXT})"
 # Lines of which Spark's JSON reader would make no row, several rows, or half a row in silence.
+# Only where a brace closes before the end is the line taken apart: wrapped in brackets and in
+# braces it must be one element both times, which nothing but one whole value is.
 IRREGULAR = (
     f"(startswith(ltrim({lines.TEXT}), '[')"
-    f" OR (contains({lines.TEXT}, '}}') AND NOT endswith(rtrim({lines.TEXT}), '}}'))"
-    f" OR contains({lines.TEXT}, '}}{{') OR contains({lines.TEXT}, '}} {{'))"
+    f" OR (locate('}}', {lines.TEXT}) BETWEEN 1 AND length(rtrim({lines.TEXT})) - 1"
+    f" AND NOT coalesce(json_array_length(concat('[', {lines.TEXT}, ']')) = 1"
+    f" AND size(json_object_keys(concat('{{\"a\":', {lines.TEXT}, '}}'))) = 1, false)))"
 )
 
 
@@ -135,7 +138,7 @@ class ParquetInput(Input):
         counted = sum(footer.num_rows for footer in self._footers)
         nulls = 0
         if self.key and not self.every_record_keyed:
-            nulls = self.keys().where(F.startswith(F.col(KEY), F.lit("@"))).count()
+            nulls = self.keys().where(lines.is_place(F.col(KEY))).count()
         return Door(replace(found, count=counted), nulls or (0 if self.key else counted))
 
 
@@ -220,7 +223,7 @@ class LinesInput(Input):
     def door(self) -> Door:
         found = self.keys()
         row = found.agg(
-            *digest.lanes(F.col(KEY)), F.count_if(F.startswith(F.col(KEY), F.lit("@"))).alias("n")
+            *digest.lanes(F.col(KEY)), F.count_if(lines.is_place(F.col(KEY))).alias("n")
         ).first()
         raw = self.spark.read.text(self.files.paths)
         blank = raw.where(lines.is_blank(F.col("value"))).count()

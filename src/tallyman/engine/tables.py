@@ -1,0 +1,25 @@
+"""Small tables from the driver. Through Arrow: a list of Python rows would start Python workers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+
+def table(spark: SparkSession, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> DataFrame:
+    """`columns` as "name type" in Arrow's words, for example "rule int32"."""
+    names = [column.split()[0] for column in columns]
+    kinds = [pa.type_for_alias(column.split()[1]) for column in columns]
+    listed = list(rows)
+    arrays = [pa.array([row[i] for row in listed], kind) for i, kind in enumerate(kinds)]
+    return spark.createDataFrame(pa.Table.from_arrays(arrays, names=names))
+
+
+def empty(spark: SparkSession, schema: StructType) -> DataFrame:
+    """No rows, the right columns."""
+    nothing = [F.lit(None).cast(field.dataType).alias(field.name) for field in schema]
+    return spark.range(0).select(*nothing)
