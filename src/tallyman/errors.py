@@ -124,6 +124,20 @@ class InputMissing(TallymanError):
         return f"input {self.name!r} has nothing to read at {self.place}. {self.advice}"
 
 
+class InputUnreadable(TallymanError):
+    """A file of an input is not of the declared format at all."""
+
+    code = "input_unreadable"
+    hint = "Nothing was published. Replace the file, or take it out of the input."
+
+    def __init__(self, name: str, file: str, reason: str) -> None:
+        super().__init__(name, file, reason)
+        self.name, self.file, self.reason = name, file, reason
+
+    def __str__(self) -> str:
+        return f"file {self.file!r} of input {self.name!r} cannot be read: {self.reason}"
+
+
 class InputChanged(TallymanError):
     """Files of an input were changed while a run was reading them."""
 

@@ -34,7 +34,7 @@ def numbers(reply):
     return {kind: reply.json[kind] for kind in ("missing", "extra", "duplicate")}
 
 
-@pytest.mark.parametrize("words", [(), ("--exact",)])
+@pytest.mark.parametrize("words", [(), ("--exact",)], ids=["plain", "exact"])
 def test_an_untouched_run_is_found_balanced(airline_copy, verify, words):
     reply = verify(airline_copy, *words)
     assert reply.code == 0, reply
@@ -76,7 +76,7 @@ def test_a_key_that_was_never_read_is_extra(airline_copy, verify):
     assert reply.json["samples"]["extra"] == ["SEG-9999999"]
 
 
-@pytest.mark.parametrize("text", [b"SEG-0000042", b'"ticket_price":115.54'])
+@pytest.mark.parametrize("text", [b"SEG-0000042", b'"ticket_price":115.54'], ids=["key", "price"])
 def test_one_changed_byte_of_an_input_is_noticed(airline_copy, verify, text):
     path = airline_copy.project / "data" / "bookings" / "2024-01-01" / "segments.jsonl"
     before = path.read_bytes()

@@ -186,7 +186,9 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Workshop]
 
     def make() -> Workshop:
         home = tmp_path_factory.mktemp("project")
-        (home / "tallyman.yaml").write_text("name: test\nspark:\n  spark.sql.shuffle.partitions: 2\n")
+        (home / "tallyman.yaml").write_text(
+            "name: test\nspark:\n  spark.sql.shuffle.partitions: 2\n"
+        )
         return Workshop(home)
 
     return make

@@ -60,7 +60,7 @@ def a_join(orders, customers, numbers):
 
 @tm.asset
 def a_theta(orders, customers):
-    return orders.join(customers, "price > country", name="theta")
+    return orders.join(customers, F.col("price") > F.col("country"), name="theta")
 
 @tm.asset
 def a_reference(orders, customers):
@@ -196,7 +196,9 @@ def a(unparsed, keyless, twice, reserved, lossy):
 
 
 def test_the_graph_is_checked_whole(workshop: Callable[[], Workshop], spark: SparkSession) -> None:
-    text = SOURCES + """
+    text = (
+        SOURCES
+        + """
 @tm.asset
 def one(ordrs):
     return ordrs
@@ -213,6 +215,7 @@ def three(two):
 def orders(customers):
     return customers
 """
+    )
     found = problems_of(workshop().pipeline(text))
     assert told(found, "asset one", "unknown input 'ordrs'", "orders")
     assert any("cycle" in p.message and "two" in p.message and "three" in p.message for p in found)
@@ -226,9 +229,12 @@ def orders(customers):
         ('tm.source("x", "p", format="xml", schema="a int")', "format is one of json"),
         ('tm.source("x", "p")', "needs a schema"),
         ('tm.source("../x", "p", schema="a int")', "use letters, digits"),
-        ('tm.source("x", "p", schema="a int", options={"multiLine": True})', "one record is one line"),
+        (
+            'tm.source("x", "p", schema="a int", options={"multiLine": True})',
+            "one record is one line",
+        ),
         ('tm.asset(evidence="some")(lambda: None)', "evidence is 'keys' or 'digest'"),
-        ('tm.asset(thresholds="lenient")(lambda: None)', "thresholds"),
+        ('tm.asset(name="a", thresholds="lenient")(lambda: None)', "thresholds"),
         ("", "no source and no asset is declared"),
     ],
 )

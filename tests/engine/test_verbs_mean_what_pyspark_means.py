@@ -28,22 +28,14 @@ ANY = dict(thresholds=dict(absolute=0, percentage=1))
 
 @tm.asset(**ANY)
 def selected(orders):
-    return orders.select(
-        "id", F.col("amount").cast("string"), "qty * 2 AS twice", "place.city", "upper(customer)",
-        F.col("qty").alias("n"), "tags",
+    return orders.filter("ok").select(
+        "id", F.col("amount").cast("string"), "qty * 2 AS twice", "place.city AS town", "upper(customer)",
+        F.col("qty").alias("n"), "tags", "place.*", "get(tags, 0)",
     )
 
 @tm.asset(**ANY)
-def starred(orders):
-    return orders.select("*", "qty + 1 AS more")
-
-@tm.asset(**ANY)
-def unpacked(orders):
-    return orders.filter("ok").select("id", "place.*")
-
-@tm.asset(**ANY)
 def narrowed(orders):
-    return orders.drop("tags", "place").withColumnRenamed("id", "order_id").withColumnRenamed("qty", "n")
+    return orders.select("*", "qty + 1 AS more").drop("tags", "place").withColumnRenamed("id", "order_id").withColumnRenamed("qty", "n")
 
 @tm.asset(**ANY)
 def widened(orders):
@@ -56,11 +48,10 @@ def widened(orders):
 
 @tm.asset(**ANY)
 def filtered(orders):
-    return orders.filter("qty > 2").where(F.col("ok")).filter("amount IS NOT NULL", reason="no amount")
-
-@tm.asset(**ANY)
-def expected(orders):
-    return orders.expect("positive", "qty > 0").expect("named", F.col("customer") != "c3", code="NO_C3")
+    return (
+        orders.filter("qty > 1").where(F.col("ok")).filter("amount IS NOT NULL", reason="no amount")
+        .expect("positive", "qty > 0").expect("named", F.col("customer") != "c3", code="NO_C3")
+    )
 
 @tm.asset(**ANY)
 def joined_error(orders, customers):
@@ -68,12 +59,11 @@ def joined_error(orders, customers):
 
 @tm.asset(**ANY)
 def joined_filter(orders, customers):
-    return orders.join(customers.filter("since > 2000"), ["customer"], unmatched="filter").drop("tags")
-
-@tm.asset(**ANY)
-def joined_keep(orders, customers):
-    who = customers.withColumnRenamed("customer", "who")
-    return orders.join(who, "customer = who", how="left").select("id", "who", "country")
+    who = customers.filter("since < 2002").select("customer AS who", "country AS land")
+    return (
+        orders.join(customers.filter("since > 2000"), ["customer"], unmatched="filter").drop("tags")
+        .join(who, "customer = who", how="left")
+    )
 
 @tm.asset(**ANY)
 def expanded_inner(orders, customers, rates):
@@ -119,11 +109,8 @@ def exploded_outer(orders):
 @tm.asset(**ANY)
 def united(orders, customers):
     left = orders.select("qty", "id").filter("qty > 1")
-    return left.union(orders.select("qty", "customer")).union(customers.select("since", "customer"))
-
-@tm.asset(**ANY)
-def united_by_name(orders):
-    return orders.select("id", "qty").unionByName(orders.select("qty", "id").filter("qty > 3"))
+    both = left.union(orders.select("qty", "customer")).union(customers.select("since", "customer"))
+    return both.unionByName(orders.select("id", "qty").filter("qty > 3"))
 
 @tm.asset(**ANY)
 def united_across(orders):
@@ -136,11 +123,8 @@ def united_after_join(orders, customers):
 
 @tm.asset(**ANY)
 def unrepeated(orders):
-    return orders.filter("qty > 0").select("customer", "ok").dropDuplicates()
-
-@tm.asset(**ANY)
-def unrepeated_subset(orders):
-    return orders.dropDuplicates(["customer"])
+    first = orders.dropDuplicates(["customer", "day"]).filter("qty > 0")
+    return first.select("customer", "ok").dropDuplicates()
 
 @tm.asset(**ANY)
 def windowed(orders):
@@ -159,6 +143,10 @@ def downstream(grouped, customers):
 
 def _orders(o: DataFrame, c: DataFrame, r: DataFrame) -> Mapping[str, DataFrame]:
     known = c.where("since > 2000")
+    who = c.where("since < 2002").select(
+        F.col("customer").alias("who"), F.col("country").alias("land")
+    )
+    firsts = o.groupBy("customer", "day").agg(F.min("id").alias("id")).select("id")
     keep_columns = ["id", "day", "amount", "qty", "ok", "place", "country", "since"]
     groups = (
         o.where("qty IS NOT NULL")
@@ -173,31 +161,30 @@ def _orders(o: DataFrame, c: DataFrame, r: DataFrame) -> Mapping[str, DataFrame]
     )
     window = Window.partitionBy("customer")
     return {
-        "selected": o.select(
+        "selected": o.where("ok").select(
             "id",
             F.col("amount").cast("string"),
             F.expr("qty * 2 AS twice"),
-            "place.city",
+            F.col("place.city").alias("town"),
             F.expr("upper(customer)"),
             F.col("qty").alias("n"),
             "tags",
+            "place.*",
+            F.expr("get(tags, 0)"),
         ),
-        "starred": o.select("*", F.expr("qty + 1 AS more")),
-        "unpacked": o.where("ok").select("id", "place.*"),
-        "narrowed": o.drop("tags", "place")
+        "narrowed": o.select("*", F.expr("qty + 1 AS more"))
+        .drop("tags", "place")
         .withColumnRenamed("id", "order_id")
         .withColumnRenamed("qty", "n"),
         "widened": o.withColumn("QTY", F.expr("coalesce(qty, 0) + 1"))
         .withColumns({"month": F.trunc("day", "month"), "amount": F.expr("amount * 2")})
         .withColumn("id", F.expr("concat('x', id)"))
         .withColumn("dotted.name", F.lit(1)),
-        "filtered": o.where("qty > 2 AND ok AND amount IS NOT NULL"),
-        "expected": o.where("qty > 0 AND customer <> 'c3'"),
+        "filtered": o.where("qty > 1 AND ok AND amount IS NOT NULL AND customer <> 'c3'"),
         "joined_error": o.select("id", "customer", "qty").join(c, "customer"),
-        "joined_filter": o.join(known, ["customer"]).select("customer", *keep_columns),
-        "joined_keep": o.join(
-            c.withColumnRenamed("customer", "who"), F.expr("customer = who"), "left"
-        ).select("id", "who", "country"),
+        "joined_filter": o.join(known, ["customer"])
+        .select("customer", *keep_columns)
+        .join(who, F.expr("customer = who"), "left"),
         "expanded_inner": o.select("id", "customer", "qty").join(c, "customer").join(r, "country"),
         "expanded_left": c.select("customer", "since", "country").join(r, "country", "left"),
         "grouped": groups,
@@ -218,16 +205,16 @@ def _orders(o: DataFrame, c: DataFrame, r: DataFrame) -> Mapping[str, DataFrame]
         "united": o.select("qty", "id")
         .where("qty > 1")
         .union(o.select("qty", "customer"))
-        .union(c.select("since", "customer")),
-        "united_by_name": o.select("id", "qty").unionByName(o.select("qty", "id").where("qty > 3")),
+        .union(c.select("since", "customer"))
+        .unionByName(o.select("id", "qty").where("qty > 3")),
         "united_across": o.select("id", "customer").union(o.select("customer", "id")),
         "united_after_join": o.select("id", "customer")
         .join(c.select("customer"), "customer")
         .union(o.select("customer", "id")),
-        "unrepeated": o.where("qty > 0").select("customer", "ok").distinct(),
-        "unrepeated_subset": o.join(
-            o.groupBy("customer").agg(F.min("id").alias("id")).select("id"), "id", "left_semi"
-        ),
+        "unrepeated": o.join(firsts, "id", "left_semi")
+        .where("qty > 0")
+        .select("customer", "ok")
+        .distinct(),
         "windowed": o.where("qty > 0")
         .withColumn("rank", F.row_number().over(window.orderBy("id")))
         .withColumn("share", F.expr("qty / sum(qty) OVER (PARTITION BY customer)"))
@@ -272,7 +259,9 @@ def ran(home: Workshop) -> Ran:
 @pytest.fixture(scope="module")
 def plain(home: Workshop, spark: SparkSession) -> Mapping[str, DataFrame]:
     orders = spark.read.schema(ORDERS).json(home.data + "/orders").cache()
-    customers = spark.read.schema(CUSTOMERS).option("header", True).csv(home.data + "/customers.csv")
+    customers = (
+        spark.read.schema(CUSTOMERS).option("header", True).csv(home.data + "/customers.csv")
+    )
     return _orders(orders, customers, spark.read.parquet(home.data + "/rates"))
 
 

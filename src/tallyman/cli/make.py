@@ -48,13 +48,11 @@ def daily_sales(orders: tm.Frame) -> tm.Frame:
         .agg(total="sum(amount)", orders="count(*)")
     )
 """
-ORDERS = """\
-{"order_id":"o-1","day":"2026-01-01","country":"NL","amount":10.00}
-{"order_id":"o-2","day":"2026-01-01","country":"NL","amount":15.50}
-{"order_id":"o-3","day":"2026-01-02","country":"BE","amount":8.25}
-{"order_id":"o-4","day":"2026-01-02","country":"NL","amount":-1.00}
-{"order_id":"o-5","day":"2026-01-02","country":"NL","amount":99.95}
-"""
+ORDERS = [
+    f'{{"order_id":"o-{n}","day":"2026-01-{1 + n % 5:02d}","country":"{"BE" if n % 7 == 0 else "NL"}",'
+    f'"amount":{"-1.00" if n == 13 else f"{5 + n * 1.25:.2f}"}}}\n'
+    for n in range(1, 61)
+]
 
 
 def init(
@@ -70,7 +68,7 @@ def init(
     files = {
         "tallyman.yaml": YAML.format(name=folder.name),
         "pipelines/sales.py": PIPELINE,
-        "data/orders.jsonl": ORDERS,
+        "data/orders.jsonl": "".join(ORDERS),
         ".gitignore": "runs/\n.tallyman/\n",
     }
     for path, text in files.items():

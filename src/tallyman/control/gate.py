@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tallyman.domain.ledger import Ledger
+from tallyman.domain.fate import Evidence
+from tallyman.domain.ledger import Discrepancy, Ledger
 from tallyman.engine.proof import compare_keys
 from tallyman.engine.source import Input
 from tallyman.errors import RowsUnaccountedFor
 
 
-def prove(ledger: Ledger, inputs: Mapping[str, Input], names: list[str], folder: Path) -> Ledger:
+def prove(
+    ledger: Ledger, inputs: Sequence[Input], folder: Path, aside: Mapping[str, Path]
+) -> Ledger:
     """Count and digest decide; only a mismatch is worth comparing key by key."""
     if ledger.digests_agree:
         return ledger
-    found = compare_keys([inputs[name] for name in names], ledger.to_json(), folder)
-    return replace(ledger, discrepancy=found)
+    if ledger.evidence == Evidence.DIGEST:
+        return replace(ledger, discrepancy=_by_count(ledger))
+    content = ledger.to_json()
+    for partition in content["output_accounting"]["partitions"]:
+        place = partition["adjoint_location"]
+        partition["adjoint_location"] = str(aside.get(place, place))
+    return replace(ledger, discrepancy=compare_keys(inputs, content, folder))
+
+
+def _by_count(ledger: Ledger) -> Discrepancy:
+    """Without stored keys: at least this many, and at least one of each when the counts agree."""
+    gap = ledger.unaccounted
+    return Discrepancy(missing=max(gap, 0) or int(gap == 0), extra=max(-gap, 0) or int(gap == 0))
 
 
 def check(ledger: Ledger) -> None:

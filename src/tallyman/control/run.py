@@ -16,6 +16,7 @@ from tallyman.control import define, gate
 from tallyman.control.define import Definition
 from tallyman.control.inputs import open_inputs
 from tallyman.domain.fate import Evidence, Fate
+from tallyman.domain.ledger import Ledger
 from tallyman.domain.pipeline import Pipeline
 from tallyman.domain.run import AssetResult, RunIdentity, RunResult, Status
 from tallyman.domain.selection import select
@@ -73,13 +74,21 @@ class Execution:
         started = time.monotonic()
         self.listen(name, "opening", None)
         place = folder.asset(name)
+        work: AssetRun | None = None
         try:
             work = self._prepare(name, run, definition, folder, place)
             outcome = work.execute()
-        except ThresholdExceeded as error:
-            return _stopped(name, Status.HALTED, error, started)
+            if not outcome.ledger.digests_agree and work.reread():
+                # The quick reading of some input was too quick for what stands in it.
+                self.listen(name, "reading again, line by line", None)
+                outcome = work.execute()
         except TallymanError as error:
-            return _stopped(name, Status.FAILED, error, started)
+            status = Status.HALTED if isinstance(error, ThresholdExceeded) else Status.FAILED
+            if work is not None:
+                _write_ledger(work.unfinished_ledger(), place)
+            return AssetResult(
+                name=name, status=status, duration_ms=_elapsed(started), error=error.facts()
+            )
         return self._conclude(name, work, outcome, place, started)
 
     def _prepare(
@@ -106,7 +115,8 @@ class Execution:
     def _conclude(
         self, name: str, work: AssetRun, outcome: Outcome, place: Path, started: float
     ) -> AssetResult:
-        ledger = gate.prove(outcome.ledger, work.inputs, work.accounted, place)
+        accounted = [work.inputs[source] for source in work.accounted]
+        ledger = gate.prove(outcome.ledger, accounted, place, work.locations())
         error: TallymanError | None = outcome.error
         status = Status.HALTED if error else Status.SUCCESS
         if error is None:
@@ -120,10 +130,7 @@ class Execution:
         ):
             work.publish(outcome)
         settle.clear(work.staging)
-        content = ledger.to_json()
-        files = sorted(p for p in place.rglob("*") if p.is_file())
-        content["files"] = hash_files(files, place)
-        write_json(place / "ledger.json", content)
+        _write_ledger(ledger, place)
         result = AssetResult(
             name=name,
             status=status,
@@ -231,5 +238,7 @@ def _elapsed(started: float) -> int:
     return int((time.monotonic() - started) * 1000)
 
 
-def _stopped(name: str, status: Status, error: TallymanError, started: float) -> AssetResult:
-    return AssetResult(name=name, status=status, duration_ms=_elapsed(started), error=error.facts())
+def _write_ledger(ledger: Ledger, place: Path) -> None:
+    """With the hash of every file beside it, so that a change shows long after the run."""
+    files = sorted(p for p in place.rglob("*") if p.is_file())
+    write_json(place / "ledger.json", ledger.to_json() | {"files": hash_files(files, place)})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from tallyman.domain.fate import Fate
 
@@ -138,6 +139,8 @@ class Ledger:
     sub_ledgers: tuple[SubLedger, ...] = ()
     evidence: str = "keys"
     discrepancy: Discrepancy = Discrepancy()
+    completed: bool = True
+    """False when the asset stopped before every record had met a fate."""
 
     @property
     def records_in(self) -> int:
@@ -169,9 +172,9 @@ class Ledger:
     @property
     def balanced(self) -> bool:
         whole = all(sub.unaccounted == 0 for sub in self.sub_ledgers)
-        return self.discrepancy.empty and self.unaccounted == 0 and whole
+        return self.completed and self.discrepancy.empty and self.unaccounted == 0 and whole
 
-    def to_json(self) -> dict[str, object]:
+    def to_json(self) -> dict[str, Any]:
         one = self.inputs[0] if len(self.inputs) == 1 else None
         duplicates = [account.duplicate_keys for account in self.inputs]
         accounting: dict[str, object] = {

@@ -26,6 +26,7 @@ from tallyman.engine.book import Book
 from tallyman.engine.columns import ERROR, KEY, LIVE, PART, REJECTIONS, col
 from tallyman.engine.cuts import Opened
 from tallyman.engine.evaluate import Evaluation
+from tallyman.engine.reads import columns_read
 from tallyman.engine.run_folder import write_json
 from tallyman.engine.segment import admit
 from tallyman.engine.source import Door, Input, LinesInput
@@ -79,9 +80,17 @@ class AssetRun:
         if self.evidence is Evidence.DIGEST and _validates_groups(self.plan):
             # A group that fails afterwards makes its records ERROR: they must be known by name.
             self.evidence = Evidence.KEYS
+        self._begin()
+
+    def _begin(self) -> None:
+        self.totals, self.halt = {}, None
         self.book = Book(self.asset.name)
         self.settlement = settle.Settlement(self.run, self.book, self.folder, self.staging)
         self.accounted = accounted_inputs(self.plan)
+        self.reads = {
+            name: columns_read(self.plan, name, self.inputs[name].schema.names)
+            for name in self.accounted
+        }
         self.evaluation = Evaluation(
             book=self.book,
             inputs=self.inputs,
@@ -90,10 +99,23 @@ class AssetRun:
             evidence=self.evidence,
             folder=str(self.staging),
             on_stage=self._after_segment,
+            reads=self.reads,
         )
         self.pool = ThreadPoolExecutor(max_workers=4, thread_name_prefix=self.asset.name)
         self.doors: dict[str, Future[Door]] = {}
         self.hashes: dict[str, Future[str]] = {}
+
+    def reread(self) -> bool:
+        """Start over with the careful reading of inputs that have one; False when there is none."""
+        careful = {name: source.slower() or source for name, source in self.inputs.items()}
+        if all(careful[name] is source for name, source in self.inputs.items()):
+            return False
+        for place in (self.folder, self.staging):
+            settle.clear(place)
+            place.mkdir()
+        self.inputs = careful
+        self._begin()
+        return True
 
     # ---- the order of things -------------------------------------------------------------
 
@@ -154,7 +176,7 @@ class AssetRun:
             source = self.inputs[name]
             if not window or not isinstance(source, LinesInput):
                 continue
-            first = admit(source, self.book).rows.limit(window)
+            first = admit(source, self.book, self.reads[name]).rows.limit(window)
             seen, bad = _seen_and_bad(first)
             if seen < FEWEST or bad / seen <= rate:
                 continue
@@ -168,7 +190,7 @@ class AssetRun:
         source = self.inputs[name]
         rows = source.records()
         if source.rejects:
-            admitted = admit(source, Book(name)).rows
+            admitted = admit(source, Book(name), source.schema.names).rows
             if count := _seen_and_bad(admitted)[1]:
                 bad = admitted.where(F.col(PART) == ERROR).orderBy(KEY)
                 shown = bad.select(KEY, *map(col, source.schema.names)).limit(3).collect()
@@ -377,10 +399,26 @@ class AssetRun:
             )
         return found
 
-    def _account(self, name: str) -> InputAccount:
+    def unfinished_ledger(self) -> Ledger:
+        """What is known when the asset stopped half way: the door, if it was measured, and no fate."""
+        measured = [n for n in self.accounted if n in self.doors and _succeeded(self.doors[n])]
+        return Ledger(
+            run_id=self.run.run_id,
+            asset=self.asset.name,
+            inputs=tuple(self._account(name, count_repeated=False) for name in measured),
+            partitions=(),
+            evidence=self.evidence.value,
+            completed=False,
+        )
+
+    def locations(self) -> dict[str, Path]:
+        """Where evidence lies before it is published, by the place it will have."""
+        return {"output/": self._output}
+
+    def _account(self, name: str, count_repeated: bool = True) -> InputAccount:
         source, door = self.inputs[name], self.doors[name].result()
         repeated = None
-        if door.digest.count <= SMALL:
+        if count_repeated and door.digest.count <= SMALL:
             repeated = repeated_keys(source.keys())
         return InputAccount(
             dataset=os.path.relpath(source.files.root, self.folder.parent.parent.parent),
@@ -399,6 +437,10 @@ def _seen_and_bad(admitted: DataFrame) -> tuple[int, int]:
     bad = F.count_if(F.col(PART) == ERROR).alias("bad")
     row = admitted.agg(F.count(F.lit(1)).alias("seen"), bad, *values).first()
     return (row["seen"], row["bad"]) if row else (0, 0)
+
+
+def _succeeded(measured: Future[Door]) -> bool:
+    return measured.done() and not measured.cancelled() and measured.exception() is None
 
 
 def repeated_keys(keys: DataFrame) -> int:

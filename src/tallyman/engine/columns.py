@@ -80,7 +80,11 @@ def mentioned(expressions: Iterable[object], columns: Sequence[str]) -> tuple[st
     return tuple(
         name
         for name in columns
-        if (name.lower() in words if plain.fullmatch(name) else name.lower() in lowered)
+        if (
+            name.lower() in words
+            if plain.fullmatch(name)
+            else name.lower() in lowered or quoted(name).lower() in lowered
+        )
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from pyspark.sql import DataFrame
@@ -44,6 +44,7 @@ class Evaluation:
     evidence: Evidence
     folder: str
     on_stage: Callable[[Stage], None]
+    reads: Mapping[str, Collection[str]]
     staged: list[Stage] = field(default_factory=list)
     opened: list[Opened] = field(default_factory=list)
     output_key: tuple[str, ...] = ()
@@ -58,7 +59,8 @@ class Evaluation:
 
     def flow(self, frame: Frame) -> Flow:
         if frame.step is None or frame.parent is None:
-            return admit(self.inputs[frame.input], self.book)
+            source = self.inputs[frame.input]
+            return admit(source, self.book, self.reads[frame.input])
         flow = self.flow(frame.parent)
         name = self.morphism_ids[id(frame)]
         match frame.step:

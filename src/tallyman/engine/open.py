@@ -12,7 +12,14 @@ from tallyman.domain.pipeline import Source
 from tallyman.engine.check import nearest, source_schema
 from tallyman.engine.columns import SYSTEM
 from tallyman.engine.files import InputFiles, list_files
-from tallyman.engine.source import Input, JsonInput, LinesInput, ParquetInput, sniff_prefix
+from tallyman.engine.source import (
+    Input,
+    JsonInput,
+    LinesInput,
+    ParquetInput,
+    footers,
+    sniff_prefix,
+)
 from tallyman.errors import DefinitionError, Problem
 
 SKIPS_BAD_RECORDS = ("mode", "columnNameOfCorruptRecord", "badRecordsPath")
@@ -34,6 +41,7 @@ def declared_schema(spark: SparkSession, source: Source, project: Path) -> Struc
 
 
 def _file_schema(spark: SparkSession, files: InputFiles) -> StructType:
+    footers(files)
     found = spark.read.option("basePath", files.root).parquet(*files.paths).schema
     return StructType([f for f in found if f.name != SYSTEM])
 

@@ -6,7 +6,7 @@ expression on a row that an earlier filter removed would raise.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from pyspark.sql import Column, DataFrame
@@ -86,10 +86,14 @@ def _appended(rejection: Column) -> Column:
 # ---- at the door ---------------------------------------------------------------------------
 
 
-def admit(source: Input, book: Book) -> Flow:
-    """Records as they enter: what could not be read is already an ERROR with its reasons."""
-    names = tuple(source.schema.names)
-    flow = Flow(source.records(), names, source.key if source.every_record_keyed else None)
+def admit(source: Input, book: Book, read: Collection[str]) -> Flow:
+    """Records as they enter: what could not be read is already an ERROR with its reasons.
+
+    Only columns that the plan reads, or the schema requires, can reject a record.
+    """
+    names = tuple(f.name for f in source.schema if f.name in read or not f.nullable)
+    known = source.every_record_keyed and len(source.key) == 1 and source.key[0] in names
+    flow = Flow(source.records(names), names, source.key if known else None)
     if not source.rejects:
         return flow
     required = [f.name for f in source.schema if not f.nullable]
@@ -104,7 +108,7 @@ def admit(source: Input, book: Book) -> Flow:
         is_absent = is_absent | col(name).isNull()
     if isinstance(source, LinesInput):
         bad = F.col(CORRUPT).isNotNull()
-        reasons = F.when(bad, _diagnosis(source, book, missing)).otherwise(found)
+        reasons = F.when(bad, _diagnosis(source, book, missing, set(names))).otherwise(found)
     else:
         bad, reasons = F.lit(False), found
     wrong = bad | is_absent
@@ -127,7 +131,9 @@ def _ingest_rule(kind: ErrorType, entity: str, name: str, expected: str) -> Rule
     )
 
 
-def _diagnosis(source: LinesInput, book: Book, missing: dict[str, int]) -> Column:
+def _diagnosis(
+    source: LinesInput, book: Book, missing: dict[str, int], read: set[str]
+) -> Column:
     """Field by field, what is wrong with a line; asked only about the few lines that need it."""
     text = F.col(CORRUPT)
     fields = source.positions
@@ -137,7 +143,7 @@ def _diagnosis(source: LinesInput, book: Book, missing: dict[str, int]) -> Colum
     parse = book.rule(_ingest_rule(ErrorType.PARSE, source.name, "line", shape))
     reasons = []
     for number, declared in enumerate(fields):
-        if declared.name not in source.schema.names:
+        if declared.name not in read:
             continue
         kind = declared.dataType.simpleString()
         rule = book.rule(_ingest_rule(ErrorType.TYPE_CAST, source.name, declared.name, kind))

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -17,6 +18,7 @@ from tallyman.domain.ledger import KeyDigest
 from tallyman.engine import digest, lines
 from tallyman.engine.columns import CORRUPT, KEY, col, quoted
 from tallyman.engine.files import InputFiles
+from tallyman.errors import InputUnreadable
 
 BAD_UTF8 = f"NOT is_valid_utf8({lines.TEXT})"
 # Lines of which Spark's JSON reader would make no row, several rows, or half a row in silence.
@@ -94,13 +96,24 @@ def _nullable(fields: Sequence[StructField]) -> list[StructField]:
     return [StructField(f.name, f.dataType, True) for f in fields]
 
 
+def footers(files: InputFiles) -> list[pq.FileMetaData]:
+    """Of every file, or InputUnreadable with the first that is no Parquet."""
+    found = []
+    for file in files.files:
+        try:
+            found.append(pq.read_metadata(file.path))
+        except (pa.ArrowException, OSError) as error:
+            raise InputUnreadable(files.input, file.name, str(error)) from None
+    return found
+
+
 @dataclass(frozen=True)
 class ParquetInput(Input):
     """Columns are typed in the file; a record without a key is named by its row."""
 
     @cached_property
     def _footers(self) -> list[pq.FileMetaData]:
-        return [pq.read_metadata(file.path) for file in self.files.files]
+        return footers(self.files)
 
     @cached_property
     def every_record_keyed(self) -> bool:
@@ -178,6 +191,14 @@ class LinesInput(Input):
         declared = {field.name: field for field in self.schema.fields}
         return [declared.get(n, StructField(n, StringType())) for n in self.header]
 
+    def fields(self, wanted: set[str]) -> list[StructField]:
+        """The line's fields, so that one nobody reads cannot fail."""
+        if self.format == "json":
+            return [f for f in self.positions if f.name in wanted]
+        return [
+            f if f.name in wanted else StructField(f.name, StringType()) for f in self.positions
+        ]
+
     @property
     def first_lines(self) -> list[str]:
         return list(self._splits.first_lines.values())
@@ -186,8 +207,9 @@ class LinesInput(Input):
     def header(self) -> list[str]:
         if self.format != "csv" or self.options.get("header", "true") != "true":
             return []
-        separator = self.options.get("sep", ",")
-        first = self.first_lines[0] if self.first_lines else ""
+        if not self.first_lines:
+            return []
+        separator, first = self.options.get("sep", ","), self.first_lines[0]
         return [name.strip().strip('"') for name in first.lstrip("\ufeff").split(separator)]
 
     def _lines(self) -> DataFrame:
@@ -196,9 +218,7 @@ class LinesInput(Input):
 
     def records(self, columns: Sequence[str] | None = None) -> DataFrame:
         wanted = set(self.schema.names if columns is None else columns) | set(self.key)
-        fields = self.positions
-        if self.format == "json":
-            fields = [f for f in fields if f.name in wanted]
+        fields = self.fields(wanted)
         unreadable = BAD_UTF8 if self.format == "csv" else f"{BAD_UTF8} OR {IRREGULAR}"
         text = F.col(lines.TEXT)
         parsed = F.when(~F.expr(unreadable), self.parse(text, fields)).alias("_tm_parsed")
@@ -206,9 +226,9 @@ class LinesInput(Input):
         place = F.concat(
             F.lit("@"), F.col(lines.FILE), F.lit("#"), F.col(lines.NUMBER).cast("string")
         )
-        names = [f.name for f in self.schema.fields if f.name in wanted]
+        names = [n for n in (self.schema.names if columns is None else columns)]
         typed = found.select(
-            *(F.col("_tm_parsed").getField(n).alias(n) for n in names),
+            *(F.col("_tm_parsed").getField(n).alias(n) for n in dict.fromkeys([*names, *self.key])),
             F.when(F.col("_tm_parsed").isNull(), F.expr(f"make_valid_utf8({lines.TEXT})"))
             .otherwise(F.col(f"_tm_parsed.{CORRUPT}"))
             .alias(CORRUPT),
