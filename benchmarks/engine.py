@@ -69,7 +69,9 @@ def make_data(spark: SparkSession, folder: Path, records: int) -> None:
         F.when(one(1) < 0.97, "FLOWN").otherwise("NOSHOW").alias("status"),
         F.format_string("A%03d", (one(3) * 300).cast("int")).alias("origin"),
         F.format_string("A%03d", (one(4) * 300).cast("int")).alias("destination"),
-        F.date_add(F.lit("2024-01-15").cast("date"), (one(5) * 32).cast("int")).alias("flight_date"),
+        F.date_add(F.lit("2024-01-15").cast("date"), (one(5) * 32).cast("int")).alias(
+            "flight_date"
+        ),
         F.format_string("K%02d", (one(6) * 20).cast("int")).alias("carrier"),
         F.when(one(7) < 0.002, F.lit(-50.0))
         .otherwise(F.round(one(8) * 900 + 20, 2))
@@ -87,7 +89,9 @@ def make_data(spark: SparkSession, folder: Path, records: int) -> None:
 
 def plain(spark: SparkSession, data: Path, kind: str, out: Path) -> None:
     reader = spark.read.schema(SCHEMA)
-    rows: DataFrame = reader.parquet(str(data / kind)) if kind == "parquet" else reader.json(str(data / kind))
+    rows: DataFrame = (
+        reader.parquet(str(data / kind)) if kind == "parquet" else reader.json(str(data / kind))
+    )
     airports = spark.read.parquet(str(data / "airports"))
     flown = rows.where("price > 0").where("status = 'FLOWN'")
     joined = flown.join(airports, F.col("origin") == F.col("code"))
@@ -190,7 +194,9 @@ def report(given: argparse.Namespace, results: list[dict], peak: int) -> None:  
         for name, seconds in result["seconds"].items():
             share = result["evidence_share"].get(name)
             shown = f"{share:.1%}" if share is not None else ""
-            print(f"{result['format']:8} {name:8} {seconds:9.2f} {result['ratio'][name]:6.2f} {shown:>17}")
+            print(
+                f"{result['format']:8} {name:8} {seconds:9.2f} {result['ratio'][name]:6.2f} {shown:>17}"
+            )
     print(f"peak memory of the process and its JVM: {peak / 2**30:.2f} GiB (heap {given.memory})")
     written = {
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),

@@ -4,11 +4,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import Workshop
 from pyspark.sql import SparkSession
 
 import tallyman as tm
 from tallyman.errors import DefinitionError, Problem, UnaccountableOperation, UsageError
+from tests.engine.conftest import Workshop
 
 SOURCES = """
 tm.source("orders", "data/none", schema="id string, customer string, price int, tags array<int>", key="id")

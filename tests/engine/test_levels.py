@@ -5,8 +5,9 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 
 import pytest
-from conftest import AssetFiles, Ran, Workshop, fates_of
 from pyspark.sql import SparkSession
+
+from tests.engine.conftest import AssetFiles, Ran, Workshop, fates_of
 
 PIPELINE = """
 ANY = dict(thresholds=dict(absolute=0, percentage=1))
@@ -49,7 +50,7 @@ def grouped_filtered_digest(sales):
 
 @tm.asset(**ANY)
 def grouped_expected(sales):
-    return shop_totals(sales).expect("plausible", "total < 60", code="TOO_MUCH").filter("n > 1", name="single")
+    return shop_totals(sales).expect("plausible", "total < 30", code="TOO_MUCH").filter("n > 1", name="single")
 
 @tm.asset(**ANY, evidence="digest")
 def grouped_joined_digest(sales, shops):
@@ -232,7 +233,7 @@ def test_two_filters_are_two_partitions(ran: Ran) -> None:
 
 def test_a_group_that_fails_makes_errors_of_its_records(ran: Ran) -> None:
     files = ran["grouped_expected"]
-    failed = {k: g for k, g in _totals().items() if _total(g) >= 60}
+    failed = {k: g for k, g in _totals().items() if _total(g) >= 30}
     assert failed
     behind = {str(s["id"]): k for k, g in failed.items() for s in g}
     found = [r for r in files.rejections if r["error_type"] == "validation_error"]

@@ -7,10 +7,11 @@ import json
 from collections.abc import Callable, Mapping
 
 import pytest
-from conftest import Ran, Workshop, bag, shape
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
+
+from tests.engine.conftest import Ran, Workshop, bag, shape
 
 ORDERS = (
     "id string, customer string, day date, amount decimal(10,2), qty int, ok boolean, "

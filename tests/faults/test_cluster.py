@@ -49,7 +49,16 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     running = [_spark_class(folder, "master.Master", *local, str(page), "--port", str(port))]
     wait_until(lambda: _listening(port))
     for number in range(2):
-        words = (str(_free_port()), "-c", "1", "-m", "1g", "-d", str(folder / f"w{number}"), address)
+        words = (
+            str(_free_port()),
+            "-c",
+            "1",
+            "-m",
+            "1g",
+            "-d",
+            str(folder / f"w{number}"),
+            address,
+        )
         running.append(_spark_class(folder, "worker.Worker", *local, *words))
     yield address
     for process in running:
@@ -86,7 +95,9 @@ def test_a_cluster_gives_what_one_process_gives_also_when_an_executor_dies(
     assert _run(project, "--master", master, *CLUSTER) == alone
 
     running = start(project, "run", "--json", "--master", master, *CLUSTER)
-    wait_until(lambda: any((project / "runs").glob("*/.staging/*/segment-*")) or running.poll() is not None)
+    wait_until(
+        lambda: any((project / "runs").glob("*/.staging/*/segment-*")) or running.poll() is not None
+    )
     victims = _executors()
     assert victims, "the run had no executor to lose"
     os.kill(victims[0], signal.SIGKILL)

@@ -49,7 +49,8 @@ def daily_sales(orders: tm.Frame) -> tm.Frame:
     )
 """
 ORDERS = [
-    f'{{"order_id":"o-{n}","day":"2026-01-{1 + n % 5:02d}","country":"{"BE" if n % 7 == 0 else "NL"}",'
+    f'{{"order_id":"o-{n}","day":"2026-01-{1 + n % 5:02d}",'
+    f'"country":"{"BE" if n % 7 == 0 else "NL"}",'
     f'"amount":{"-1.00" if n == 13 else f"{5 + n * 1.25:.2f}"}}}\n'
     for n in range(1, 61)
 ]

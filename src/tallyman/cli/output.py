@@ -36,7 +36,7 @@ def interactive() -> bool:
 
 
 def tally(result: AssetResult, width: int = 0) -> str:
-    """349,660 in = 345,000 aggregated + 4,000 filtered + 660 rejected   0 unaccounted   32 rows out"""
+    """349,660 in = 345,000 aggregated + 4,000 filtered + 660 rejected   0 unaccounted …"""
     name = f"{result.name:<{width}}"
     seconds = f"{result.duration_ms / 1000:.1f} s"
     if result.status is Status.SKIPPED:

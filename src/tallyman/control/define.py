@@ -44,7 +44,8 @@ def load(folder: Path) -> Pipeline:
 def _declared_in(path: Path) -> list[Source | Asset]:
     name = f"tallyman_pipelines_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     with declaring() as declared:
         sys.modules[name] = module

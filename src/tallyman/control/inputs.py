@@ -30,7 +30,7 @@ def open_inputs(
 
 
 def latest_output(runs: Path, run: Path, asset: str) -> Path:
-    """This run's output if it made one, else that of the newest run in which the asset succeeded."""
+    """This run's output if it made one, else that of the newest run that made it."""
     if (run / asset / "output").is_dir():
         return run / asset / "output"
     reports = sorted(runs.glob("*/processing_report.json"), key=lambda p: p.stat().st_mtime_ns)

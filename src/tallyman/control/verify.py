@@ -49,7 +49,9 @@ def verify(
     run: Run, settings: Settings, pipeline: Pipeline, spark: Callable[[], SparkSession], exact: bool
 ) -> Verdict:
     """What could not be checked counts as failure, never as success."""
-    found, changed, reasons = Discrepancy(), [], []
+    found = Discrepancy()
+    changed: list[str] = []
+    reasons: list[str] = []
     if run.report is None:
         reasons.append("the run did not finish: its ledger was never closed")
     for asset in run.assets():

@@ -14,7 +14,7 @@ class Fate(StrEnum):
 
 
 class Evidence(StrEnum):
-    """How much of the proof is stored: every key, or keys of the dropped and digests of the rest."""
+    """What of the proof is stored: every key, or keys of the dropped and digests of the rest."""
 
     KEYS = "keys"
     DIGEST = "digest"

@@ -166,7 +166,7 @@ class Frame:
         """The rows of both, columns by position. Both sides are accounted for."""
         return self._then(Union(other=other, by_name=False, name=_step_name(name)))
 
-    unionAll = union
+    unionAll = union  # noqa: N815  PySpark's own spelling
 
     def unionByName(self, other: Frame, *, name: str | None = None) -> Frame:
         return self._then(Union(other=other, by_name=True, name=_step_name(name)))
@@ -174,7 +174,7 @@ class Frame:
     def dropDuplicates(
         self, subset: Sequence[str] | None = None, *, name: str | None = None
     ) -> Frame:
-        """Of rows that agree on `subset` the one with the smallest key stays; the others are FILTERED."""
+        """Of rows that agree on `subset` the one with the smallest key stays; others are FILTERED."""
         columns = None if subset is None else tuple(subset)
         return self._then(DropDuplicates(subset=columns, name=_step_name(name)))
 

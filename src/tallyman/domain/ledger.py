@@ -39,6 +39,9 @@ class KeyDigest:
     def __add__(self, other: KeyDigest) -> KeyDigest:
         return KeyDigest(self.count + other.count, self.high + other.high, self.low + other.low)
 
+    def __sub__(self, other: KeyDigest) -> KeyDigest:
+        return KeyDigest(self.count - other.count, self.high - other.high, self.low - other.low)
+
     def __str__(self) -> str:
         return f"{self.high % 2**64:016x}{self.low % 2**64:016x}"
 
@@ -67,6 +70,10 @@ class Partition:
         return found | ({"key_columns": list(self.key_columns)} if self.key_columns else {})
 
 
+def _no_samples() -> dict[str, list[str]]:
+    return {"missing": [], "extra": [], "duplicate": []}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Discrepancy:
     """Exact counts of what does not match; at most a hundred keys of each kind by name."""
@@ -74,9 +81,7 @@ class Discrepancy:
     missing: int = 0
     extra: int = 0
     duplicate: int = 0
-    samples: Mapping[str, list[str]] = field(
-        default_factory=lambda: {"missing": [], "extra": [], "duplicate": []}
-    )
+    samples: Mapping[str, list[str]] = field(default_factory=_no_samples)
 
     @property
     def empty(self) -> bool:

@@ -63,7 +63,8 @@ class Thresholds:
         if isinstance(given, str):
             if given in cls.PRESETS:
                 return cls._from(cls.PRESETS[given])
-            given = dict(part.partition("=")[::2] for part in given.split(","))
+            parts = [part.partition("=") for part in given.split(",")]
+            given = {name: value for name, _, value in parts}
         return cls._from(given)
 
     @classmethod

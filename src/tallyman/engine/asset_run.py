@@ -15,13 +15,14 @@ from pyspark.sql import functions as F
 
 from tallyman.domain.fate import Evidence, Fate
 from tallyman.domain.frame import Frame
-from tallyman.domain.ledger import InputAccount, KeyDigest, Ledger, Partition, SubLedger
+from tallyman.domain.ledger import InputAccount, KeyDigest, Ledger
 from tallyman.domain.pipeline import Asset
 from tallyman.domain.plan import accounted_inputs, morphism_ids
 from tallyman.domain.run import RunIdentity
 from tallyman.domain.step import Expect, GroupBy, Join, Step
 from tallyman.domain.threshold import Halt, Thresholds
-from tallyman.engine import digest, settle
+from tallyman.engine import settle
+from tallyman.engine.account import Account, Totals, rejected_by_groups
 from tallyman.engine.book import Book
 from tallyman.engine.columns import ERROR, KEY, LIVE, PART, REJECTIONS, col
 from tallyman.engine.cuts import Opened
@@ -73,7 +74,7 @@ class AssetRun:
     folder: Path
     staging: Path
     progress: Callable[[str], None] = lambda _: None
-    totals: dict[int, dict[int, KeyDigest]] = field(default_factory=dict)
+    totals: Totals = field(default_factory=dict)
     halt: Halt | None = None
 
     def __post_init__(self) -> None:
@@ -83,7 +84,8 @@ class AssetRun:
         self._begin()
 
     def _begin(self) -> None:
-        self.totals, self.halt = {}, None
+        self.totals.clear()
+        self.halt = None
         self.book = Book(self.asset.name)
         self.settlement = settle.Settlement(self.run, self.book, self.folder, self.staging)
         self.accounted = accounted_inputs(self.plan)
@@ -269,7 +271,7 @@ class AssetRun:
     def _conclude(
         self, final: Stage | None, output: Path, summary: Sequence[Mapping[str, object]]
     ) -> Outcome:
-        rejected = self._rejected_by_groups()
+        rejected = rejected_by_groups(self.evaluation, self.totals)
         self.halt = self.halt or self.thresholds.check(
             self._errors() + sum(d.count for d in rejected.values()), self.records_in
         )
@@ -297,110 +299,26 @@ class AssetRun:
         settle.move_parts(self._output, target)
         outcome.rows_out = settle.rows_in(target)
 
-    def _rejected_by_groups(self) -> dict[int, KeyDigest]:
-        """By level: the records behind groups that failed, moved from AGGREGATED to ERROR."""
-        from_groups: dict[int, KeyDigest] = {}
-        for stage in self.evaluation.staged:
-            if not stage.level or ERROR not in self.totals.get(id(stage), {}):
-                continue
-            opened = self.evaluation.opened[stage.level - 1]
-            if opened.unit == "group":
-                rows = settle.failed_sources(opened, settle.failed_rows(stage)).select(KEY)
-                from_groups[stage.level - 1] = digest.of_keys(rows)
-        return from_groups
-
     def _ledger(
         self, final: Stage | None, rejected: Mapping[int, KeyDigest], live: int | None
     ) -> Ledger:
-        levels = [
-            self._partitions(level, rejected) for level in range(len(self.evaluation.opened) + 1)
-        ]
+        passed = None if live is None else KeyDigest(live)
         if final is not None:
             passed = self.totals[id(final)].get(LIVE, KeyDigest())
-            levels[-1].append(self._passed(passed))
-        elif live is not None:
-            levels[-1].append(self._passed(KeyDigest(live)))
-        subs = []
-        for level, opened in enumerate(self.evaluation.opened, 1):
-            units = self._units(opened, levels[level])
-            subs.append(
-                SubLedger(
-                    opened_by=opened.morphism_id,
-                    unit=opened.unit,
-                    units_in=units,
-                    partitions=tuple(levels[level]),
-                )
-            )
+        partitions, subs = Account(self.evaluation, self.totals, rejected, self.folder).close(
+            passed
+        )
         return Ledger(
             run_id=self.run.run_id,
             asset=self.asset.name,
             inputs=tuple(self._account(name) for name in self.accounted),
-            partitions=tuple(levels[0]),
-            sub_ledgers=tuple(subs),
+            partitions=partitions,
+            sub_ledgers=subs,
             evidence=self.evidence.value,
         )
 
-    def _passed(self, rows: KeyDigest) -> Partition:
-        return Partition(
-            fate=Fate.PASSED,
-            description="Rows of the output",
-            digest=rows,
-            location="output/",
-            key_columns=self.evaluation.output_key,
-        )
-
-    def _units(self, opened: Opened, partitions: Sequence[Partition]) -> int:
-        """How many rows the cut made, from the evidence it left."""
-        if opened.unit == "child":
-            place = self.folder / "adjoint" / "parent_child" / f"{opened.morphism_id}.parquet"
-            return settle.rows_in(place)
-        if opened.groups is not None:
-            place = self.folder / "adjoint" / "reverse_joins" / f"{opened.morphism_id}.parquet"
-            return settle.rows_in(place)
-        return sum(p.digest.count for p in partitions)
-
-    def _partitions(self, level: int, rejected: Mapping[int, KeyDigest]) -> list[Partition]:
-        found: list[Partition] = []
-        stages = [s for s in self.evaluation.staged if s.level == level]
-        errors = sum((self.totals[id(s)].get(ERROR, KeyDigest()) for s in stages), KeyDigest())
-        if level < len(self.evaluation.opened):
-            opened = self.evaluation.opened[level]
-            live = self.totals[id(opened.stage)].get(LIVE, KeyDigest())
-            moved = rejected.get(level, KeyDigest())
-            live = KeyDigest(live.count - moved.count, live.high - moved.high, live.low - moved.low)
-            errors = errors + moved
-            kind = "reverse_joins" if opened.fate is Fate.AGGREGATED else "parent_child"
-            place = f"adjoint/{kind}/{opened.morphism_id}.parquet"
-            found.append(
-                Partition(
-                    fate=opened.fate, description=opened.description, digest=live, location=place
-                )
-            )
-        for number, part in self.book.parts.items():
-            if part.fate is Fate.FILTERED and part.level == level:
-                met = sum(
-                    (self.totals[id(s)].get(number, KeyDigest()) for s in stages), KeyDigest()
-                )
-                place = f"adjoint/filtered_keys/{part.morphism_id}.parquet"
-                found.append(
-                    Partition(
-                        fate=Fate.FILTERED, description=part.description, digest=met, location=place
-                    )
-                )
-        if errors.count or (self.book.rules and level == 0):
-            (self.folder / "errors").mkdir(exist_ok=True)
-            found.append(
-                Partition(
-                    fate=Fate.ERROR,
-                    description="Records that failed a rule",
-                    digest=errors,
-                    location="errors/",
-                )
-            )
-        return found
-
     def unfinished_ledger(self) -> Ledger:
-        """What is known when the asset stopped half way: the door, if it was measured, and no fate."""
+        """When the asset stopped half way: the door, if it was measured, and no fate."""
         measured = [n for n in self.accounted if n in self.doors and _succeeded(self.doors[n])]
         return Ledger(
             run_id=self.run.run_id,

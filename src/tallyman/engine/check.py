@@ -38,7 +38,8 @@ def source_schema(spark: SparkSession, source: Source) -> StructType:
     """The declared schema, or DefinitionError: it does not parse, or lacks the key."""
     where = f"source {source.name}"
     try:
-        schema = StructType.fromDDL(source.schema or "")
+        schema = StructType().fromDDL(source.schema or "")
+        assert isinstance(schema, StructType)
     except (ParseException, PySparkException) as error:
         reason = str(error).strip().splitlines()[0]
         raise DefinitionError([Problem(where, f"the schema does not parse: {reason}")]) from None
@@ -287,7 +288,7 @@ def _problem(where: str, error: PySparkException, columns: Sequence[str]) -> Pro
     if condition.startswith("UNRESOLVED_COLUMN"):
         name = parameters.get("objectName", "").replace("`", "")
         return Problem(where, f"unknown column {name!r}", nearest(name, columns))
-    if condition.startswith("MISSING_GROUP_BY") or condition.startswith("GROUP_BY"):
+    if condition.startswith(("MISSING_GROUP_BY", "GROUP_BY")):
         return Problem(where, "an aggregate outside groupBy; use groupBy(...).agg(...)")
     message = str(error).strip().splitlines()[0]
     return Problem(where, message.split(" SQLSTATE")[0])

@@ -1,4 +1,4 @@
-"""Where rows are combined or multiplied: the segment is written, and the next begins on the live rows."""
+"""Where rows are combined or multiplied: a segment is written, the next begins on its live rows."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import DoubleType, FloatType
 from pyspark.sql.window import Window
 
 from tallyman.domain.fate import Fate
@@ -45,8 +46,14 @@ def checkpoint(flow: Flow, path: str) -> tuple[Stage, Flow]:
     return stage, replace(flow, rows=rows, tagged=False)
 
 
-def group_fields(step: GroupBy) -> list[Column]:
-    return [col(name).alias(name) for name in step.by] or [F.lit(True).alias(WHOLE)]
+def group_fields(step: GroupBy, rows: DataFrame) -> list[Column]:
+    """What tells a group; -0.0 falls into the group of 0.0, so it must also read like it."""
+    kinds = {f.name: f.dataType for f in rows.schema if f.name in step.by}
+    fields = [
+        (col(n) + F.lit(0).cast(k) if isinstance(k, (FloatType, DoubleType)) else col(n)).alias(n)
+        for n, k in ((name, kinds[name]) for name in step.by)
+    ]
+    return fields or [F.lit(True).alias(WHOLE)]
 
 
 def group_keys(flow: Flow, step: GroupBy, path: str) -> tuple[Stage, DataFrame]:
@@ -54,7 +61,7 @@ def group_keys(flow: Flow, step: GroupBy, path: str) -> tuple[Stage, DataFrame]:
     flow = flow.with_tags()
     needed = mentioned([e for _, e in step.aggregates], flow.columns)
     values = [flow.live(col(n)).alias(VALUE + n) for n in needed if n not in step.by]
-    group = flow.live(F.struct(*group_fields(step))).alias(GROUP_KEY)
+    group = flow.live(F.struct(*group_fields(step, flow.rows))).alias(GROUP_KEY)
     columns = [group, F.col(KEY).alias(SOURCE_KEY), *values, F.col(REJECTIONS)]
     stage = write(
         flow, path, columns, key=F.col(SOURCE_KEY), reasons=F.col(REJECTIONS), evidence=True
@@ -89,7 +96,7 @@ def group_digests(flow: Flow, step: GroupBy, path: str) -> tuple[Stage, DataFram
     stage = write_merged(flow, merged, path)
     found = stage.live()
     output = found.select(*map(col, [*step.by, *(n for n, _ in step.aggregates)]))
-    key = F.struct(*group_fields(step)).alias(GROUP_KEY)
+    key = F.struct(*group_fields(step, found)).alias(GROUP_KEY)
     return stage, output, found.select(key, digest.COUNT, digest.HIGH, digest.LOW)
 
 

@@ -136,9 +136,10 @@ class Evaluation:
         self._staged(opened.stage)
 
     def _union(self, left: Flow, right: Flow, step: Union) -> Flow:
-        sides = []
-        for side in (left.with_tags(), right.with_tags()):
-            sides.append(side.rows.select(*map(col, side.columns), KEY, PART, REJECTIONS))
+        sides = [
+            side.rows.select(*map(col, side.columns), KEY, PART, REJECTIONS)
+            for side in (left.with_tags(), right.with_tags())
+        ]
         rows = sides[0].unionByName(sides[1]) if step.by_name else sides[0].union(sides[1])
         key = left.key_columns if _same_key(left, right, step) else None
         return replace(left, rows=rows, tagged=True, key_columns=key)

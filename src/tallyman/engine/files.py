@@ -72,7 +72,7 @@ def list_files(name: str, path: str, project: Path, advice: str = "Check the pat
 
 
 def _walk(folder: str) -> list[str]:
-    found = []
+    found: list[str] = []
     for place, folders, files in os.walk(folder):
         folders[:] = [f for f in folders if not f.startswith((".", "_"))]
         found += [os.path.join(place, f) for f in files if not f.startswith((".", "_"))]

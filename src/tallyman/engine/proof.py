@@ -37,7 +37,7 @@ def compare_keys(inputs: Sequence[Input], ledger: Mapping[str, Any], folder: Pat
     kinds = ("missing", "extra", "duplicate")
     row = wrong.agg(*(F.coalesce(F.sum(k), F.lit(0)).alias(k) for k in kinds)).first()
     assert row is not None
-    samples = {}
+    samples: dict[str, list[str]] = {}
     for kind in kinds:
         named = (
             wrong.where(f"{kind} > 0").select(KEY).orderBy(KEY).limit(SAMPLES)
@@ -51,8 +51,7 @@ def compare_keys(inputs: Sequence[Input], ledger: Mapping[str, Any], folder: Pat
 def accounted_keys(spark: SparkSession, ledger: Mapping[str, Any], folder: Path) -> DataFrame:
     """Every key that some partition of the ledger claims, as often as it is claimed."""
     found = [table(spark, [f"{KEY} string"], [])]
-    for partition in ledger["output_accounting"]["partitions"]:
-        found.append(_claimed(spark, partition, folder))
+    found += [_claimed(spark, p, folder) for p in ledger["output_accounting"]["partitions"]]
     return reduce(DataFrame.unionAll, found)
 
 

@@ -1,4 +1,4 @@
-"""The run folder: state that can be seen with `ls`, written once, recognisably unfinished until the end."""
+"""The run folder: state seen with `ls`, written once, recognisably unfinished until the end."""
 
 from __future__ import annotations
 

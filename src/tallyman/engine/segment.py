@@ -131,9 +131,7 @@ def _ingest_rule(kind: ErrorType, entity: str, name: str, expected: str) -> Rule
     )
 
 
-def _diagnosis(
-    source: LinesInput, book: Book, missing: dict[str, int], read: set[str]
-) -> Column:
+def _diagnosis(source: LinesInput, book: Book, missing: dict[str, int], read: set[str]) -> Column:
     """Field by field, what is wrong with a line; asked only about the few lines that need it."""
     text = F.col(CORRUPT)
     fields = source.positions
@@ -169,7 +167,8 @@ def _diagnosis(
 
 
 def select(flow: Flow, step: Select) -> Flow:
-    chosen, names = [], []
+    chosen: list[Column] = []
+    names: list[str] = []
     listed = plain.selected(step, flow.columns)
     for expression in [single for each in listed for single in _fields(flow, each)]:
         name = flow.rows.select(expression).columns[0]

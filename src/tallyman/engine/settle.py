@@ -40,7 +40,7 @@ class Settlement:
     # ---- dead letters ------------------------------------------------------------------
 
     def rejections(self, ended: DataFrame) -> tuple[DataFrame, DataFrame]:
-        """Dead-letter records of rows that ended as ERROR (key, rejections, group), and a summary."""
+        """Dead-letter records of rows that ended as ERROR, and a summary."""
         names = ("error_type", "morphism_path", "expected", "entity", "field", "step", "error_code")
         rules = table(
             ended.sparkSession,

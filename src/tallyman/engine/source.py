@@ -1,4 +1,4 @@
-"""Opening inputs: typed columns, the raw text of what could not be typed, and a key for every record."""
+"""Opened inputs: typed columns, the raw text of what could not be typed, a key for every record."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Door:
 
 @dataclass(frozen=True)
 class Input(ABC):
-    """An input with its files pinned. `schema` holds the declared columns; nullable says required."""
+    """An input with its files pinned. `schema` holds the declared columns and which are required."""
 
     name: str
     spark: SparkSession
@@ -137,9 +137,11 @@ class ParquetInput(Input):
         names = self.schema.names if columns is None else list(columns)
         if self.every_record_keyed:
             return self._read().select(*map(col, names), key_text(self.key).alias(KEY))
-        path = F.col("_metadata.file_path").alias("_tm_path")
-        row = (F.col("_metadata.row_index") + 1).alias("_tm_row")
-        found = self._read().select("*", path, row)
+        rows = self._read()
+        hidden = rows.metadataColumn("_metadata")  # a column of the user's may have the same name
+        path = hidden.getField("file_path").alias("_tm_path")
+        row = (hidden.getField("row_index") + 1).alias("_tm_row")
+        found = rows.select("*", path, row)
         name = lines.relative_name(F.col("_tm_path"), self.files.root)
         fallback = F.concat(F.lit("@"), name, F.lit("#"), F.col("_tm_row").cast("string"))
         key = F.coalesce(key_text(self.key), fallback) if self.key else fallback
@@ -226,7 +228,7 @@ class LinesInput(Input):
         place = F.concat(
             F.lit("@"), F.col(lines.FILE), F.lit("#"), F.col(lines.NUMBER).cast("string")
         )
-        names = [n for n in (self.schema.names if columns is None else columns)]
+        names = list(self.schema.names if columns is None else columns)
         typed = found.select(
             *(F.col("_tm_parsed").getField(n).alias(n) for n in dict.fromkeys([*names, *self.key])),
             F.when(F.col("_tm_parsed").isNull(), F.expr(f"make_valid_utf8({lines.TEXT})"))
@@ -318,7 +320,7 @@ def textual_key(text: Column, prefix: str) -> Column:
 
 
 def sniff_prefix(files: InputFiles, key: str) -> str | None:
-    """How this input writes `"key":` and whether a quote follows; None if the first line has none."""
+    """How this input writes `"key":` and whether a quote follows; None if line one has none."""
     name = json.dumps(key)
     for file in files.files[:1]:
         with open(file.path, encoding="utf-8", errors="replace") as opened:

@@ -10,7 +10,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 
-def table(spark: SparkSession, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> DataFrame:
+def table(
+    spark: SparkSession, columns: Sequence[str], rows: Iterable[Sequence[object]]
+) -> DataFrame:
     """`columns` as "name type" in Arrow's words, for example "rule int32"."""
     names = [column.split()[0] for column in columns]
     kinds = [pa.type_for_alias(column.split()[1]) for column in columns]

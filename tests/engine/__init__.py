@@ -1,0 +1,1 @@
+"""The engine through Project, on small projects that the tests write."""
