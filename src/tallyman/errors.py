@@ -33,7 +33,7 @@ class Problem:
 
 
 class DefinitionError(TallymanError):
-    """The pipeline cannot be what its author meant. All mistakes at once, before any data is read."""
+    """The pipeline cannot be what its author meant. All mistakes at once, before data is read."""
 
     code = "definition_error"
     exit_code = 2
@@ -176,7 +176,10 @@ class JoinFanOut(TallymanError):
     """A record matched more than one row of a reference that was promised to match once."""
 
     code = "join_fan_out"
-    hint = 'Make the reference unique, or say fanout="expand" to keep every match. Nothing was published.'
+    hint = (
+        'Make the reference unique, or say fanout="expand" to keep every match. '
+        "Nothing was published."
+    )
 
     def __init__(self, asset: str, step: str, count: int, samples: Sequence[str]) -> None:
         super().__init__(asset, step, count, tuple(samples))
@@ -194,7 +197,10 @@ class StepFailed(TallymanError):
     """Spark could not evaluate a step; no fate was decided."""
 
     code = "step_failed"
-    hint = "Nothing was published. Guard the expression (try_cast, try_divide) and add an expect for what it protects."
+    hint = (
+        "Nothing was published. Guard the expression (try_cast, try_divide) and add an expect "
+        "for what it protects."
+    )
 
     def __init__(self, asset: str, reason: str) -> None:
         super().__init__(asset, reason)
@@ -227,7 +233,7 @@ class ThresholdExceeded(TallymanError):
 
 
 class StructuralError(ThresholdExceeded):
-    """The first records of an input are so broken that reading on would only fill the dead letters."""
+    """The first records are so broken that reading on would only fill the dead letters."""
 
     code = "structural_error"
     hint = (

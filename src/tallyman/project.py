@@ -26,6 +26,7 @@ class Project:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
+        self._definitions: dict[tuple[str, ...], define.Definition] = {}
 
     @classmethod
     def open(
@@ -55,7 +56,7 @@ class Project:
         thresholds: Thresholds | str | Mapping[str, object] | None = None,
         listen: Listener = lambda *_: None,
     ) -> RunResult:
-        """Run the selected assets (all when none is named); the result tells what became of them."""
+        """Run the selected assets, all when none is named; the result tells what became of them."""
         if evidence is not None and evidence not in tuple(Evidence):
             raise UsageError(f"evidence is 'keys' or 'digest', not {evidence!r}")
         return Execution(
@@ -67,6 +68,7 @@ class Project:
             thresholds=None if thresholds is None else Thresholds.of(thresholds),
             run_id=run_id,
             listen=listen,
+            definitions=self._definitions,
         ).execute()
 
     def read(self, asset: str) -> DataFrame:

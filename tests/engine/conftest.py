@@ -1,6 +1,7 @@
 """What the engine tests share: one Spark, small projects on disk, and a reader of what a run left.
 
-The reader knows the files of a run folder and nothing of the engine: DuckDB for Parquet, json for the rest.
+The reader knows the files of a run folder and nothing of the engine: DuckDB for Parquet, json
+for the rest.
 """
 
 import json
@@ -16,7 +17,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 import tallyman as tm
 
-HEAD = "import tallyman as tm\nfrom pyspark.sql import functions as F\nfrom pyspark.sql.window import Window\n\n"
+HEAD = """\
+import tallyman as tm
+from pyspark.sql import functions as F
+from pyspark.sql.window import Window
+
+"""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,5 @@
 """Mistakes in a definition are found before any data is read, all of them at once."""
+# ruff: noqa: E501 -- pipelines are written the way a user writes them
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,5 @@
 """Rows that steps make out of records have ledgers of their own; records keep exactly one fate."""
+# ruff: noqa: E501 -- pipelines are written the way a user writes them
 
 import json
 from collections import Counter, defaultdict

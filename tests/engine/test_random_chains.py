@@ -2,6 +2,7 @@
 
 Each chain is one asset. TALLYMAN_SEED picks other chains; the seed and the chain are in every failure.
 """
+# ruff: noqa: E501 -- pipelines are written the way a user writes them
 
 import json
 import os

@@ -2,6 +2,7 @@
 
 The right side of each pair is plain PySpark on the same files, written without looking at the engine.
 """
+# ruff: noqa: E501 -- pipelines are written the way a user writes them
 
 import json
 from collections.abc import Callable, Mapping

@@ -9,12 +9,12 @@ import typer
 from tallyman.cli.options import AsJson, Master, ProjectFolder, RunName, SparkConf, opened, pairs
 from tallyman.cli.output import as_json, err, out, table, tally
 from tallyman.control.records import original_records
+from tallyman.control.sources import source_keys
 from tallyman.control.verify import verify as verify_run
 from tallyman.domain.fate import Fate
 from tallyman.domain.run import AssetResult, Status
 from tallyman.engine.runs import Run, get_run, list_runs
 from tallyman.query import rejections as dead_letters
-from tallyman.query.sources import contributing_keys
 
 rejections = typer.Typer(
     help="Dead letters: records that could not be used, and why.", no_args_is_help=True
@@ -152,7 +152,9 @@ def sources(
     """List the source records behind a row of an output, from the evidence."""
     opening = opened(project, master, spark_conf)
     found = get_run(opening.settings.runs_folder, run)
-    keys = contributing_keys(found, asset, pairs(where, "row"))
+    keys = source_keys(
+        found, asset, pairs(where, "row"), opening.settings, opening.pipeline, lambda: opening.spark
+    )
     answer: dict[str, object] = {"run_id": found.run_id, "asset": asset, "count": len(keys)}
     listed: list[object] = list(keys[:limit])
     if records:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import copy
 import tempfile
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tallyman.domain.fate import Evidence
@@ -18,62 +20,88 @@ from tallyman.domain.ledger import Discrepancy
 from tallyman.domain.pipeline import Asset
 from tallyman.domain.run import RunIdentity
 from tallyman.domain.threshold import Thresholds
+from tallyman.engine import digest
 from tallyman.engine.asset_run import AssetRun
 from tallyman.engine.proof import compare_keys
 from tallyman.engine.source import Input
 
 ANYTHING = Thresholds(absolute=0, percentage=1.0, window=0)
+NAMES = ("record_count", "key_digest_high", "key_digest_low")
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """The keys the plan gives now, and how many records do not match the digests stored then."""
+
+    folder: Path
+    accounted: list[Input]
+    broken: int
+
+
+@contextmanager
+def replayed(
+    asset: Asset, plan: Frame, inputs: Mapping[str, Input], ledger: dict[str, Any], folder: Path
+) -> Iterator[Replay]:
+    """Run the plan aside with all keys; gone when the block ends."""
+    with tempfile.TemporaryDirectory(prefix="tallyman-replay-") as aside:
+        place, staging = Path(aside) / asset.name, Path(aside) / "staging"
+        place.mkdir()
+        staging.mkdir()
+        work = AssetRun(
+            asset=asset,
+            plan=plan,
+            run=RunIdentity.of("replay", now=datetime.now(UTC)),
+            inputs=inputs,
+            thresholds=ANYTHING,
+            evidence=Evidence.KEYS,
+            folder=place,
+            staging=staging,
+        )
+        work.execute()
+        broken = sum(
+            _differing(inputs, folder / location, place / location) for location in _grouped(ledger)
+        )
+        yield Replay(place, [work.inputs[name] for name in work.accounted], broken)
 
 
 def compare_by_replay(
     asset: Asset, plan: Frame, inputs: Mapping[str, Input], ledger: dict[str, Any], folder: Path
 ) -> Discrepancy:
     """The keys of a replay, accepted only where its groups have the digests the run stored."""
-    with tempfile.TemporaryDirectory(prefix="tallyman-replay-") as aside:
-        place, staging = Path(aside) / asset.name, Path(aside) / "staging"
-        place.mkdir()
-        staging.mkdir()
-        identity = RunIdentity.of("replay", now=datetime.now(UTC))
-        both = {}
-        for evidence in (Evidence.KEYS, Evidence.DIGEST):
-            where = place / evidence.value
-            where.mkdir()
-            (staging / evidence.value).mkdir()
-            work = AssetRun(
-                asset=asset,
-                plan=plan,
-                run=identity,
-                inputs=inputs,
-                thresholds=ANYTHING,
-                evidence=evidence,
-                folder=where,
-                staging=staging / evidence.value,
-            )
-            work.execute()
-            both[evidence] = where
+    with replayed(asset, plan, inputs, ledger, folder) as replay:
         merged = copy.deepcopy(ledger)
-        broken = 0
         for partition in merged["output_accounting"]["partitions"]:
             if partition["partition_type"] == "AGGREGATED":
                 location = partition["adjoint_location"]
-                broken += _differing(inputs, folder / location, both[Evidence.DIGEST] / location)
-                partition["adjoint_location"] = str(both[Evidence.KEYS] / location)
-        accounted = [inputs[name] for name in work.accounted]
-        found = compare_keys(accounted, merged, folder)
-    return replace(found, missing=found.missing + broken)
+                partition["adjoint_location"] = str(replay.folder / location)
+        found = compare_keys(replay.accounted, merged, folder)
+    return replace(found, missing=found.missing + replay.broken)
 
 
-def _differing(inputs: Mapping[str, Input], stored: Path, replayed: Path) -> int:
+def _grouped(ledger: dict[str, Any]) -> list[str]:
+    parts = ledger["output_accounting"]["partitions"]
+    return [p["adjoint_location"] for p in parts if p["partition_type"] == "AGGREGATED"]
+
+
+def _differing(inputs: Mapping[str, Input], stored: Path, keys: Path) -> int:
     """Records in groups whose count or digest is not what the run stored."""
     spark = next(iter(inputs.values())).spark
-    names = ("record_count", "key_digest_high", "key_digest_low")
-    sides = []
-    for place in (stored, replayed):
+    sides: list[DataFrame] = []
+    for place in (stored, keys):
         files = [str(p) for p in sorted(place.rglob("*.parquet"))]
         if not files:
             return 0
         rows = spark.read.parquet(*files)
-        sides.append(rows.select(F.to_json("group_key").alias("g"), *names))
+        group = F.to_json("group_key").alias("g")
+        if "source_key" in rows.columns:
+            found = rows.groupBy(group).agg(*digest.lanes(F.col("source_key")))
+            measured = (digest.COUNT, digest.HIGH, digest.LOW)
+            rows = found.select(
+                "g", *(F.col(m).alias(n) for m, n in zip(measured, NAMES, strict=True))
+            )
+        else:
+            rows = rows.select(group, *NAMES)
+        sides.append(rows)
     left = sides[0].exceptAll(sides[1]).unionAll(sides[1].exceptAll(sides[0]))
     row = left.agg(F.sum("record_count").alias("n")).first()
     return int(row["n"] or 0) if row else 0

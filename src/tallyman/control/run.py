@@ -42,12 +42,14 @@ class Execution:
     thresholds: Thresholds | None = None
     run_id: str | None = None
     listen: Listener = lambda *_: None
+    definitions: dict[tuple[str, ...], Definition] = field(default_factory=dict)
+    """Checked before, in this process: the pipeline cannot change while it is loaded."""
     reports: dict[str, dict[str, object]] = field(default_factory=dict)
 
     def execute(self) -> RunResult:
         chosen = select(self.pipeline, self.selection)
         run = RunIdentity.of(self.run_id, now=datetime.now(UTC))
-        definition = define.check(self.spark, self.pipeline, chosen, self.settings.home)
+        definition = self._checked(tuple(chosen))
         folder = RunFolder.create(self.settings.runs_folder, run)
         folder.write("manifest.json", self._manifest(run, chosen))
         folder.write("config.json", self._config(chosen))
@@ -61,6 +63,12 @@ class Execution:
                 results.append(self._run_asset(name, run, definition, folder))
             self.listen(name, "done", results[-1])
         return self._finish(run, folder, results)
+
+    def _checked(self, chosen: tuple[str, ...]) -> Definition:
+        if chosen not in self.definitions:
+            found = define.check(self.spark, self.pipeline, chosen, self.settings.home)
+            self.definitions[chosen] = found
+        return self.definitions[chosen]
 
     def _blocked_by(self, name: str, results: list[AssetResult]) -> str | None:
         failed = {r.name for r in results if r.status is not Status.SUCCESS}

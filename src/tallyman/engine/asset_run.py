@@ -103,9 +103,10 @@ class AssetRun:
             on_stage=self._after_segment,
             reads=self.reads,
         )
-        self.pool = ThreadPoolExecutor(max_workers=4, thread_name_prefix=self.asset.name)
+        self.pool = ThreadPoolExecutor(max_workers=8, thread_name_prefix=self.asset.name)
         self.doors: dict[str, Future[Door]] = {}
         self.hashes: dict[str, Future[str]] = {}
+        self.written: tuple[Stage, Future[dict[int, KeyDigest]]] | None = None
 
     def reread(self) -> bool:
         """Start over with the careful reading of inputs that have one; False when there is none."""
@@ -143,13 +144,23 @@ class AssetRun:
     def _evaluate(self, output: Path) -> Stage | None:
         try:
             flow = self.evaluation.flow(self.plan)
-            return self.evaluation.output(flow, str(output))
+            final = self.evaluation.output(flow, str(output))
+            self._check_segment()
+            return final
         except _Halted:
             return None
 
     def _after_segment(self, stage: Stage) -> None:
-        """Counts from what was written; then fan-out and thresholds, before anything goes on."""
-        found = self.totals[id(stage)] = stage.totals()
+        """Count what was written, while the next job already starts on it."""
+        self._check_segment()
+        self.written = (stage, self.pool.submit(stage.totals))
+
+    def _check_segment(self) -> None:
+        """Fan-out and thresholds of the segment written last."""
+        if self.written is None:
+            return
+        (stage, counted), self.written = self.written, None
+        found = self.totals[id(stage)] = counted.result()
         for number, part in self.book.parts.items():
             if part.fate is None and number in found:
                 rows = stage.dropped().where(F.col(PART) == number)
@@ -205,10 +216,10 @@ class AssetRun:
         """Dead letters, filtered keys and other evidence, side by side."""
         ended, failed_groups = self._ended_as_error()
         jobs: list[Future[object]] = []
-        summary: list[dict[str, object]] = []
+        letters: Future[list[dict[str, object]]] | None = None
         if ended:
             rows = reduce(DataFrame.unionByName, ended)
-            jobs.append(self.pool.submit(lambda: summary.extend(self._write_letters(rows))))
+            letters = self.pool.submit(self._write_letters, rows)
         dropped = [s.dropped() for s in self.evaluation.staged if self._has_filtered(s)]
         parts = [n for n, p in self.book.parts.items() if p.fate is Fate.FILTERED]
         if dropped and parts:
@@ -216,7 +227,7 @@ class AssetRun:
             jobs.append(self.pool.submit(self.settlement.write_filtered, rows, parts))
         for opened in self.evaluation.opened:
             jobs += self._keep_evidence(opened, failed_groups)
-        for job in jobs:
+        for job in [*jobs, *([letters] if letters else [])]:
             job.result()
         for opened in self.evaluation.opened:
             if (
@@ -225,7 +236,7 @@ class AssetRun:
                 and id(opened) not in failed_groups
             ):
                 self.settlement.keep_keys(opened)
-        return summary
+        return letters.result() if letters else []
 
     def _keep_evidence(
         self, opened: Opened, failed_groups: Mapping[int, DataFrame]
@@ -260,8 +271,9 @@ class AssetRun:
 
     def _write_letters(self, ended: DataFrame) -> list[dict[str, object]]:
         letters, summary = self.settlement.rejections(ended)
+        counted = self.pool.submit(summary.collect)  # a row per rule
         self.settlement.write_letters(letters)
-        found = [row.asDict() for row in summary.collect()]  # a row per rule
+        found = [row.asDict() for row in counted.result()]
         found.sort(key=lambda row: (row["error_type"], row["morphism_path"]))
         write_json(self.folder / "errors" / "_summary.json", found)
         return found
@@ -275,7 +287,8 @@ class AssetRun:
         self.halt = self.halt or self.thresholds.check(
             self._errors() + sum(d.count for d in rejected.values()), self.records_in
         )
-        live = settle.rows_in(output) if final is None and output.exists() else None
+        reached = final is None and output.exists() and not self.halt
+        live = settle.rows_in(output) if reached else None
         ledger = self._ledger(final, rejected, live)
         by_type: dict[str, int] = {}
         for row in summary:

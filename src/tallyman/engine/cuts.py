@@ -16,7 +16,7 @@ from tallyman.engine import digest, plain
 from tallyman.engine.book import Book
 from tallyman.engine.columns import KEY, LIVE, PART, REJECTIONS, col, mentioned, to_column
 from tallyman.engine.segment import Flow, end_unless
-from tallyman.engine.stage import Stage, user_columns, write, write_merged
+from tallyman.engine.stage import Stage, user_columns, write, write_keys, write_merged
 
 SOURCE_KEY, GROUP_KEY, VALUE = "source_key", "group_key", "value_"
 WHOLE = "_tm_all"
@@ -63,9 +63,7 @@ def group_keys(flow: Flow, step: GroupBy, path: str) -> tuple[Stage, DataFrame]:
     values = [flow.live(col(n)).alias(VALUE + n) for n in needed if n not in step.by]
     group = flow.live(F.struct(*group_fields(step, flow.rows))).alias(GROUP_KEY)
     columns = [group, F.col(KEY).alias(SOURCE_KEY), *values, F.col(REJECTIONS)]
-    stage = write(
-        flow, path, columns, key=F.col(SOURCE_KEY), reasons=F.col(REJECTIONS), evidence=True
-    )
+    stage = write_keys(flow, path, columns, key=F.col(SOURCE_KEY))
     return stage, aggregate_keys(stage.live(), step, needed)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from tallyman.engine.source import (
 )
 from tallyman.errors import DefinitionError, Problem
 
+SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
 SKIPS_BAD_RECORDS = ("mode", "columnNameOfCorruptRecord", "badRecordsPath")
 
 
@@ -41,7 +43,11 @@ def declared_schema(spark: SparkSession, source: Source, project: Path) -> Struc
 
 
 def _file_schema(spark: SparkSession, files: InputFiles) -> StructType:
-    footers(files)
+    """From the footer when Spark wrote the file; asking Spark costs a job."""
+    said = footers(files)[0].metadata or {}
+    if SPARK_SCHEMA in said and "=" not in files.files[0].name:
+        known = StructType.fromJson(json.loads(said[SPARK_SCHEMA]))
+        return StructType([f for f in known if f.name != SYSTEM])
     found = spark.read.option("basePath", files.root).parquet(*files.paths).schema
     return StructType([f for f in found if f.name != SYSTEM])
 

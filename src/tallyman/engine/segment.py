@@ -232,7 +232,7 @@ def end_unless(flow: Flow, keep: Column, ended: int) -> Flow:
 
 
 def expect(flow: Flow, step: Expect, morphism_id: str, book: Book) -> Flow:
-    """A live row must be shown to hold; a row that failed before only adds what is plainly false."""
+    """A live row must be shown to hold; one that failed before only adds what is plainly false."""
     flow = flow.with_tags()
     asked = mentioned([step.predicate], flow.columns)
     kind = ErrorType.VALIDATION if flow.after_group else ErrorType.REFINEMENT

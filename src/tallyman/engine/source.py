@@ -43,7 +43,7 @@ class Door:
 
 @dataclass(frozen=True)
 class Input(ABC):
-    """An input with its files pinned. `schema` holds the declared columns and which are required."""
+    """An input with its files pinned. `schema` holds the declared columns and the required."""
 
     name: str
     spark: SparkSession

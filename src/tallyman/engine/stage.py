@@ -71,39 +71,31 @@ class Stage:
 
 
 def write(
-    flow: Flow,
-    path: str,
-    columns: Sequence[Column],
-    *,
-    key: Column,
-    reasons: Column,
-    evidence: bool = False,
+    flow: Flow, path: str, columns: Sequence[Column], *, key: Column, reasons: Column
 ) -> Stage:
     """Evaluate the segment once."""
     rows = flow.with_tags().rows.select(F.col(PART).cast("int").alias(PART), *columns)
-    return _write(flow, rows, path, key, reasons, None, evidence)
+    schema = _write(rows, path, {})
+    return Stage(flow.rows.sparkSession, path, schema, key, reasons, None, flow.level)
+
+
+def write_keys(flow: Flow, path: str, columns: Sequence[Column], *, key: Column) -> Stage:
+    """The same for rows whose keys are the evidence."""
+    rows = flow.with_tags().rows.select(F.col(PART).cast("int").alias(PART), *columns)
+    schema = _write(rows, path, EVIDENCE_OPTIONS)
+    return Stage(flow.rows.sparkSession, path, schema, key, F.col(REJECTIONS), None, flow.level)
 
 
 def write_merged(flow: Flow, rows: DataFrame, path: str) -> Stage:
     """Rows already merged by an aggregation that carries count and digest."""
-    return _write(flow, rows, path, F.col(KEY), F.col(REJECTIONS), digest.COUNT, True)
+    schema = _write(rows, path, EVIDENCE_OPTIONS)
+    spark, reasons = flow.rows.sparkSession, F.col(REJECTIONS)
+    return Stage(spark, path, schema, F.col(KEY), reasons, digest.COUNT, flow.level)
 
 
-def _write(
-    flow: Flow,
-    rows: DataFrame,
-    path: str,
-    key: Column,
-    reasons: Column,
-    multiplicity: str | None,
-    evidence: bool,
-) -> Stage:
-    schema = StructType([f for f in rows.schema if f.name != PART]).add(PART, IntegerType())
-    writer = rows.write.mode("errorifexists").partitionBy(PART)
-    if evidence:
-        writer = writer.options(**EVIDENCE_OPTIONS)
-    writer.parquet(path)
-    return Stage(flow.rows.sparkSession, path, schema, key, reasons, multiplicity, flow.level)
+def _write(rows: DataFrame, path: str, options: Mapping[str, str]) -> StructType:
+    rows.write.mode("errorifexists").options(**options).partitionBy(PART).parquet(path)
+    return StructType([f for f in rows.schema if f.name != PART]).add(PART, IntegerType())
 
 
 def user_columns(flow: Flow) -> list[Column]:

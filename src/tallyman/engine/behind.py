@@ -1,41 +1,34 @@
-"""Backward without recomputation: the keys behind a row of an output, from the evidence."""
+"""Backward without recomputation: the keys behind a row of an output, from its evidence."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import duckdb
 
-from tallyman.engine.runs import Run
 from tallyman.errors import NotFound, UsageError
 
 
-def contributing_keys(run: Run, asset: str, wanted: dict[str, str]) -> list[str]:
+def contributing_keys(folder: Path, ledger: Mapping[str, Any], row: Mapping[str, str]) -> list[str]:
     """Keys of the records that went into the rows the conditions name."""
-    ledger = run.ledger(asset)
-    partitions = ledger["output_accounting"]["partitions"]
-    for partition in partitions:
-        place = run.folder / asset / partition["adjoint_location"]
+    for partition in ledger["output_accounting"]["partitions"]:
+        place = folder / partition["adjoint_location"]
         if partition["partition_type"] == "AGGREGATED":
-            if ledger["verification"]["proof_method"] != "set_equality_with_collision_detection":
-                raise UsageError(
-                    f'{asset} kept digests, not keys (evidence="digest"); '
-                    "run it with --evidence keys to list the records behind a row"
-                )
-            return _behind_groups(place, wanted)
+            return _behind_groups(place, row)
         if partition["partition_type"] == "PASS_THROUGH":
-            return _behind_rows(place, wanted, partition.get("key_columns", []))
+            return _behind_rows(place, row, partition.get("key_columns", []))
         if partition["partition_type"] == "EXPLODED":
-            return _behind_children(place, wanted)
-    raise NotFound("row in", f"{asset}: the run published no output")
+            return _behind_children(place, row)
+    raise NotFound("output of", str(ledger["asset"]))
 
 
 def _files(place: Path) -> list[str]:
     return [str(p) for p in sorted(place.rglob("*.parquet"))]
 
 
-def _behind_groups(place: Path, wanted: dict[str, str]) -> list[str]:
+def _behind_groups(place: Path, wanted: Mapping[str, str]) -> list[str]:
     files = _files(place)
     if not files:
         return []
@@ -54,7 +47,7 @@ def _behind_groups(place: Path, wanted: dict[str, str]) -> list[str]:
     return [row[0] for row in rows]
 
 
-def _behind_rows(place: Path, wanted: dict[str, str], key: list[str]) -> list[str]:
+def _behind_rows(place: Path, wanted: Mapping[str, str], key: list[str]) -> list[str]:
     with duckdb.connect() as connection:
         source = "read_parquet($files, hive_partitioning=false)"
         described = connection.execute(f"DESCRIBE SELECT * FROM {source}", {"files": _files(place)})
@@ -68,7 +61,7 @@ def _behind_rows(place: Path, wanted: dict[str, str], key: list[str]) -> list[st
     return [row[0] for row in rows]
 
 
-def _behind_children(place: Path, wanted: dict[str, str]) -> list[str]:
+def _behind_children(place: Path, wanted: Mapping[str, str]) -> list[str]:
     if set(wanted) != {"child_key"}:
         raise UsageError("this asset multiplies records: name the row as child_key=PARENT/NUMBER")
     with duckdb.connect() as connection:
@@ -81,7 +74,7 @@ def _behind_children(place: Path, wanted: dict[str, str]) -> list[str]:
 
 
 def _conditions(
-    wanted: dict[str, str], known: list[str], reference: Callable[[str], str]
+    wanted: Mapping[str, str], known: list[str], reference: Callable[[str], str]
 ) -> tuple[str, dict[str, str]]:
     parts: list[str] = []
     given: dict[str, str] = {}
