@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import date, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -166,12 +166,12 @@ def airline(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
     with (shared / "airline.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not answer.exists():
-            shutil.rmtree(project, ignore_errors=True)
             write_airline(project)
-            reply = _tallyman(project, "run")
-            assert reply.code == 0, reply
-            answer.write_text(reply.stdout)
-    return FinishedRun(project, json.loads(answer.read_text()))
+            # A failure is kept as well: trying again would hide it.
+            answer.write_text(json.dumps(asdict(_tallyman(project, "run"))))
+    reply = Reply(**json.loads(answer.read_text()))
+    assert reply.code == 0, str(reply)
+    return FinishedRun(project, reply.json)
 
 
 @pytest.fixture

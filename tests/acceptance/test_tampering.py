@@ -37,7 +37,7 @@ def numbers(reply):
 @pytest.mark.parametrize("words", [(), ("--exact",)], ids=["plain", "exact"])
 def test_an_untouched_run_is_found_balanced(airline_copy, verify, words):
     reply = verify(airline_copy, *words)
-    assert reply.code == 0, reply
+    assert reply.code == 0, str(reply)
     assert reply.json["run_id"] == airline_copy.run_id
     assert reply.json["balanced"] is True
     assert numbers(reply) == {"missing": 0, "extra": 0, "duplicate": 0}
@@ -48,7 +48,7 @@ def test_a_dropped_filtered_key_is_missing(airline_copy, verify):
     key = first_source_key(filtered)
     rewrite_a_part(filtered, lambda table: table.slice(1))
     reply = verify(airline_copy)
-    assert reply.code == 1, reply
+    assert reply.code == 1, str(reply)
     assert reply.json["balanced"] is False
     assert numbers(reply) == {"missing": 1, "extra": 0, "duplicate": 0}
     assert reply.json["samples"]["missing"] == [key]
@@ -60,7 +60,7 @@ def test_an_error_key_among_the_aggregated_ones_is_a_duplicate(airline_copy, ver
     aggregated = airline_copy.evidence("AGGREGATED")
     rewrite_a_part(aggregated, lambda table: with_one_more_row(table, key))
     reply = verify(airline_copy)
-    assert reply.code == 1, reply
+    assert reply.code == 1, str(reply)
     assert reply.json["balanced"] is False
     assert numbers(reply) == {"missing": 0, "extra": 0, "duplicate": 1}
     assert reply.json["samples"]["duplicate"] == [key]
@@ -70,7 +70,7 @@ def test_a_key_that_was_never_read_is_extra(airline_copy, verify):
     aggregated = airline_copy.evidence("AGGREGATED")
     rewrite_a_part(aggregated, lambda table: with_one_more_row(table, "SEG-9999999"))
     reply = verify(airline_copy)
-    assert reply.code == 1, reply
+    assert reply.code == 1, str(reply)
     assert reply.json["balanced"] is False
     assert numbers(reply) == {"missing": 0, "extra": 1, "duplicate": 0}
     assert reply.json["samples"]["extra"] == ["SEG-9999999"]
@@ -84,5 +84,5 @@ def test_one_changed_byte_of_an_input_is_noticed(airline_copy, verify, text):
     assert before.count(text) > 0
     path.write_bytes(before.replace(text, changed, 1))
     reply = verify(airline_copy, "--exact")
-    assert reply.code == 1, reply
+    assert reply.code == 1, str(reply)
     assert reply.json["balanced"] is False

@@ -29,7 +29,7 @@ def test_by_default_660_errors_do_not_stop_the_run(airline):
 
 def test_strict_thresholds_halt_the_run_and_keep_every_rejection(airline, tallyman, finished):
     reply = tallyman(airline.project, "run", "--thresholds", "strict")
-    assert reply.code == 3, reply
+    assert reply.code == 3, str(reply)
     assert reply.json["status"] == "halted"
     assert why_halted(reply) == ("AbsoluteCount", 660, 100)
     run = finished(airline.project, reply)
@@ -42,7 +42,7 @@ def test_a_rate_above_the_percentage_halts_the_run(airline_project, scenario, ta
     expected = scenario(RECORDS)
     project = airline_project(RECORDS)
     reply = tallyman(project, "run", "--thresholds", "absolute=0,percentage=0.001")
-    assert reply.code == 3, reply
+    assert reply.code == 3, str(reply)
     assert reply.json["status"] == "halted"
     assert why_halted(reply) == ("PercentageRate", expected.fates["ERROR"], 0.001)
     run = finished(project, reply)
@@ -55,7 +55,7 @@ def test_a_rate_equal_to_the_percentage_continues(airline_project, scenario, tal
     rate = expected.fates["ERROR"] / RECORDS
     project = airline_project(RECORDS)
     reply = tallyman(project, "run", "--thresholds", f"absolute=0,percentage={rate!r}")
-    assert reply.code == 0, reply
+    assert reply.code == 0, str(reply)
     [asset] = reply.json["assets"]
     assert {fate: n for fate, n in asset["fates"].items() if n} == expected.fates
     assert asset["rows_out"] == len(expected.days)
@@ -66,5 +66,5 @@ def test_a_rate_equal_to_the_percentage_continues(airline_project, scenario, tal
 def test_a_threshold_that_makes_no_sense_is_refused(airline_project, tallyman, thresholds):
     project = airline_project(100)
     reply = tallyman(project, "run", "--thresholds", thresholds)
-    assert reply.code == 2, reply
+    assert reply.code == 2, str(reply)
     assert not (project / "runs").exists()

@@ -16,8 +16,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tallyman.engine.runs import get_run
-from tallyman.query.sources import contributing_keys
+from tallyman.engine.behind import contributing_keys
 from tests.engine.conftest import AssetFiles, Ran, Workshop, bag, shape
 
 SEED = int(os.environ.get("TALLYMAN_SEED", "20240115"))
@@ -367,11 +366,12 @@ def test_backward_from_a_group_finds_the_record_that_went_forward(ran: Ran, name
     chain = CHAIN[name]
     if chain.ending not in ("group", "having"):
         return
-    run = get_run(ran.project.settings.runs_folder, ran.result.run_id)
-    for row, keys in _rows_with_sources(chain, ran[name])[:3]:
+    files = ran[name]
+    for row, keys in _rows_with_sources(chain, files)[:3]:
         wanted = {n: "null" if row[n] is None else str(row[n]) for n in chain.by}
-        assert set(contributing_keys(run, name, wanted)) == keys, _told(name)
-        assert row["agg_n"] == len(contributing_keys(run, name, wanted)), _told(name)
+        found = contributing_keys(files.folder, files.ledger, wanted)
+        assert set(found) == keys, _told(name)
+        assert row["agg_n"] == len(found), _told(name)
 
 
 def test_the_sources_of_a_row_alone_give_that_row_again(

@@ -37,7 +37,7 @@ def selected(orders):
 
 @tm.asset(**ANY)
 def narrowed(orders):
-    return orders.select("*", "qty + 1 AS more").drop("tags", "place").withColumnRenamed("id", "order_id").withColumnRenamed("qty", "n")
+    return orders.select(F.col("*"), "qty + 1 AS more").drop("tags", "place").withColumnRenamed("id", "order_id").withColumnRenamed("qty", "n")
 
 @tm.asset(**ANY)
 def widened(orders):

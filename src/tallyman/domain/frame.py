@@ -174,7 +174,7 @@ class Frame:
     def dropDuplicates(
         self, subset: Sequence[str] | None = None, *, name: str | None = None
     ) -> Frame:
-        """Of rows that agree on `subset` the one with the smallest key stays; the rest: FILTERED."""
+        """Of rows that agree on `subset` the one with the smallest key stays; the rest: FILTERED"""
         columns = None if subset is None else tuple(subset)
         return self._then(DropDuplicates(subset=columns, name=_step_name(name)))
 

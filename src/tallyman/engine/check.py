@@ -147,8 +147,12 @@ class _Checker:
                 return rows.select(*chosen, _PROBE)
             case Join():
                 other = self.check(step.other).drop(_PROBE)
+                known = len(self.problems)
                 self._check_join(step, rows, other, where)
-                return plain.joined(step, rows, other)
+                if len(self.problems) == known:
+                    return plain.joined(step, rows, other)
+                added = [f for f in other.schema if f.name not in rows.columns]
+                return rows.withColumns({f.name: F.lit(None).cast(f.dataType) for f in added})
             case Union():
                 return plain.apply(step, rows, self.check)
             case DropDuplicates():

@@ -53,8 +53,9 @@ class Evaluation:
         return os.path.join(self.folder, f"segment-{len(self.staged) + 1}")
 
     def _staged(self, stage: Stage) -> Stage:
-        self.staged.append(stage)
+        # First the word on the segment before: when that halts, this one never came about.
         self.on_stage(stage)
+        self.staged.append(stage)
         return stage
 
     def flow(self, frame: Frame) -> Flow:
@@ -132,8 +133,8 @@ class Evaluation:
         return cuts.group_flow(output, step, flow.level + 1)
 
     def _open(self, opened: Opened) -> None:
-        self.opened.append(opened)
         self._staged(opened.stage)
+        self.opened.append(opened)
 
     def _union(self, left: Flow, right: Flow, step: Union) -> Flow:
         sides = [

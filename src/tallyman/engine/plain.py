@@ -68,11 +68,16 @@ def apply(step: Step, rows: DataFrame, other: Evaluate) -> DataFrame:
 def selected(step: Select, columns: Sequence[str]) -> list[Column]:
     listed: list[object] = []
     for expression in step.columns:
-        if isinstance(expression, str) and expression == "*":
+        if is_star(expression):
             listed += columns
         else:
             listed.append(expression)
     return [to_column(expression, columns) for expression in listed]
+
+
+def is_star(expression: object) -> bool:
+    """`"*"`, or the same as a Column, whose `==` is no comparison."""
+    return text_of(expression) in ("*", "unresolvedstar()")
 
 
 def aggregated(step: GroupBy, rows: DataFrame) -> DataFrame:

@@ -47,7 +47,7 @@ def _read_by(steps: Sequence[Step], columns: Sequence[str]) -> set[str]:
         match step:
             case Select() | GroupBy():
                 listed = step.columns if isinstance(step, Select) else [*step.by]
-                if "*" in listed:
+                if any(map(plain.is_star, listed)):
                     return set(columns)
                 values = [] if isinstance(step, Select) else [e for _, e in step.aggregates]
                 # What is not named here does not go on.
