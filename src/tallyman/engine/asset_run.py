@@ -8,6 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
+from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
@@ -106,6 +107,9 @@ class AssetRun:
         self.pool = ThreadPoolExecutor(max_workers=8, thread_name_prefix=self.asset.name)
         self.doors: dict[str, Future[Door]] = {}
         self.hashes: dict[str, Future[str]] = {}
+        self.settling: list[Future[Any]] = []
+        self.letters: Future[list[dict[str, object]]] | None = None
+        self.failed_groups: dict[int, DataFrame] = {}
         self.written: tuple[Stage, Future[dict[int, KeyDigest]]] | None = None
 
     def reread(self) -> bool:
@@ -133,7 +137,7 @@ class AssetRun:
             output = self.staging / "output"
             final = self._evaluate(output)
             self.progress("settling")
-            summary = self._settle(final)
+            summary = self._settled()
             self.progress("proving")
             return self._conclude(final, output, summary)
         except PySparkException as error:
@@ -144,11 +148,16 @@ class AssetRun:
     def _evaluate(self, output: Path) -> Stage | None:
         try:
             flow = self.evaluation.flow(self.plan)
+            if flow.untouched_groups:
+                self._settle()  # every segment is written: evidence and output side by side
             final = self.evaluation.output(flow, str(output))
             self._check_segment()
             return final
         except _Halted:
             return None
+        finally:
+            if not self.settling:
+                self._settle()
 
     def _after_segment(self, stage: Stage) -> None:
         """Count what was written, while the next job already starts on it."""
@@ -212,31 +221,32 @@ class AssetRun:
 
     # ---- settling -------------------------------------------------------------------------
 
-    def _settle(self, final: Stage | None) -> list[dict[str, object]]:
-        """Dead letters, filtered keys and other evidence, side by side."""
-        ended, failed_groups = self._ended_as_error()
-        jobs: list[Future[object]] = []
-        letters: Future[list[dict[str, object]]] | None = None
+    def _settle(self) -> None:
+        """Start writing dead letters, filtered keys and other evidence, side by side."""
+        ended, self.failed_groups = self._ended_as_error()
         if ended:
             rows = reduce(DataFrame.unionByName, ended)
-            letters = self.pool.submit(self._write_letters, rows)
-        dropped = [s.dropped() for s in self.evaluation.staged if self._has_filtered(s)]
+            self.letters = self.pool.submit(self._write_letters, rows)
+            self.settling.append(self.letters)
         parts = [n for n, p in self.book.parts.items() if p.fate is Fate.FILTERED]
-        if dropped and parts:
+        dropped = [s.dropped() for s in self.evaluation.staged if s.parts() & set(parts)]
+        if dropped:
             rows = reduce(DataFrame.unionByName, dropped)
-            jobs.append(self.pool.submit(self.settlement.write_filtered, rows, parts))
+            self.settling.append(self.pool.submit(self.settlement.write_filtered, rows, parts))
         for opened in self.evaluation.opened:
-            jobs += self._keep_evidence(opened, failed_groups)
-        for job in [*jobs, *([letters] if letters else [])]:
+            self.settling += self._keep_evidence(opened, self.failed_groups)
+
+    def _settled(self) -> list[dict[str, object]]:
+        """Wait for the evidence; the summary of the dead letters."""
+        for job in self.settling:
             job.result()
+        for number in (n for n, p in self.book.parts.items() if p.fate is Fate.FILTERED):
+            self.settlement.make_filtered(number)
         for opened in self.evaluation.opened:
-            if (
-                opened.groups is None
-                and opened.children is None
-                and id(opened) not in failed_groups
-            ):
+            stored = opened.groups is None and opened.children is None
+            if stored and id(opened) not in self.failed_groups:
                 self.settlement.keep_keys(opened)
-        return letters.result() if letters else []
+        return self.letters.result() if self.letters else []
 
     def _keep_evidence(
         self, opened: Opened, failed_groups: Mapping[int, DataFrame]
@@ -250,15 +260,12 @@ class AssetRun:
             return [self.pool.submit(self.settlement.rewrite_keys, opened, groups)]
         return []
 
-    def _has_filtered(self, stage: Stage) -> bool:
-        return any(n not in (LIVE, ERROR) for n in self.totals.get(id(stage), {}))
-
     def _ended_as_error(self) -> tuple[list[DataFrame], dict[int, DataFrame]]:
         """Rows whose rejections are kept; and, by the cut that made them, groups that failed."""
         ended: list[DataFrame] = []
         failed: dict[int, DataFrame] = {}
         for stage in self.evaluation.staged:
-            if ERROR not in self.totals.get(id(stage), {}):
+            if ERROR not in stage.parts():
                 continue
             opened = self.evaluation.opened[stage.level - 1] if stage.level else None
             if opened and opened.unit == "group":

@@ -147,7 +147,7 @@ class Evaluation:
 
     def output(self, flow: Flow, folder: str) -> Stage | None:
         """Write the rows that passed; None when they are groups nothing was done to since."""
-        if flow.after_group and not flow.tagged:
+        if flow.untouched_groups:
             flow.rows.drop(KEY).write.mode("errorifexists").parquet(folder)
             return None
         flow = flow.with_tags()

@@ -49,6 +49,11 @@ class Flow:
     level: int = 0
     after_group: bool = False
 
+    @property
+    def untouched_groups(self) -> bool:
+        """Groups as the aggregation made them: no step since could end one."""
+        return self.after_group and not self.tagged
+
     def carried(self) -> list[str]:
         return [KEY, PART, REJECTIONS] if self.tagged else [KEY]
 

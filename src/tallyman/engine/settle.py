@@ -20,12 +20,12 @@ from tallyman.engine.book import Book
 from tallyman.engine.columns import ERROR, KEY, PART, REJECTIONS
 from tallyman.engine.cuts import GROUP_KEY, SOURCE_KEY, WHOLE, Opened
 from tallyman.engine.stage import EVIDENCE_OPTIONS, Stage
-from tallyman.engine.tables import table
 
 EPOCH = "all"
 """The data epoch of an unpartitioned asset."""
 
 GROUP, LEVEL = "_tm_group", "_tm_level"
+RULE = ("error_type", "morphism_path", "expected", "entity", "field", "step", "error_code")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +41,10 @@ class Settlement:
 
     def rejections(self, ended: DataFrame) -> tuple[DataFrame, DataFrame]:
         """Dead-letter records of rows that ended as ERROR, and a summary."""
-        names = ("error_type", "morphism_path", "expected", "entity", "field", "step", "error_code")
-        rules = table(
-            ended.sparkSession,
-            ["rule int32", *(f"{name} string" for name in names)],
-            [(number, *_rule_row(rule)) for number, rule in enumerate(self.book.rules)],
-        )
-        each = ended.select(KEY, GROUP, LEVEL, F.explode(REJECTIONS).alias("r")).select(
-            KEY, GROUP, LEVEL, F.col("r.rule").alias("rule"), F.col("r.actual").alias("actual")
-        )
-        found = each.join(F.broadcast(rules), "rule")
+        rule = _looked_up([_rule_row(r) for r in self.book.rules], RULE, F.col("r.rule"))
+        each = ended.select(KEY, GROUP, LEVEL, F.explode(REJECTIONS).alias("r"))
+        found = each.select(KEY, GROUP, LEVEL, F.col("r.actual"), rule.alias("rule"))
+        found = found.select("*", "rule.*")
         letters = found.select(
             F.col(KEY).alias("source_key"),
             "error_type",
@@ -96,29 +90,23 @@ class Settlement:
 
     def write_filtered(self, dropped: DataFrame, parts: Sequence[int]) -> None:
         """Keys with the predicate that left them out, a folder per step."""
-        predicates = table(
-            dropped.sparkSession,
-            [f"{PART} int32", "filter_predicate string", "morphism_id string"],
-            [(n, self.book.parts[n].predicate, self.book.parts[n].morphism_id) for n in parts],
-        )
-        found = dropped.join(F.broadcast(predicates), PART).select(
-            F.col(KEY).alias("source_key"), "filter_predicate", "morphism_id", *self._constants()
+        predicates = [(self.book.parts[n].predicate,) for n in self.book.parts]
+        place = F.col(PART) - F.lit(min(self.book.parts))
+        found = dropped.where(F.col(PART).isin(*parts)).select(
+            PART,
+            F.col(KEY).alias("source_key"),
+            _looked_up(predicates, ("text",), place).getField("text").alias("filter_predicate"),
         )
         aside = self.staging / "filtered_keys"
-        found.write.options(**EVIDENCE_OPTIONS).partitionBy(
-            "morphism_id", "run_id", "epoch"
-        ).parquet(str(aside))
-        for part in sorted(aside.glob("morphism_id=*")):
-            name = part.name.removeprefix("morphism_id=")
-            place = self._evidence("filtered_keys", name)
-            move_parts(next(part.glob("run_id=*/epoch=*")), place)
+        found.write.options(**EVIDENCE_OPTIONS).partitionBy(PART).parquet(str(aside))
         for number in parts:
-            self._evidence("filtered_keys", self.book.parts[number].morphism_id).mkdir(
-                parents=True, exist_ok=True
-            )
+            target = self._evidence("filtered_keys", self.book.parts[number].morphism_id)
+            move_parts(aside / f"{PART}={number}", target)
 
-    def _constants(self) -> list[Column]:
-        return [F.lit(self.run.run_id).alias("run_id"), F.lit(EPOCH).alias("epoch")]
+    def make_filtered(self, part: int) -> None:
+        """A step that filtered nothing has an empty folder: none is not the same as unknown."""
+        name = self.book.parts[part].morphism_id
+        self._evidence("filtered_keys", name).mkdir(parents=True, exist_ok=True)
 
     def _evidence(self, kind: str, morphism_id: str) -> Path:
         """Columns that never vary are folder names: a value in the path costs nothing per row."""
@@ -158,6 +146,14 @@ class Settlement:
         aside = self.staging / f"children-{opened.morphism_id}"
         opened.children.write.options(**EVIDENCE_OPTIONS).parquet(str(aside))
         move_parts(aside, self._evidence("parent_child", opened.morphism_id))
+
+
+def _looked_up(rows: Sequence[Sequence[str]], names: Sequence[str], place: Column) -> Column:
+    """A row of a small table by its number. A literal: a join would cost a job of its own."""
+    structs = [
+        F.struct(*(F.lit(v).alias(n) for n, v in zip(names, row, strict=True))) for row in rows
+    ]
+    return F.element_at(F.array(*structs), place + 1)
 
 
 def _rule_row(rule: Rule) -> tuple[str, ...]:

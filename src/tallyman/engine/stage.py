@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -42,6 +43,11 @@ class Stage:
 
     def live(self) -> DataFrame:
         return self.read().where(F.col(PART) == LIVE).drop(PART)
+
+    def parts(self) -> set[int]:
+        """Which parts have rows, told by the folders."""
+        found = Path(self.path).glob(f"{PART}=*")
+        return {int(folder.name.partition("=")[2]) for folder in found}
 
     def live_folder(self) -> str:
         return os.path.join(self.path, f"{PART}={LIVE}")
