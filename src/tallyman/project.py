@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 
@@ -13,7 +14,8 @@ from tallyman.control.inputs import latest_output
 from tallyman.control.run import Execution, Listener
 from tallyman.domain.fate import Evidence
 from tallyman.domain.pipeline import Pipeline
-from tallyman.domain.run import RunResult
+from tallyman.domain.run import RunIdentity, RunResult
+from tallyman.domain.selection import select
 from tallyman.domain.threshold import Thresholds
 from tallyman.engine.columns import SYSTEM
 from tallyman.engine.session import open_session
@@ -59,14 +61,18 @@ class Project:
         """Run the selected assets, all when none is named; the result tells what became of them."""
         if evidence is not None and evidence not in tuple(Evidence):
             raise UsageError(f"evidence is 'keys' or 'digest', not {evidence!r}")
+        # What can be wrong with the call itself is found before Spark starts.
+        identity = RunIdentity.of(run_id, now=datetime.now(UTC))
+        limits = None if thresholds is None else Thresholds.of(thresholds)
+        chosen = select(self.pipeline, (selection,) if isinstance(selection, str) else selection)
         return Execution(
             spark=self.spark,
             settings=self.settings,
             pipeline=self.pipeline,
-            selection=(selection,) if isinstance(selection, str) else tuple(selection),
+            run=identity,
+            chosen=chosen,
             evidence=Evidence(evidence) if evidence else None,
-            thresholds=None if thresholds is None else Thresholds.of(thresholds),
-            run_id=run_id,
+            thresholds=limits,
             listen=listen,
             definitions=self._definitions,
         ).execute()

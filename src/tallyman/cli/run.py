@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -68,13 +67,8 @@ def execute(
     """Run with progress; Ctrl-C stops Spark and says what was left."""
     progress = Progress(quiet=json_output)
     before = _folders(project)
-    # Spark's own handler would end the process before we can say what was left behind.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         progress.begin()
-        project.pipeline  # noqa: B018  a mistake in a file is found before Spark starts
-        _ = project.spark
-        signal.signal(signal.SIGINT, signal.default_int_handler)
         return project.run(
             selection, evidence=evidence, run_id=run_id, thresholds=thresholds, listen=progress
         )

@@ -19,7 +19,6 @@ from tallyman.domain.fate import Evidence, Fate
 from tallyman.domain.ledger import Ledger
 from tallyman.domain.pipeline import Pipeline
 from tallyman.domain.run import AssetResult, RunIdentity, RunResult, Status
-from tallyman.domain.selection import select
 from tallyman.domain.threshold import Thresholds
 from tallyman.engine import settle
 from tallyman.engine.asset_run import AssetRun, Outcome
@@ -37,18 +36,17 @@ class Execution:
     spark: SparkSession
     settings: Settings
     pipeline: Pipeline
-    selection: tuple[str, ...] = ()
+    run: RunIdentity
+    chosen: list[str]
     evidence: Evidence | None = None
     thresholds: Thresholds | None = None
-    run_id: str | None = None
     listen: Listener = lambda *_: None
     definitions: dict[tuple[str, ...], Definition] = field(default_factory=dict)
     """Checked before, in this process: the pipeline cannot change while it is loaded."""
     reports: dict[str, dict[str, object]] = field(default_factory=dict)
 
     def execute(self) -> RunResult:
-        chosen = select(self.pipeline, self.selection)
-        run = RunIdentity.of(self.run_id, now=datetime.now(UTC))
+        chosen, run = self.chosen, self.run
         definition = self._checked(tuple(chosen))
         folder = RunFolder.create(self.settings.runs_folder, run)
         folder.write("manifest.json", self._manifest(run, chosen))

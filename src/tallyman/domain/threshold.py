@@ -30,6 +30,8 @@ class Thresholds:
     percentage: float = 0.05
     window: int = 10_000
     """Records the circuit breaker looks at before the run reads on; 0 turns it off."""
+    breaker: float = 0.05
+    """The share of unreadable records in that window that trips it, or `percentage` if larger."""
     on_halt: str = "rollback"
     on_empty: str = "warn"
 
@@ -73,6 +75,7 @@ class Thresholds:
             "absolute": int,
             "percentage": float,
             "window": int,
+            "breaker": float,
             "on_halt": str,
             "on_empty": str,
         }

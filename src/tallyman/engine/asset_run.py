@@ -10,7 +10,6 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -140,7 +139,9 @@ class AssetRun:
             summary = self._settled()
             self.progress("proving")
             return self._conclude(final, output, summary)
-        except PySparkException as error:
+        except Exception as error:
+            if type(error).__module__.split(".")[0] not in ("pyspark", "py4j", "grpc"):
+                raise
             raise StepFailed(self.asset.name, _reason(error)) from error
         finally:
             self.pool.shutdown(wait=True, cancel_futures=True)
@@ -193,7 +194,8 @@ class AssetRun:
 
     def _break_early(self) -> None:
         """The circuit breaker: a look at the first records, before the dead letters fill up."""
-        window, rate = self.thresholds.window, self.thresholds.percentage
+        window = self.thresholds.window
+        rate = max(self.thresholds.breaker, self.thresholds.percentage)
         for name in dict.fromkeys(self.accounted):
             source = self.inputs[name]
             if not window or not isinstance(source, LinesInput):
@@ -397,7 +399,7 @@ def _rejects(step: Step) -> bool:
     return isinstance(step, Expect) or (isinstance(step, Join) and step.unmatched == "error")
 
 
-def _reason(error: PySparkException) -> str:
+def _reason(error: Exception) -> str:
     text = str(error).strip()
     for line in text.splitlines():
         if line.strip():

@@ -15,7 +15,7 @@ from tallyman.domain.step import DropDuplicates, Explode, GroupBy, Join
 from tallyman.engine import digest, plain
 from tallyman.engine.book import Book
 from tallyman.engine.columns import KEY, LIVE, PART, REJECTIONS, col, mentioned, to_column
-from tallyman.engine.segment import REJECTION, Flow, end_unless
+from tallyman.engine.segment import Flow, end_unless
 from tallyman.engine.stage import Stage, user_columns, write, write_keys, write_merged
 
 SOURCE_KEY, GROUP_KEY, VALUE = "source_key", "group_key", "value_"
@@ -88,14 +88,9 @@ def group_digests(flow: Flow, step: GroupBy, path: str) -> tuple[Stage, DataFram
     rows = flow.rows.select(*guarded, F.col(PART).cast("int").alias(PART), KEY, own_key, REJECTIONS)
     # What raises on a group without values must not be asked about rows that ended.
     aggregates = [F.when(live, to_column(e, list(names))).alias(n) for n, e in step.aggregates]
-    # As text: an array among the grouping keys would cost the fast hash map.
-    reasons = F.to_json(REJECTIONS).alias("_tm_reasons")
-    groups = [F.col(PART), F.col("_tm_own"), reasons, *map(col, step.by)]
+    groups = [F.col(PART), F.col("_tm_own"), F.col(REJECTIONS), *map(col, step.by)]
     merged = rows.groupBy(*groups).agg(*aggregates, *digest.lanes(F.col(KEY)))
-    merged = merged.withColumnRenamed("_tm_own", KEY).withColumn(
-        REJECTIONS, F.from_json("_tm_reasons", f"array<{REJECTION}>")
-    )
-    merged = merged.drop("_tm_reasons")
+    merged = merged.withColumnRenamed("_tm_own", KEY)
     stage = write_merged(flow, merged, path)
     found = stage.live()
     output = found.select(*map(col, [*step.by, *(n for n, _ in step.aggregates)]))

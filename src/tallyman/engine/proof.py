@@ -65,7 +65,9 @@ def _claimed(spark: SparkSession, partition: Mapping[str, Any], folder: Path) ->
         return _rejected_keys(spark, files)
     rows = spark.read.parquet(*files)
     if kind == "ParentChildMetadata":
-        return rows.select(F.col("parent_key").alias(KEY)).distinct()
+        # Every parent has exactly one first child; two parents with one key have two.
+        first = F.col("child_key") == F.concat("parent_key", F.lit("/0"))
+        return rows.where(first).select(F.col("parent_key").alias(KEY))
     if kind == "PassThrough":
         own = [F.col(f"{SYSTEM}.key")]
         if partition.get("key_columns"):

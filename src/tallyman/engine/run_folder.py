@@ -22,9 +22,9 @@ class RunFolder:
     def create(cls, runs: Path, run: RunIdentity) -> RunFolder:
         """Refused when the run id is taken: history is never written over."""
         runs.mkdir(parents=True, exist_ok=True)
-        for existing in runs.glob(f"*_{run.folder_name.split('_', 2)[2]}"):
-            if existing.name.split("_", 2)[2:] == [run.folder_name.split("_", 2)[2]]:
-                raise RunFolderExists(run.run_id, existing.name)
+        for manifest in runs.glob("*/manifest.json"):
+            if json.loads(manifest.read_text(encoding="utf-8"))["run_id"] == run.run_id:
+                raise RunFolderExists(run.run_id, manifest.parent.name)
         path = runs / run.folder_name
         path.mkdir()
         return cls(path)

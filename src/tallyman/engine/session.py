@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
@@ -31,17 +33,7 @@ ONE_MACHINE: Mapping[str, str] = {
 }
 """Settings for Spark inside this process; a cluster has its own."""
 
-QUIET_LOGS = """\
-rootLogger.level = error
-rootLogger.appenderRef.stderr.ref = stderr
-appender.stderr.type = Console
-appender.stderr.name = stderr
-appender.stderr.target = SYSTEM_ERR
-appender.stderr.layout.type = PatternLayout
-appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n
-logger.off.name = org.apache.spark
-logger.off.level = off
-"""
+LOG = "spark.log"
 
 
 def open_session(master: str | None, conf: Mapping[str, str], state: str) -> SparkSession:
@@ -55,20 +47,27 @@ def open_session(master: str | None, conf: Mapping[str, str], state: str) -> Spa
     settings = {**ANYWHERE, **ONE_MACHINE}
     if not master.startswith("local"):
         settings.pop("spark.sql.shuffle.partitions")
-    settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={_logging(state)}"
     settings.update(conf)
     # Workers and driver must be the same Python, also when it was not activated.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master(master).appName("tallyman")
     for name, value in settings.items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    with _stderr_to(os.path.join(state, LOG)):
+        return builder.getOrCreate()
 
 
-def _logging(state: str) -> str:
-    os.makedirs(state, exist_ok=True)
-    path = os.path.join(state, "log4j2.properties")
-    if not os.path.exists(path):
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(QUIET_LOGS)
-    return path
+@contextmanager
+def _stderr_to(path: str) -> Iterator[None]:
+    """The JVM inherits where stderr goes when it starts: its log belongs in a file."""
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+    sys.stderr.flush()
+    kept = os.dup(2)
+    try:
+        with open(path, "ab") as log:
+            os.dup2(log.fileno(), 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
