@@ -194,9 +194,8 @@ def report(given: argparse.Namespace, results: list[dict], peak: int) -> None:  
         for name, seconds in result["seconds"].items():
             share = result["evidence_share"].get(name)
             shown = f"{share:.1%}" if share is not None else ""
-            print(
-                f"{result['format']:8} {name:8} {seconds:9.2f} {result['ratio'][name]:6.2f} {shown:>17}"
-            )
+            ratio = result["ratio"][name]
+            print(f"{result['format']:8} {name:8} {seconds:9.2f} {ratio:6.2f} {shown:>17}")
     print(f"peak memory of the process and its JVM: {peak / 2**30:.2f} GiB (heap {given.memory})")
     written = {
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),

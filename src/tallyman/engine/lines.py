@@ -15,7 +15,6 @@ from tallyman.engine.files import InputFiles
 from tallyman.engine.tables import table
 
 TEXT, FILE, NUMBER = "_tm_text", "_tm_file", "_tm_number"
-BLANK = "[ \\t\\r]*"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +80,8 @@ def numbered(
 
 
 def is_blank(text: Column) -> Column:
-    return F.length(F.trim(F.translate(text, "\t\r", "  "))) == 0
+    """Only white space. Looks no further than the first other character."""
+    return F.octet_length(F.ltrim(text, F.lit(" \t\r"))) == 0
 
 
 def is_place(key: Column) -> Column:
