@@ -282,3 +282,7 @@ class RowsUnaccountedFor(TallymanError):
             f"{self.asset}: the accounting does not balance: {self.missing:,} missing, "
             f"{self.extra:,} extra, {self.duplicate:,} duplicate."
         )
+
+    def facts(self) -> dict[str, object]:
+        counts = {"missing": self.missing, "extra": self.extra, "duplicate": self.duplicate}
+        return {**super().facts(), "reason": "ACCOUNTING_INVARIANT_VIOLATED", **counts}
