@@ -26,7 +26,9 @@ def reads_doubled(doubled):
 """
 
 
-def test_a_run_whose_keys_do_not_balance_fails_and_publishes_nothing(tmp_path: Path, tallyman) -> None:
+def test_a_run_whose_keys_do_not_balance_fails_and_publishes_nothing(
+    tmp_path: Path, tallyman
+) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "pipelines").mkdir()
     (tmp_path / "tallyman.yaml").write_text("name: broken\n")
