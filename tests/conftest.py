@@ -1,4 +1,4 @@
-"""For every test: Java that starts fast. Tests run many short Spark processes, none of them long."""
+"""For every test: a Java that starts fast, for many short Spark processes and no long one."""
 
 import os
 

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-
 from tests.acceptance.conftest import Reply
 
 # A generator the checks do not know by name: it makes two rows of each.

@@ -148,7 +148,7 @@ class Evaluation:
     def output(self, flow: Flow, folder: str) -> Stage | None:
         """Write the rows that passed; None when they are groups nothing was done to since."""
         if flow.untouched_groups:
-            flow.rows.drop(KEY).write.mode("errorifexists").parquet(folder)
+            flow.rows.drop(KEY).write.parquet(folder)
             return None
         flow = flow.with_tags()
         known = flow.key_columns is not None

@@ -100,7 +100,7 @@ def write_merged(flow: Flow, rows: DataFrame, path: str) -> Stage:
 
 
 def _write(rows: DataFrame, path: str, options: Mapping[str, str]) -> StructType:
-    rows.write.mode("errorifexists").options(**options).partitionBy(PART).parquet(path)
+    rows.write.options(**options).partitionBy(PART).parquet(path)
     return StructType([f for f in rows.schema if f.name != PART]).add(PART, IntegerType())
 
 
