@@ -42,7 +42,7 @@ from tallyman.errors import (
 )
 
 SMALL = 1_000_000
-"""Up to this many records, repeated keys are counted in the run; beyond, by `verify --exact`."""
+"""Up to this many records, repeated keys are counted in the run; beyond, they are unknown."""
 FEWEST = 1_000
 """Fewer records than this are no sample: the thresholds judge them at the end."""
 SAMPLE = 100
