@@ -1,0 +1,25 @@
+"""A run that kept only digests still answers for its keys, by a replay whose digests must agree."""
+
+from pathlib import Path
+
+from tests.acceptance.conftest import Reply
+
+
+def test_a_run_with_digests_names_the_records_behind_a_row(tmp_path: Path, tallyman) -> None:
+    assert tallyman(tmp_path, "init", "sales").code == 0
+    project = tmp_path / "sales"
+    run: Reply = tallyman(project, "run", "--evidence", "digest")
+    assert run.code == 0, str(run)
+
+    # Sixty orders: day 1 has the multiples of 5, of which o-35 is from abroad.
+    behind = tallyman(project, "sources", "latest", "daily_sales", "day=2026-01-01")
+    expected = sorted(f"o-{n}" for n in range(5, 61, 5) if n % 7)
+    assert (behind.json["count"], behind.json["keys"]) == (11, expected), str(behind)
+
+    # Another record in the place of one that was aggregated: same count, another digest.
+    orders = project / "data" / "orders.jsonl"
+    orders.write_text(orders.read_text().replace('"o-10"', '"o-99"'))
+    assert tallyman(project, "sources", "latest", "daily_sales", "day=2026-01-01").code == 1
+    verdict = tallyman(project, "verify", "latest", "--exact")
+    assert verdict.code == 1
+    assert not verdict.json["balanced"]
