@@ -96,21 +96,6 @@ class NotFound(TallymanError):
         return f"there is no {self.what} {self.name!r}.{suggestion}"
 
 
-class RunFolderExists(TallymanError):
-    """Run folders are written once."""
-
-    code = "run_exists"
-    exit_code = 2
-    hint = "Choose another --run-id, or leave it out to get a fresh one."
-
-    def __init__(self, run_id: str, folder: str) -> None:
-        super().__init__(run_id, folder)
-        self.run_id, self.folder = run_id, folder
-
-    def __str__(self) -> str:
-        return f"run {self.run_id!r} already exists in {self.folder}; run folders are written once."
-
-
 class InputMissing(TallymanError):
     """A source or an upstream asset has no data to read."""
 
@@ -286,3 +271,179 @@ class RowsUnaccountedFor(TallymanError):
     def facts(self) -> dict[str, object]:
         counts = {"missing": self.missing, "extra": self.extra, "duplicate": self.duplicate}
         return {**super().facts(), "reason": "ACCOUNTING_INVARIANT_VIOLATED", **counts}
+
+
+class DatabaseUnavailable(TallymanError):
+    """The database does not answer."""
+
+    code = "database_unavailable"
+    retryable = True
+    hint = (
+        "Nothing was lost: what was committed is there when the database is back. "
+        "`tallyman db status` tells more."
+    )
+
+    def __init__(self, place: str, reason: str) -> None:
+        super().__init__(place, reason)
+        self.place, self.reason = place, reason
+
+    def __str__(self) -> str:
+        return f"the database ({self.place}) does not answer: {self.reason}"
+
+
+class DatabaseNewer(TallymanError):
+    """A newer program has already changed the tables."""
+
+    code = "database_newer"
+    exit_code = 2
+    hint = "Nothing was changed. Use the newer program: install the version the others use."
+
+    def __init__(self, found: int, known: int) -> None:
+        super().__init__(found, known)
+        self.found, self.known = found, known
+
+    def __str__(self) -> str:
+        return (
+            f"the database is at version {self.found}, and this program knows only "
+            f"up to version {self.known}."
+        )
+
+
+class DatabaseBehind(TallymanError):
+    """The tables are older than the program, in a database that is not the program's own."""
+
+    code = "database_behind"
+    exit_code = 2
+    hint = "Nothing was changed. Run `tallyman db migrate` as the owner of the tables."
+
+    def __init__(self, found: int, needed: int) -> None:
+        super().__init__(found, needed)
+        self.found, self.needed = found, needed
+
+    def __str__(self) -> str:
+        return f"the database is at version {self.found}; this program needs {self.needed}."
+
+
+class RunExists(TallymanError):
+    """A run has one name for ever."""
+
+    code = "run_exists"
+    exit_code = 2
+    hint = "Choose another --run-id, or leave it out to get a fresh one."
+
+    def __init__(self, run: str) -> None:
+        super().__init__(run)
+        self.run = run
+
+    def __str__(self) -> str:
+        return f"run {self.run!r} already exists; a run's name is used once."
+
+
+class Conflict(TallymanError):
+    """The world is not as the command assumed."""
+
+    code = "conflict"
+    exit_code = 4
+
+
+class RunBusy(Conflict):
+    """A process is still at work on the run."""
+
+    code = "run_busy"
+    hint = "Wait for it, or stop it first: `tallyman cancel`."
+
+    def __init__(self, run: str, node: str) -> None:
+        super().__init__(run, node)
+        self.run, self.node = run, node
+
+    def __str__(self) -> str:
+        return f"run {self.run} is still at work on {self.node}."
+
+
+class RunTaken(Conflict):
+    """Another process has this run now: what this one does no longer counts."""
+
+    code = "run_taken"
+    hint = "Nothing more was written by this process. `tallyman show` tells the run's state."
+
+    def __init__(self, run: str) -> None:
+        super().__init__(run)
+        self.run = run
+
+    def __str__(self) -> str:
+        return f"run {self.run} was taken over or canceled while this process worked on it."
+
+
+class DependencyNotReady(Conflict):
+    """An upstream asset that is not part of the run has no result to read."""
+
+    code = "dependency_not_ready"
+    retryable = True
+    hint = "Nothing was run. Select what it reads too: put a + before the name."
+
+    def __init__(self, missing: Sequence[tuple[str, str]]) -> None:
+        super().__init__(tuple(missing))
+        self.missing = tuple(missing)
+
+    def __str__(self) -> str:
+        listed = "; ".join(f"{reader} reads {read}" for reader, read in self.missing[:5])
+        more = f" and {len(self.missing) - 5} more" if len(self.missing) > 5 else ""
+        return f"{len(self.missing)} input(s) have no result yet: {listed}{more}."
+
+
+class AlreadyDecided(Conflict):
+    """An approval is answered once."""
+
+    code = "already_decided"
+    hint = "The first decision stands."
+
+    def __init__(self, target: str, status: str, by: str | None) -> None:
+        super().__init__(target, status, by)
+        self.target, self.status, self.by = target, status, by
+
+    def __str__(self) -> str:
+        who = f" by {self.by}" if self.by else ""
+        return f"{self.target}: the approval was already {self.status}{who}."
+
+
+class ForeignAsset(Conflict):
+    """Two projects share a database and a name."""
+
+    code = "foreign_asset"
+    hint = "Rename the asset, or give the project a database of its own."
+
+    def __init__(self, asset: str, project: str) -> None:
+        super().__init__(asset, project)
+        self.asset, self.project = asset, project
+
+    def __str__(self) -> str:
+        return f"asset {self.asset!r} belongs to project {self.project!r} in this database."
+
+
+class RowsOutsidePartition(TallymanError):
+    """An asset made rows that belong to another partition than the one it was run for."""
+
+    code = "rows_outside_partition"
+    hint = "Nothing was published. Keep the partition column as it was read, or filter on it."
+
+    def __init__(self, target: str, column: str, count: int) -> None:
+        super().__init__(target, column, count)
+        self.target, self.column, self.count = target, column, count
+
+    def __str__(self) -> str:
+        return f"{self.target}: {self.count:,} row(s) have another value of {self.column!r}."
+
+
+class RunCanceled(TallymanError):
+    """Somebody asked for the run to stop."""
+
+    code = "canceled"
+    exit_code = 130
+    hint = "What was finished stays. `tallyman resume` goes on with the rest."
+
+    def __init__(self, run: str) -> None:
+        super().__init__(run)
+        self.run = run
+
+    def __str__(self) -> str:
+        return f"run {self.run} was canceled."

@@ -2,33 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
+from types import TracebackType
 
 from pyspark.sql import DataFrame, SparkSession
 
-from tallyman.control import define
-from tallyman.control.inputs import latest_output
-from tallyman.control.run import Execution, Listener
+from tallyman.control import approve, begin, define, upkeep
+from tallyman.control.again import Again
+from tallyman.control.definitions import Definitions
+from tallyman.control.inputs import Pins
+from tallyman.control.run import Execution, Listener, Options
 from tallyman.domain.fate import Evidence
+from tallyman.domain.lineage import Granularity, Reached
+from tallyman.domain.materialization import Materialization, RunRecord
 from tallyman.domain.pipeline import Pipeline
-from tallyman.domain.run import RunIdentity, RunResult
-from tallyman.domain.selection import select
+from tallyman.domain.run import RunIdentity, RunResult, Status
+from tallyman.domain.selection import find_asset, named, select
+from tallyman.domain.target import Reading, Target
 from tallyman.domain.threshold import Thresholds
 from tallyman.engine.columns import SYSTEM
+from tallyman.engine.runs import Run, find_folder
 from tallyman.engine.session import open_session
-from tallyman.errors import UsageError
+from tallyman.errors import NotFound, UsageError
+from tallyman.registry.audit import Audit
+from tallyman.registry.database import Database, Transaction
+from tallyman.registry.lineage import Lineage
+from tallyman.registry.materializations import Materializations
+from tallyman.registry.runs import Runs
 from tallyman.settings import Settings, read_settings
+
+MOST_JOBS = 32
 
 
 class Project:
-    """`Project.open("path").run()`; Spark starts when it is first needed."""
+    """`Project.open("path").run()`; Spark and the database start when they are first needed."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self._definitions: dict[tuple[str, ...], define.Definition] = {}
+        self._checked: dict[tuple[str, ...], define.Definition] = {}
 
     @classmethod
     def open(
@@ -49,36 +63,251 @@ class Project:
     def pipeline(self) -> Pipeline:
         return define.load(self.settings.home / self.settings.pipelines)
 
-    def run(
+    @cached_property
+    def database(self) -> Database:
+        given = self.settings.database
+        return Database(given.reveal() if given else None, self.settings.state_folder)
+
+    def close(self) -> None:
+        """Let go of the database; the project's own stops when nobody else uses it."""
+        if "database" in self.__dict__:
+            self.database.close()
+
+    def __enter__(self) -> Project:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # ---- running --------------------------------------------------------------------------
+
+    def run(  # noqa: PLR0913  the options of `tallyman run`
         self,
         selection: str | Sequence[str] = (),
         *,
+        partition: str | Sequence[str] | None = None,
+        force: bool = False,
+        jobs: int = 1,
         evidence: str | None = None,
         run_id: str | None = None,
         thresholds: Thresholds | str | Mapping[str, object] | None = None,
+        go_on: bool = True,
         listen: Listener = lambda *_: None,
     ) -> RunResult:
-        """Run the selected assets, all when none is named; the result tells what became of them."""
+        """Run the selected assets, all when none is named; what is unchanged is not run again."""
         if evidence is not None and evidence not in tuple(Evidence):
             raise UsageError(f"evidence is 'keys' or 'digest', not {evidence!r}")
+        if not 1 <= jobs <= MOST_JOBS:
+            raise UsageError(f"jobs is a number from 1 to {MOST_JOBS}, not {jobs}")
         # What can be wrong with the call itself is found before Spark starts.
         identity = RunIdentity.of(run_id, now=datetime.now(UTC))
-        limits = None if thresholds is None else Thresholds.of(thresholds)
-        chosen = select(self.pipeline, (selection,) if isinstance(selection, str) else selection)
-        return Execution(
-            spark=self.spark,
+        terms = (selection,) if isinstance(selection, str) else tuple(selection)
+        options = Options(
+            selection=terms,
+            evidence=Evidence(evidence) if evidence else None,
+            thresholds=None if thresholds is None else Thresholds.of(thresholds),
+            jobs=jobs,
+            go_on=go_on,
+        )
+        chosen = self.select(terms, options)
+        forced = frozenset(named(self.pipeline, terms) & set(chosen)) if force else frozenset[str]()
+        wanted = [partition] if isinstance(partition, str) else partition
+        asked = begin.Begun(
+            actor=self.settings.actor,
+            identity=identity,
+            targets=begin.targets_of(self.pipeline, chosen, wanted),
+            options=options.with_force(forced),
+        )
+        return self._execute(begin.begin(asked, self._definitions(chosen, options), listen))
+
+    def backfill(  # noqa: PLR0913
+        self,
+        selection: str | Sequence[str] = (),
+        *,
+        first: str | None = None,
+        last: str | None = None,
+        jobs: int = 1,
+        on_error: str = "continue",
+        force: bool = False,
+        listen: Listener = lambda *_: None,
+    ) -> tuple[RunResult, dict[str, int]]:
+        """Every partition from `first` to `last`; how many succeeded, failed, were skipped."""
+        if on_error not in ("continue", "halt"):
+            raise UsageError(f"on_error is continue or halt, not {on_error!r}")
+        terms = (selection,) if isinstance(selection, str) else tuple(selection)
+        chosen = self.select(terms, Options())
+        declared = [p for name in chosen if (p := self.pipeline.assets[name].partitioned_by)]
+        if not declared:
+            raise UsageError(f"backfill: none of {', '.join(chosen)} is partitioned")
+        keys = declared[0].keys(first, last)
+        result = self.run(
+            terms,
+            partition=keys,
+            force=force,
+            jobs=jobs,
+            go_on=on_error == "continue",
+            listen=listen,
+        )
+        return result, result.by_partition()
+
+    def resume(
+        self, run: str, *, jobs: int | None = None, listen: Listener = lambda *_: None
+    ) -> RunResult:
+        """Go on with a run that did not finish: what succeeded is not done again."""
+        record = self.find_run(run)
+        options = begin.options_in(record.params, jobs)
+        if record.status is Status.SUCCESS:
+            return self.result_of(record)
+        assets = [str(name) for name in record.params.get("assets", ())]
+        for name in assets:
+            find_asset(self.pipeline, name)
+        definitions = self._definitions(assets, options)
+        execution = begin.resume(record, self.settings.actor, definitions, options)
+        execution.listen = listen
+        return self._execute(execution)
+
+    def _execute(self, execution: Execution) -> RunResult:
+        try:
+            return execution.execute()
+        except KeyboardInterrupt:
+            execution.abandon()
+            raise
+
+    def _definitions(self, chosen: Sequence[str], options: Options) -> Definitions:
+        return Definitions(
             settings=self.settings,
             pipeline=self.pipeline,
-            run=identity,
-            chosen=chosen,
-            evidence=Evidence(evidence) if evidence else None,
-            thresholds=limits,
-            listen=listen,
-            definitions=self._definitions,
-        ).execute()
+            database=self.database,
+            spark=lambda: self.spark,
+            chosen=tuple(chosen),
+            known=self._checked,
+            overriding_evidence=options.evidence,
+            overriding_thresholds=options.thresholds,
+        )
 
-    def read(self, asset: str) -> DataFrame:
-        """The newest output of an asset, as Spark sees it."""
-        runs = self.settings.runs_folder
-        found = self.spark.read.parquet(str(latest_output(runs, runs / "-", asset)))
-        return found.drop(SYSTEM)
+    def select(self, terms: Sequence[str], options: Options | None = None) -> list[str]:
+        """Asset names in the order they run."""
+        every = self._definitions(self.pipeline.order(), options or Options())
+        return select(self.pipeline, terms, every.modified)
+
+    def cancel(self, run: str, *, timeout_s: float = 30) -> Status:
+        """Ask the run's process to stop; when it does not in time, take the run from it."""
+        record = self.find_run(run)
+        return begin.cancel(self.database, record, self.settings.actor, timeout_s)
+
+    def decide(
+        self,
+        run: str,
+        asset: str,
+        *,
+        approved: bool,
+        partition: str | None = None,
+        reason: str | None = None,
+    ) -> RunRecord:
+        """Approve or reject a result that waits."""
+        return approve.decide(
+            self.database,
+            self.settings.home,
+            self.find_run(run),
+            self.target(asset, partition),
+            approve.Decision(approved=approved, actor=self.settings.actor, reason=reason),
+        )
+
+    # ---- asking ---------------------------------------------------------------------------
+
+    def read(self, asset: str, *, partition: str | None = None) -> DataFrame:
+        """The newest result of an asset, as Spark sees it; all partitions unless one is named."""
+        target = self.target(asset, partition)
+        reading = Reading(asset, target.partition, of_source=False)
+        results = Pins(self.pipeline, self.database, self.settings.home).results(reading)
+        if not results:
+            raise NotFound("result of", str(target))
+        folders = [str(self.settings.home / str(result.location)) for result in results]
+        return self.spark.read.parquet(*folders).drop(SYSTEM)
+
+    def target(self, asset: str, partition: str | None = None) -> Target:
+        """From what a person writes; the partition may be left out."""
+        declared = find_asset(self.pipeline, asset).partitioned_by
+        if partition is not None and declared is None:
+            raise UsageError(f"{asset} is not partitioned")
+        return Target(asset, declared.parse(partition) if declared and partition else None)
+
+    def find_run(self, run: str) -> RunRecord:
+        """By name, unique prefix, folder, or `latest`; as it is now, not as it was left."""
+        upkeep.upkeep(self.database, self.settings.home, self.settings.actor)
+        return self.database.durably(lambda tx: Runs(tx).get(run))
+
+    def runs(self, *, limit: int = 20) -> list[RunRecord]:
+        """Newest first."""
+        upkeep.upkeep(self.database, self.settings.home, self.settings.actor)
+        return self.database.durably(lambda tx: Runs(tx).list(limit=limit))
+
+    def folder(self, run: str) -> Run:
+        """The run's files; also of a run that was copied here and that the registry never saw."""
+        try:
+            return Run.open(self.settings.home / self.find_run(run).folder)
+        except NotFound:
+            copied = find_folder(self.settings.runs_folder, run)
+            if copied is None:
+                raise
+            return Run.open(copied)
+
+    def result_of(self, run: RunRecord) -> RunResult:
+        return upkeep.result_of(self.database, run)
+
+    def materializations(self, run: RunRecord) -> list[Materialization]:
+        return self.database.durably(lambda tx: Materializations(tx).of_run(run.id))
+
+    def latest(self) -> list[Materialization]:
+        """The newest state of every asset and partition."""
+        upkeep.upkeep(self.database, self.settings.home, self.settings.actor)
+        return self.database.durably(lambda tx: Materializations(tx).latest_of_each())
+
+    def again(self, run: Run) -> Callable[[Target, Path], Again]:
+        """Opens targets of a past run for a second look."""
+        pins = Pins(self.pipeline, self.database, self.settings.home)
+        return lambda target, place: Again(target, place, run.manifest, pins, lambda: self.spark)
+
+    def lineage(
+        self,
+        direction: str,
+        asset: str,
+        *,
+        partition: str | None = None,
+        granularity: Granularity = "partition",
+    ) -> list[Reached]:
+        """`up`: what it was made from; `down` and `impact`: what was made from it."""
+        key = partition
+        if asset in self.pipeline.assets:
+            key = self.target(asset, partition).partition
+
+        def work(tx: Transaction) -> list[Reached]:
+            lineage = Lineage(tx)
+            if direction == "up":
+                return lineage.up(asset, key)
+            if direction == "down":
+                return lineage.down(asset, key)
+            return lineage.impact(asset, key, granularity=granularity)
+
+        return self.database.durably(work)
+
+    def invalidate(self, asset: str, *, partition: str | None = None, cascade: bool = False) -> int:
+        """The result no longer counts: the next run makes it anew. How many results it were."""
+        target = self.target(asset, partition)
+
+        def work(tx: Transaction) -> int:
+            hit = [(target.asset, target.partition)]
+            if cascade:
+                below = Lineage(tx).down(target.asset, target.partition)
+                hit += [(reached.asset, reached.partition) for reached in below]
+            count = sum(Materializations(tx).invalidate(*one) for one in hit)
+            details = {"count": count, "cascade": cascade}
+            Audit(tx).add("asset.invalidated", self.settings.actor, str(target), details=details)
+            return count
+
+        return self.database.durably(work)

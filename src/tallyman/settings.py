@@ -3,17 +3,59 @@
 from __future__ import annotations
 
 import difflib
+import getpass
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NoReturn
 
 import yaml
 
 from tallyman.errors import NotFound, UsageError
 
 FILE = "tallyman.yaml"
-KNOWN = ("name", "pipelines", "runs", "master", "spark", "thresholds")
+KNOWN = ("name", "pipelines", "runs", "master", "spark", "thresholds", "database")
+DATABASE_VARIABLE = "TALLYMAN_DATABASE_URL"
+HOST = re.compile(r"(\[[^\]]*\]|[^:]*)(:\d*)?")
+
+
+class Secret:
+    """A text that is not shown, not written to files and not handed to other processes."""
+
+    __slots__ = ("_text",)
+    _text: str
+
+    def __init__(self, text: str) -> None:
+        object.__setattr__(self, "_text", text)
+
+    def reveal(self) -> str:
+        return self._text
+
+    def __repr__(self) -> str:
+        return "Secret(***)"
+
+    def __str__(self) -> str:
+        return "***"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and other._text == self._text
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError("a Secret does not change")
+
+    def __copy__(self) -> Secret:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Secret:
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Secret cannot be pickled")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +69,10 @@ class Settings:
     master: str | None = None
     spark: Mapping[str, str] = field(default_factory=dict)
     thresholds: str | Mapping[str, object] | None = None
+    database: Secret | None = None
+    """Of a server that somebody runs; without one, the project has its own."""
+    actor: str = "unknown"
+    """Who is at work, for the record: TALLYMAN_ACTOR, or the user of the operating system."""
 
     @property
     def runs_folder(self) -> Path:
@@ -53,7 +99,7 @@ def _parsed(home: Path) -> Settings:
     try:
         found = yaml.safe_load((home / FILE).read_text(encoding="utf-8")) or {}
     except yaml.YAMLError as error:
-        raise UsageError(f"{home / FILE} is not valid YAML: {error}") from None
+        raise UsageError(f"{home / FILE} is not valid YAML: {_where(error)}") from None
     if not isinstance(found, dict):
         raise UsageError(f"{home / FILE}: expected names and values")
     for key in found:
@@ -66,4 +112,50 @@ def _parsed(home: Path) -> Settings:
         raise UsageError(f"{home / FILE}: spark: expected names and values")
     texts = {str(k): str(v).lower() if isinstance(v, bool) else str(v) for k, v in spark.items()}
     rest = {k: found[k] for k in ("pipelines", "runs", "master", "thresholds") if k in found}
-    return Settings(home=home, name=str(found.get("name", home.name)), spark=texts, **rest)
+    name = str(found.get("name", home.name))
+    rest["database"] = _database(home, found.get("database"))
+    return Settings(home=home, name=name, spark=texts, actor=_actor(), **rest)
+
+
+def _actor() -> str:
+    try:
+        return os.environ.get("TALLYMAN_ACTOR") or getpass.getuser()
+    except (KeyError, OSError):
+        return f"uid-{os.getuid()}"
+
+
+def _where(error: yaml.YAMLError) -> str:
+    """Without the lines around it, which the error quotes: a password may be among them."""
+    if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
+        return "it cannot be read"
+    mark = error.problem_mark
+    return f"{error.problem}, line {mark.line + 1}, column {mark.column + 1}"
+
+
+def _database(home: Path, written: object) -> Secret | None:
+    from_environment = os.environ.get(DATABASE_VARIABLE)
+    where = DATABASE_VARIABLE if from_environment else f"{home / FILE}: database"
+    text = from_environment or written
+    if text is None:
+        return None
+    if not isinstance(text, str):
+        raise UsageError(f"{where}: expected an address as text")
+    problem = _problem_of_address(text.strip())
+    if problem:
+        raise UsageError(f"{where}: {problem}")
+    return Secret(text.strip())
+
+
+def _problem_of_address(text: str) -> str | None:
+    """Tells what is wrong without quoting it: an unescaped password may be any part of it."""
+    if re.match(r"\w+\s*=", text):
+        return None
+    scheme, _, rest = text.partition("://")
+    if scheme not in ("postgresql", "postgres"):
+        return "expected postgresql://user:password@host:port/name, or key=value pairs"
+    authority = re.split(r"[/?]", rest, maxsplit=1)[0]
+    if rest.count("@") > 1 or "@" in rest[len(authority) :]:
+        return "it has an '@', '/' or '?' that has to be percent-encoded (%40, %2F, %3F)"
+    if not all(HOST.fullmatch(host) for host in authority.rpartition("@")[2].split(",")):
+        return "the port is not a number; ':' and '@' within a password are %3A and %40"
+    return None

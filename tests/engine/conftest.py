@@ -4,18 +4,22 @@ The reader knows the files of a run folder and nothing of the engine: DuckDB for
 for the rest.
 """
 
+import contextlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import psycopg
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import tallyman as tm
+from tallyman.registry.database import Database
 
 HEAD = """\
 import tallyman as tm
@@ -186,14 +190,45 @@ def _line(line: str | bytes | dict[str, Any]) -> bytes:
     return line if isinstance(line, bytes) else line.encode()
 
 
+END_SESSIONS = """
+    SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+    WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'
+"""
+
+
 @pytest.fixture(scope="session")
-def workshop(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Workshop]:
+def new_database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], str]]:
+    """new_database(): the address of a database of its own, on one server for all of them."""
+    server = Database(None, tmp_path_factory.mktemp("database"))
+    with server.transaction():
+        pass  # makes the tables: what the others are copied from
+    names = (f"test_{n}" for n in count())
+    url, owner = server.url(), server.owner_url
+    server.close(leave_running=True)
+
+    def make() -> str:
+        name = next(names)
+        with psycopg.connect(owner.replace("/tallyman?", "/postgres?"), autocommit=True) as admin:
+            admin.execute(f"CREATE DATABASE {name} TEMPLATE tallyman")
+        return url.replace("/tallyman?", f"/{name}?")
+
+    yield make
+    with contextlib.suppress(psycopg.OperationalError), psycopg.connect(owner) as admin:
+        admin.execute(END_SESSIONS)
+    server.url()
+    server.close()
+
+
+@pytest.fixture(scope="session")
+def workshop(
+    tmp_path_factory: pytest.TempPathFactory, new_database: Callable[[], str]
+) -> Callable[[], Workshop]:
     """workshop(): an empty project of its own."""
 
     def make() -> Workshop:
         home = tmp_path_factory.mktemp("project")
         (home / "tallyman.yaml").write_text(
-            "name: test\nspark:\n  spark.sql.shuffle.partitions: 2\n"
+            f"name: test\ndatabase: {new_database()}\nspark:\n  spark.sql.shuffle.partitions: 2\n"
         )
         return Workshop(home)
 

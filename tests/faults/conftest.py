@@ -6,8 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,14 +34,6 @@ def start(project: Path, *words: str) -> subprocess.Popen[str]:
         text=True,
         start_new_session=True,
     )
-
-
-def wait_until(condition: Callable[[], object], seconds: float = 120) -> None:
-    """For what other processes do: they cannot signal us."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.05)
 
 
 def tallyman(project: Path, *words: str) -> tuple[int, Any]:

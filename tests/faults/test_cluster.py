@@ -5,52 +5,26 @@ from __future__ import annotations
 import os
 import re
 import signal
-import socket
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-import pyspark
 import pytest
 
-from tests.faults.conftest import left_by, start, tallyman, wait_until
-
-SPARK_HOME = Path(pyspark.__file__).parent
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def _spark_class(folder: Path, name: str, *words: str) -> subprocess.Popen[bytes]:
-    with (folder / "cluster.log").open("ab") as log:
-        return subprocess.Popen(
-            [str(SPARK_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", *words],
-            env={**os.environ, "SPARK_HOME": str(SPARK_HOME), "SPARK_LOCAL_IP": "127.0.0.1"},
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-
-
-def _listening(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
+from tests.faults.conftest import left_by, start, tallyman
+from tests.spark_servers import free_port, listening, spark_class, wait_until
 
 
 @pytest.fixture(scope="module")
 def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("cluster")
-    port, page = _free_port(), _free_port()
+    port, page = free_port(), free_port()
     address = f"spark://127.0.0.1:{port}"
     local = ("--host", "127.0.0.1", "--webui-port")
-    running = [_spark_class(folder, "master.Master", *local, str(page), "--port", str(port))]
-    wait_until(lambda: _listening(port))
+    running = [spark_class(folder, "master.Master", *local, str(page), "--port", str(port))]
+    wait_until(lambda: listening(port))
     for number in range(2):
         words = (
-            str(_free_port()),
+            str(free_port()),
             "-c",
             "1",
             "-m",
@@ -59,7 +33,7 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             str(folder / f"w{number}"),
             address,
         )
-        running.append(_spark_class(folder, "worker.Worker", *local, *words))
+        running.append(spark_class(folder, "worker.Worker", *local, *words))
     yield address
     for process in running:
         os.killpg(process.pid, signal.SIGKILL)

@@ -9,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from tallyman.cli import ask, make, run
+from tallyman.cli import ask, db, decide, graph, history, lineage, make, run
+from tallyman.cli.options import close_all
 from tallyman.cli.output import err, failure
 from tallyman.errors import TallymanError
 
@@ -39,9 +40,8 @@ def _root(
     pass
 
 
-make.register(app)
-run.register(app)
-ask.register(app)
+for part in (make, run, history, ask, decide, lineage, graph, db):
+    part.register(app)
 
 
 def main() -> None:
@@ -59,6 +59,8 @@ def main() -> None:
     except KeyboardInterrupt:
         err.print("interrupted")
         sys.exit(130)
+    finally:
+        close_all()
 
 
 if __name__ == "__main__":

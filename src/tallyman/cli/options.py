@@ -21,13 +21,29 @@ Master = Annotated[
 SparkConf = Annotated[
     list[str] | None, typer.Option("--spark-conf", help="Spark setting as key=value; repeatable.")
 ]
+Partition = Annotated[
+    str | None,
+    typer.Option("--partition", "-p", help="One partition, for example 2026-01-31."),
+]
+Jobs = Annotated[int, typer.Option("--jobs", "-j", help="Assets or partitions at once, 1 to 32.")]
 RunName = Annotated[
     str, typer.Argument(help="A run id, a prefix of one, a folder name, or 'latest'.")
 ]
 
 
+_opened: list[Project] = []
+
+
 def opened(folder: str | None, master: str | None = None, conf: list[str] | None = None) -> Project:
-    return Project.open(folder, master=master, spark_conf=pairs(conf or [], "--spark-conf"))
+    """Closed again when the command ends."""
+    found = Project.open(folder, master=master, spark_conf=pairs(conf or [], "--spark-conf"))
+    _opened.append(found)
+    return found
+
+
+def close_all() -> None:
+    while _opened:
+        _opened.pop().close()
 
 
 def pairs(items: list[str], what: str) -> dict[str, str]:

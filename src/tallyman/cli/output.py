@@ -37,10 +37,14 @@ def interactive() -> bool:
 
 def tally(result: AssetResult, width: int = 0) -> str:
     """349,660 in = 345,000 aggregated + 4,000 filtered + 660 rejected   0 unaccounted …"""
-    name = f"{result.name:<{width}}"
+    label = f"{result.name}[{result.partition}]" if result.partition else result.name
+    name = f"{label:<{width}}"
     seconds = f"{result.duration_ms / 1000:.1f} s"
     if result.status is Status.SKIPPED:
-        return f"{name}   skipped: {(result.error or {}).get('message', '')}"
+        since = f"unchanged since run {result.unchanged_since}"
+        return f"{name}   skipped: {since}   {result.rows_out:,} rows out"
+    if result.status is Status.PENDING:
+        return f"{name}   not run: {(result.error or {}).get('message', '')}"
     if result.error and not result.records_in and not any(result.fates.values()):
         return f"{name}   {result.status.value}   {seconds}"
     shares = [f"{result.fates[f]:,} {word}" for f, word in WORDS.items() if result.fates.get(f)]

@@ -1,23 +1,34 @@
-"""`tallyman run` and `tallyman demo`: a line per asset while working, the tally at the end."""
+"""`run`, `backfill`, `resume`, `cancel`, `demo`: a line per asset, the tally at the end."""
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 from rich.status import Status as Spinner
 
 from tallyman.cli.demo_data import write_airline
-from tallyman.cli.options import AsJson, Master, ProjectFolder, SparkConf, opened
+from tallyman.cli.options import (
+    AsJson,
+    Jobs,
+    Master,
+    Partition,
+    ProjectFolder,
+    RunName,
+    SparkConf,
+    opened,
+)
 from tallyman.cli.output import as_json, err, interactive, out, tally
 from tallyman.domain.run import AssetResult, RunResult, Status
 from tallyman.project import Project
 
+T = TypeVar("T")
 PHASES = {
-    "opening": "opening inputs",
+    "opening": "looking at its inputs",
     "evaluating": "evaluating",
     "settling": "writing evidence",
     "proving": "balancing the ledger",
@@ -32,7 +43,7 @@ class Progress:
         self.spinner: Spinner | None = None
 
     def begin(self) -> None:
-        self._say("starting Spark")
+        self._say("looking at what has changed")
 
     def __call__(self, asset: str, phase: str, result: AssetResult | None) -> None:
         if result is None:
@@ -55,38 +66,22 @@ class Progress:
             self.spinner = None
 
 
-def execute(
-    project: Project,
-    selection: list[str],
-    *,
-    evidence: str | None = None,
-    run_id: str | None = None,
-    thresholds: str | None = None,
-    json_output: bool = False,
-) -> RunResult:
-    """Run with progress; Ctrl-C stops Spark and says what was left."""
+def supervised(project: Project, json_output: bool, work: Callable[[Progress], T]) -> T:
+    """Work with progress; Ctrl-C stops Spark and says what was left."""
     progress = Progress(quiet=json_output)
-    before = _folders(project)
     try:
         progress.begin()
-        return project.run(
-            selection, evidence=evidence, run_id=run_id, thresholds=thresholds, listen=progress
-        )
+        return work(progress)
     except KeyboardInterrupt:
         progress.stop()
-        left = sorted(_folders(project) - before)
-        err.print("interrupted: nothing was published.")
-        for folder in left:
-            err.print(f"left behind: {folder} (unfinished; safe to delete)", markup=False)
+        err.print("interrupted: nothing more was published. What was finished stays.")
+        for run in project.runs(limit=1):
+            err.print(f"go on with it:  tallyman resume {run.name}", markup=False)
         sys.stderr.flush()
+        project.close()
         os._exit(130)  # Spark's threads may hang in a half-done job; nothing of ours is pending
     finally:
         progress.stop()
-
-
-def _folders(project: Project) -> set[str]:
-    runs = project.settings.runs_folder
-    return {str(p.relative_to(project.settings.home)) for p in runs.glob("*_*_*")}
 
 
 def show_result(result: RunResult, json_output: bool) -> None:
@@ -94,27 +89,46 @@ def show_result(result: RunResult, json_output: bool) -> None:
         as_json(result.to_json())
     else:
         for made in result.assets:
-            if made.error:
+            if made.error and made.status is not Status.PENDING:
                 err.print(f"{made.name}: {made.error['message']}", style="red", markup=False)
                 if made.error.get("hint"):
                     err.print(f"  {made.error['hint']}", markup=False)
-            elif made.records_in == 0:
+            elif made.records_in == 0 and made.status is Status.SUCCESS:
                 err.print(f"warning: {made.name} read no records", style="yellow", markup=False)
-        balanced = result.status is Status.SUCCESS
-        verdict = "balanced" if balanced else result.status.value
+        done = result.status is Status.SUCCESS
+        ran = any(made.status is Status.SUCCESS for made in result.assets)
+        verdict = ("balanced" if ran else "unchanged") if done else result.status.value
         out.print(f"{verdict}   run {result.run_id}   {result.folder}", markup=False)
+        for made in result.assets:
+            if made.status is Status.WAITING:
+                out.print(
+                    f"waiting:  tallyman approve {result.run_id} {made.name}  (or reject)",
+                    markup=False,
+                )
+        if result.status in (Status.FAILED, Status.HALTED, Status.CANCELED):
+            out.print(f"go on with it:  tallyman resume {result.run_id}", markup=False)
         if any(made.rejections for made in result.assets):
             out.print("rejections: tallyman rejections ls latest", markup=False)
     raise typer.Exit(result.exit_code)
 
 
+Selection = Annotated[
+    list[str] | None,
+    typer.Argument(
+        help="Assets: x, +x (with upstream), x+ (with downstream), tag:t, state:modified. "
+        "Default: all."
+    ),
+]
+Force = Annotated[
+    bool, typer.Option("--force", help="Run the named assets even if nothing changed.")
+]
+
+
 def run(
-    selection: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="Assets: x, +x (with upstream), x+ (with downstream), tag:t. Default: all."
-        ),
-    ] = None,
+    selection: Selection = None,
+    partition: Partition = None,
+    force: Force = False,
+    jobs: Jobs = 1,
     evidence: Annotated[
         str | None, typer.Option(help="keys (every key is stored) or digest (cheaper).")
     ] = None,
@@ -128,17 +142,105 @@ def run(
     spark_conf: SparkConf = None,
     json_output: AsJson = False,
 ) -> None:
-    """Run assets, account for every record, and publish what balances."""
+    """Run assets, account for every record, and publish what balances.
+
+    What has not changed since its last success is skipped: same definition, same inputs.
+    """
     found = opened(project, master, spark_conf)
-    result = execute(
+    result = supervised(
         found,
-        selection or [],
-        evidence=evidence,
-        run_id=run_id,
-        thresholds=thresholds,
-        json_output=json_output,
+        json_output,
+        lambda progress: found.run(
+            selection or [],
+            partition=partition,
+            force=force,
+            jobs=jobs,
+            evidence=evidence,
+            run_id=run_id,
+            thresholds=thresholds,
+            listen=progress,
+        ),
     )
     show_result(result, json_output)
+
+
+def backfill(
+    selection: Selection = None,
+    first: Annotated[str | None, typer.Option("--from", help="The first partition.")] = None,
+    last: Annotated[str | None, typer.Option("--to", help="The last, inclusive.")] = None,
+    jobs: Jobs = 1,
+    on_error: Annotated[str, typer.Option(help="continue with other partitions, or halt.")] = (
+        "continue"
+    ),
+    force: Force = False,
+    project: ProjectFolder = None,
+    master: Master = None,
+    spark_conf: SparkConf = None,
+    json_output: AsJson = False,
+) -> None:
+    """Run many partitions in one run; those that are unchanged are skipped.
+
+    Example:  tallyman backfill +daily_revenue --from 2026-01-01 --to 2026-01-31 --jobs 4
+    """
+    found = opened(project, master, spark_conf)
+    result, counts = supervised(
+        found,
+        json_output,
+        lambda progress: found.backfill(
+            selection or [],
+            first=first,
+            last=last,
+            jobs=jobs,
+            on_error=on_error,
+            force=force,
+            listen=progress,
+        ),
+    )
+    if json_output:
+        as_json({"run_id": result.run_id, **counts})
+        raise typer.Exit(result.exit_code)
+    listed = ", ".join(f"{count} {word}" for word, count in counts.items())
+    out.print(f"partitions: {listed}", markup=False)
+    show_result(result, json_output)
+
+
+def resume(
+    run: RunName,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", "-j", help="Default: as the run was begun.")
+    ] = None,
+    project: ProjectFolder = None,
+    master: Master = None,
+    spark_conf: SparkConf = None,
+    json_output: AsJson = False,
+) -> None:
+    """Go on with a run that failed, was killed, canceled, or waited for approval.
+
+    What succeeded is not run again; the run keeps its id.
+    """
+    found = opened(project, master, spark_conf)
+    result = supervised(
+        found, json_output, lambda progress: found.resume(run, jobs=jobs, listen=progress)
+    )
+    show_result(result, json_output)
+
+
+def cancel(
+    run: RunName,
+    timeout: Annotated[
+        float, typer.Option(help="Seconds its process has to stop before the run is taken from it.")
+    ] = 30,
+    project: ProjectFolder = None,
+    json_output: AsJson = False,
+) -> None:
+    """Stop a run that is at work. What it finished stays; resume goes on with the rest."""
+    found = opened(project)
+    record = found.find_run(run)
+    status = found.cancel(record.name, timeout_s=timeout)
+    if json_output:
+        as_json({"run_id": record.name, "status": status.value})
+    else:
+        out.print(f"run {record.name}: {status.value}", markup=False)
 
 
 def demo(
@@ -153,7 +255,8 @@ def demo(
         if not json_output:
             out.print(f"writing 349,660 booking segments to {place}/data", markup=False)
         write_airline(place)
-    result = execute(opened(str(place), master, spark_conf), [], json_output=json_output)
+    found = opened(str(place), master, spark_conf)
+    result = supervised(found, json_output, lambda progress: found.run(force=True, listen=progress))
     if not json_output:
         out.print(
             f"look around:  cd {place} && tallyman show latest && tallyman rejections ls latest && "
@@ -164,5 +267,5 @@ def demo(
 
 
 def register(app: typer.Typer) -> None:
-    app.command()(run)
-    app.command()(demo)
+    for command in (run, backfill, resume, cancel, demo):
+        app.command()(command)

@@ -6,16 +6,20 @@ import importlib.util
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from tallyman.domain.frame import Frame
+from tallyman.domain.partition import encode
 from tallyman.domain.pipeline import Asset, Pipeline, Source, declaring
+from tallyman.domain.plan import accounted_inputs
+from tallyman.domain.target import PLACEHOLDER, Reading, Target, readings
 from tallyman.engine.check import check_asset
 from tallyman.engine.open import declared_schema
-from tallyman.errors import DefinitionError, Problem, TallymanError
+from tallyman.errors import DefinitionError, Problem, TallymanError, UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +29,11 @@ class Definition:
     pipeline: Pipeline
     plans: Mapping[str, Frame]
     schemas: Mapping[str, StructType]
+
+    def plan(self, target: Target) -> Frame:
+        if target.partition is None:
+            return self.plans[target.asset]
+        return partition_plan(self.pipeline, target, self.schemas)
 
 
 def load(folder: Path) -> Pipeline:
@@ -78,7 +87,8 @@ def check(
         # What reads something broken cannot be judged; its own mistakes show on the next try.
         if name not in wanted or not set(asset.inputs) <= set(schemas):
             continue
-        plan, schema, found = check_asset(spark, asset, schemas)
+        sample = partial(partition_plan, pipeline, _sample(asset), schemas)
+        plan, schema, found = check_asset(spark, asset, schemas, sample)
         problems += found
         if plan is not None and not found:
             plans[name], schemas[name] = plan, schema
@@ -96,3 +106,54 @@ def _upstream(pipeline: Pipeline, needed: Sequence[str]) -> set[str]:
                 found.add(name)
                 todo.append(name)
     return found
+
+
+def _sample(asset: Asset) -> Target:
+    """Any partition of the asset: they all have one plan but for a literal."""
+    declared = asset.partitioned_by
+    if declared is None:
+        return Target(asset.name)
+    return Target(asset.name, encode(declared.start or declared.values[0]))
+
+
+def partition_plan(pipeline: Pipeline, target: Target, schemas: Mapping[str, StructType]) -> Frame:
+    """The asset's plan on one partition: what it accounts for is first cut down to it."""
+    asset = pipeline.assets[target.asset]
+    plan = asset.plan()
+    if target.partition is None or not isinstance(plan, Frame):
+        return plan
+    accounted = set(accounted_inputs(plan))
+    frames = [
+        _cut_down(Frame(reading.name), reading, asset, target.partition, pipeline, schemas)
+        if reading.name in accounted
+        else Frame(reading.name)
+        for reading in readings(pipeline, target)
+    ]
+    return asset.function(*frames)
+
+
+def _cut_down(
+    frame: Frame,
+    reading: Reading,
+    asset: Asset,
+    key: str,
+    pipeline: Pipeline,
+    schemas: Mapping[str, StructType],
+) -> Frame:
+    declared = asset.partitioned_by
+    assert declared is not None
+    column, literal = declared.column, declared.literal(key)
+    quoted = "`" + column.replace("`", "``") + "`"
+    if reading.partition is not None:
+        if not reading.of_source or column not in schemas[reading.name].names:
+            return frame
+        # A record in the wrong partition's files belongs to no run: it must not vanish.
+        return frame.expect("in_its_partition", f"{quoted} <=> {literal}", code="WRONG_PARTITION")
+    if column not in schemas[reading.name].names:
+        raise UsageError(
+            f"it is partitioned by {column!r}, but its input {reading.name!r} has no such column; "
+            f"give it one, or put {PLACEHOLDER} in the path of the source"
+        )
+    return frame.expect(
+        "has_a_partition", f"{quoted} IS NOT NULL", name=f"{reading.name}_has_a_partition"
+    ).filter(f"{quoted} = {literal}", reason="another partition", name=f"{reading.name}_partition")

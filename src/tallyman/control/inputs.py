@@ -1,43 +1,117 @@
-"""Where the inputs of an asset are: sources outside, upstream outputs in this run or the latest."""
+"""What a target reads: sources outside, and results of upstream assets. Pinned once per run."""
 
 from __future__ import annotations
 
-import json
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from uuid import UUID
 
 from pyspark.sql import SparkSession
 
 from tallyman.control.define import Definition
-from tallyman.domain.run import Status
+from tallyman.domain.materialization import Consumed, Materialization
+from tallyman.domain.pipeline import Pipeline
+from tallyman.domain.target import Reading, Target, readings, source_path
+from tallyman.engine.files import InputFiles, list_files, list_outputs
 from tallyman.engine.open import open_output, open_source
 from tallyman.engine.source import Input
-from tallyman.errors import InputMissing
+from tallyman.errors import DependencyNotReady
+from tallyman.registry.database import Database
+from tallyman.registry.materializations import Materializations
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """One input: its files, and for an asset the results they are."""
+
+    reading: Reading
+    files: InputFiles
+    results: tuple[Materialization, ...] = ()
+
+    def consumed(self) -> list[Consumed]:
+        """Hashes a source's files, once."""
+        if self.results:
+            return [result.read_as() for result in self.results]
+        digest = self.files.content_hash.removeprefix("sha256:")
+        return [Consumed(self.reading.name, self.reading.partition, digest)]
+
+
+@dataclass
+class Pins:
+    """The inputs of one run: every asset of it reads the same files of a source."""
+
+    pipeline: Pipeline
+    database: Database
+    project: Path
+    run: UUID | None = None
+    _sources: dict[Reading, Pin] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def of(self, target: Target) -> dict[str, Pin]:
+        found = {}
+        for reading in readings(self.pipeline, target):
+            found[reading.name] = (
+                self._source(target, reading) if reading.of_source else self._asset(target, reading)
+            )
+        return found
+
+    def recorded(self, made: Materialization) -> dict[str, Pin]:
+        """What a result was made from, as the registry has it; a source as it is now."""
+        used = self.database.durably(lambda tx: Materializations(tx).inputs(made))
+        found = {}
+        for reading in readings(self.pipeline, made.target):
+            results = [m for m in used if m.target.asset == reading.name]
+            if reading.of_source:
+                found[reading.name] = self._source(made.target, reading)
+            elif results:
+                found[reading.name] = self._pinned(reading, results)
+            else:
+                found[reading.name] = self._asset(made.target, reading)
+        return found
+
+    def _source(self, target: Target, reading: Reading) -> Pin:
+        with self._lock:
+            if reading not in self._sources:
+                source = self.pipeline.sources[reading.name]
+                declared = self.pipeline.assets[target.asset].partitioned_by
+                text = None
+                if declared is not None and reading.partition is not None:
+                    text = declared.text(reading.partition)
+                files = list_files(reading.name, source_path(source, text), self.project)
+                self._sources[reading] = Pin(reading, files)
+            return self._sources[reading]
+
+    def _asset(self, target: Target, reading: Reading) -> Pin:
+        results = self.results(reading)
+        if not results:
+            read = str(Target(reading.name, reading.partition))
+            raise DependencyNotReady([(str(target), read)])
+        return self._pinned(reading, results)
+
+    def _pinned(self, reading: Reading, results: list[Materialization]) -> Pin:
+        folders = [self.project / str(result.location) for result in results]
+        return Pin(reading, list_outputs(reading.name, folders, self.project), tuple(results))
+
+    def results(self, reading: Reading) -> list[Materialization]:
+        partitioned = self.pipeline.assets[reading.name].partitioned_by is not None
+        return self.database.durably(
+            lambda tx: Materializations(tx).latest_success(
+                reading.name, reading.partition, partitioned=partitioned, run=self.run
+            )
+        )
 
 
 def open_inputs(
-    spark: SparkSession, definition: Definition, asset: str, project: Path, runs: Path, run: Path
+    spark: SparkSession, definition: Definition, pins: Mapping[str, Pin]
 ) -> dict[str, Input]:
     opened: dict[str, Input] = {}
-    for name in definition.pipeline.assets[asset].inputs:
+    for name, pin in pins.items():
         schema = definition.schemas[name]
-        if name in definition.pipeline.sources:
-            opened[name] = open_source(spark, definition.pipeline.sources[name], schema, project)
+        if pin.reading.of_source:
+            opened[name] = open_source(spark, definition.pipeline.sources[name], schema, pin.files)
         else:
-            folder = latest_output(runs, run, name)
             key = definition.pipeline.assets[name].key
-            opened[name] = open_output(spark, name, folder, schema, key)
+            opened[name] = open_output(spark, pin.files, schema, key)
     return opened
-
-
-def latest_output(runs: Path, run: Path, asset: str) -> Path:
-    """This run's output if it made one, else that of the newest run that made it."""
-    if (run / asset / "output").is_dir():
-        return run / asset / "output"
-    reports = sorted(runs.glob("*/processing_report.json"), key=lambda p: p.stat().st_mtime_ns)
-    for report in reversed(reports):
-        made = json.loads(report.read_text(encoding="utf-8"))["assets"]
-        if any(a["name"] == asset and a["status"] == Status.SUCCESS for a in made):
-            return report.parent / asset / "output"
-    raise InputMissing(
-        asset, "any run", f"Run it first: `tallyman run +{asset}`, or select it too."
-    )

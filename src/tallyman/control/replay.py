@@ -56,6 +56,7 @@ def replayed(
             evidence=Evidence.KEYS,
             folder=place,
             staging=staging,
+            project=folder,
         )
         work.execute()
         broken = sum(

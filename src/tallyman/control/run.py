@@ -1,250 +1,281 @@
-"""A run: every selected asset in order, each proved before its output counts."""
+"""A run: every target in order, each proved before its output counts, or reused if unchanged."""
 
 from __future__ import annotations
 
+import contextlib
 import platform
-import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from pathlib import Path
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pyspark
-from pyspark.sql import SparkSession
 
-from tallyman.control import define, gate
-from tallyman.control.define import Definition
-from tallyman.control.inputs import open_inputs
-from tallyman.domain.fate import Evidence, Fate
-from tallyman.domain.ledger import Ledger
-from tallyman.domain.pipeline import Pipeline
+from tallyman import faults
+from tallyman.control import finish
+from tallyman.control.definitions import Definitions
+from tallyman.control.inputs import Pin, Pins
+from tallyman.control.journal import Journal
+from tallyman.control.make import Making, Order, make
+from tallyman.control.schedule import in_order
+from tallyman.control.watch import Watch
+from tallyman.domain.fate import Evidence
+from tallyman.domain.materialization import Consumed, Made, Materialization, dependency_hash
 from tallyman.domain.run import AssetResult, RunIdentity, RunResult, Status
+from tallyman.domain.target import Target, dependencies, folder_of
 from tallyman.domain.threshold import Thresholds
-from tallyman.engine import settle
-from tallyman.engine.asset_run import AssetRun, Outcome
-from tallyman.engine.files import hash_files
-from tallyman.engine.run_folder import REPORT, RunFolder, write_json, write_text
-from tallyman.errors import TallymanError, ThresholdExceeded
+from tallyman.engine.run_folder import RunFolder
+from tallyman.errors import RunCanceled, RunTaken, TallymanError
+from tallyman.faults import Point
 from tallyman.settings import Settings
 
 Listener = Callable[[str, str, AssetResult | None], None]
-"""Called with an asset, what is happening to it, and its result once there is one."""
+"""Called with a target, what is happening to it, and its result once there is one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How a run was asked for; kept with it, so that a resume goes on in the same way."""
+
+    selection: tuple[str, ...] = ()
+    force: frozenset[str] = frozenset()
+    evidence: Evidence | None = None
+    thresholds: Thresholds | None = None
+    jobs: int = 1
+    go_on: bool = True
+
+    @classmethod
+    def of(cls, params: Mapping[str, Any]) -> Options:
+        evidence, thresholds = params.get("evidence"), params.get("thresholds")
+        return cls(
+            selection=tuple(params.get("selection", ())),
+            force=frozenset(params.get("force", ())),
+            evidence=Evidence(evidence) if evidence else None,
+            thresholds=Thresholds.of(thresholds) if thresholds else None,
+            jobs=int(params.get("jobs", 1)),
+            go_on=bool(params.get("go_on", True)),
+        )
+
+    def with_force(self, force: frozenset[str]) -> Options:
+        return replace(self, force=force)
+
+    def with_jobs(self, jobs: int) -> Options:
+        return replace(self, jobs=jobs)
 
 
 @dataclass
 class Execution:
-    spark: SparkSession
     settings: Settings
-    pipeline: Pipeline
-    run: RunIdentity
-    chosen: list[str]
-    evidence: Evidence | None = None
-    thresholds: Thresholds | None = None
+    journal: Journal
+    identity: RunIdentity
+    definitions: Definitions
+    options: Options
+    targets: list[Target]
     listen: Listener = lambda *_: None
-    definitions: dict[tuple[str, ...], Definition] = field(default_factory=dict)
-    """Checked before, in this process: the pipeline cannot change while it is loaded."""
-    reports: dict[str, dict[str, object]] = field(default_factory=dict)
+    _folder: RunFolder = field(init=False)
+    _pins: Pins = field(init=False)
+    _watch: Watch = field(init=False)
+    _telling: threading.Lock = field(default_factory=threading.Lock)
 
     def execute(self) -> RunResult:
-        chosen, run = self.chosen, self.run
-        definition = self._checked(tuple(chosen))
-        folder = RunFolder.create(self.settings.runs_folder, run)
-        folder.write("manifest.json", self._manifest(run, chosen))
-        folder.write("config.json", self._config(chosen))
-        results: list[AssetResult] = []
-        for name in chosen:
-            blocked = self._blocked_by(name, results)
-            if blocked:
-                error = {"code": "upstream_failed", "message": f"{blocked} did not succeed"}
-                results.append(AssetResult(name=name, status=Status.SKIPPED, error=error))
-            else:
-                results.append(self._run_asset(name, run, definition, folder))
-            self.listen(name, "done", results[-1])
-        return self._finish(run, folder, results)
-
-    def _checked(self, chosen: tuple[str, ...]) -> Definition:
-        if chosen not in self.definitions:
-            found = define.check(self.spark, self.pipeline, chosen, self.settings.home)
-            self.definitions[chosen] = found
-        return self.definitions[chosen]
-
-    def _blocked_by(self, name: str, results: list[AssetResult]) -> str | None:
-        failed = {r.name for r in results if r.status is not Status.SUCCESS}
-        return next((i for i in self.pipeline.assets[name].inputs if i in failed), None)
-
-    # ---- one asset ---------------------------------------------------------------------
-
-    def _run_asset(
-        self, name: str, run: RunIdentity, definition: Definition, folder: RunFolder
-    ) -> AssetResult:
-        started = time.monotonic()
-        self.listen(name, "opening", None)
-        place = folder.asset(name)
-        work: AssetRun | None = None
-        try:
-            work = self._prepare(name, run, definition, folder, place)
-            outcome = work.execute()
-            if not outcome.ledger.digests_agree and work.reread():
-                # The quick reading of some input was too quick for what stands in it.
-                self.listen(name, "reading again, line by line", None)
-                outcome = work.execute()
-        except TallymanError as error:
-            status = Status.HALTED if isinstance(error, ThresholdExceeded) else Status.FAILED
-            if work is not None:
-                _write_ledger(work.unfinished_ledger(), place)
-            return AssetResult(
-                name=name, status=status, duration_ms=_elapsed(started), error=error.facts()
+        """The run is registered and held by this process."""
+        faults.reach(Point.RUN_REGISTERED)
+        pipeline = self.definitions.pipeline
+        run = self.journal.run
+        self._pins = Pins(pipeline, self.journal.database, self.settings.home, run.id)
+        self._folder = RunFolder.open(self.settings.home / run.folder)
+        self._describe()
+        faults.reach(Point.FOLDER_MADE)
+        self._watch = Watch(self.journal, self.definitions.interrupt(str(run.id)))
+        with self._watch:
+            rows = self.journal.rows()
+            needs = dependencies(pipeline, self.targets)
+            done = {target for target, row in rows.items() if row.status.good}
+            left = {t: before - done for t, before in needs.items() if t not in done}
+            # What waits for a decision is made; what needs it waits too.
+            waiting = {t for t, row in rows.items() if row.status is Status.WAITING}
+            todo = {t: before for t, before in left.items() if t not in waiting}
+            attempts = {target: row.attempt for target, row in rows.items()}
+            in_order(
+                todo,
+                lambda target: self._target(target, attempts[target] + 1),
+                self.options.jobs,
+                go_on=self.options.go_on,
             )
-        return self._conclude(name, work, outcome, place, started)
+            return self._close()
 
-    def _prepare(
-        self, name: str, run: RunIdentity, definition: Definition, folder: RunFolder, place: Path
-    ) -> AssetRun:
-        asset = self.pipeline.assets[name]
-        inputs = open_inputs(
-            self.spark, definition, name, self.settings.home, self.settings.runs_folder, folder.path
-        )
-        return AssetRun(
-            asset=asset,
-            plan=definition.plans[name],
-            run=run,
-            inputs=inputs,
-            thresholds=self.thresholds
-            or asset.thresholds
-            or Thresholds.of(self.settings.thresholds),
-            evidence=self.evidence or asset.evidence,
-            folder=place,
-            staging=folder.staging(name),
-            progress=lambda phase: self.listen(name, phase, None),
-        )
+    def abandon(self) -> None:
+        """The person at the terminal stops it: nothing of it is at work any more."""
+        self.definitions.interrupt(str(self.journal.run.id))()
+        with contextlib.suppress(TallymanError):
+            self.journal.abandon()
 
-    def _conclude(
-        self, name: str, work: AssetRun, outcome: Outcome, place: Path, started: float
-    ) -> AssetResult:
-        accounted = [work.inputs[source] for source in work.accounted]
-        ledger = gate.prove(outcome.ledger, accounted, place, work.locations())
-        error: TallymanError | None = outcome.error
-        status = Status.HALTED if error else Status.SUCCESS
-        if error is None:
-            try:
-                gate.check(ledger)
-            except TallymanError as found:
-                error, status = found, Status.FAILED
-                write_text(place / "ACCOUNTING_FAILURE.txt", gate.explanation(ledger))
-        if error is None or (
-            outcome.error and work.thresholds.on_halt == "commit" and ledger.balanced
-        ):
-            work.publish(outcome)
-        settle.clear(work.staging)
-        _write_ledger(ledger, place)
+    def _close(self) -> RunResult:
+        rows = self._in_order(self.journal.rows())
+        result = finish.close(self._folder, self.identity, rows, self.journal.run.folder)
+        status = Status.CANCELED if self._watch.stop.is_set() else result.status
+        self.journal.finish(status)
+        return result.with_status(status)
+
+    def _in_order(self, rows: Mapping[Target, Materialization]) -> list[Materialization]:
+        return [rows[target] for target in self.targets]
+
+    # ---- one target ---------------------------------------------------------------------
+
+    def _target(self, target: Target, attempt: int) -> bool:
+        """Whether what needs it can go on."""
+        if self._watch.stop.is_set():
+            return False
+        self._tell(target, "opening", None)
+        try:
+            pins = self._pins.of(target)
+            reused = self._unchanged(target, pins)
+            if reused is not None:
+                result = self._reuse(target, reused)
+            else:
+                result = self._make(target, attempt, pins)
+        except RunTaken:
+            raise
+        except TallymanError as error:
+            if self._watch.taken:
+                raise RunTaken(self.identity.run_id) from error
+            failed = AssetResult(
+                name=target.asset,
+                partition=target.partition,
+                attempt=attempt,
+                status=Status.FAILED,
+                error=error.facts(),
+            )
+            self.journal.failed(target, failed, failed.to_json())
+            result = failed
+        self._tell(target, "done", result)
+        return result.status.good
+
+    def _unchanged(self, target: Target, pins: Mapping[str, Pin]) -> Materialization | None:
+        """The last success, when the definition and every byte it was made from are the same."""
+        if target.asset in self.options.force:
+            return None
+        last = self.definitions.last_success(target)
+        if last is None or last.definition_hash != self.definitions.hash(target.asset):
+            return None
+        output = self.settings.home / str(last.location)
+        if not any(output.glob("*.parquet")):
+            return None
+        return last if dependency_hash(_consumed(pins)) == last.dependency_hash else None
+
+    def _reuse(self, target: Target, last: Materialization) -> AssetResult:
         result = AssetResult(
-            name=name,
-            status=status,
-            records_in=ledger.records_in,
-            fates=ledger.fates,
-            unaccounted=ledger.unaccounted,
-            rows_out=outcome.rows_out,
-            rejections=outcome.rejections,
-            duration_ms=_elapsed(started),
-            error=error.facts() if error else None,
+            name=target.asset,
+            partition=target.partition,
+            status=Status.SKIPPED,
+            rows_out=int(last.metadata.get("rows_out", 0)),
+            unchanged_since=str(last.metadata.get("run", last.run_id)),
         )
-        self.reports[name] = {
-            "ledger": ledger,
-            "rejections_by_type": dict(outcome.rejections_by_type),
-        }
+        self.journal.skipped(target, last, result.to_json())
         return result
+
+    def _make(self, target: Target, attempt: int, pins: Mapping[str, Pin]) -> AssetResult:
+        definition = self.definitions.checked()  # Spark starts here, if nothing needed it before
+        self.journal.started(target, attempt, self.definitions.hash(target.asset))
+        faults.reach(Point.ASSET_STARTED)
+        asset = self.definitions.pipeline.assets[target.asset]
+        name = folder_of(self.definitions.pipeline.assets, target)
+        place, staging = self._folder.target(name, attempt)
+        order = Order(
+            target=target,
+            attempt=attempt,
+            run=self.identity,
+            pins=pins,
+            thresholds=self.definitions.thresholds(asset),
+            evidence=self.definitions.evidence(asset),
+            place=place,
+            staging=staging,
+            project=self.settings.home,
+            progress=lambda phase: self._progress(target, phase),
+            completed=lambda step: self.journal.step(target, step),
+            tag=str(self.journal.run.id),
+        )
+        making = make(self.definitions.spark(), definition, order)
+        if self._watch.stop.is_set() and not making.result.status.good:
+            making = _canceled(making, self.identity)
+        return self._record(target, making, pins, f"{self.journal.run.folder}/{name}/output")
+
+    def _record(
+        self, target: Target, making: Making, pins: Mapping[str, Pin], location: str
+    ) -> AssetResult:
+        metadata = making.metadata(self.identity)
+        if making.digest is None:
+            self.journal.failed(target, making.result, metadata)
+            return making.result
+        approval = self.definitions.pipeline.assets[target.asset].approval
+        asks = approval if making.asks else None
+        made = Made(
+            consumed=tuple(_consumed(pins)),
+            digest=making.digest,
+            location=location,
+            metadata=metadata,
+        )
+        self.journal.succeeded(target, made, making.result, asks)
+        faults.reach(Point.ASSET_RECORDED)
+        return making.result.with_status(Status.WAITING) if asks else making.result
+
+    # ---- telling ------------------------------------------------------------------------
+
+    def _progress(self, target: Target, phase: str) -> None:
+        if self._watch.stop.is_set():
+            raise RunCanceled(self.identity.run_id)
+        self._tell(target, phase, None)
+
+    def _tell(self, target: Target, phase: str, result: AssetResult | None) -> None:
+        with self._telling:
+            self.listen(str(target), phase, result)
 
     # ---- the files of the run -----------------------------------------------------------
 
-    def _config(self, chosen: list[str]) -> dict[str, object]:
+    def _describe(self) -> None:
+        """Written once; a resume finds them there."""
+        for name, content in (("manifest.json", self._manifest()), ("config.json", self._config())):
+            if not (self._folder.path / name).exists():
+                self._folder.write(name, content)
+
+    def _config(self) -> dict[str, object]:
         return {
             "project": self.settings.name,
-            "assets": chosen,
-            "evidence": self.evidence.value if self.evidence else None,
-            "thresholds": str(self.thresholds) if self.thresholds else None,
+            **self.journal.run.params,
             "master": self.settings.master,
             "spark": dict(self.settings.spark),
         }
 
-    def _manifest(self, run: RunIdentity, chosen: list[str]) -> dict[str, object]:
+    def _manifest(self) -> dict[str, object]:
+        pipeline = self.definitions.pipeline
         return {
             "manifest_version": "1.0",
-            "run_id": run.run_id,
-            "timestamp": run.timestamp,
-            "folder_name": run.folder_name,
-            "assets": chosen,
+            "run_id": self.identity.run_id,
+            "timestamp": self.identity.timestamp,
+            "folder_name": self.identity.folder_name,
+            "assets": list(dict.fromkeys(target.asset for target in self.targets)),
+            "targets": [
+                {
+                    "asset": target.asset,
+                    "partition": target.partition,
+                    "folder": folder_of(pipeline.assets, target),
+                    "definition_hash": self.definitions.hash(target.asset),
+                }
+                for target in self.targets
+            ],
             "execution_metadata": {
-                "spark_version": self.spark.version,
+                "spark_version": pyspark.__version__,
                 "pyspark_version": pyspark.__version__,
                 "python_version": platform.python_version(),
             },
-            "openlineage_run_id": run.openlineage_run_id,
-        }
-
-    def _finish(self, run: RunIdentity, folder: RunFolder, results: list[AssetResult]) -> RunResult:
-        settle.clear(folder.path / ".staging")
-        statuses = {r.status for r in results}
-        status = next((s for s in (Status.FAILED, Status.HALTED) if s in statuses), Status.SUCCESS)
-        result = RunResult(
-            run_id=run.run_id,
-            status=status,
-            folder=str(folder.path.relative_to(self.settings.home)),
-            assets=tuple(results),
-        )
-        folder.write("ledger.json", self._run_ledger(run, results))
-        folder.write(REPORT, self._report(run, result))
-        return result
-
-    def _run_ledger(self, run: RunIdentity, results: list[AssetResult]) -> dict[str, object]:
-        assets = {
-            r.name: {
-                "records_in": r.records_in,
-                "fates": {fate.value: count for fate, count in r.fates.items()},
-                "unaccounted": r.unaccounted,
-                "rows_out": r.rows_out,
-                "ledger": f"{r.name}/ledger.json",
-            }
-            for r in results
-            if r.name in self.reports
-        }
-        balanced = [
-            bool(getattr(report["ledger"], "balanced", False)) for report in self.reports.values()
-        ]
-        whole = all(balanced) and len(assets) == len(results)
-        return {"ledger_version": "1.0", "run_id": run.run_id, "balanced": whole, "assets": assets}
-
-    def _report(self, run: RunIdentity, result: RunResult) -> dict[str, object]:
-        assets = []
-        for made in result.assets:
-            errors = made.fates.get(Fate.ERROR, 0)
-            extra = self.reports.get(made.name, {})
-            assets.append(
-                made.to_json()
-                | {
-                    "error_rate": errors / made.records_in if made.records_in else 0.0,
-                    "rejections_by_type": extra.get("rejections_by_type", {}),
-                }
-            )
-        finished = datetime.now(UTC)
-        return {
-            "run_id": run.run_id,
-            "status": result.status.value,
-            "openlineage_run_id": run.openlineage_run_id,
-            "started_at": run.timestamp,
-            "finished_at": finished.strftime("%Y-%m-%dT%H:%M:%SZ"),
-            "duration_ms": int((finished - run.started_at).total_seconds() * 1000),
-            "records_in": sum(a.records_in for a in result.assets),
-            "rows_out": sum(a.rows_out for a in result.assets),
-            "error_count": sum(a.fates.get(Fate.ERROR, 0) for a in result.assets),
-            "assets": assets,
+            "openlineage_run_id": self.identity.openlineage_run_id,
         }
 
 
-def _elapsed(started: float) -> int:
-    return int((time.monotonic() - started) * 1000)
+def _consumed(pins: Mapping[str, Pin]) -> list[Consumed]:
+    return [consumed for pin in pins.values() for consumed in pin.consumed()]
 
 
-def _write_ledger(ledger: Ledger, place: Path) -> None:
-    """With the hash of every file beside it, so that a change shows long after the run."""
-    files = sorted(p for p in place.rglob("*") if p.is_file())
-    write_json(place / "ledger.json", ledger.to_json() | {"files": hash_files(files, place)})
+def _canceled(making: Making, run: RunIdentity) -> Making:
+    error = RunCanceled(run.run_id).facts()
+    return Making(making.result.with_status(Status.CANCELED, error=error))

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import SparkSession
-
-from tallyman.control import define
-from tallyman.control.define import Definition
-from tallyman.control.inputs import open_inputs
+from tallyman.control.again import Again
 from tallyman.control.replay import compare_by_replay
 from tallyman.domain.ledger import PROOF, Discrepancy
-from tallyman.domain.pipeline import Pipeline
-from tallyman.domain.plan import accounted_inputs
+from tallyman.domain.target import Target
 from tallyman.engine.files import hash_files
 from tallyman.engine.proof import compare_keys
 from tallyman.engine.runs import Run
-from tallyman.engine.source import Input
 from tallyman.errors import TallymanError
-from tallyman.settings import Settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,30 +38,27 @@ class Verdict:
         }
 
 
-def verify(
-    run: Run, settings: Settings, pipeline: Pipeline, spark: Callable[[], SparkSession], exact: bool
-) -> Verdict:
+def verify(run: Run, opened: Callable[[Target, Path], Again], exact: bool) -> Verdict:
     """What could not be checked counts as failure, never as success."""
     found = Discrepancy()
     changed: list[str] = []
     reasons: list[str] = []
     if run.report is None:
         reasons.append("the run did not finish: its ledger was never closed")
-    for asset in run.assets():
-        if not (run.folder / asset / "ledger.json").exists():
-            reasons.append(f"{asset}: there is no ledger")
+    for target, place in run.places().items():
+        if not (place / "ledger.json").exists():
+            reasons.append(f"{target}: there is no ledger")
             continue
-        ledger = run.ledger(asset)
-        differing = _changed(run.folder / asset, ledger)
-        changed += [f"{asset}/{name}" for name in differing]
-        reasons += _arithmetic(asset, ledger)
+        again = opened(target, place)
+        differing = _changed(place, again.ledger)
+        changed += [f"{place.relative_to(run.folder)}/{name}" for name in differing]
+        reasons += _arithmetic(str(target), again.ledger)
         if differing or exact:
             try:
-                again = _open_again(run, asset, ledger, settings, pipeline, spark())
-                found += again.compare()
-                reasons += again.input_changed()
+                found += _compare(again)
+                reasons += _input_changed(again)
             except TallymanError as error:
-                reasons.append(f"{asset}: could not be checked key by key: {error}")
+                reasons.append(f"{target}: could not be checked key by key: {error}")
     reasons += [f"{name}: changed, missing or added since the run" for name in changed]
     balanced = found.empty and not reasons
     return Verdict(
@@ -96,44 +86,15 @@ def _arithmetic(asset: str, ledger: dict[str, Any]) -> list[str]:
     return []
 
 
-@dataclass(frozen=True, slots=True)
-class _Again:
-    """An asset opened again as it is now: its plan and its inputs."""
-
-    run: Run
-    asset: str
-    ledger: dict[str, Any]
-    definition: Definition
-    inputs: Mapping[str, Input]
-
-    @property
-    def accounted(self) -> list[Input]:
-        return [self.inputs[name] for name in accounted_inputs(self.definition.plans[self.asset])]
-
-    def compare(self) -> Discrepancy:
-        folder = self.run.folder / self.asset
-        if self.ledger["verification"]["proof_method"] == PROOF:
-            return compare_keys(self.accounted, self.ledger, folder)
-        asset = self.definition.pipeline.assets[self.asset]
-        plan = self.definition.plans[self.asset]
-        return compare_by_replay(asset, plan, self.inputs, self.ledger, folder)
-
-    def input_changed(self) -> list[str]:
-        now = "+".join(source.files.content_hash() for source in self.accounted)
-        then = self.ledger["input_accounting"]["input_hash"]
-        if now == then:
-            return []
-        return [f"{self.asset}: the input has changed since the run: {then} then, {now} now"]
+def _compare(again: Again) -> Discrepancy:
+    if again.ledger["verification"]["proof_method"] == PROOF:
+        return compare_keys(again.accounted, again.ledger, again.place)
+    return compare_by_replay(again.asset, again.plan, again.inputs, again.ledger, again.place)
 
 
-def _open_again(
-    run: Run,
-    asset: str,
-    ledger: dict[str, Any],
-    settings: Settings,
-    pipeline: Pipeline,
-    spark: SparkSession,
-) -> _Again:
-    definition = define.check(spark, pipeline, [asset], settings.home)
-    inputs = open_inputs(spark, definition, asset, settings.home, settings.runs_folder, run.folder)
-    return _Again(run, asset, ledger, definition, inputs)
+def _input_changed(again: Again) -> list[str]:
+    now = "+".join(source.files.content_hash for source in again.accounted)
+    then = again.ledger["input_accounting"]["input_hash"]
+    if now == then:
+        return []
+    return [f"{again.target}: the input has changed since the run: {then} then, {now} now"]

@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from typing import TypeVar
 
+from tallyman.domain.approval import Approval
 from tallyman.domain.fate import Evidence
 from tallyman.domain.frame import SAFE_NAME, Frame
+from tallyman.domain.partition import Partitioning
 from tallyman.domain.threshold import Thresholds
 from tallyman.errors import DefinitionError, Problem, UsageError
 
@@ -44,6 +46,8 @@ class Asset:
     thresholds: Thresholds | None = None
     evidence: Evidence = Evidence.KEYS
     tags: frozenset[str] = frozenset()
+    partitioned_by: Partitioning | None = None
+    approval: Approval | None = None
 
     def plan(self) -> Frame:
         """Call the function on empty Frames: the steps it takes."""
@@ -90,13 +94,22 @@ class Pipeline:
 
 
 def _cycles(assets: Mapping[str, Asset]) -> list[Problem]:
+    """One for each cycle, in the direction of the data: in `a → b`, b reads a."""
     graph = {a.name: [i for i in a.inputs if i in assets] for a in assets.values()}
-    try:
-        TopologicalSorter(graph).prepare()
-    except CycleError as error:
-        path = " → ".join(reversed(error.args[1]))
-        return [Problem(f"asset {error.args[1][0]}", f"cycle: {path}")]
-    return []
+    order = {name: place for place, name in enumerate(graph)}
+    problems: list[Problem] = []
+    while True:
+        try:
+            TopologicalSorter(graph).prepare()
+        except CycleError as error:
+            path: list[str] = error.args[1][:-1]
+            start = path.index(min(path, key=order.__getitem__))
+            path = [*path[start:], *path[:start], path[start]]
+            problems.append(Problem(f"asset {path[0]}", f"cycle: {' → '.join(path)}"))
+            # Cut where it closes; what is still a cycle then is another one.
+            graph[path[0]].remove(path[-2])
+        else:
+            return problems
 
 
 def _where(item: Source | Asset) -> str:
@@ -165,7 +178,7 @@ def source(
     )
 
 
-def asset(
+def asset(  # noqa: PLR0913  one keyword for each thing an asset may say
     function: Callable[..., Frame] | None = None,
     *,
     key: str | Sequence[str] | None = None,
@@ -173,6 +186,8 @@ def asset(
     evidence: str = "keys",
     tags: Sequence[str] = (),
     name: str | None = None,
+    partitioned_by: Partitioning | None = None,
+    approval: Approval | None = None,
 ) -> Asset | Callable[[Callable[..., Frame]], Asset]:
     """Declare a function of Frames as an asset: its parameter names are the inputs."""
 
@@ -189,6 +204,8 @@ def asset(
                 thresholds=None if thresholds is None else Thresholds.of(thresholds),
                 evidence=Evidence(evidence),
                 tags=frozenset(tags),
+                partitioned_by=partitioned_by,
+                approval=approval,
             )
         )
 

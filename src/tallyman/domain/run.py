@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
+from typing import Any
 
 from tallyman.domain.fate import Fate
 from tallyman.errors import UsageError
@@ -16,10 +17,34 @@ RUN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
 class Status(StrEnum):
+    """Of a run, and of each target in it; only a run is interrupted, only a target is skipped."""
+
+    PENDING = "pending"
+    RUNNING = "running"
     SUCCESS = "success"
     FAILED = "failed"
     HALTED = "halted"
+    WAITING = "waiting_approval"
     SKIPPED = "skipped"
+    CANCELED = "canceled"
+    INTERRUPTED = "interrupted"
+
+    @property
+    def good(self) -> bool:
+        """There is a result: made now, or the one made before stands in for it."""
+        return self in (Status.SUCCESS, Status.SKIPPED)
+
+
+EXIT_CODES = {Status.SUCCESS: 0, Status.HALTED: 3, Status.CANCELED: 130}
+"""Of a run; everything else, a run that waits for approval too, is not done: 1."""
+
+
+def run_status(statuses: Collection[Status]) -> Status:
+    """What a run with targets in these states is, once nothing of it is at work."""
+    for worst in (Status.CANCELED, Status.FAILED, Status.HALTED, Status.WAITING):
+        if worst in statuses:
+            return worst
+    return Status.SUCCESS if all(s.good for s in statuses) else Status.FAILED
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +79,29 @@ class RunIdentity:
 class AssetResult:
     name: str
     status: Status
+    partition: str | None = None
+    attempt: int = 0
     records_in: int = 0
     fates: Mapping[Fate, int] = field(default_factory=lambda: dict.fromkeys(Fate, 0))
     unaccounted: int = 0
     rows_out: int = 0
     rejections: int = 0
     duration_ms: int = 0
+    unchanged_since: str | None = None
+    """Skipped: the run whose result stands."""
     error: Mapping[str, object] | None = None
+
+    def with_status(
+        self, status: Status, *, error: Mapping[str, object] | None = None
+    ) -> AssetResult:
+        return replace(self, status=status, error=error or self.error)
 
     def to_json(self) -> dict[str, object]:
         found: dict[str, object] = {
             "name": self.name,
+            "partition": self.partition,
             "status": self.status.value,
+            "attempt": self.attempt,
             "records_in": self.records_in,
             "fates": {fate.value: count for fate, count in self.fates.items()},
             "unaccounted": self.unaccounted,
@@ -73,7 +109,25 @@ class AssetResult:
             "rejections": self.rejections,
             "duration_ms": self.duration_ms,
         }
+        if self.unchanged_since:
+            found["unchanged_since"] = self.unchanged_since
         return found | ({"error": dict(self.error)} if self.error else {})
+
+    @classmethod
+    def of_json(cls, found: Mapping[str, Any]) -> AssetResult:
+        known = {k: found[k] for k in COUNTS if k in found}
+        return cls(
+            name=found["name"],
+            partition=found.get("partition"),
+            status=Status(found["status"]),
+            fates={Fate(name): count for name, count in found.get("fates", {}).items()},
+            error=found.get("error"),
+            unchanged_since=found.get("unchanged_since"),
+            **known,
+        )
+
+
+COUNTS = ("attempt", "records_in", "unaccounted", "rows_out", "rejections", "duration_ms")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,9 +137,26 @@ class RunResult:
     folder: str
     assets: tuple[AssetResult, ...]
 
+    def by_partition(self) -> dict[str, int]:
+        """Partitions that succeeded, failed, or were skipped because nothing had changed."""
+        states: dict[str, set[Status]] = {}
+        for made in self.assets:
+            if made.partition is not None:
+                states.setdefault(made.partition, set()).add(made.status)
+        good = [found for found in states.values() if all(s.good for s in found)]
+        skipped = sum(1 for found in good if found == {Status.SKIPPED})
+        return {
+            "succeeded": len(good) - skipped,
+            "failed": len(states) - len(good),
+            "skipped": skipped,
+        }
+
+    def with_status(self, status: Status) -> RunResult:
+        return replace(self, status=status)
+
     @property
     def exit_code(self) -> int:
-        return {Status.SUCCESS: 0, Status.HALTED: 3}.get(self.status, 1)
+        return EXIT_CODES.get(self.status, 1)
 
     def to_json(self) -> dict[str, object]:
         return {

@@ -1,34 +1,56 @@
-"""Which assets a command is about: `x`, `+x`, `x+`, `+x+`, `tag:t`; commas and spaces unite."""
+"""Which assets a command is about: `x`, `+x`, `x+`, `+x+`, `tag:t`, `state:modified`; commas and
+spaces unite."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 
-from tallyman.domain.pipeline import Pipeline
+from tallyman.domain.pipeline import Asset, Pipeline
 from tallyman.errors import NotFound
 
+Modified = Callable[[], Collection[str]]
+"""Asked only for `state:modified`: the assets without a result of their present definition."""
 
-def select(pipeline: Pipeline, terms: Sequence[str]) -> list[str]:
+
+def select(pipeline: Pipeline, terms: Sequence[str], modified: Modified = lambda: ()) -> list[str]:
     """The selected assets in the order they must run; all of them when nothing is named."""
-    words = [word for term in terms for word in term.replace(",", " ").split()]
+    words = _words(terms)
     if not words:
         return pipeline.order()
-    chosen = set().union(*(_matching(pipeline, word) for word in words))
+    chosen = set().union(*(_matching(pipeline, word, modified) for word in words))
     return [name for name in pipeline.order() if name in chosen]
 
 
-def _matching(pipeline: Pipeline, word: str) -> set[str]:
+def named(pipeline: Pipeline, terms: Sequence[str]) -> set[str]:
+    """The assets the terms name themselves, without what `+` brings; all when there are none."""
+    words = [word.strip("+") for word in _words(terms)]
+    return set(select(pipeline, words, lambda: pipeline.assets))
+
+
+def find_asset(pipeline: Pipeline, name: str) -> Asset:
+    if name not in pipeline.assets:
+        raise NotFound("asset", name, _nearest(name, list(pipeline.assets)))
+    return pipeline.assets[name]
+
+
+def _words(terms: Sequence[str]) -> list[str]:
+    return [word for term in terms for word in term.replace(",", " ").split()]
+
+
+def _matching(pipeline: Pipeline, word: str, modified: Modified) -> set[str]:
     name = word.strip("+")
-    if name.startswith("tag:"):
+    if name.startswith("state:"):
+        if name != "state:modified":
+            raise NotFound("state", name[6:], "modified")
+        start = set(modified()) & set(pipeline.assets)
+    elif name.startswith("tag:"):
         start = {a.name for a in pipeline.assets.values() if name[4:] in a.tags}
         known = sorted({tag for a in pipeline.assets.values() for tag in a.tags})
         if not start:
             raise NotFound("tag", name[4:], _nearest(name[4:], known))
-    elif name in pipeline.assets:
-        start = {name}
     else:
-        raise NotFound("asset", name, _nearest(name, list(pipeline.assets)))
+        start = {find_asset(pipeline, name).name}
     chosen = set(start)
     if word.startswith("+"):
         chosen |= _reach(start, {n: list(a.inputs) for n, a in pipeline.assets.items()})

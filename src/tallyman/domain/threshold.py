@@ -55,6 +55,9 @@ class Thresholds:
             return Halt("PercentageRate", errors, self.percentage)
         return None
 
+    def to_json(self) -> dict[str, object]:
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
     @classmethod
     def of(cls, given: Thresholds | str | Mapping[str, object] | None) -> Thresholds:
         """From a preset's name, `absolute=0,percentage=0.001`, a mapping, or nothing."""

@@ -6,14 +6,13 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import reduce
 from pathlib import Path
-from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from tallyman.domain.fate import Evidence, Fate
+from tallyman import faults
+from tallyman.domain.fate import Evidence
 from tallyman.domain.frame import Frame
 from tallyman.domain.ledger import InputAccount, KeyDigest, Ledger
 from tallyman.domain.pipeline import Asset
@@ -21,31 +20,28 @@ from tallyman.domain.plan import accounted_inputs, morphism_ids
 from tallyman.domain.run import RunIdentity
 from tallyman.domain.step import Expect, GroupBy, Join, Step
 from tallyman.domain.threshold import Halt, Thresholds
-from tallyman.engine import settle
+from tallyman.engine import early, settle
 from tallyman.engine.account import Account, Totals, rejected_by_groups
 from tallyman.engine.book import Book
-from tallyman.engine.columns import ERROR, KEY, LIVE, PART, REJECTIONS, col
-from tallyman.engine.cuts import Opened
+from tallyman.engine.columns import ERROR, KEY, LIVE, PART, SYSTEM
+from tallyman.engine.content import Content, measure
 from tallyman.engine.evaluate import Evaluation
 from tallyman.engine.reads import columns_read
-from tallyman.engine.run_folder import write_json
-from tallyman.engine.segment import admit
-from tallyman.engine.source import Door, Input, LinesInput
+from tallyman.engine.segment import Flow
+from tallyman.engine.settling import Settling
+from tallyman.engine.source import Door, Input
 from tallyman.engine.stage import Stage
 from tallyman.errors import (
     EmptyInput,
     JoinFanOut,
-    ReferenceRejected,
     StepFailed,
     StructuralError,
     ThresholdExceeded,
 )
+from tallyman.faults import Point
 
 SMALL = 1_000_000
 """Up to this many records, repeated keys are counted in the run; beyond, they are unknown."""
-FEWEST = 1_000
-"""Fewer records than this are no sample: the thresholds judge them at the end."""
-SAMPLE = 100
 
 
 @dataclass
@@ -57,6 +53,7 @@ class Outcome:
     rejections_by_type: Mapping[str, int]
     rows_out: int = 0
     error: ThresholdExceeded | None = None
+    content: Content | None = None
 
 
 class _Halted(Exception):
@@ -73,7 +70,15 @@ class AssetRun:
     evidence: Evidence
     folder: Path
     staging: Path
+    project: Path
     progress: Callable[[str], None] = lambda _: None
+    completed: Callable[[str], None] = lambda _: None
+    """Told each time what the steps up to one did has been written."""
+    epoch: str = "all"
+    only: Column | None = None
+    """True of every row the output may hold: those of its partition."""
+    tag: str | None = None
+    """Marks the Spark jobs, so that they can be interrupted together."""
     totals: Totals = field(default_factory=dict)
     halt: Halt | None = None
 
@@ -87,7 +92,9 @@ class AssetRun:
         self.totals.clear()
         self.halt = None
         self.book = Book(self.asset.name)
-        self.settlement = settle.Settlement(self.run, self.book, self.folder, self.staging)
+        self.settlement = settle.Settlement(
+            self.run, self.book, self.folder, self.staging, self.epoch
+        )
         self.accounted = accounted_inputs(self.plan)
         self.reads = {
             name: columns_read(self.plan, name, self.inputs[name].schema.names)
@@ -103,13 +110,16 @@ class AssetRun:
             on_stage=self._after_segment,
             reads=self.reads,
         )
-        self.pool = ThreadPoolExecutor(max_workers=8, thread_name_prefix=self.asset.name)
+        self.pool = ThreadPoolExecutor(8, self.asset.name, initializer=self._mark_jobs)
         self.doors: dict[str, Future[Door]] = {}
         self.hashes: dict[str, Future[str]] = {}
-        self.settling: list[Future[Any]] = []
-        self.letters: Future[list[dict[str, object]]] | None = None
-        self.failed_groups: dict[int, DataFrame] = {}
+        self.settling = Settling(self.settlement, self.evaluation, self.pool)
         self.written: tuple[Stage, Future[dict[int, KeyDigest]]] | None = None
+        self.content: Future[Content] | None = None
+
+    def _mark_jobs(self) -> None:
+        if self.tag:
+            next(iter(self.inputs.values())).spark.addTag(self.tag)
 
     def reread(self) -> bool:
         """Start over with the careful reading of inputs that have one; False when there is none."""
@@ -126,17 +136,18 @@ class AssetRun:
     # ---- the order of things -------------------------------------------------------------
 
     def execute(self) -> Outcome:
+        self._mark_jobs()
         try:
             self._break_early()
             for name, source in self.inputs.items():
-                self.hashes[name] = self.pool.submit(source.files.content_hash)
+                self.hashes[name] = self.pool.submit(_content_hash, source)
             for name in set(self.accounted):
                 self.doors[name] = self.pool.submit(self.inputs[name].door)
             self.progress("evaluating")
             output = self.staging / "output"
             final = self._evaluate(output)
             self.progress("settling")
-            summary = self._settled()
+            summary = self.settling.wait()
             self.progress("proving")
             return self._conclude(final, output, summary)
         except Exception as error:
@@ -150,18 +161,33 @@ class AssetRun:
         try:
             flow = self.evaluation.flow(self.plan)
             if flow.untouched_groups:
-                self._settle()  # every segment is written: evidence and output side by side
+                self.settling.start()  # every segment is written: evidence and output side by side
             final = self.evaluation.output(flow, str(output))
+            self._measure(flow, final, output)
             self._check_segment()
+            if self.evaluation.reached:
+                self.completed(self.evaluation.reached)
             return final
         except _Halted:
             return None
         finally:
-            if not self.settling:
-                self._settle()
+            if not self.settling.jobs:
+                self.settling.start()
+
+    def _measure(self, flow: Flow, final: Stage | None, output: Path) -> None:
+        """The digest of the rows that passed, while evidence is still being written."""
+        if final is not None:
+            rows = final.live().drop(SYSTEM)
+        else:
+            reader = flow.rows.sparkSession.read.schema(flow.rows.drop(KEY).schema)
+            rows = reader.parquet(str(output))
+        self.content = self.pool.submit(measure, rows, self.only)
 
     def _after_segment(self, stage: Stage) -> None:
         """Count what was written, while the next job already starts on it."""
+        faults.reach(Point.SEGMENT_WRITTEN)
+        if self.evaluation.reached:
+            self.completed(self.evaluation.reached)
         self._check_segment()
         self.written = (stage, self.pool.submit(stage.totals))
 
@@ -194,98 +220,18 @@ class AssetRun:
 
     def _break_early(self) -> None:
         """The circuit breaker: a look at the first records, before the dead letters fill up."""
-        window = self.thresholds.window
         rate = max(self.thresholds.breaker, self.thresholds.percentage)
         for name in dict.fromkeys(self.accounted):
-            source = self.inputs[name]
-            if not window or not isinstance(source, LinesInput):
-                continue
-            first = admit(source, self.book, self.reads[name]).rows.limit(window)
-            seen, bad = _seen_and_bad(first)
-            if seen < FEWEST or bad / seen <= rate:
-                continue
-            sample = first.where(F.col(PART) == ERROR).limit(SAMPLE)
-            self._write_letters(sample.select(KEY, REJECTIONS, *settle.no_group(0)))
-            raise StructuralError(self.asset.name, name, bad, seen, rate)
+            broken = early.unreadable(
+                self.inputs[name], self.book, self.reads[name], self.thresholds.window, rate
+            )
+            if broken is not None:
+                self.settling.write_letters(broken.sample)
+                raise StructuralError(self.asset.name, name, broken.bad, broken.seen, rate)
         self.book.rules.clear()
 
     def _reference(self, name: str) -> DataFrame:
-        """A reference is pinned and has no ledger: every record of it must be readable."""
-        source = self.inputs[name]
-        rows = source.records()
-        if source.rejects:
-            admitted = admit(source, Book(name), source.schema.names).rows
-            if count := _seen_and_bad(admitted)[1]:
-                bad = admitted.where(F.col(PART) == ERROR).orderBy(KEY)
-                shown = bad.select(KEY, *map(col, source.schema.names)).limit(3).collect()
-                raise ReferenceRejected(name, count, [row[KEY] for row in shown])
-        return rows.select(*map(col, source.schema.names))
-
-    # ---- settling -------------------------------------------------------------------------
-
-    def _settle(self) -> None:
-        """Start writing dead letters, filtered keys and other evidence, side by side."""
-        ended, self.failed_groups = self._ended_as_error()
-        if ended:
-            rows = reduce(DataFrame.unionByName, ended)
-            self.letters = self.pool.submit(self._write_letters, rows)
-            self.settling.append(self.letters)
-        parts = [n for n, p in self.book.parts.items() if p.fate is Fate.FILTERED]
-        dropped = [s.dropped() for s in self.evaluation.staged if s.parts() & set(parts)]
-        if dropped:
-            rows = reduce(DataFrame.unionByName, dropped)
-            self.settling.append(self.pool.submit(self.settlement.write_filtered, rows, parts))
-        for opened in self.evaluation.opened:
-            self.settling += self._keep_evidence(opened, self.failed_groups)
-
-    def _settled(self) -> list[dict[str, object]]:
-        """Wait for the evidence; the summary of the dead letters."""
-        for job in self.settling:
-            job.result()
-        for number in (n for n, p in self.book.parts.items() if p.fate is Fate.FILTERED):
-            self.settlement.make_filtered(number)
-        for opened in self.evaluation.opened:
-            stored = opened.groups is None and opened.children is None
-            if stored and id(opened) not in self.failed_groups:
-                self.settlement.keep_keys(opened)
-        return self.letters.result() if self.letters else []
-
-    def _keep_evidence(
-        self, opened: Opened, failed_groups: Mapping[int, DataFrame]
-    ) -> list[Future[object]]:
-        if opened.groups is not None:
-            return [self.pool.submit(self.settlement.write_groups, opened)]
-        if opened.children is not None:
-            return [self.pool.submit(self.settlement.write_children, opened)]
-        if id(opened) in failed_groups:
-            groups = failed_groups[id(opened)].select(F.col(KEY).alias(settle.GROUP))
-            return [self.pool.submit(self.settlement.rewrite_keys, opened, groups)]
-        return []
-
-    def _ended_as_error(self) -> tuple[list[DataFrame], dict[int, DataFrame]]:
-        """Rows whose rejections are kept; and, by the cut that made them, groups that failed."""
-        ended: list[DataFrame] = []
-        failed: dict[int, DataFrame] = {}
-        for stage in self.evaluation.staged:
-            if ERROR not in stage.parts():
-                continue
-            opened = self.evaluation.opened[stage.level - 1] if stage.level else None
-            if opened and opened.unit == "group":
-                groups = settle.failed_rows(stage)
-                failed[id(opened)] = groups
-                ended.append(settle.failed_sources(opened, groups))
-            else:
-                ended.append(settle.failed_rows(stage))
-        return ended, failed
-
-    def _write_letters(self, ended: DataFrame) -> list[dict[str, object]]:
-        letters, summary = self.settlement.rejections(ended)
-        counted = self.pool.submit(summary.collect)  # a row per rule
-        self.settlement.write_letters(letters)
-        found = [row.asDict() for row in counted.result()]
-        found.sort(key=lambda row: (row["error_type"], row["morphism_path"]))
-        write_json(self.folder / "errors" / "_summary.json", found)
-        return found
+        return early.reference(self.inputs[name])
 
     # ---- the ledger -----------------------------------------------------------------------
 
@@ -304,6 +250,8 @@ class AssetRun:
             kind = str(row["error_type"])
             by_type[kind] = by_type.get(kind, 0) + int(str(row["count"]))
         outcome = Outcome(ledger, sum(by_type.values()), by_type)
+        if self.content is not None:
+            outcome.content = self.content.result()
         for source in self.inputs.values():
             source.files.check_unchanged()
         if self.halt:
@@ -361,7 +309,7 @@ class AssetRun:
         if count_repeated and door.digest.count <= SMALL:
             repeated = repeated_keys(source.keys())
         return InputAccount(
-            dataset=os.path.relpath(source.files.root, self.folder.parent.parent.parent),
+            dataset=os.path.relpath(source.files.root, self.project),
             key_field=",".join(source.key) or "@file#ordinal",
             content_hash=self.hashes[name].result(),
             digest=door.digest,
@@ -371,12 +319,8 @@ class AssetRun:
         )
 
 
-def _seen_and_bad(admitted: DataFrame) -> tuple[int, int]:
-    """Counted over every column: a column Spark may skip reading cannot fail."""
-    values = [F.count(col(name)) for name in admitted.columns if name not in (PART, REJECTIONS)]
-    bad = F.count_if(F.col(PART) == ERROR).alias("bad")
-    row = admitted.agg(F.count(F.lit(1)).alias("seen"), bad, *values).first()
-    return (row["seen"], row["bad"]) if row else (0, 0)
+def _content_hash(source: Input) -> str:
+    return source.files.content_hash
 
 
 def _succeeded(measured: Future[Door]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -77,12 +77,15 @@ def nearest(name: str, known: Sequence[str]) -> str | None:
 
 
 def check_asset(
-    spark: SparkSession, asset: Asset, schemas: Mapping[str, StructType]
+    spark: SparkSession,
+    asset: Asset,
+    schemas: Mapping[str, StructType],
+    plan: Callable[[], Frame],
 ) -> tuple[Frame | None, StructType, list[Problem]]:
     """The plan of an asset, the schema it gives, and every mistake in it."""
     where = f"asset {asset.name}"
     try:
-        frame = asset.plan()
+        frame = plan()
     except TallymanError as error:
         return None, StructType(), [Problem(where, str(error))]
     except Exception as error:  # the author's own code: whatever it raises is a mistake in it
@@ -102,7 +105,43 @@ def check_asset(
         problems.append(
             Problem(where, f"the result has two columns named {name!r}; drop or rename one")
         )
+    if not problems:
+        problems += _partition_problems(where, asset, result.schema)
+        problems += _approval_problems(spark, where, asset, result.schema)
     return frame, result.schema, problems
+
+
+def _partition_problems(where: str, asset: Asset, schema: StructType) -> list[Problem]:
+    """Rows must tell their partition, or they could not be replaced by it."""
+    declared = asset.partitioned_by
+    if declared is None:
+        return []
+    wanted = "date" if declared.kind == "daily" else "string"
+    for field in schema:
+        if field.name == declared.column:
+            found = field.dataType.simpleString()
+            if found == wanted:
+                return []
+            text = f"partition column {field.name!r} is {found}; {declared.kind} needs {wanted}"
+            return [Problem(where, text)]
+    near = nearest(declared.column, schema.names)
+    return [Problem(where, f"the result has no partition column {declared.column!r}", near)]
+
+
+def _approval_problems(
+    spark: SparkSession, where: str, asset: Asset, schema: StructType
+) -> list[Problem]:
+    if asset.approval is None or asset.approval.when is None:
+        return []
+    try:
+        rows = tables.empty(spark, schema).agg(F.expr(asset.approval.when).alias("asks"))
+        kind = rows.schema["asks"].dataType.simpleString()
+    except PySparkException as error:
+        reason = str(error).strip().splitlines()[0]
+        return [Problem(where, f"approval, when: {reason}")]
+    if kind != "boolean":
+        return [Problem(where, f"approval, when: gives {kind}, not true or false")]
+    return []
 
 
 class _Checker:

@@ -48,6 +48,8 @@ class Evaluation:
     staged: list[Stage] = field(default_factory=list)
     opened: list[Opened] = field(default_factory=list)
     output_key: tuple[str, ...] = ()
+    reached: str | None = None
+    """The last step whose effect on every row is decided."""
 
     def _path(self) -> str:
         return os.path.join(self.folder, f"segment-{len(self.staged) + 1}")
@@ -64,6 +66,11 @@ class Evaluation:
             return admit(source, self.book, self.reads[frame.input])
         flow = self.flow(frame.parent)
         name = self.morphism_ids[id(frame)]
+        done = self._step(flow, frame, name)
+        self.reached = name
+        return done
+
+    def _step(self, flow: Flow, frame: Frame, name: str) -> Flow:
         match frame.step:
             case Select() as step:
                 return segment.select(self._past_window(flow, step.columns), step)

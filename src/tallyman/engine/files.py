@@ -8,6 +8,7 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from tallyman.errors import InputChanged, InputMissing
@@ -25,11 +26,13 @@ class InputFile:
     modified_ns: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class InputFiles:
     input: str
     root: str
     files: tuple[InputFile, ...]
+    folders_are_columns: bool = True
+    """Whether `a=1/` in a path is a column; in our own outputs the column is in the files."""
 
     @property
     def paths(self) -> list[str]:
@@ -45,6 +48,7 @@ class InputFiles:
         if changed:
             raise InputChanged(self.input, changed)
 
+    @cached_property
     def content_hash(self) -> str:
         """sha256 over (name, size, sha256 of the bytes), sorted by name."""
         with ThreadPoolExecutor(max_workers=os.cpu_count() or 2) as pool:
@@ -69,6 +73,17 @@ def list_files(name: str, path: str, project: Path, advice: str = "Check the pat
     if not found:
         raise InputMissing(name, path, advice)
     return InputFiles(name, root, tuple(_file(p, root) for p in sorted(set(found))))
+
+
+def list_outputs(name: str, folders: Sequence[Path], project: Path) -> InputFiles:
+    """The files of an asset's results: one folder, or one for each of its partitions."""
+    root = str(folders[0] if len(folders) == 1 else project)
+    found = [path for folder in folders for path in _walk(str(folder))]
+    if not found:
+        raise InputMissing(
+            name, ", ".join(map(str, folders)), f"Run it again: `tallyman run {name} --force`."
+        )
+    return InputFiles(name, root, tuple(_file(p, root) for p in sorted(set(found))), False)
 
 
 def _walk(folder: str) -> list[str]:

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import IntegralType, StringType, StructType
 
 from tallyman.domain.pipeline import Source
+from tallyman.domain.target import source_path
 from tallyman.engine.check import nearest, source_schema
 from tallyman.engine.columns import SYSTEM
 from tallyman.engine.files import InputFiles, list_files
@@ -38,7 +39,7 @@ def declared_schema(spark: SparkSession, source: Source, project: Path) -> Struc
         raise DefinitionError(problems)
     if source.schema is not None:
         return source_schema(spark, source)
-    files = list_files(source.name, source.path, project)
+    files = list_files(source.name, source_path(source, None), project)
     return _file_schema(spark, files)
 
 
@@ -52,8 +53,9 @@ def _file_schema(spark: SparkSession, files: InputFiles) -> StructType:
     return StructType([f for f in found if f.name != SYSTEM])
 
 
-def open_source(spark: SparkSession, source: Source, schema: StructType, project: Path) -> Input:
-    files = list_files(source.name, source.path, project)
+def open_source(
+    spark: SparkSession, source: Source, schema: StructType, files: InputFiles
+) -> Input:
     given = (source.name, spark, files, schema, source.key, dict(source.options))
     if source.format == "parquet":
         _check_parquet(spark, source, schema, files)
@@ -72,11 +74,10 @@ def open_source(spark: SparkSession, source: Source, schema: StructType, project
 
 
 def open_output(
-    spark: SparkSession, name: str, folder: Path, schema: StructType, key: Sequence[str]
+    spark: SparkSession, files: InputFiles, schema: StructType, key: Sequence[str]
 ) -> Input:
     """An upstream asset's rows."""
-    files = list_files(name, str(folder), folder)
-    return ParquetInput(name, spark, files, schema, tuple(key), {})
+    return ParquetInput(files.input, spark, files, schema, tuple(key), {})
 
 
 def _check_parquet(

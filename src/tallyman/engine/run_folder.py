@@ -5,11 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
-
-from tallyman.domain.run import RunIdentity
-from tallyman.errors import RunFolderExists
 
 REPORT = "processing_report.json"
 
@@ -19,25 +17,36 @@ class RunFolder:
     path: Path
 
     @classmethod
-    def create(cls, runs: Path, run: RunIdentity) -> RunFolder:
-        """Refused when the run id is taken: history is never written over."""
-        runs.mkdir(parents=True, exist_ok=True)
-        for manifest in runs.glob("*/manifest.json"):
-            if json.loads(manifest.read_text(encoding="utf-8"))["run_id"] == run.run_id:
-                raise RunFolderExists(run.run_id, manifest.parent.name)
-        path = runs / run.folder_name
-        path.mkdir()
+    def open(cls, path: Path) -> RunFolder:
+        """Made when the run begins; there already when it is resumed."""
+        path.mkdir(parents=True, exist_ok=True)
         return cls(path)
 
-    def asset(self, name: str) -> Path:
-        folder = self.path / name
-        folder.mkdir()
-        return folder
+    def target(self, name: str, attempt: int) -> tuple[Path, Path]:
+        """Fresh folders for a target's files and for what is staged; an earlier attempt's files
+        are kept under `attempts/`."""
+        place, staging = self.path / name, self.path / ".staging" / name
+        if place.exists():
+            self.set_aside(name, attempt - 1)
+        place.mkdir(parents=True)
+        shutil.rmtree(staging, ignore_errors=True)
+        staging.mkdir(parents=True)
+        return place, staging
 
-    def staging(self, name: str) -> Path:
-        folder = self.path / ".staging" / name
-        folder.mkdir(parents=True)
-        return folder
+    def set_aside(self, name: str, attempt: int) -> None:
+        """Keep what an earlier attempt wrote, out of the way of the next."""
+        source = self.path / name
+        if not source.exists():
+            return
+        aside = self.path / "attempts" / str(attempt) / name
+        while aside.exists():
+            attempt += 1
+            aside = self.path / "attempts" / str(attempt) / name
+        aside.parent.mkdir(parents=True, exist_ok=True)
+        os.rename(source, aside)
+
+    def clear_staging(self) -> None:
+        shutil.rmtree(self.path / ".staging", ignore_errors=True)
 
     def write(self, name: str, content: object) -> None:
         write_json(self.path / name, content)

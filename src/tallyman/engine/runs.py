@@ -1,4 +1,4 @@
-"""Runs as their folders tell them: finished or not, newest first."""
+"""A run as its folder tells it: what it was bound to, what it made, and how it ended."""
 
 from __future__ import annotations
 
@@ -8,66 +8,66 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tallyman.domain.target import Target
 from tallyman.errors import NotFound, UsageError
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run folder. A run without a report was interrupted, or is still at work."""
+    """One run folder. Without a report the run was interrupted, or is still at work."""
 
     folder: Path
     manifest: dict[str, Any]
     report: dict[str, Any] | None
 
+    @classmethod
+    def open(cls, folder: Path) -> Run:
+        manifest, report = folder / "manifest.json", folder / "processing_report.json"
+        if not manifest.exists():
+            raise NotFound("folder of the run", folder.name)
+        return cls(folder, _json(manifest), _json(report) if report.exists() else None)
+
     @property
     def run_id(self) -> str:
         return str(self.manifest["run_id"])
 
-    @property
-    def status(self) -> str:
-        return str(self.report["status"]) if self.report else "unfinished"
+    def places(self, asset: str | None = None) -> dict[Target, Path]:
+        """Where the files of each target are, for those that have any in this run."""
+        listed = self.manifest["targets"]
+        if asset is not None and asset not in {t["asset"] for t in listed}:
+            near = difflib.get_close_matches(asset, [t["asset"] for t in listed], 1)
+            raise NotFound(f"asset in run {self.run_id}", asset, near[0] if near else None)
+        found = {
+            Target(t["asset"], t["partition"]): self.folder / t["folder"]
+            for t in listed
+            if asset in (None, t["asset"])
+        }
+        return {target: place for target, place in found.items() if place.is_dir()}
 
-    def ledger(self, asset: str) -> dict[str, Any]:
-        path = self.folder / asset / "ledger.json"
-        if not path.exists():
-            raise NotFound(f"ledger in run {self.run_id} for asset", asset, self._nearest(asset))
-        return _json(path)
-
-    def assets(self) -> list[str]:
-        return [str(name) for name in self.manifest["assets"] if (self.folder / name).is_dir()]
-
-    def _nearest(self, asset: str) -> str | None:
-        near = difflib.get_close_matches(asset, self.assets(), 1)
-        return near[0] if near else None
-
-
-def list_runs(runs: Path) -> list[Run]:
-    found = []
-    for manifest in runs.glob("*/manifest.json"):
-        report = manifest.parent / "processing_report.json"
-        found.append(
-            Run(manifest.parent, _json(manifest), _json(report) if report.exists() else None)
-        )
-    order = {run.run_id: run.folder.stat().st_ctime_ns for run in found}
-    return sorted(found, key=lambda r: (r.manifest["timestamp"], order[r.run_id]), reverse=True)
+    def place(self, asset: str, partition: str | None = None) -> tuple[Target, Path]:
+        """Of one target; the partition may be left out where there is only one."""
+        found = [(t, p) for t, p in self.places(asset).items() if partition in (None, t.partition)]
+        if len(found) > 1:
+            known = ", ".join(str(t.partition) for t, _ in found[:5])
+            raise UsageError(f"run {self.run_id} made {len(found)} partitions of {asset}: {known}…")
+        if not found:
+            raise NotFound(f"result in run {self.run_id} of", str(Target(asset, partition)))
+        return found[0]
 
 
-def get_run(runs: Path, wanted: str) -> Run:
-    """By id, unique prefix, folder name, or `latest`."""
-    known = list_runs(runs)
-    if wanted == "latest":
-        if not known:
-            raise NotFound("run", "latest")
-        return known[0]
-    name = Path(wanted).name
-    exact = [run for run in known if name in (run.run_id, run.folder.name)]
-    found = exact or [run for run in known if run.run_id.startswith(name)]
-    if len(found) > 1:
-        raise UsageError(f"run {wanted!r} is not unique: {', '.join(r.run_id for r in found)}")
-    if not found:
-        near = difflib.get_close_matches(name, [run.run_id for run in known], 1)
-        raise NotFound("run", wanted, near[0] if near else None)
-    return found[0]
+def find_folder(runs: Path, wanted: str) -> Path | None:
+    """By the run's name or the folder's."""
+    for manifest in sorted(runs.glob("*/manifest.json"), reverse=True):
+        if Path(wanted).name in (manifest.parent.name, _json(manifest)["run_id"]):
+            return manifest.parent
+    return None
+
+
+def ledger_in(place: Path) -> dict[str, Any]:
+    path = place / "ledger.json"
+    if not path.exists():
+        raise NotFound("ledger in", place.name)
+    return _json(path)
 
 
 def _json(path: Path) -> dict[str, Any]:

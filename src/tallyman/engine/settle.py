@@ -21,9 +21,6 @@ from tallyman.engine.columns import ERROR, KEY, PART, REJECTIONS
 from tallyman.engine.cuts import GROUP_KEY, SOURCE_KEY, WHOLE, Opened
 from tallyman.engine.stage import EVIDENCE_OPTIONS, Stage
 
-EPOCH = "all"
-"""The data epoch of an unpartitioned asset."""
-
 GROUP, LEVEL = "_tm_group", "_tm_level"
 RULE = ("error_type", "morphism_path", "expected", "entity", "field", "step", "error_code")
 
@@ -36,6 +33,8 @@ class Settlement:
     book: Book
     folder: Path
     staging: Path
+    epoch: str = "all"
+    """The partition; `all` for an asset without partitions."""
 
     # ---- dead letters ------------------------------------------------------------------
 
@@ -70,7 +69,7 @@ class Settlement:
             "field": F.col("field"),
             "step": F.col("step"),
             "asset": F.lit(self.book.asset),
-            "epoch": F.lit(EPOCH),
+            "epoch": F.lit(self.epoch),
             "group_key": F.col(GROUP),
             "level": F.col(LEVEL),
         }
@@ -111,7 +110,12 @@ class Settlement:
     def _evidence(self, kind: str, morphism_id: str) -> Path:
         """Columns that never vary are folder names: a value in the path costs nothing per row."""
         place = self.folder / "adjoint" / kind / f"{morphism_id}.parquet"
-        return place / f"morphism_id={morphism_id}" / f"run_id={self.run.run_id}" / f"epoch={EPOCH}"
+        return (
+            place
+            / f"morphism_id={morphism_id}"
+            / f"run_id={self.run.run_id}"
+            / f"epoch={self.epoch}"
+        )
 
     # ---- what became of the live rows ----------------------------------------------------
 

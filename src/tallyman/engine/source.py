@@ -132,7 +132,9 @@ class ParquetInput(Input):
         return all(s is not None and s.has_null_count and s.null_count == 0 for s in statistics)
 
     def _read(self) -> DataFrame:
-        reader = self.spark.read.options(**self.options).option("basePath", self.files.root)
+        reader = self.spark.read.options(**self.options)
+        if self.files.folders_are_columns:
+            reader = reader.option("basePath", self.files.root)
         return reader.schema(StructType(_nullable(self.schema.fields))).parquet(*self.files.paths)
 
     def records(self, columns: Sequence[str] | None = None) -> DataFrame:

@@ -26,11 +26,11 @@ FIELDS = (
 
 def summary(run: Run, asset: str | None = None) -> list[dict[str, Any]]:
     """Counts by asset, kind and place."""
-    found = []
-    for name in [asset] if asset else run.assets():
-        path = run.folder / name / "errors" / "_summary.json"
+    found: list[dict[str, Any]] = []
+    for target, place in run.places(asset).items():
+        path = place / "errors" / "_summary.json"
         if path.exists():
-            found += [{"asset": name, **row} for row in json.loads(path.read_text("utf-8"))]
+            found += [{"asset": str(target), **row} for row in json.loads(path.read_text("utf-8"))]
     return found
 
 
@@ -38,7 +38,7 @@ def letters(
     run: Run, *, asset: str | None, key: str | None, kind: str | None, limit: int
 ) -> tuple[int, list[dict[str, Any]]]:
     """How many match, and the first of them in a stable order."""
-    files = [str(p) for n in ([asset] if asset else run.assets()) for p in _files(run.folder / n)]
+    files = [str(file) for place in run.places(asset).values() for file in _files(place)]
     if not files:
         return 0, []
     types = ", ".join(f"{name}: 'VARCHAR'" for name in FIELDS if name != "context")

@@ -1,0 +1,177 @@
+"""The history of a project: what there is, what ran, and who did what."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tallyman.cli.options import AsJson, Partition, ProjectFolder, RunName, opened
+from tallyman.cli.output import as_json, err, out, table, tally
+from tallyman.domain.materialization import Materialization
+from tallyman.domain.run import AssetResult, Status
+from tallyman.registry.audit import Audit
+
+
+def ls(
+    selection: Annotated[
+        list[str] | None,
+        typer.Argument(help="Assets: x, +x, x+, tag:t, state:modified. Default: all."),
+    ] = None,
+    project: ProjectFolder = None,
+    json_output: AsJson = False,
+) -> None:
+    """List sources and assets in the order they run, with the state of their newest result."""
+    found = opened(project)
+    pipeline = found.pipeline
+    chosen = found.select(selection or [])
+    latest: dict[str, list[Materialization]] = {}
+    for row in found.latest():
+        latest.setdefault(row.target.asset, []).append(row)
+    read = {name for asset in chosen for name in pipeline.assets[asset].inputs}
+    rows: list[dict[str, object]] = [
+        {"name": s.name, "kind": "source", "key": ", ".join(s.key), "inputs": s.path, "state": None}
+        for s in pipeline.sources.values()
+        if s.name in read or not selection
+    ]
+    for name in chosen:
+        asset = pipeline.assets[name]
+        rows.append(
+            {
+                "name": name,
+                "kind": "asset",
+                "key": ", ".join(asset.key),
+                "inputs": ", ".join(asset.inputs),
+                "state": _state(latest.get(name, [])),
+            }
+        )
+    as_json(rows) if json_output else table(rows, ("name", "kind", "key", "inputs", "state"))
+
+
+def _state(rows: list[Materialization]) -> str:
+    """`never run`, one status, or for partitions how many are in each."""
+    if not rows:
+        return "never run"
+    if len(rows) == 1 and rows[0].target.partition is None:
+        return rows[0].status.value
+    counts: dict[str, int] = {}
+    for row in rows:
+        counts[row.status.value] = counts.get(row.status.value, 0) + 1
+    return ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
+
+
+def runs(
+    project: ProjectFolder = None,
+    limit: Annotated[int, typer.Option(help="How many, newest first.")] = 20,
+    json_output: AsJson = False,
+) -> None:
+    """List runs, newest first; an interrupted one can be resumed."""
+    rows = [
+        {
+            "run_id": run.name,
+            "started_at": f"{run.started_at:%Y-%m-%dT%H:%M:%SZ}",
+            "status": run.status.value,
+            "actor": run.actor,
+            "folder": run.folder,
+            "assets": ", ".join(run.params.get("assets", ())),
+        }
+        for run in opened(project).runs(limit=limit)
+    ]
+    if json_output:
+        as_json(rows)
+    elif rows:
+        table(rows, ("run_id", "started_at", "status", "actor", "folder", "assets"))
+    else:
+        out.print("no runs yet; next:  tallyman run")
+
+
+def show(
+    run: RunName = "latest", project: ProjectFolder = None, json_output: AsJson = False
+) -> None:
+    """What a run did: the tally of each asset, rejections by rule, timings."""
+    found = opened(project)
+    record = found.find_run(run)
+    result = found.result_of(record)
+    rows = {str(row.target): row for row in found.materializations(record)}
+    if json_output:
+        shown = [_with_history(made, rows) for made in result.assets]
+        facts = {"started_at": record.started_at, "completed_at": record.completed_at}
+        more = {"actor": record.actor, "executor_node": record.executor_node, **facts}
+        as_json(result.to_json() | more | {"assets": shown})
+        return
+    out.print(
+        f"run {record.name}   {record.status.value}   {record.started_at:%Y-%m-%d %H:%M:%S} UTC"
+        f"   by {record.actor}",
+        markup=False,
+    )
+    for made in result.assets:
+        _show_asset(made, rows[_label(made)])
+    if record.status is not Status.SUCCESS and record.status is not Status.RUNNING:
+        out.print(f"go on with it:  tallyman resume {record.name}", markup=False)
+
+
+def _label(made: AssetResult) -> str:
+    return f"{made.name}[{made.partition}]" if made.partition else made.name
+
+
+def _with_history(made: AssetResult, rows: dict[str, Materialization]) -> dict[str, object]:
+    row = rows[_label(made)]
+    return made.to_json() | {
+        "rejections_by_type": row.metadata.get("rejections_by_type", {}),
+        "last_completed_operation": row.last_completed_operation,
+        "definition_hash": row.definition_hash,
+        "dependency_hash": row.dependency_hash,
+        "content_digest": row.content_digest,
+        "executor_node": row.executor_node,
+        "approval": row.metadata.get("approval"),
+    }
+
+
+def _show_asset(made: AssetResult, row: Materialization) -> None:
+    out.print(tally(made), markup=False)
+    if made.error:
+        err.print(f"  {made.error['message']}", style="red", markup=False)
+    if not made.status.good and row.last_completed_operation:
+        out.print(f"    last completed step: {row.last_completed_operation}", markup=False)
+    for kind, count in row.metadata.get("rejections_by_type", {}).items():
+        out.print(f"    {count:>10,}  {kind}", markup=False)
+
+
+def invalidate(
+    asset: Annotated[str, typer.Argument(help="The asset whose result no longer counts.")],
+    partition: Partition = None,
+    cascade: Annotated[
+        bool, typer.Option("--cascade", help="Also everything that was made from it.")
+    ] = False,
+    project: ProjectFolder = None,
+    json_output: AsJson = False,
+) -> None:
+    """Declare results invalid: the next run makes them anew. No file is touched."""
+    count = opened(project).invalidate(asset, partition=partition, cascade=cascade)
+    if json_output:
+        as_json({"invalidated": count})
+    else:
+        out.print(f"{count} result{'s' if count != 1 else ''} invalidated", markup=False)
+
+
+def audit(
+    run: Annotated[str | None, typer.Argument(help="Only this run.")] = None,
+    limit: Annotated[int, typer.Option(help="How many, newest first.")] = 50,
+    project: ProjectFolder = None,
+    json_output: AsJson = False,
+) -> None:
+    """Who did what when, newest first. These rows cannot be changed."""
+    found = opened(project)
+    only = found.find_run(run).id if run else None
+    rows = found.database.durably(lambda tx: Audit(tx).list(only, limit))
+    if json_output:
+        as_json(rows)
+        return
+    for row in rows:
+        row["at"] = f"{row['at']:%Y-%m-%d %H:%M:%S}"
+    table(rows, ("at", "actor_id", "event_type", "resource", "details"))
+
+
+def register(app: typer.Typer) -> None:
+    for command in (ls, runs, show, invalidate, audit):
+        app.command()(command)

@@ -1,0 +1,64 @@
+"""A target of a past run opened again: its plan as it is now, its inputs as they were recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from tallyman.control import define
+from tallyman.control.define import Definition
+from tallyman.control.inputs import Pins, open_inputs
+from tallyman.domain.frame import Frame
+from tallyman.domain.pipeline import Asset
+from tallyman.domain.plan import accounted_inputs
+from tallyman.domain.target import Target
+from tallyman.engine.runs import ledger_in
+from tallyman.engine.source import Input
+from tallyman.registry.materializations import Materializations
+
+
+@dataclass
+class Again:
+    """Spark starts when inputs are asked for."""
+
+    target: Target
+    place: Path
+    run: Mapping[str, Any]
+    pins: Pins
+    spark: Callable[[], SparkSession]
+
+    @cached_property
+    def ledger(self) -> dict[str, Any]:
+        return ledger_in(self.place)
+
+    @property
+    def asset(self) -> Asset:
+        return self.pins.pipeline.assets[self.target.asset]
+
+    @cached_property
+    def definition(self) -> Definition:
+        return define.check(
+            self.spark(), self.pins.pipeline, [self.target.asset], self.pins.project
+        )
+
+    @property
+    def plan(self) -> Frame:
+        return self.definition.plan(self.target)
+
+    @cached_property
+    def inputs(self) -> dict[str, Input]:
+        from_registry = self.pins.database.durably(
+            lambda tx: Materializations(tx).of_run(self.run["openlineage_run_id"])
+        )
+        made = next((m for m in from_registry if m.target == self.target), None)
+        pins = self.pins.recorded(made) if made else self.pins.of(self.target)
+        return open_inputs(self.spark(), self.definition, pins)
+
+    @property
+    def accounted(self) -> list[Input]:
+        return [self.inputs[name] for name in accounted_inputs(self.plan)]

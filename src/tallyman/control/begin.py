@@ -1,0 +1,191 @@
+"""Beginning a run, going on with one, and stopping one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID, uuid4
+
+from tallyman.control import process, upkeep
+from tallyman.control.definitions import Definitions
+from tallyman.control.inputs import Pins
+from tallyman.control.journal import Journal
+from tallyman.control.run import Execution, Listener, Options
+from tallyman.domain.materialization import RunRecord
+from tallyman.domain.pipeline import Pipeline
+from tallyman.domain.run import RunIdentity, Status
+from tallyman.domain.target import Target, readings
+from tallyman.errors import Conflict, DependencyNotReady, UsageError
+from tallyman.registry.audit import Audit
+from tallyman.registry.database import Database, Transaction
+from tallyman.registry.materializations import Materializations
+from tallyman.registry.runs import Runs
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """Who asks, and what for."""
+
+    actor: str
+    identity: RunIdentity
+    targets: list[Target]
+    options: Options
+
+
+def targets_of(
+    pipeline: Pipeline, assets: Sequence[str], partitions: Sequence[str] | None
+) -> list[Target]:
+    """Partitions as a person writes them. A partitioned asset needs one, the others take none."""
+    found: list[Target] = []
+    partitioned = [name for name in assets if pipeline.assets[name].partitioned_by]
+    if partitioned and not partitions:
+        raise UsageError(
+            f"{', '.join(partitioned)} {'is' if len(partitioned) == 1 else 'are'} partitioned: "
+            "say which with --partition, or use `tallyman backfill`"
+        )
+    if partitions and not partitioned:
+        raise UsageError(f"--partition: none of {', '.join(assets)} is partitioned")
+    for name in assets:
+        declared = pipeline.assets[name].partitioned_by
+        if declared is None:
+            found.append(Target(name))
+        else:
+            found += [Target(name, declared.parse(text)) for text in partitions or ()]
+    return found
+
+
+def check_ready(pipeline: Pipeline, targets: Sequence[Target], pins: Pins) -> None:
+    """Before anything runs: what the run reads and does not make must be there."""
+    made = set(targets)
+    assets = {target.asset for target in targets}
+    missing = []
+    for target in targets:
+        for reading in readings(pipeline, target):
+            own = reading.name in assets and reading.partition is None
+            if reading.of_source or own or Target(reading.name, reading.partition) in made:
+                continue
+            if not pins.results(reading):
+                missing.append((str(target), str(Target(reading.name, reading.partition))))
+    if missing:
+        raise DependencyNotReady(missing)
+
+
+def begin(asked: Begun, definitions: Definitions, listen: Listener) -> Execution:
+    """Checked, registered, and held by this process."""
+    settings, database = definitions.settings, definitions.database
+    upkeep.upkeep(database, settings.home, asked.actor)
+    pins = Pins(definitions.pipeline, database, settings.home)
+    check_ready(definitions.pipeline, asked.targets, pins)
+    definitions.check_what_is_new()
+    identity = asked.identity
+    executor, node = uuid4(), process.node()
+    run = RunRecord(
+        id=UUID(identity.openlineage_run_id),
+        name=identity.run_id,
+        project=settings.name,
+        status=Status.RUNNING,
+        folder=f"{settings.runs}/{identity.folder_name}",
+        actor=asked.actor,
+        started_at=identity.started_at,
+        params=_params(asked),
+        executor=executor,
+        executor_node=node,
+    )
+    journal = Journal(database, run, executor, node, asked.actor)
+    journal.begin(asked.targets)
+    return Execution(
+        settings=settings,
+        journal=journal,
+        identity=identity,
+        definitions=definitions,
+        options=asked.options,
+        targets=asked.targets,
+        listen=listen,
+    )
+
+
+def _params(asked: Begun) -> dict[str, Any]:
+    options = asked.options
+    return {
+        "assets": list(dict.fromkeys(target.asset for target in asked.targets)),
+        "selection": list(options.selection),
+        "force": sorted(options.force),
+        "evidence": options.evidence.value if options.evidence else None,
+        "thresholds": options.thresholds.to_json() if options.thresholds else None,
+        "jobs": options.jobs,
+        "go_on": options.go_on,
+    }
+
+
+def resume(run: RunRecord, actor: str, definitions: Definitions, options: Options) -> Execution:
+    """The same run goes on: what succeeded stays, the rest is done by the pipeline as it is now."""
+    definitions.check_what_is_new()
+    executor, node = uuid4(), process.node()
+    journal = Journal(definitions.database, run, executor, node, actor)
+    journal.claim()
+    identity = RunIdentity(run.name, str(run.id), run.started_at)
+    return Execution(
+        settings=definitions.settings,
+        journal=journal,
+        identity=identity,
+        definitions=definitions,
+        options=options,
+        targets=targets_in(definitions.database, run),
+    )
+
+
+def targets_in(database: Database, run: RunRecord) -> list[Target]:
+    rows = database.durably(lambda tx: Materializations(tx).of_run(run.id))
+    return [row.target for row in rows]
+
+
+def options_in(params: Mapping[str, Any], jobs: int | None) -> Options:
+    """As the run was begun; only how many at once may be said anew."""
+    from_params = Options.of(params)
+    return from_params if jobs is None else from_params.with_jobs(jobs)
+
+
+def cancel(database: Database, run: RunRecord, actor: str, timeout_s: float) -> Status:
+    """Ask its process to stop; after the timeout take the run away from it."""
+
+    def ask(tx: Transaction) -> None:
+        if not Runs(tx).request_cancel(run.id):
+            raise NotRunning(run.name, run.status.value)
+        Audit(tx).add("run.cancel_requested", actor, run.name, run=run.id)
+
+    database.durably(ask)
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        now = database.durably(lambda tx: Runs(tx).get(run.name))
+        if now.status is not Status.RUNNING:
+            return now.status
+        if process.is_gone(now):
+            break
+        time.sleep(0.2)
+    return _take_away(database, run, actor, timeout_s)
+
+
+def _take_away(database: Database, run: RunRecord, actor: str, timeout_s: float) -> Status:
+    def work(tx: Transaction) -> Status:
+        runs = Runs(tx)
+        why = f"canceled by {actor}; its process did not stop in {timeout_s:g} s"
+        status = runs.release(runs.get(run.name), why, canceled=True)
+        Audit(tx).add("run.canceled", actor, run.name, run=run.id, details={"forced": True})
+        return status or runs.get(run.name).status
+
+    return database.durably(work)
+
+
+class NotRunning(Conflict):
+    """Only a run at work can be canceled."""
+
+    code = "not_running"
+
+    def __init__(self, run: str, status: str) -> None:
+        super().__init__(run, status)
+        self.run, self.status = run, status
+
+    def __str__(self) -> str:
+        return f"run {self.run} is not at work: {self.status}."

@@ -1,0 +1,124 @@
+"""The pipeline's definitions in one process: their hashes at once, their check when Spark is up."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from tallyman.control import define
+from tallyman.control.define import Definition
+from tallyman.domain.fate import Evidence
+from tallyman.domain.materialization import Materialization
+from tallyman.domain.pipeline import Asset, Pipeline
+from tallyman.domain.target import Target
+from tallyman.domain.threshold import Thresholds
+from tallyman.engine.canonical import code_of, definition_hash
+from tallyman.registry.database import Database
+from tallyman.registry.materializations import Materializations
+from tallyman.settings import Settings
+
+
+@dataclass
+class Definitions:
+    """Nothing here starts Spark unless an asset has to be checked or run."""
+
+    settings: Settings
+    pipeline: Pipeline
+    database: Database
+    spark: Callable[[], SparkSession]
+    chosen: tuple[str, ...]
+    known: dict[tuple[str, ...], Definition]
+    """Checked before, in this process: the pipeline cannot change while it is loaded."""
+    overriding_evidence: Evidence | None = None
+    overriding_thresholds: Thresholds | None = None
+    _hashes: dict[str, str] = field(default_factory=dict)
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+    _started: list[SparkSession] = field(default_factory=list)
+
+    def checked(self) -> Definition:
+        """All mistakes at once, or the plans and schemas of everything chosen."""
+        with self._lock:
+            if self.chosen not in self.known:
+                session = self.spark()
+                self.known[self.chosen] = define.check(
+                    session, self.pipeline, self.chosen, self.settings.home
+                )
+            if not self._started:
+                self._started.append(self.spark())
+            return self.known[self.chosen]
+
+    def check_what_is_new(self) -> None:
+        """Before a run begins: what was never run as it is now may be full of mistakes."""
+        with self._lock:
+            self._hash_all()
+            known = self.database.durably(
+                lambda tx: Materializations(tx).known_definitions(list(self.chosen))
+            )
+            if any((name, self._hashes[name]) not in known for name in self.chosen):
+                self.checked()
+
+    def modified(self) -> set[str]:
+        """Assets that have no result made by their present definition."""
+        names = list(self.pipeline.assets)
+        known = self.database.durably(lambda tx: Materializations(tx).known_definitions(names))
+        return {name for name in names if (name, self.hash(name)) not in known}
+
+    def hash(self, name: str) -> str:
+        with self._lock:
+            if name not in self._hashes:
+                self._hashes[name] = self._hash(name)
+            return self._hashes[name]
+
+    def _hash_all(self) -> None:
+        for name in self.chosen:
+            self.hash(name)
+
+    def _hash(self, name: str) -> str:
+        asset = self.pipeline.assets[name]
+        try:
+            plan = asset.plan()
+        except Exception:
+            # Columns can only be made when Spark is up; a mistake is reported with all others.
+            self.checked()
+            plan = asset.plan()
+        return definition_hash(
+            plan,
+            asset=asset,
+            sources=self.pipeline.sources,
+            evidence=self.evidence(asset),
+            thresholds=self.thresholds(asset),
+            code=code_of(self._folder),
+        )
+
+    @property
+    def _folder(self) -> Path:
+        return self.settings.home / self.settings.pipelines
+
+    def evidence(self, asset: Asset) -> Evidence:
+        return self.overriding_evidence or asset.evidence
+
+    def thresholds(self, asset: Asset) -> Thresholds:
+        default = Thresholds.of(self.settings.thresholds)
+        return self.overriding_thresholds or asset.thresholds or default
+
+    def last_success(self, target: Target) -> Materialization | None:
+        partitioned = target.partition is not None
+        found = self.database.durably(
+            lambda tx: Materializations(tx).latest_success(
+                target.asset, target.partition, partitioned=partitioned
+            )
+        )
+        return found[0] if found else None
+
+    def interrupt(self, tag: str) -> Callable[[], None]:
+        """Stops the Spark jobs of a run, if Spark was started at all."""
+
+        def stop() -> None:
+            for session in self._started:
+                session.interruptTag(tag)
+
+        return stop

@@ -1,0 +1,92 @@
+"""Closing a run: its status and its report, from what the registry holds of every target."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+from tallyman import faults
+from tallyman.domain.fate import Fate
+from tallyman.domain.materialization import Materialization
+from tallyman.domain.run import AssetResult, RunIdentity, RunResult, Status, run_status
+from tallyman.engine.run_folder import REPORT, RunFolder
+from tallyman.faults import Point
+
+LEDGER = "ledger.json"
+
+
+def result_of(row: Materialization) -> AssetResult:
+    """What became of a target, as it was told to the registry."""
+    name, partition = row.target.asset, row.target.partition
+    if row.status is Status.PENDING:
+        error = {"code": "not_run", "message": "what it reads did not succeed, or the run ended"}
+        return AssetResult(name=name, partition=partition, status=row.status, error=error)
+    if "status" not in row.metadata:
+        error = {"code": "interrupted", "message": row.error_message or "still at work"}
+        return AssetResult(name=name, partition=partition, status=row.status, error=error)
+    found = AssetResult.of_json(row.metadata)
+    return found if found.status is Status.HALTED else found.with_status(row.status)
+
+
+def results_in(rows: Iterable[Materialization]) -> tuple[AssetResult, ...]:
+    return tuple(result_of(row) for row in rows)
+
+
+def close(
+    folder: RunFolder, run: RunIdentity, rows: list[Materialization], place: str
+) -> RunResult:
+    """Write ledger.json and the report; those of an earlier end of the run are kept aside."""
+    results = results_in(rows)
+    status = run_status({result.status for result in results})
+    result = RunResult(run_id=run.run_id, status=status, folder=place, assets=results)
+    attempt = max((row.attempt for row in rows), default=1)
+    for name in (LEDGER, REPORT):
+        folder.set_aside(name, attempt)
+    folder.clear_staging()
+    folder.write(LEDGER, _run_ledger(run, rows))
+    folder.write(REPORT, _report(run, result, rows))
+    faults.reach(Point.REPORT_WRITTEN)
+    return result
+
+
+def _run_ledger(run: RunIdentity, rows: list[Materialization]) -> dict[str, object]:
+    assets: dict[str, object] = {}
+    whole = True
+    for row in rows:
+        found = row.metadata
+        whole = whole and (row.status is Status.SKIPPED or bool(found.get("balanced")))
+        if "balanced" in found and row.status is not Status.SKIPPED:
+            names = ("records_in", "fates", "unaccounted", "rows_out", "balanced")
+            assets[str(row.target)] = {name: found.get(name) for name in names} | {
+                "ledger": f"{row.location or row.target.asset}".removesuffix("/output")
+                + "/"
+                + LEDGER
+            }
+    return {"ledger_version": "1.0", "run_id": run.run_id, "balanced": whole, "assets": assets}
+
+
+def _report(run: RunIdentity, result: RunResult, rows: list[Materialization]) -> dict[str, object]:
+    assets = []
+    for made, row in zip(result.assets, rows, strict=True):
+        errors = made.fates.get(Fate.ERROR, 0)
+        assets.append(
+            made.to_json()
+            | {
+                "error_rate": errors / made.records_in if made.records_in else 0.0,
+                "rejections_by_type": row.metadata.get("rejections_by_type", {}),
+                "last_completed_operation": row.last_completed_operation,
+            }
+        )
+    finished = datetime.now(UTC)
+    return {
+        "run_id": run.run_id,
+        "status": result.status.value,
+        "openlineage_run_id": run.openlineage_run_id,
+        "started_at": run.timestamp,
+        "finished_at": finished.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "duration_ms": int((finished - run.started_at).total_seconds() * 1000),
+        "records_in": sum(a.records_in for a in result.assets),
+        "rows_out": sum(a.rows_out for a in result.assets),
+        "error_count": sum(a.fates.get(Fate.ERROR, 0) for a in result.assets),
+        "assets": assets,
+    }

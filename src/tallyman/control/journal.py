@@ -1,0 +1,140 @@
+"""What an execution tells the registry: each word is durable before the next thing is done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+from uuid import UUID
+
+from tallyman.domain.approval import Approval
+from tallyman.domain.materialization import Made, Materialization, RunRecord
+from tallyman.domain.run import AssetResult, Status
+from tallyman.domain.target import Target
+from tallyman.errors import ForeignAsset
+from tallyman.registry.approvals import Approvals
+from tallyman.registry.audit import Audit
+from tallyman.registry.database import Database, Transaction
+from tallyman.registry.materializations import Materializations
+from tallyman.registry.runs import Runs
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """Only for the process that holds the run: a write after it was taken over is refused."""
+
+    database: Database
+    run: RunRecord
+    executor: UUID
+    node: str
+    actor: str
+
+    def _write(self, work: Callable[[Transaction], T]) -> T:
+        def held(tx: Transaction) -> T:
+            Runs(tx).hold(self.run.id, self.executor)
+            return work(tx)
+
+        return self.database.durably(held)
+
+    # ---- the run ------------------------------------------------------------------------
+
+    def begin(self, targets: Iterable[Target]) -> None:
+        chosen = list(targets)
+
+        def work(tx: Transaction) -> None:
+            runs = Runs(tx)
+            foreign = runs.foreign(sorted({t.asset for t in chosen}), self.run.project)
+            if foreign:
+                raise ForeignAsset(*foreign)
+            runs.add(self.run)
+            Materializations(tx).plan(self.run.id, chosen)
+            self._audit(tx, "run.started", {"targets": len(chosen), **self.run.params})
+
+        self.database.durably(work)
+
+    def claim(self) -> None:
+        def work(tx: Transaction) -> None:
+            Runs(tx).claim(self.run, self.executor, self.node)
+            Materializations(tx).reset(self.run.id)
+            self._audit(tx, "run.resumed", {"was": self.run.status.value})
+
+        self.database.durably(work)
+
+    def beat(self) -> bool:
+        """Whether the run is to be canceled."""
+        return self.database.durably(
+            lambda tx: Runs(tx).beat(self.run.id, self.executor), patience=5
+        )
+
+    def finish(self, status: Status) -> None:
+        def work(tx: Transaction) -> None:
+            Runs(tx).finish(self.run.id, self.executor, status)
+            self._audit(tx, f"run.{status.value}", {})
+
+        self._write(work)
+
+    def abandon(self) -> None:
+        """Canceled by the one who started it."""
+
+        def work(tx: Transaction) -> None:
+            runs = Runs(tx)
+            runs.release(runs.by_id(self.run.id), f"interrupted by {self.actor}", canceled=True)
+            self._audit(tx, "run.canceled", {"interrupted": True})
+
+        self.database.durably(work, patience=5)
+
+    def rows(self) -> dict[Target, Materialization]:
+        found = self.database.durably(lambda tx: Materializations(tx).of_run(self.run.id))
+        return {row.target: row for row in found}
+
+    def _audit(self, tx: Transaction, event: str, details: Mapping[str, Any]) -> None:
+        Audit(tx).add(event, self.actor, self.run.name, run=self.run.id, details=details)
+
+    # ---- its targets --------------------------------------------------------------------
+
+    def started(self, target: Target, attempt: int, definition: str) -> None:
+        self._write(
+            lambda tx: Materializations(tx).start(
+                self.run.id, target, attempt=attempt, definition=definition, node=self.node
+            )
+        )
+
+    def step(self, target: Target, step: str) -> None:
+        self._write(lambda tx: Materializations(tx).step(self.run.id, target, step))
+
+    def succeeded(
+        self, target: Target, made: Made, result: AssetResult, asks: Approval | None
+    ) -> None:
+        """With what it was made from, in one transaction; or with a question to be answered."""
+
+        def work(tx: Transaction) -> None:
+            status = Status.WAITING if asks else Status.SUCCESS
+            Materializations(tx).succeed(self.run.id, target, made, status)
+            if asks:
+                Approvals(tx).ask(
+                    self.run.id,
+                    target,
+                    attempt=result.attempt,
+                    message=asks.message,
+                    timeout_s=asks.timeout_s,
+                    context={"when": asks.when, "rows_out": result.rows_out},
+                )
+                self._audit(tx, "approval.requested", {"target": str(target)})
+
+        self._write(work)
+
+    def skipped(self, target: Target, reused: Materialization, metadata: Mapping[str, Any]) -> None:
+        self._write(
+            lambda tx: Materializations(tx).skip(
+                self.run.id, target, reused, node=self.node, metadata=metadata
+            )
+        )
+
+    def failed(self, target: Target, result: AssetResult, metadata: Mapping[str, Any]) -> None:
+        status = Status.CANCELED if result.status is Status.CANCELED else Status.FAILED
+        message = str((result.error or {}).get("message", ""))
+        self._write(
+            lambda tx: Materializations(tx).end(self.run.id, target, status, message, metadata)
+        )

@@ -1,0 +1,188 @@
+"""Making one target: evaluate, prove, put the output in its place. The registry is told after."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from tallyman import faults
+from tallyman.control import gate
+from tallyman.control.define import Definition
+from tallyman.control.inputs import Pin, open_inputs
+from tallyman.domain.fate import Evidence
+from tallyman.domain.ledger import Ledger
+from tallyman.domain.run import AssetResult, RunIdentity, Status
+from tallyman.domain.target import Target
+from tallyman.domain.threshold import Thresholds
+from tallyman.engine import settle
+from tallyman.engine.asset_run import AssetRun, Outcome
+from tallyman.engine.content import holds
+from tallyman.engine.files import hash_files
+from tallyman.engine.run_folder import write_json, write_text
+from tallyman.errors import RowsOutsidePartition, TallymanError, ThresholdExceeded
+from tallyman.faults import Point
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """Everything that making a target needs and that is decided before."""
+
+    target: Target
+    attempt: int
+    run: RunIdentity
+    pins: Mapping[str, Pin]
+    thresholds: Thresholds
+    evidence: Evidence
+    place: Path
+    staging: Path
+    project: Path
+    progress: Callable[[str], None]
+    completed: Callable[[str], None]
+    tag: str
+
+
+@dataclass(frozen=True, slots=True)
+class Making:
+    """How it went. `digest` is there when there is a result to read."""
+
+    result: AssetResult
+    digest: str | None = None
+    rejections_by_type: Mapping[str, int] | None = None
+    balanced: bool = False
+    asks: bool = False
+
+    def metadata(self, run: RunIdentity) -> dict[str, object]:
+        """What the registry keeps of it, and reports are written from."""
+        return self.result.to_json() | {
+            "run": run.run_id,
+            "rejections_by_type": dict(self.rejections_by_type or {}),
+            "balanced": self.balanced,
+        }
+
+
+def make(spark: SparkSession, definition: Definition, order: Order) -> Making:
+    started = time.monotonic()
+    work: AssetRun | None = None
+    try:
+        work = _prepare(spark, definition, order)
+        outcome = work.execute()
+        if not outcome.ledger.digests_agree and work.reread():
+            # The quick reading of some input was too quick for what stands in it.
+            order.progress("reading again, line by line")
+            outcome = work.execute()
+        done = _conclude(work, outcome, order)
+        asks = done.digest is not None and _asks(spark, definition, order)
+    except TallymanError as error:
+        status = Status.HALTED if isinstance(error, ThresholdExceeded) else Status.FAILED
+        if work is not None and not (order.place / "ledger.json").exists():
+            _write_ledger(work.unfinished_ledger(), order.place)
+        return Making(_result(order, status, started, error=error.facts()))
+    timed = replace(done.result, duration_ms=_elapsed(started))
+    return replace(done, result=timed, asks=asks)
+
+
+def _prepare(spark: SparkSession, definition: Definition, order: Order) -> AssetRun:
+    asset = definition.pipeline.assets[order.target.asset]
+    declared, partition = asset.partitioned_by, order.target.partition
+    only = None
+    if declared is not None and partition is not None:
+        quoted = "`" + declared.column.replace("`", "``") + "`"
+        only = F.expr(f"{quoted} <=> {declared.literal(partition)}")
+    return AssetRun(
+        asset=asset,
+        plan=definition.plan(order.target),
+        run=order.run,
+        inputs=open_inputs(spark, definition, order.pins),
+        thresholds=order.thresholds,
+        evidence=order.evidence,
+        folder=order.place,
+        staging=order.staging,
+        project=order.project,
+        progress=order.progress,
+        completed=order.completed,
+        epoch=declared.folder(partition).partition("=")[2] if declared and partition else "all",
+        only=only,
+        tag=order.tag,
+    )
+
+
+def _conclude(work: AssetRun, outcome: Outcome, order: Order) -> Making:
+    accounted = [work.inputs[source] for source in work.accounted]
+    ledger = gate.prove(outcome.ledger, accounted, order.place, work.locations())
+    error: TallymanError | None = outcome.error
+    status = Status.HALTED if error else Status.SUCCESS
+    if error is None:
+        try:
+            gate.check(ledger)
+            _check_partition(work, outcome, order)
+        except TallymanError as found:
+            error, status = found, Status.FAILED
+            if not ledger.balanced:
+                write_text(order.place / "ACCOUNTING_FAILURE.txt", gate.explanation(ledger))
+    if error is None or (outcome.error and work.thresholds.on_halt == "commit" and ledger.balanced):
+        work.publish(outcome)
+        faults.reach(Point.OUTPUT_MOVED)
+    settle.clear(work.staging)
+    _write_ledger(ledger, order.place)
+    faults.reach(Point.LEDGER_WRITTEN)
+    content = outcome.content if error is None else None
+    result = AssetResult(
+        name=order.target.asset,
+        partition=order.target.partition,
+        attempt=order.attempt,
+        status=status,
+        records_in=ledger.records_in,
+        fates=ledger.fates,
+        unaccounted=ledger.unaccounted,
+        rows_out=outcome.rows_out,
+        rejections=outcome.rejections,
+        error=error.facts() if error else None,
+    )
+    digest = content.digest if content else None
+    return Making(result, digest, outcome.rejections_by_type, ledger.balanced)
+
+
+def _check_partition(work: AssetRun, outcome: Outcome, order: Order) -> None:
+    declared = work.asset.partitioned_by
+    if declared is not None and outcome.content is not None and outcome.content.outside:
+        raise RowsOutsidePartition(str(order.target), declared.column, outcome.content.outside)
+
+
+def _asks(spark: SparkSession, definition: Definition, order: Order) -> bool:
+    """Whether a person has to say yes."""
+    approval = definition.pipeline.assets[order.target.asset].approval
+    if approval is None:
+        return False
+    if approval.when is None:
+        return True
+    schema = definition.schemas[order.target.asset]
+    rows = spark.read.schema(schema).parquet(str(order.place / "output"))
+    return holds(rows, approval.when)
+
+
+def _result(
+    order: Order, status: Status, started: float, *, error: dict[str, object]
+) -> AssetResult:
+    return AssetResult(
+        name=order.target.asset,
+        partition=order.target.partition,
+        attempt=order.attempt,
+        status=status,
+        duration_ms=_elapsed(started),
+        error=error,
+    )
+
+
+def _elapsed(started: float) -> int:
+    return int((time.monotonic() - started) * 1000)
+
+
+def _write_ledger(ledger: Ledger, place: Path) -> None:
+    """With the hash of every file beside it, so that a change shows long after the run."""
+    files = sorted(p for p in place.rglob("*") if p.is_file())
+    write_json(place / "ledger.json", ledger.to_json() | {"files": hash_files(files, place)})

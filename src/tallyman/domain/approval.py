@@ -1,0 +1,27 @@
+"""Approval: a person says yes before an asset's result counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tallyman.errors import UsageError
+
+HOUR = 3600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approval:
+    """Asked for after the ledger balanced, when `when` is true of the result's rows."""
+
+    message: str
+    when: str | None = None
+    timeout_s: int = HOUR
+
+
+def approval(message: str, when: str | None = None, *, timeout_s: int = HOUR) -> Approval:
+    """`approval("large payout", when="sum(total) > 1000000")`; without `when`, always."""
+    if not message.strip():
+        raise UsageError("approval needs a message: what is to be decided?")
+    if timeout_s <= 0:
+        raise UsageError(f"approval: timeout_s is a number of seconds above 0, not {timeout_s}")
+    return Approval(message=message, when=when, timeout_s=timeout_s)

@@ -1,0 +1,29 @@
+"""Lineage: what a walk along the inputs of assets comes across."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["asset", "source"]
+Granularity = Literal["partition", "asset"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reached:
+    """One partition of an asset, or a source, and how far away it is."""
+
+    asset: str
+    partition: str | None
+    kind: Kind
+    depth: int
+    status: str | None  # of the latest materialization, whatever became of it; None for a source
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "asset": self.asset,
+            "partition": self.partition,
+            "kind": self.kind,
+            "depth": self.depth,
+            "status": self.status,
+        }

@@ -1,0 +1,48 @@
+"""Named places where a process can be made to die, so that tests can show what is left.
+
+`TALLYMAN_CRASH_AT=point` kills the process there as kill -9 would; `point:raise` raises instead;
+`point@2` means the second time the place is reached.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from enum import StrEnum
+
+
+class Point(StrEnum):
+    RUN_REGISTERED = "run_registered"
+    FOLDER_MADE = "folder_made"
+    ASSET_STARTED = "asset_started"
+    SEGMENT_WRITTEN = "segment_written"
+    OUTPUT_MOVED = "output_moved"
+    LEDGER_WRITTEN = "ledger_written"
+    ASSET_RECORDED = "asset_recorded"
+    REPORT_WRITTEN = "report_written"
+
+
+class Planted(Exception):
+    """Raised on demand; nobody catches it on purpose."""
+
+
+_seen: dict[str, int] = {}
+_counting = threading.Lock()
+
+
+def reach(point: Point) -> None:
+    wanted = os.environ.get("TALLYMAN_CRASH_AT")
+    if not wanted:
+        return
+    place, _, how = wanted.partition(":")
+    name, _, nth = place.partition("@")
+    if name != point:
+        return
+    with _counting:
+        _seen[name] = _seen.get(name, 0) + 1
+        if _seen[name] != int(nth or 1):
+            return
+    if how == "raise":
+        raise Planted(point)
+    os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,1 @@
+"""THE MEMORY: what ran, from what, with what result. PostgreSQL through psycopg; never Spark."""

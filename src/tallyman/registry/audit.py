@@ -1,0 +1,53 @@
+"""Who did what when: rows are added and never changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from psycopg.types.json import Jsonb
+
+from tallyman.registry.database import Transaction
+
+ADD = """
+    INSERT INTO audit_log (event_type, actor_id, resource, action, details, correlation_id)
+    VALUES (%(event)s, %(actor)s, %(resource)s, %(action)s, %(details)s, %(run)s)
+"""
+LIST = """
+    SELECT at, event_type, actor_id, resource, action, details, correlation_id
+    FROM audit_log
+    WHERE %(run)s::uuid IS NULL OR correlation_id = %(run)s
+    ORDER BY id DESC LIMIT %(limit)s
+"""
+
+
+class Audit:
+    def __init__(self, tx: Transaction) -> None:
+        self.tx = tx
+
+    def add(
+        self,
+        event: str,
+        actor: str,
+        resource: str,
+        *,
+        run: UUID | None = None,
+        details: Mapping[str, Any] | None = None,
+    ) -> None:
+        """`event` is `noun.action`, for example `run.started`."""
+        self.tx.execute(
+            ADD,
+            {
+                "event": event,
+                "actor": actor[:255],
+                "resource": resource[:255],
+                "action": event.rpartition(".")[2],
+                "details": Jsonb(dict(details or {})),
+                "run": run,
+            },
+        )
+
+    def list(self, run: UUID | None = None, limit: int = 100) -> list[dict[str, Any]]:
+        """Newest first."""
+        return self.tx.execute(LIST, {"run": run, "limit": limit}).fetchall()

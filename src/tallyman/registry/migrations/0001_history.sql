@@ -1,0 +1,154 @@
+-- Runs, what each of them made, who decided what, and who did what.
+
+CREATE TABLE runs (
+    id                  uuid PRIMARY KEY,
+    name                varchar(64) NOT NULL UNIQUE,   -- what people call it: the id, unless they gave one
+    project             varchar(255) NOT NULL,
+    status              varchar(50) NOT NULL DEFAULT 'running' CHECK (status IN
+                        ('running', 'success', 'failed', 'halted', 'waiting_approval', 'canceled', 'interrupted')),
+    params              jsonb NOT NULL DEFAULT '{}',   -- what resume needs to go on as it was begun
+    folder              text NOT NULL,                 -- relative to the project
+    actor               varchar(255) NOT NULL,
+    executor            uuid,                          -- only its holder may write: a process taken for dead stays out
+    executor_node       varchar(255),
+    lease_until         timestamptz,
+    cancel_requested_at timestamptz,
+    started_at          timestamptz NOT NULL,
+    completed_at        timestamptz,
+    inserted_at         timestamptz NOT NULL DEFAULT now(),
+    updated_at          timestamptz NOT NULL DEFAULT now(),
+    CHECK ((status = 'running') = (executor IS NOT NULL))
+);
+CREATE INDEX idx_runs_started_at ON runs (started_at DESC);
+CREATE INDEX idx_runs_running ON runs (lease_until) WHERE status = 'running';
+
+-- 'asset|partition' for every input, so that one index lookup finds who consumed exactly this one.
+CREATE FUNCTION input_pairs(assets text[], partitions text[]) RETURNS text[]
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT array_agg(a || '|' || coalesce(p, '') ORDER BY n)
+    FROM unnest(assets, partitions) WITH ORDINALITY AS t (a, p, n)
+$$;
+
+CREATE TABLE materializations (
+    id                  uuid PRIMARY KEY DEFAULT gen_random_uuid(),
+    asset_name          varchar(255) NOT NULL,
+    partition           varchar(255),                  -- NULL: the asset is not partitioned
+    run_id              uuid NOT NULL REFERENCES runs (id),
+    status              varchar(50) NOT NULL DEFAULT 'pending' CHECK (status IN
+                        ('pending', 'running', 'success', 'failed', 'waiting_approval', 'skipped', 'canceled')),
+    started_at          timestamptz,
+    completed_at        timestamptz,
+    duration_ms         integer CHECK (duration_ms >= 0),
+    upstream_assets     text[],                        -- sources and assets it read; filled on success only
+    upstream_partitions text[],
+    dependency_hash     varchar(64),
+    metadata            jsonb DEFAULT '{}',
+    error_message       text,
+    executor_node       varchar(255),
+    inserted_at         timestamptz NOT NULL DEFAULT now(),
+    updated_at          timestamptz NOT NULL DEFAULT now(),
+    -- beyond the seed
+    attempt             integer NOT NULL DEFAULT 0,
+    upstream_ids        uuid[],                        -- the materializations read; NULL for a source
+    upstream_pairs      text[] GENERATED ALWAYS AS (input_pairs(upstream_assets, upstream_partitions)) STORED,
+    definition_hash     varchar(64),
+    content_digest      varchar(80),                   -- of the rows, whatever their order and files
+    location            text,                          -- of the output, relative to the project
+    last_completed_operation varchar(255),
+    reused_id           uuid REFERENCES materializations (id),  -- skipped: whose result stands in for it
+    invalidated_at      timestamptz,                   -- its result no longer stands in for anything
+    CHECK (cardinality(upstream_assets) = cardinality(upstream_partitions)),
+    CHECK (cardinality(upstream_assets) = cardinality(upstream_ids)),
+    CHECK (status <> 'success' OR (definition_hash IS NOT NULL AND dependency_hash IS NOT NULL
+                                   AND content_digest IS NOT NULL AND upstream_assets IS NOT NULL)),
+    CHECK ((status = 'skipped') = (reused_id IS NOT NULL))
+);
+CREATE INDEX idx_materializations_asset_partition ON materializations (asset_name, partition);
+CREATE INDEX idx_materializations_run_id ON materializations (run_id);
+CREATE INDEX idx_materializations_status ON materializations (status);
+CREATE INDEX idx_materializations_inserted_at ON materializations (inserted_at DESC);
+CREATE INDEX idx_materializations_upstream_assets ON materializations USING gin (upstream_assets);
+CREATE INDEX idx_materializations_upstream_pairs ON materializations USING gin (upstream_pairs)
+    WHERE status = 'success';
+-- NULLs are distinct in a unique index: without coalesce two starts of one asset would be two rows.
+CREATE UNIQUE INDEX idx_materializations_once_per_run
+    ON materializations (run_id, asset_name, coalesce(partition, ''));
+CREATE INDEX idx_materializations_latest
+    ON materializations (asset_name, coalesce(partition, ''), inserted_at DESC);
+
+CREATE VIEW flowstone_materializations AS
+    SELECT id, asset_name, partition, run_id, status, started_at, completed_at, duration_ms,
+           upstream_assets, upstream_partitions, dependency_hash, metadata, error_message,
+           executor_node, inserted_at, updated_at
+    FROM materializations;
+
+CREATE VIEW lineage_edges AS
+    SELECT m.asset_name, m.partition, m.run_id, u.asset AS upstream_asset,
+           u.partition AS upstream_partition, u.id AS upstream_materialization,
+           m.completed_at AS consumed_at
+    FROM materializations m,
+         unnest(m.upstream_assets, m.upstream_partitions, m.upstream_ids) AS u (asset, partition, id)
+    WHERE m.status = 'success';
+
+CREATE TABLE approvals (
+    id               uuid PRIMARY KEY DEFAULT gen_random_uuid(),
+    run_id           uuid NOT NULL REFERENCES runs (id),
+    asset_name       varchar(255) NOT NULL,
+    partition        varchar(255),
+    attempt          integer NOT NULL,
+    checkpoint_name  varchar(255) NOT NULL,
+    message          text NOT NULL,
+    context          jsonb NOT NULL DEFAULT '{}',
+    timeout_at       timestamptz NOT NULL,
+    status           varchar(50) NOT NULL DEFAULT 'pending'
+                     CHECK (status IN ('pending', 'approved', 'rejected', 'expired')),
+    decision_by      varchar(255),
+    decision_at      timestamptz,
+    reason           text,
+    modifications    jsonb,
+    escalated_to     varchar(255),
+    escalation_count integer NOT NULL DEFAULT 0,
+    inserted_at      timestamptz NOT NULL DEFAULT now(),
+    CHECK ((status IN ('approved', 'rejected')) = (decision_by IS NOT NULL))
+);
+-- One question at a time: a second one for the same result would need a second answer.
+CREATE UNIQUE INDEX idx_approvals_once
+    ON approvals (run_id, asset_name, coalesce(partition, ''), attempt);
+CREATE INDEX idx_approvals_pending ON approvals (timeout_at) WHERE status = 'pending';
+
+CREATE TABLE audit_log (
+    id             bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    at             timestamptz NOT NULL DEFAULT clock_timestamp(),
+    event_type     varchar(100) NOT NULL,
+    actor_id       varchar(255) NOT NULL,
+    actor_type     varchar(50) NOT NULL DEFAULT 'user',
+    resource       varchar(255) NOT NULL,
+    action         varchar(100) NOT NULL,
+    details        jsonb NOT NULL DEFAULT '{}',
+    correlation_id uuid                                  -- the run
+);
+CREATE INDEX idx_audit_log_correlation ON audit_log (correlation_id);
+
+-- The application's role is only given INSERT and SELECT; this also stops the owner by mistake.
+CREATE FUNCTION refuse_change() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'the audit log is append-only' USING ERRCODE = 'insufficient_privilege';
+END
+$$;
+CREATE TRIGGER audit_log_is_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON audit_log
+    FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
+
+-- What the program may do. Who owns the tables migrates them; who is in this role uses them.
+DO $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'tallyman_app') THEN
+        CREATE ROLE tallyman_app NOLOGIN;
+    END IF;
+    GRANT SELECT, INSERT, UPDATE ON runs, materializations, approvals TO tallyman_app;
+    GRANT SELECT ON flowstone_materializations, lineage_edges TO tallyman_app;
+    GRANT SELECT, INSERT ON audit_log TO tallyman_app;
+    GRANT SELECT ON schema_migrations TO tallyman_app;
+EXCEPTION WHEN insufficient_privilege THEN
+    RAISE NOTICE 'role tallyman_app could not be made: the program will work as the owner';
+END
+$$;

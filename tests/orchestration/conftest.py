@@ -1,0 +1,144 @@
+"""The numbers project of the reference scenario, and one Spark Connect server for all commands.
+
+The command runs in a process of its own each time, as a person's would; only the JVM is shared,
+because starting one for every command would take most of the time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.spark_servers import connect_server
+
+COMMAND = str(Path(sys.executable).with_name("tallyman"))
+PIPELINE = """\
+import tallyman as tm
+
+raw = tm.source(
+    "raw", path="data/{partition}/raw.jsonl", format="json", key="id",
+    schema="id string, n int, day date",
+)
+days = tm.daily("day", start="2025-01-01")
+
+
+@tm.asset(key="id", partitioned_by=days)
+def numbers(raw):
+    return raw
+
+
+@tm.asset(key="id", partitioned_by=days)
+def doubled(numbers):
+    return numbers.withColumn("n", "n * 2")
+
+
+@tm.asset(key="day", name="sum", partitioned_by=days)
+def total(doubled):
+    return doubled.groupBy("day").agg(total="sum(n)")
+"""
+
+
+@dataclass(frozen=True)
+class Reply:
+    code: int
+    json: Any
+    stderr: str
+
+    def __str__(self) -> str:
+        return f"exit {self.code}\n{json.dumps(self.json, indent=1)[:3000]}\n{self.stderr[-2000:]}"
+
+
+@dataclass(frozen=True)
+class Home:
+    """A project folder and the installed command."""
+
+    path: Path
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    def pipeline(self, text: str) -> Home:
+        (self.path / "pipelines").mkdir(exist_ok=True)
+        (self.path / "pipelines" / "p.py").write_text(text)
+        return self
+
+    def numbers(self, day: str, *values: int) -> Home:
+        place = self.path / "data" / day / "raw.jsonl"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        rows = [{"id": str(v), "n": v, "day": day} for v in values]
+        place.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return self
+
+    def start(self, *words: str, **more: str) -> subprocess.Popen[str]:
+        kept = {k: v for k, v in os.environ.items() if not k.startswith("TALLYMAN_")}
+        return subprocess.Popen(
+            [COMMAND, *words],
+            cwd=self.path,
+            env={**kept, **self.environment, **more},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def tallyman(self, *words: str, **more: str) -> Reply:
+        running = self.start(*words, "--json", **more)
+        out, err = running.communicate(timeout=240)
+        try:
+            parsed = json.loads(out)
+        except ValueError:
+            parsed = out
+        return Reply(running.returncode, parsed, err)
+
+    def ok(self, *words: str, **more: str) -> Any:
+        reply = self.tallyman(*words, **more)
+        assert reply.code == 0, str(reply)
+        return reply.json
+
+    def sql(self, text: str) -> list[list[str]]:
+        """As a person would: through the shell of the project's own database."""
+        running = self.start("db", "shell", "--", "-AtF", "\t", "-c", text)
+        out, err = running.communicate(timeout=60)
+        assert running.returncode == 0, err
+        return [line.split("\t") for line in out.splitlines()]
+
+    def states(self, run: str) -> dict[str, tuple[str, int]]:
+        """asset -> (status, attempt), from the database."""
+        rows = self.sql(
+            "SELECT m.asset_name, m.status, m.attempt FROM materializations m "
+            f"JOIN runs r ON r.id = m.run_id WHERE r.name = '{run}'"
+        )
+        return {asset: (status, int(attempt)) for asset, status, attempt in rows}
+
+
+@pytest.fixture(scope="session")
+def spark_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with connect_server(tmp_path_factory.mktemp("connect")) as address:
+        yield address
+
+
+@pytest.fixture
+def new_home(tmp_path_factory: pytest.TempPathFactory, spark_server: str) -> Callable[[], Home]:
+    def make() -> Home:
+        path = tmp_path_factory.mktemp("home")
+        (path / "tallyman.yaml").write_text(f"name: scenario\nmaster: {spark_server}\n")
+        return Home(path).pipeline(PIPELINE)
+
+    return make
+
+
+@pytest.fixture
+def home(new_home: Callable[[], Home]) -> Home:
+    return new_home().numbers("2025-01-01", 1, 2, 3, 4, 5)
+
+
+def kill(running: subprocess.Popen[str]) -> None:
+    os.killpg(running.pid, signal.SIGKILL)
+    running.communicate()

@@ -1,0 +1,69 @@
+"""Real Spark servers for tests: processes that are started, listened for, and killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyspark
+
+SPARK_HOME = Path(pyspark.__file__).parent
+CONNECT = "org.apache.spark.sql.connect.service.SparkConnectServer"
+
+
+def wait_until(condition: Callable[[], object], seconds: float = 120) -> None:
+    """For what other processes do: they cannot signal us."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited too long"
+        time.sleep(0.05)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def listening(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def spark_class(folder: Path, name: str, *words: str) -> subprocess.Popen[bytes]:
+    with (folder / "spark.log").open("ab") as log:
+        return subprocess.Popen(
+            [str(SPARK_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", *words],
+            env={**os.environ, "SPARK_HOME": str(SPARK_HOME), "SPARK_LOCAL_IP": "127.0.0.1"},
+            cwd=folder,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+
+
+@contextmanager
+def connect_server(folder: Path) -> Iterator[str]:
+    """The address of a Spark Connect server that lives as long as the block."""
+    port = free_port()
+    conf = (
+        "spark.ui.enabled=false",
+        f"spark.connect.grpc.binding.port={port}",
+        "spark.sql.shuffle.partitions=2",
+    )
+    words = [word for setting in conf for word in ("--conf", setting)]
+    running = spark_class(
+        folder, "SparkSubmit", "--master", "local[2]", *words, "--class", CONNECT, "spark-internal"
+    )
+    try:
+        wait_until(lambda: listening(port))
+        yield f"sc://127.0.0.1:{port}"
+    finally:
+        os.killpg(running.pid, signal.SIGKILL)
+        running.wait()
