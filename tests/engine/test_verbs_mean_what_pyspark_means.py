@@ -64,7 +64,7 @@ def joined_filter(orders, customers):
     who = customers.filter("since < 2002").select("customer AS who", "country AS land")
     return (
         orders.join(customers.filter("since > 2000"), ["customer"], unmatched="filter").drop("tags")
-        .join(who, "customer = who", how="left")
+        .join(who, F.col("customer") == F.col("who"), how="left")
     )
 
 @tm.asset(**ANY)

@@ -140,5 +140,7 @@ def home(new_home: Callable[[], Home]) -> Home:
 
 
 def kill(running: subprocess.Popen[str]) -> None:
-    os.killpg(running.pid, signal.SIGKILL)
-    running.communicate()
+    """All of it; nothing happens when it has ended by itself."""
+    if running.poll() is None:
+        os.killpg(running.pid, signal.SIGKILL)
+        running.communicate()

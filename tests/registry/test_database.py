@@ -208,30 +208,32 @@ from pathlib import Path
 from tallyman.registry.database import Database
 from tallyman.registry.embedded import Embedded
 
+def backend(database):
+    with database.transaction() as tx:
+        return tx.execute("SELECT pg_backend_pid()::text AS pid").fetchone()["pid"]
+
 database = Database(None, Path(sys.argv[1]))
-with database.transaction() as tx:
-    tx.execute("SELECT 1")
+mine = backend(database)
 asked, answer = os.pipe(), os.pipe()
 child = os.fork()
 if child == 0:
-    with database.transaction() as tx:
-        tx.execute("SELECT 1")
+    os.write(answer[1], backend(database).encode())
     database.close()
-    os.write(answer[1], b"used")
     os.read(asked[0], 1)  # still there when the parent has gone
     os._exit(0)
-os.read(answer[0], 4)
-with database.transaction() as tx:
-    tx.execute("SELECT 1")
-database.close()
-print(Embedded(Path(sys.argv[1])).running)
+theirs = os.read(answer[0], 20).decode()
+print(mine != theirs, mine == backend(database))
+for _ in range(2):  # the second time as any other command
+    backend(database)
+    database.close()
+    print(Embedded(Path(sys.argv[1])).running)
 os.write(asked[1], b"x")
 os.waitpid(child, 0)
 """
     done = subprocess.run(
-        [sys.executable, "-c", code, str(state)], capture_output=True, text=True, check=True
+        [sys.executable, "-c", code, str(state)], capture_output=True, text=True, timeout=40
     )
-    assert done.stdout.split() == ["False"], done.stderr
+    assert done.stdout.split() == ["True", "True", "False", "False"], done.stderr
 
 
 def test_it_may_be_used_from_many_threads(own: Database) -> None:
@@ -344,13 +346,16 @@ def test_durable_work_waits_for_a_configured_server_and_then_gives_up(
 
 def test_a_number_of_a_killed_server_that_is_in_use_again_does_not_matter(state: Path) -> None:
     folder = state / "postgres"
-    stale = f"{os.getpid()}\n{folder}\n1\n5432\n{folder}\n\n 1 1\nready   \n"
-    (folder / "postmaster.pid").write_text(stale)
-    (folder / ".s.PGSQL.5432.lock").write_text(stale)
-    assert not Embedded(state).running
-    database = Database(None, state)
-    assert notes(database) == 0
-    database.close()
+    with subprocess.Popen(["sleep", "60"], user=folder.stat().st_uid) as other:
+        stale = f"{other.pid}\n{folder}\n1\n5432\n{folder}\n\n 1 1\nready   \n"
+        (folder / "postmaster.pid").write_text(stale)
+        (folder / ".s.PGSQL.5432.lock").write_text(stale)
+        assert not Embedded(state).running
+        database = Database(None, state)
+        assert notes(database) == 0
+        database.close()
+        assert other.poll() is None
+        other.kill()
 
 
 def test_what_a_killed_first_start_left_is_swept_away(tmp_path: Path) -> None:

@@ -235,6 +235,16 @@ def test_an_unknown_partition_is_not_found_and_the_nearest_is_named(
     assert unknown.value.nearest == SECOND
 
 
+def test_a_source_may_be_read_by_partition(history: History, lineage: Lineage) -> None:
+    for partition in (FIRST, SECOND):
+        history.add("numbers", partition, reads=(Made("feed", partition),))
+    assert seen(lineage.down("feed", FIRST)) == [("numbers", FIRST, 1)]
+    assert seen(lineage.down("feed")) == [("numbers", FIRST, 1), ("numbers", SECOND, 1)]
+    with pytest.raises(NotFound) as unknown:
+        lineage.down("feed", "2025-01-01")
+    assert unknown.value.nearest == FIRST
+
+
 @pytest.mark.usefixtures("scenario")
 def test_a_source_has_nothing_above_it(lineage: Lineage) -> None:
     with pytest.raises(NotFound, match="no success of 'raw'"):

@@ -93,7 +93,7 @@ def join_pairs(on: object, left: Sequence[str], right: Sequence[str]) -> list[tu
     if isinstance(on, (list, tuple)):
         return [pair for item in on for pair in join_pairs(item, left, right)]
     pairs = []
-    for part in re.split(r"\s+AND\s+", text_of(on), flags=re.I):
+    for part in re.split(r"\s+AND\s+", _infix(text_of(on)), flags=re.I):
         found = _EQUALITY.fullmatch(part.strip())
         if not found:
             raise UsageError(
@@ -103,6 +103,14 @@ def join_pairs(on: object, left: Sequence[str], right: Sequence[str]) -> list[tu
         swap = first not in left and first in right and second in left
         pairs.append((second, first) if swap else (first, second))
     return pairs
+
+
+def _infix(text: str) -> str:
+    """Spark prints a condition made of Columns as `and(=(a, b), =(c, d))`."""
+    text, found = re.sub(r"=\(([^(),]+), ([^(),]+)\)", r"\1 = \2", text), 1
+    while found:
+        text, found = re.subn(r"\band\(([^()]*), ([^()]*)\)", r"\1 AND \2", text)
+    return text
 
 
 def shares_names(on: object) -> bool:

@@ -9,6 +9,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+SPARK_NAMES = {"int32": "int", "int64": "bigint", "bool": "boolean"}
+
 
 def table(
     spark: SparkSession, columns: Sequence[str], rows: Iterable[Sequence[object]]
@@ -17,6 +19,9 @@ def table(
     names = [column.split()[0] for column in columns]
     kinds = [pa.type_for_alias(column.split()[1]) for column in columns]
     listed = list(rows)
+    if not listed:  # Spark Connect cannot tell the types of nothing
+        typed = [F.lit(None).cast(SPARK_NAMES.get(str(k), str(k))) for k in kinds]
+        return spark.range(0).select(*(t.alias(n) for t, n in zip(typed, names, strict=True)))
     arrays = [pa.array([row[i] for row in listed], kind) for i, kind in enumerate(kinds)]
     return spark.createDataFrame(pa.Table.from_arrays(arrays, names=names))
 

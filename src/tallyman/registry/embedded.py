@@ -305,8 +305,10 @@ class Embedded:
 
     def _use(self) -> None:
         if self._using is None or not self._using.held:
-            self._using = self._lock("postgres.users")
-            self._using.shared(time.monotonic() + PATIENCE)
+            using = self._lock("postgres.users")
+            if not using.shared(time.monotonic() + PATIENCE):
+                raise self._unavailable(f"somebody holds {using.path} for itself")
+            self._using = using
 
     def _lock(self, name: str) -> FileLock:
         account = self._account()

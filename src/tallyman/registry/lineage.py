@@ -188,11 +188,17 @@ class Lineage:
         return [Reached(**row) for row in rows]
 
     def _pairs(self, asset: str, partition: str | None) -> list[str]:
+        found = self._known(asset, partition)
+        if not found:
+            raise self._nothing("record of", asset, partition)
+        return found
+
+    def _known(self, asset: str, partition: str | None) -> list[str]:
         given = {"asset": asset, "partition": partition}
         for sql in (PAIRS_OF_ASSET, PAIRS_CONSUMED):
             if found := [row["pair"] for row in self._tx.execute(sql, given)]:
                 return found
-        raise self._nothing("record of", asset, partition)
+        return []
 
     def _nothing(self, what: str, asset: str, partition: str | None) -> NotFound:
         names = [row["name"] for row in self._tx.execute(KNOWN_NAMES)]
@@ -200,8 +206,7 @@ class Lineage:
             return NotFound("asset or source", asset, _nearest(asset, names))
         if partition is None:
             return NotFound(what, asset)
-        pairs = self._tx.execute(PAIRS_OF_ASSET, {"asset": asset, "partition": None})
-        known = [row["pair"].partition("|")[2] for row in pairs]
+        known = [pair.partition("|")[2] for pair in self._known(asset, None)]
         return NotFound(f"{what} {asset!r} in partition", partition, _nearest(partition, known))
 
 

@@ -1,0 +1,61 @@
+"""A cancel is heard soon; a process that does not listen loses the run."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from tests.orchestration.conftest import PIPELINE, Home, kill
+from tests.spark_servers import wait_until
+
+DAY = "2025-01-01"
+# Sleeps for each record: it would take long enough to be canceled in the middle.
+SLEEP = "length(reflect('java.lang.Thread', 'sleep', 5000L))"
+SLOW = PIPELINE.replace('"n * 2"', f'"n * 2 + coalesce({SLEEP} * 0, 0)"')
+
+
+def test_a_canceled_run_stops_soon_and_resumes_later(home: Home) -> None:
+    home.pipeline(SLOW)
+    running = home.start("run", "+sum", "--partition", DAY, "--run-id", "slow", "--json")
+    try:
+        wait_until(lambda: list((home.path / "runs").glob("*_slow/.staging/doubled*/*")))
+        canceled = home.ok("cancel", "slow")
+        assert canceled["status"] == "canceled"
+        running.communicate(timeout=60)
+        assert running.returncode == 130
+    finally:
+        kill(running)
+    assert home.states("slow") == {
+        "numbers": ("success", 1),
+        "doubled": ("canceled", 1),
+        "sum": ("pending", 0),
+    }
+    again = home.tallyman("cancel", "slow")
+    assert (again.code, again.json["error"]["code"]) == (4, "not_running")
+    home.pipeline(PIPELINE)
+    assert home.ok("resume", "slow")["status"] == "success"
+    assert home.states("slow")["numbers"] == ("success", 1)
+    actors = home.sql("SELECT event_type FROM audit_log WHERE event_type LIKE 'run.%' ORDER BY id")
+    assert [event for [event] in actors] == [
+        "run.started",
+        "run.cancel_requested",
+        "run.canceled",
+        "run.resumed",
+        "run.success",
+    ]
+
+
+def test_a_process_that_does_not_listen_loses_the_run(home: Home) -> None:
+    running = home.start("run", "+sum", "--partition", DAY, "--run-id", "deaf", "--json")
+    try:
+        wait_until(lambda: list((home.path / "runs").glob("*_deaf/.staging/*")))
+        os.kill(running.pid, signal.SIGSTOP)
+        assert home.ok("cancel", "deaf", "--timeout", "2")["status"] == "canceled"
+        os.kill(running.pid, signal.SIGCONT)
+        out, err = running.communicate(timeout=120)
+    finally:
+        kill(running)
+    # It woke up, found that the run is no longer its own, and wrote nothing more.
+    assert running.returncode == 4, (out, err)
+    assert "success" not in {status for status, _ in home.states("deaf").values()}
+    assert home.ok("resume", "deaf")["status"] == "success"
