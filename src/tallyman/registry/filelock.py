@@ -33,13 +33,13 @@ class FileLock:
         return self._lock(fcntl.LOCK_SH, deadline)
 
     def exclusive(self, deadline: float = 0.0) -> bool:
-        """A shared lock of this object is replaced by it; whether it was got in time."""
+        """Whether it was got in time. A shared lock of this object is given up for it."""
         return self._lock(fcntl.LOCK_EX, deadline)
 
     def _lock(self, kind: int, deadline: float) -> bool:
         before = self._file
         if self._file is None:
-            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
+            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
             if self._owner is not None:
                 os.fchown(self._file, *self._owner)
         while True:

@@ -31,15 +31,17 @@ LOG_LIMIT = 4 * 2**20
 # The name of the server comes as an argument: nothing of a path is read as shell.
 SPAWN = '"$@" </dev/null >>log 2>&1 &'
 COMPLAINT = re.compile(r"(?:FATAL|PANIC): +(.+)|LOG: +((?:invalid|unrecog|syntax|could not).+)")
+# Said to clients, not about itself.
+TO_CLIENTS = re.compile(r"the database system is|terminating connection")
 OLD_ONE_LEAVING = re.compile(r"pre-existing shared memory|lock file .* already exists")
 
 
-class StartFailed(Exception):
-    """It ended before it was ready; the text is what it said."""
+@dataclass(frozen=True, slots=True)
+class StartFailed:
+    """It ended before it was ready, with these words."""
 
-    @property
-    def may_pass(self) -> bool:
-        return bool(OLD_ONE_LEAVING.search(str(self)))
+    words: str
+    may_pass: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,9 +188,13 @@ class Postmaster:
         with self.log.open("rb") as file:
             file.seek(since if since <= self.log_size() else 0)
             lines = file.read().decode("utf-8", "replace").splitlines()
-        said = [found[1] or found[2] for line in lines if (found := COMPLAINT.search(line))]
-        words = said or [line.strip() for line in lines if line.strip()]
-        return StartFailed("; ".join(words[-2:]) or "it ended without a word")
+        found = [COMPLAINT.search(line) for line in lines if not TO_CLIENTS.search(line)]
+        said = "; ".join([match[1] or match[2] for match in found if match][-2:])
+        if said:
+            return StartFailed(said, may_pass=bool(OLD_ONE_LEAVING.search(said)))
+        rest = [line.strip() for line in lines if line.strip()]
+        killed = all("LOG:" in line or TO_CLIENTS.search(line) for line in rest)
+        return StartFailed("; ".join(rest[-2:]) or "it ended without a word", may_pass=killed)
 
     def _rotate_log(self) -> None:
         if self.log_size() > LOG_LIMIT:

@@ -13,6 +13,7 @@ from tallyman.errors import DatabaseUnavailable
 from tallyman.registry import migrate
 from tallyman.registry.address import Transaction, brief, connect, without_secrets
 from tallyman.registry.database import Database
+from tallyman.registry.datafolder import Unusable
 from tallyman.registry.embedded import Embedded
 
 # What another role does is hidden from an ordinary one, but not that it is connected.
@@ -63,7 +64,7 @@ def status(database: Database) -> DatabaseStatus:
             facts |= _answers(database)
     except DatabaseUnavailable as error:
         facts |= {"state": "unreachable", "problem": error.reason}
-    except (OSError, psycopg.Error) as error:
+    except (OSError, Unusable, psycopg.Error) as error:
         facts |= {"state": "unreachable", "problem": brief(error)}
     known = {"place": database.place, "embedded": database.embedded, "program_version": needed}
     return DatabaseStatus(**known, **facts)  # type: ignore[arg-type]

@@ -60,7 +60,9 @@ CREATE TABLE materializations (
     CHECK (cardinality(upstream_assets) = cardinality(upstream_partitions)),
     CHECK (cardinality(upstream_assets) = cardinality(upstream_ids)),
     CHECK (status <> 'success' OR (definition_hash IS NOT NULL AND dependency_hash IS NOT NULL
-                                   AND content_digest IS NOT NULL AND upstream_assets IS NOT NULL)),
+                                   AND content_digest IS NOT NULL AND location IS NOT NULL
+                                   AND upstream_assets IS NOT NULL AND upstream_ids IS NOT NULL
+                                   AND upstream_partitions IS NOT NULL)),
     CHECK ((status = 'skipped') = (reused_id IS NOT NULL))
 );
 CREATE INDEX idx_materializations_asset_partition ON materializations (asset_name, partition);
@@ -74,7 +76,8 @@ CREATE INDEX idx_materializations_upstream_pairs ON materializations USING gin (
 CREATE UNIQUE INDEX idx_materializations_once_per_run
     ON materializations (run_id, asset_name, coalesce(partition, ''));
 CREATE INDEX idx_materializations_latest
-    ON materializations (asset_name, coalesce(partition, ''), inserted_at DESC);
+    ON materializations (asset_name, coalesce(partition, ''), inserted_at DESC)
+    INCLUDE (partition, status);
 
 CREATE VIEW flowstone_materializations AS
     SELECT id, asset_name, partition, run_id, status, started_at, completed_at, duration_ms,
