@@ -1,5 +1,18 @@
-"""For every test: a Java that starts fast, for many short Spark processes and no long one."""
+"""For every test: a Java that starts fast, and one Spark server for many short commands."""
 
 import os
+from collections.abc import Iterator
+
+import pytest
+
+from tests.spark_servers import connect_server
 
 os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
+
+@pytest.fixture(scope="session")
+def spark_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a Spark Connect server: starting a JVM for each command takes most of the
+    time of a suite that runs hundreds of them."""
+    with connect_server(tmp_path_factory.mktemp("connect")) as address:
+        yield address

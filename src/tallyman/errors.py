@@ -16,7 +16,12 @@ class TallymanError(Exception):
     hint: ClassVar[str] = ""
 
     def facts(self) -> dict[str, object]:
-        return {"code": self.code, "message": str(self), "hint": self.hint}
+        return {
+            "code": self.code,
+            "message": str(self),
+            "hint": self.hint,
+            "retryable": self.retryable,
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,9 +135,16 @@ class Scenario:
 
 
 @pytest.fixture(scope="session")
-def tallyman() -> Callable[..., Reply]:
-    """tallyman(project, "verify", run_id): run the installed command there, with --json."""
-    return _tallyman
+def tallyman(spark_server: str) -> Callable[..., Reply]:
+    """tallyman(project, "verify", run_id): run the installed command there, with --json.
+
+    Commands that need Spark share a server; the reference run itself has a Spark of its own."""
+
+    def run(project: Path, *words: str) -> Reply:
+        shared = ("--master", spark_server) if words[0] in ("run", "verify", "sources") else ()
+        return _tallyman(project, *words, *shared)
+
+    return run
 
 
 @pytest.fixture(scope="session")

@@ -322,7 +322,7 @@ def test_the_run_folder_can_be_read_with_ls(airline):
 
 
 def test_a_second_run_is_the_same_but_for_its_ids(airline, tallyman):
-    reply = tallyman(airline.project, "run")
+    reply = tallyman(airline.project, "run", "--force")
     assert reply.code == 0, str(reply)
     second = type(airline)(airline.project, reply.json)
     assert second.run_id != airline.run_id

@@ -42,7 +42,7 @@ def test_a_run_whose_keys_do_not_balance_fails_and_publishes_nothing(
     doubled, reader = reply.json["assets"]
     assert doubled["error"]["reason"] == "ACCOUNTING_INVARIANT_VIOLATED"
     assert (doubled["error"]["missing"], doubled["error"]["duplicate"]) == (0, 150)
-    assert reader["status"] == "skipped"
+    assert reader["status"] == "pending"
     folder = tmp_path / reply.json["folder"]
     verdict = json.loads((folder / "doubled" / "ledger.json").read_text())["verification"]
     assert verdict["accounting_balanced"] is False

@@ -181,7 +181,7 @@ class Workshop:
 
     def run(self, *selection: str, **options: Any) -> Ran:
         project = self.open()
-        return Ran(project, project.run(selection, **options))
+        return Ran(project, project.run(selection, **{"jobs": 4, **options}))
 
 
 def _line(line: str | bytes | dict[str, Any]) -> bytes:

@@ -62,13 +62,13 @@ CLUSTER = ("--spark-conf", "spark.executor.memory=768m", "--spark-conf", "spark.
 
 
 def test_a_cluster_gives_what_one_process_gives_also_when_an_executor_dies(
-    project: Path, master: str
+    project: Path, master: str, spark_server: str
 ) -> None:
-    alone = _run(project)
+    alone = _run(project, "--master", spark_server)
     assert alone["balanced"]
-    assert _run(project, "--master", master, *CLUSTER) == alone
+    assert _run(project, "--force", "--master", master, *CLUSTER) == alone
 
-    running = start(project, "run", "--json", "--master", master, *CLUSTER)
+    running = start(project, "run", "--force", "--json", "--master", master, *CLUSTER)
     wait_until(
         lambda: any((project / "runs").glob("*/.staging/*/segment-*")) or running.poll() is not None
     )

@@ -11,14 +11,12 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-from tests.spark_servers import connect_server
 
 COMMAND = str(Path(sys.executable).with_name("tallyman"))
 PIPELINE = """\
@@ -116,12 +114,6 @@ class Home:
             f"JOIN runs r ON r.id = m.run_id WHERE r.name = '{run}'"
         )
         return {asset: (status, int(attempt)) for asset, status, attempt in rows}
-
-
-@pytest.fixture(scope="session")
-def spark_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with connect_server(tmp_path_factory.mktemp("connect")) as address:
-        yield address
 
 
 @pytest.fixture

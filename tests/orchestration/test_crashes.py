@@ -71,6 +71,9 @@ def test_a_run_killed_anywhere_resumes_to_the_same_result(
     assert killed.code == -9, str(killed)
 
     assert home.ok("show", name)["status"] == "interrupted"
+    if point not in (Point.RUN_REGISTERED, Point.REPORT_WRITTEN):
+        verdict = home.tallyman("verify", name)
+        assert (verdict.code, verdict.json["balanced"]) == (1, False)
     states = home.states(name)
     before = finished(home, name, states)
     assert "running" not in {status for status, _ in states.values()}

@@ -68,6 +68,15 @@ def test_what_ran_what_is_reused_and_what_runs_again(home: Home) -> None:
     back = home.ok("run", "+sum", "--partition", DAY)
     assert hashes(home, back["run_id"]) == before
 
+    # what only looks different is the same; a changed step runs again, and what reads it only if
+    # its content changed
+    home.pipeline("# a word\n" + PIPELINE.replace('"n * 2"', '"n  *  2 -- twice"'))
+    assert set(statuses(home.ok("run", "+sum", "--partition", DAY)).values()) == {"skipped"}
+    home.pipeline(PIPELINE.replace('"n * 2"', '"n + n"'))
+    edited = home.ok("run", "+sum", "--partition", DAY)
+    assert statuses(edited) == {"numbers": "skipped", "doubled": "success", "sum": "skipped"}
+    home.pipeline(PIPELINE)
+
     # 3: what cannot be done is told before anything runs
     count = len(home.ok("runs"))
     early = home.tallyman("run", "sum", "--partition", "2025-03-03")

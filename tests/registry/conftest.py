@@ -28,7 +28,8 @@ ADD = """
         definition_hash, dependency_hash, content_digest, location
     ) VALUES (
         %(id)s, %(asset)s, %(partition)s, %(run)s, %(status)s, %(at)s, %(at)s, %(at)s, %(reused)s,
-        %(assets)s::text[], %(partitions)s::text[], %(ids)s::uuid[], 'def', 'dep', 'content', 'runs/r/a/output'
+        %(assets)s::text[], %(partitions)s::text[], %(ids)s::uuid[], 'def', 'dep', 'content',
+        'runs/r/a/output'
     )
 """
 

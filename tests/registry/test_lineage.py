@@ -282,7 +282,8 @@ MANY_RUNS = """
 MANY_ROWS = """
     INSERT INTO materializations (
         id, asset_name, partition, run_id, status, completed_at, upstream_assets,
-        upstream_partitions, upstream_ids, definition_hash, dependency_hash, content_digest, location
+        upstream_partitions, upstream_ids, definition_hash, dependency_hash, content_digest,
+        location
     )
     SELECT md5(n || '/' || a)::uuid, 'asset' || a, 'p' || n, md5('run' || n)::uuid,
            'success', now(), ARRAY['asset' || a - 1], ARRAY['p' || n],

@@ -51,6 +51,7 @@ name: airline
 # pipelines: pipelines        # folder of Python files that declare sources and assets
 # runs: runs                  # where run folders go
 # master: local[4]            # or spark://host:7077, or sc://host for Spark Connect
+# database: postgresql://user@host/name   # instead of the project's own
 # thresholds: default         # default, strict, permissive, or absolute: and percentage:
 # spark:
 #   spark.driver.memory: 8g

@@ -13,9 +13,10 @@ from typing import Annotated
 
 import typer
 
-from tallyman.cli.options import AsJson, ProjectFolder
+from tallyman.cli.options import AsJson, ProjectFolder, opened
 from tallyman.cli.output import as_json, out
-from tallyman.errors import UsageError
+from tallyman.errors import NotFound, UsageError
+from tallyman.registry.status import status
 from tallyman.settings import read_settings
 
 YAML = """\
@@ -23,6 +24,7 @@ name: {name}
 # pipelines: pipelines        # folder of Python files that declare sources and assets
 # runs: runs                  # where run folders go
 # master: local[4]            # or spark://host:7077, or sc://host for Spark Connect
+# database: postgresql://user@host/name   # instead of the project's own
 # thresholds: default         # default, strict, permissive, or absolute: and percentage:
 # spark:
 #   spark.driver.memory: 8g
@@ -82,8 +84,8 @@ def init(
 
 
 def doctor(project: ProjectFolder = None, json_output: AsJson = False) -> None:
-    """Check this machine and project: Python, Java, Spark, disk, settings."""
-    checks = [_python(), _java(), _packages(), _disk(), _project(project)]
+    """Check this machine and project: Python, Java, Spark, disk, settings, database."""
+    checks = [_python(), _java(), _packages(), _disk(), _project(project), *_database(project)]
     if json_output:
         as_json([{"check": n, "ok": ok, "found": text} for n, ok, text in checks])
     else:
@@ -127,6 +129,16 @@ def _project(folder: str | None) -> Check:
     except Exception as error:
         return "project", folder is None, f"{error}"
     return "project", True, f"{settings.name} in {settings.home}"
+
+
+def _database(folder: str | None) -> list[Check]:
+    try:
+        found = status(opened(folder).database)
+    except NotFound:
+        return []
+    good = found.state != "unreachable"
+    text = f"{found.place}, {found.state.replace('_', ' ')}"
+    return [("database", good, text if good else f"{text}: {found.problem}")]
 
 
 def register(app: typer.Typer) -> None:

@@ -43,6 +43,8 @@ def tally(result: AssetResult, width: int = 0) -> str:
     if result.status is Status.SKIPPED:
         since = f"unchanged since run {result.unchanged_since}"
         return f"{name}   skipped: {since}   {result.rows_out:,} rows out"
+    if result.status is Status.RUNNING:
+        return f"{name}   at work"
     if result.status is Status.PENDING:
         return f"{name}   not run: {(result.error or {}).get('message', '')}"
     if result.error and not result.records_in and not any(result.fates.values()):

@@ -21,8 +21,10 @@ def result_of(row: Materialization) -> AssetResult:
     if row.status is Status.PENDING:
         error = {"code": "not_run", "message": "what it reads did not succeed, or the run ended"}
         return AssetResult(name=name, partition=partition, status=row.status, error=error)
+    if row.status is Status.RUNNING:
+        return AssetResult(name=name, partition=partition, status=row.status, attempt=row.attempt)
     if "status" not in row.metadata:
-        error = {"code": "interrupted", "message": row.error_message or "still at work"}
+        error = {"code": "interrupted", "message": row.error_message or "it was cut off"}
         return AssetResult(name=name, partition=partition, status=row.status, error=error)
     found = AssetResult.of_json(row.metadata)
     return found if found.status is Status.HALTED else found.with_status(row.status)
@@ -43,25 +45,25 @@ def close(
     for name in (LEDGER, REPORT):
         folder.set_aside(name, attempt)
     folder.clear_staging()
-    folder.write(LEDGER, _run_ledger(run, rows))
+    folder.write(LEDGER, _run_ledger(run, rows, place))
     folder.write(REPORT, _report(run, result, rows))
     faults.reach(Point.REPORT_WRITTEN)
     return result
 
 
-def _run_ledger(run: RunIdentity, rows: list[Materialization]) -> dict[str, object]:
+def _run_ledger(run: RunIdentity, rows: list[Materialization], place: str) -> dict[str, object]:
+    """The balance of what this run made; what it reused is balanced where it was made."""
+    made = [row for row in rows if row.status is not Status.SKIPPED]
+    names = ("records_in", "fates", "unaccounted", "rows_out", "balanced")
     assets: dict[str, object] = {}
-    whole = True
-    for row in rows:
-        found = row.metadata
-        whole = whole and (row.status is Status.SKIPPED or bool(found.get("balanced")))
-        if "balanced" in found and row.status is not Status.SKIPPED:
-            names = ("records_in", "fates", "unaccounted", "rows_out", "balanced")
-            assets[str(row.target)] = {name: found.get(name) for name in names} | {
-                "ledger": f"{row.location or row.target.asset}".removesuffix("/output")
-                + "/"
-                + LEDGER
-            }
+    for row in made:
+        if "balanced" in row.metadata:
+            location = (row.location or "").removeprefix(f"{place}/").removesuffix("/output")
+            facts = {name: row.metadata.get(name) for name in names}
+            assets[str(row.target)] = facts | (
+                {"ledger": f"{location}/{LEDGER}"} if location else {}
+            )
+    whole = all(row.metadata.get("balanced") for row in made)
     return {"ledger_version": "1.0", "run_id": run.run_id, "balanced": whole, "assets": assets}
 
 

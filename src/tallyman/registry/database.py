@@ -29,6 +29,8 @@ PATIENCE = 60.0
 FIRST_PATIENCE = 10.0
 """One that never answered is more likely misspelled than restarting."""
 PAUSE = 0.2
+MOST_IDLE = 2
+"""Connections kept for the next transaction; a server has few, and many programs want some."""
 # No connection, a standby instead of the primary, out of disk or memory, shut down, broken files.
 NOT_AVAILABLE = ("08", "25006", "53", "57P", "58")
 
@@ -156,9 +158,11 @@ class Database:
     def _put_back(self, connection: Transaction) -> None:
         if connection.info.transaction_status is not TransactionStatus.IDLE:
             connection.close()
-        if not connection.closed:
-            with self._lock:
+        with self._lock:
+            if not connection.closed and len(self._idle) < MOST_IDLE:
                 self._idle.append(connection)
+                return
+        connection.close()
 
     def _awake(self, ask: Callable[[], T]) -> T:
         """If the project's own server died since it was started, it is started again."""

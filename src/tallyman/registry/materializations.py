@@ -31,7 +31,8 @@ START = f"""
     UPDATE materializations m
     SET status = 'running', attempt = %(attempt)s, started_at = clock_timestamp(),
         completed_at = NULL, duration_ms = NULL, error_message = NULL, executor_node = %(node)s,
-        definition_hash = %(definition)s, last_completed_operation = NULL, updated_at = now()
+        definition_hash = %(definition)s, last_completed_operation = NULL, metadata = '{{}}',
+        updated_at = now()
     WHERE {THIS} AND m.status NOT IN ('success', 'skipped')
 """
 STEP = f"""
