@@ -365,6 +365,19 @@ class RunBusy(Conflict):
         return f"run {self.run} is still at work on {self.node}."
 
 
+class NotRunning(Conflict):
+    """Only a run at work can be canceled."""
+
+    code = "not_running"
+
+    def __init__(self, run: str, status: str) -> None:
+        super().__init__(run, status)
+        self.run, self.status = run, status
+
+    def __str__(self) -> str:
+        return f"run {self.run} is not at work: {self.status}."
+
+
 class RunTaken(Conflict):
     """Another process has this run now: what this one does no longer counts."""
 
@@ -415,7 +428,10 @@ class ForeignAsset(Conflict):
     """Two projects share a database and a name."""
 
     code = "foreign_asset"
-    hint = "Rename the asset, or give the project a database of its own."
+    hint = (
+        "Rename the asset, give the project a database of its own, or its old name back if it was "
+        "renamed."
+    )
 
     def __init__(self, asset: str, project: str) -> None:
         super().__init__(asset, project)

@@ -15,6 +15,7 @@ from tallyman.control.again import Again
 from tallyman.control.definitions import Definitions
 from tallyman.control.inputs import Pins
 from tallyman.control.run import Execution, Listener, Options
+from tallyman.domain.approval import Decision
 from tallyman.domain.fate import Evidence
 from tallyman.domain.lineage import Granularity, Reached
 from tallyman.domain.materialization import Materialization, RunRecord
@@ -102,8 +103,7 @@ class Project:
         """Run the selected assets, all when none is named; what is unchanged is not run again."""
         if evidence is not None and evidence not in tuple(Evidence):
             raise UsageError(f"evidence is 'keys' or 'digest', not {evidence!r}")
-        if not 1 <= jobs <= MOST_JOBS:
-            raise UsageError(f"jobs is a number from 1 to {MOST_JOBS}, not {jobs}")
+        _check_jobs(jobs)
         # What can be wrong with the call itself is found before Spark starts.
         identity = RunIdentity.of(run_id, now=datetime.now(UTC))
         terms = (selection,) if isinstance(selection, str) else tuple(selection)
@@ -159,6 +159,8 @@ class Project:
         self, run: str, *, jobs: int | None = None, listen: Listener = lambda *_: None
     ) -> RunResult:
         """Go on with a run that did not finish: what succeeded is not done again."""
+        if jobs is not None:
+            _check_jobs(jobs)
         record = self.find_run(run)
         options = begin.options_in(record.params, jobs)
         if record.status is Status.SUCCESS:
@@ -215,7 +217,7 @@ class Project:
             self.settings.home,
             self.find_run(run),
             self.target(asset, partition),
-            approve.Decision(approved=approved, actor=self.settings.actor, reason=reason),
+            Decision(approved=approved, actor=self.settings.actor, reason=reason),
         )
 
     # ---- asking ---------------------------------------------------------------------------
@@ -237,20 +239,31 @@ class Project:
             raise UsageError(f"{asset} is not partitioned")
         return Target(asset, declared.parse(partition) if declared and partition else None)
 
+    def _upkeep(self) -> None:
+        settings = self.settings
+        upkeep.upkeep(self.database, settings.name, settings.home, settings.actor)
+
     def find_run(self, run: str) -> RunRecord:
         """By name, unique prefix, folder, or `latest`; as it is now, not as it was left."""
-        upkeep.upkeep(self.database, self.settings.home, self.settings.actor)
-        return self.database.durably(lambda tx: Runs(tx).get(run))
+        self._upkeep()
+        return self.database.durably(lambda tx: Runs(tx).get(run, self.settings.name))
 
     def runs(self, *, limit: int = 20) -> list[RunRecord]:
         """Newest first."""
-        upkeep.upkeep(self.database, self.settings.home, self.settings.actor)
-        return self.database.durably(lambda tx: Runs(tx).list(limit=limit))
+        self._upkeep()
+        return self.database.durably(lambda tx: Runs(tx).list(self.settings.name, limit=limit))
 
     def folder(self, run: str) -> Run:
         """The run's files; also of a run that was copied here and that the registry never saw."""
         try:
-            return Run.open(self.settings.home / self.find_run(run).folder)
+            record = self.find_run(run)
+            rows = self.materializations(record)
+            reused = {
+                row.target: (self.settings.home / str(row.location)).parent
+                for row in rows
+                if row.status is Status.SKIPPED
+            }
+            return Run.open(self.settings.home / record.folder, reused)
         except NotFound:
             copied = find_folder(self.settings.runs_folder, run)
             if copied is None:
@@ -265,8 +278,10 @@ class Project:
 
     def latest(self) -> list[Materialization]:
         """The newest state of every asset and partition."""
-        upkeep.upkeep(self.database, self.settings.home, self.settings.actor)
-        return self.database.durably(lambda tx: Materializations(tx).latest_of_each())
+        self._upkeep()
+        return self.database.durably(
+            lambda tx: Materializations(tx).latest_of_each(self.settings.name)
+        )
 
     def again(self, run: Run) -> Callable[[Target, Path], Again]:
         """Opens targets of a past run for a second look."""
@@ -282,9 +297,7 @@ class Project:
         granularity: Granularity = "partition",
     ) -> list[Reached]:
         """`up`: what it was made from; `down` and `impact`: what was made from it."""
-        key = partition
-        if asset in self.pipeline.assets:
-            key = self.target(asset, partition).partition
+        key = self._key_of(asset, partition)
 
         def work(tx: Transaction) -> list[Reached]:
             lineage = Lineage(tx)
@@ -295,6 +308,15 @@ class Project:
             return lineage.impact(asset, key, granularity=granularity)
 
         return self.database.durably(work)
+
+    def _key_of(self, name: str, partition: str | None) -> str | None:
+        """Of an asset, or of a source by the partitions of an asset that reads it."""
+        if name in self.pipeline.assets:
+            return self.target(name, partition).partition
+        for asset in self.pipeline.assets.values():
+            if partition is not None and name in asset.inputs and asset.partitioned_by:
+                return asset.partitioned_by.parse(partition)
+        return partition
 
     def invalidate(self, asset: str, *, partition: str | None = None, cascade: bool = False) -> int:
         """The result no longer counts: the next run makes it anew. How many results it were."""
@@ -311,3 +333,8 @@ class Project:
             return count
 
         return self.database.durably(work)
+
+
+def _check_jobs(jobs: int) -> None:
+    if not 1 <= jobs <= MOST_JOBS:
+        raise UsageError(f"jobs is a number from 1 to {MOST_JOBS}, not {jobs}")

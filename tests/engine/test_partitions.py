@@ -7,7 +7,7 @@ from datetime import date
 
 import pytest
 
-from tallyman.errors import DefinitionError, UsageError
+from tallyman.errors import DefinitionError, DependencyNotReady, UsageError
 from tests.engine.conftest import Workshop
 
 PIPELINE = """
@@ -60,7 +60,8 @@ def shop(workshop: Callable[[], Workshop]) -> Workshop:
 def test_records_of_other_partitions_are_filtered_and_those_of_none_rejected(
     shop: Workshop,
 ) -> None:
-    ran = shop.run("clean", partition="2025-01-01", thresholds="absolute=0,percentage=1.0")
+    wide = "absolute=0,percentage=1.0"
+    ran = shop.run("clean", partition="2025-01-01", thresholds=wide, force=True)
     [made] = ran.result.assets
     assert {fate.value: n for fate, n in made.fates.items() if n} == {
         "PASSED": 1,
@@ -75,7 +76,7 @@ def test_records_of_other_partitions_are_filtered_and_those_of_none_rejected(
 def test_every_record_is_in_exactly_one_partition_or_rejected(shop: Workshop) -> None:
     project = shop.open()
     result, counts = project.backfill("of_region", first=None, last=None, jobs=2)
-    assert counts == {"succeeded": 3, "failed": 0, "skipped": 0}, result.to_json()
+    assert counts == {"succeeded": 3, "failed": 0, "skipped": 0, "not_run": 0}
     assert sorted(row["id"] for row in project.read("of_region").collect()) == list("12345")
     only = project.read("of_region", partition="a/b").collect()
     assert [row["id"] for row in only] == ["3"]
@@ -137,3 +138,22 @@ def test_what_an_asset_partitions_by_must_be_there(workshop: Callable[[], Worksh
     with pytest.raises(DefinitionError) as refused:
         broken.run("clean", partition="2025-01-01")
     assert "'dya'" in str(refused.value)
+
+
+def test_an_invalidated_partition_is_not_left_out_without_a_word(
+    workshop: Callable[[], Workshop],
+) -> None:
+    shop = workshop().pipeline(PIPELINE).lines("orders.jsonl", ORDERS)
+    wide = {"thresholds": "absolute=0,percentage=1.0"}
+    project = shop.open()
+    days = ["2025-01-01", "2025-01-02"]
+    project.run("+per_day", partition=days, **wide)
+    assert project.invalidate("per_day", partition="2025-01-02") == 1
+    assert project.invalidate("per_day", partition="2025-01-02") == 0
+    with pytest.raises(DependencyNotReady) as refused:
+        shop.run("everything", **wide)
+    assert "per_day[d:2025-01-02]" in str(refused.value)
+    again = project.run("per_day", partition=days, **wide)
+    assert [made.status.value for made in again.assets] == ["skipped", "success"]
+    assert shop.run("everything", **wide).rows("everything") == [{"total": 18, "days": 2}]
+    assert project.invalidate("clean", partition="2025-01-01", cascade=True) == 3

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.orchestration.conftest import PIPELINE, Home
+from tests.orchestration.conftest import PIPELINE, Home, kill
+from tests.spark_servers import wait_until
 
 DAY = "2025-01-01"
 ASKING = (
@@ -72,3 +73,29 @@ def test_a_rejected_and_an_expired_result_fail(home: Home) -> None:
     assert run["status"] == "failed"
     late = home.tallyman("approve", "no", "sum", "--partition", DAY)
     assert (late.code, "expired" in late.json["error"]["message"]) == (4, True)
+
+
+def test_a_decision_while_the_run_is_at_work_leaves_it_alone(home: Home) -> None:
+    text = ASKING.replace('when="sum(total) > 1000000"', "")
+    sleep = "coalesce(length(reflect('java.lang.Thread', 'sleep', 2000L)) * 0, 0)"
+    home.pipeline(
+        text
+        + f"""
+
+@tm.asset(key="id", partitioned_by=days)
+def slow(numbers):
+    return numbers.withColumn("n", "n + {sleep}")
+"""
+    )
+    home.ok("run", "+doubled", "--partition", DAY)
+    words = ("run", "sum,slow", "--partition", DAY, "--run-id", "both", "--jobs", "2", "--json")
+    running = home.start(*words)
+    try:
+        wait_until(lambda: home.states("both").get("sum") == ("waiting_approval", 1))
+        home.ok("approve", "both", "sum", "--partition", DAY)
+        assert not list((home.path / "runs").glob("*_both/processing_report.json"))
+        out, err = running.communicate(timeout=120)
+    finally:
+        kill(running)
+    assert running.returncode == 0, (out, err)
+    assert home.states("both") == {"sum": ("success", 1), "slow": ("success", 1)}

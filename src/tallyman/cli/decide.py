@@ -69,7 +69,7 @@ def approvals(
     """List what waits for a decision, and what was decided."""
     found = opened(project)
     found.runs(limit=1)  # so that what has expired is told as expired
-    rows = found.database.durably(lambda tx: Approvals(tx).list(status=status))
+    rows = found.database.durably(lambda tx: Approvals(tx).list(found.settings.name, status=status))
     if json_output:
         as_json(rows)
     elif rows:

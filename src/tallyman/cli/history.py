@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from tallyman.cli.options import AsJson, Partition, ProjectFolder, RunName, opened
-from tallyman.cli.output import as_json, err, out, table, tally
+from tallyman.cli.output import as_json, err, next_steps, out, short, table, tally
 from tallyman.domain.materialization import Materialization
-from tallyman.domain.run import AssetResult, Status
+from tallyman.domain.run import AssetResult
 from tallyman.registry.audit import Audit
 
 
@@ -53,10 +53,11 @@ def _state(rows: list[Materialization]) -> str:
     if not rows:
         return "never run"
     if len(rows) == 1 and rows[0].target.partition is None:
-        return rows[0].status.value
+        return "success" if rows[0].status.good else rows[0].status.value
     counts: dict[str, int] = {}
     for row in rows:
-        counts[row.status.value] = counts.get(row.status.value, 0) + 1
+        status = "success" if row.status.good else row.status.value
+        counts[status] = counts.get(status, 0) + 1
     return ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
 
 
@@ -69,6 +70,7 @@ def runs(
     rows = [
         {
             "run_id": run.name,
+            "run": short(run.name),
             "started_at": f"{run.started_at:%Y-%m-%dT%H:%M:%SZ}",
             "status": run.status.value,
             "actor": run.actor,
@@ -80,7 +82,7 @@ def runs(
     if json_output:
         as_json(rows)
     elif rows:
-        table(rows, ("run_id", "started_at", "status", "actor", "folder", "assets"))
+        table(rows, ("run", "started_at", "status", "actor", "folder", "assets"))
     else:
         out.print("no runs yet; next:  tallyman run")
 
@@ -106,8 +108,8 @@ def show(
     )
     for made in result.assets:
         _show_asset(made, rows[_label(made)])
-    if record.status is not Status.SUCCESS and record.status is not Status.RUNNING:
-        out.print(f"go on with it:  tallyman resume {record.name}", markup=False)
+    for line in next_steps(result):
+        out.print(line, markup=False)
 
 
 def _label(made: AssetResult) -> str:
@@ -133,7 +135,7 @@ def _show_asset(made: AssetResult, row: Materialization) -> None:
         err.print(f"  {made.error['message']}", style="red", markup=False)
     if not made.status.good and row.last_completed_operation:
         out.print(f"    last completed step: {row.last_completed_operation}", markup=False)
-    for kind, count in row.metadata.get("rejections_by_type", {}).items():
+    for kind, count in sorted(row.metadata.get("rejections_by_type", {}).items()):
         out.print(f"    {count:>10,}  {kind}", markup=False)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,12 +13,15 @@ from rich.console import Console
 from rich.table import Table
 
 from tallyman.domain.fate import Fate
-from tallyman.domain.run import AssetResult, Status
+from tallyman.domain.run import AssetResult, RunResult, Status
 from tallyman.errors import TallymanError
 
-out = Console(soft_wrap=True, highlight=False)
+# Without a terminal nobody knows the width: tables are not folded for a program that reads them.
+WIDE = None if sys.stdout.isatty() else 240
+out = Console(soft_wrap=True, highlight=False, width=WIDE)
 err = Console(stderr=True, soft_wrap=True, highlight=False)
 
+GENERATED = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 WORDS = {
     Fate.PASSED: "passed",
     Fate.AGGREGATED: "aggregated",
@@ -41,7 +45,7 @@ def tally(result: AssetResult, width: int = 0) -> str:
     name = f"{label:<{width}}"
     seconds = f"{result.duration_ms / 1000:.1f} s"
     if result.status is Status.SKIPPED:
-        since = f"unchanged since run {result.unchanged_since}"
+        since = f"unchanged since run {short(result.unchanged_since or '')}"
         return f"{name}   skipped: {since}   {result.rows_out:,} rows out"
     if result.status is Status.RUNNING:
         return f"{name}   at work"
@@ -53,6 +57,24 @@ def tally(result: AssetResult, width: int = 0) -> str:
     line = f"{name}   {result.records_in:,} in = {' + '.join(shares) or '0'}"
     line += f"   {result.unaccounted:,} unaccounted   {result.rows_out:,} rows out   {seconds}"
     return line if result.status is Status.SUCCESS else f"{line}   {result.status.value}"
+
+
+def next_steps(result: RunResult) -> list[str]:
+    """What a person can do about a run that is not done."""
+    lines = []
+    for made in result.assets:
+        if made.status is Status.WAITING:
+            only = f" --partition {made.partition}" if made.partition else ""
+            command = f"tallyman approve {result.run_id} {made.name}{only}"
+            lines.append(f"waiting for a decision:  {command}  (or reject)")
+    if not lines and result.status not in (Status.SUCCESS, Status.RUNNING):
+        lines.append(f"go on with it:  tallyman resume {result.run_id}")
+    return lines
+
+
+def short(run: str) -> str:
+    """A generated id by its beginning, which is enough to name it; a given name whole."""
+    return run[:8] if GENERATED.fullmatch(run) else run
 
 
 def failure(error: TallymanError, *, json_output: bool) -> None:

@@ -22,7 +22,7 @@ from tallyman.cli.options import (
     SparkConf,
     opened,
 )
-from tallyman.cli.output import as_json, err, interactive, out, tally
+from tallyman.cli.output import as_json, err, interactive, next_steps, out, tally
 from tallyman.domain.run import AssetResult, RunResult, Status
 from tallyman.project import Project
 
@@ -99,14 +99,8 @@ def show_result(result: RunResult, json_output: bool) -> None:
         ran = any(made.status is Status.SUCCESS for made in result.assets)
         verdict = ("balanced" if ran else "unchanged") if done else result.status.value
         out.print(f"{verdict}   run {result.run_id}   {result.folder}", markup=False)
-        for made in result.assets:
-            if made.status is Status.WAITING:
-                out.print(
-                    f"waiting:  tallyman approve {result.run_id} {made.name}  (or reject)",
-                    markup=False,
-                )
-        if result.status in (Status.FAILED, Status.HALTED, Status.CANCELED):
-            out.print(f"go on with it:  tallyman resume {result.run_id}", markup=False)
+        for line in next_steps(result):
+            out.print(line, markup=False)
         if any(made.rejections for made in result.assets):
             out.print("rejections: tallyman rejections ls latest", markup=False)
     raise typer.Exit(result.exit_code)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from tallyman.control import upkeep
+from tallyman.domain.approval import Decision
 from tallyman.domain.materialization import RunRecord
 from tallyman.domain.run import Status
 from tallyman.domain.target import Target
@@ -17,46 +18,48 @@ from tallyman.registry.database import Database, Transaction
 from tallyman.registry.materializations import Materializations
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
-    approved: bool
-    actor: str
-    reason: str | None
-
-
 def decide(
     database: Database, project: Path, run: RunRecord, target: Target, decision: Decision
 ) -> RunRecord:
     """The run as it is after the decision. A second decision is AlreadyDecided."""
 
-    approved, actor, reason = decision.approved, decision.actor, decision.reason
-
     def work(tx: Transaction) -> RunRecord:
         question = Approvals(tx).newest(run.id, target)
         if question is None:
             raise NotFound(f"approval in run {run.name} for", str(target))
-        won = Approvals(tx).decide(question["id"], approved=approved, actor=actor, reason=reason)
-        if not won:
+        if not Approvals(tx).decide(question["id"], decision):
             now = Approvals(tx).newest(run.id, target) or question
             raise AlreadyDecided(str(target), now["status"], now["decision_by"])
-        status = Status.SUCCESS if approved else Status.FAILED
-        message = None if approved else f"rejected by {actor}: {reason or 'no reason given'}"
-        word = "approved" if approved else "rejected"
-        facts: dict[str, Any] = {
-            "approval": {"id": str(question["id"]), "decision": word, "by": actor, "reason": reason}
-        }
-        if message:
-            facts["error"] = {"code": "checkpoint_rejected", "message": message}
+        status = Status.SUCCESS if decision.approved else Status.FAILED
+        facts, message = _facts(question["id"], decision)
         Materializations(tx).decide(run.id, target, status, message, facts)
         Audit(tx).add(
-            f"approval.{word}",
-            actor,
+            f"approval.{decision.word}",
+            decision.actor,
             str(target),
             run=run.id,
-            details={"reason": reason},
+            details={"reason": decision.reason},
+            key=decision.key,
         )
-        return upkeep.settle(tx, run.id)
+        return upkeep.settle(tx, run.id, decision.actor)
 
     settled = database.durably(work)
     upkeep.rewrite_report(database, project, settled)
     return settled
+
+
+def _facts(question: UUID, decision: Decision) -> tuple[dict[str, Any], str | None]:
+    """What the materialization keeps of the decision, and why it failed if it did."""
+    facts: dict[str, Any] = {
+        "approval": {
+            "id": str(question),
+            "decision": decision.word,
+            "by": decision.actor,
+            "reason": decision.reason,
+        }
+    }
+    if decision.approved:
+        return facts, None
+    message = f"rejected by {decision.actor}: {decision.reason or 'no reason given'}"
+    facts["error"] = {"code": "checkpoint_rejected", "message": message}
+    return facts, message

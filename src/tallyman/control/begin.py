@@ -16,8 +16,8 @@ from tallyman.control.run import Execution, Listener, Options
 from tallyman.domain.materialization import RunRecord
 from tallyman.domain.pipeline import Pipeline
 from tallyman.domain.run import RunIdentity, Status
-from tallyman.domain.target import Target, readings
-from tallyman.errors import Conflict, DependencyNotReady, UsageError
+from tallyman.domain.target import Reading, Target, readings
+from tallyman.errors import DependencyNotReady, NotRunning, UsageError
 from tallyman.registry.audit import Audit
 from tallyman.registry.database import Database, Transaction
 from tallyman.registry.materializations import Materializations
@@ -60,14 +60,18 @@ def check_ready(pipeline: Pipeline, targets: Sequence[Target], pins: Pins) -> No
     """Before anything runs: what the run reads and does not make must be there."""
     made = set(targets)
     assets = {target.asset for target in targets}
-    missing = []
+    lacking: dict[Reading, list[Target]] = {}
+    missing: list[tuple[str, str]] = []
     for target in targets:
         for reading in readings(pipeline, target):
-            own = reading.name in assets and reading.partition is None
-            if reading.of_source or own or Target(reading.name, reading.partition) in made:
+            if reading.of_source or Target(reading.name, reading.partition) in made:
                 continue
-            if not pins.results(reading):
-                missing.append((str(target), str(Target(reading.name, reading.partition))))
+            if reading not in lacking:
+                lacking[reading] = [t for t in pins.lacking(reading) if t not in made]
+            # When the run makes some partition of it, there will be one to read.
+            whole = Target(reading.name)
+            found = [t for t in lacking[reading] if t != whole or reading.name not in assets]
+            missing += [(str(target), str(read)) for read in found]
     if missing:
         raise DependencyNotReady(missing)
 
@@ -75,7 +79,7 @@ def check_ready(pipeline: Pipeline, targets: Sequence[Target], pins: Pins) -> No
 def begin(asked: Begun, definitions: Definitions, listen: Listener) -> Execution:
     """Checked, registered, and held by this process."""
     settings, database = definitions.settings, definitions.database
-    upkeep.upkeep(database, settings.home, asked.actor)
+    upkeep.upkeep(database, settings.name, settings.home, asked.actor)
     pins = Pins(definitions.pipeline, database, settings.home)
     check_ready(definitions.pipeline, asked.targets, pins)
     definitions.check_what_is_new()
@@ -158,7 +162,7 @@ def cancel(database: Database, run: RunRecord, actor: str, timeout_s: float) -> 
     database.durably(ask)
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
-        now = database.durably(lambda tx: Runs(tx).get(run.name))
+        now = database.durably(lambda tx: Runs(tx).by_id(run.id))
         if now.status is not Status.RUNNING:
             return now.status
         if process.is_gone(now):
@@ -171,21 +175,8 @@ def _take_away(database: Database, run: RunRecord, actor: str, timeout_s: float)
     def work(tx: Transaction) -> Status:
         runs = Runs(tx)
         why = f"canceled by {actor}; its process did not stop in {timeout_s:g} s"
-        status = runs.release(runs.get(run.name), why, canceled=True)
+        status = runs.release(runs.by_id(run.id), why, canceled=True)
         Audit(tx).add("run.canceled", actor, run.name, run=run.id, details={"forced": True})
-        return status or runs.get(run.name).status
+        return status or runs.by_id(run.id).status
 
     return database.durably(work)
-
-
-class NotRunning(Conflict):
-    """Only a run at work can be canceled."""
-
-    code = "not_running"
-
-    def __init__(self, run: str, status: str) -> None:
-        super().__init__(run, status)
-        self.run, self.status = run, status
-
-    def __str__(self) -> str:
-        return f"run {self.run} is not at work: {self.status}."

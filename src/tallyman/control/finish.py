@@ -41,9 +41,8 @@ def close(
     results = results_in(rows)
     status = run_status({result.status for result in results})
     result = RunResult(run_id=run.run_id, status=status, folder=place, assets=results)
-    attempt = max((row.attempt for row in rows), default=1)
     for name in (LEDGER, REPORT):
-        folder.set_aside(name, attempt)
+        folder.set_aside(name, 1)
     folder.clear_staging()
     folder.write(LEDGER, _run_ledger(run, rows, place))
     folder.write(REPORT, _report(run, result, rows))
@@ -75,7 +74,9 @@ def _report(run: RunIdentity, result: RunResult, rows: list[Materialization]) ->
             made.to_json()
             | {
                 "error_rate": errors / made.records_in if made.records_in else 0.0,
-                "rejections_by_type": row.metadata.get("rejections_by_type", {}),
+                "rejections_by_type": dict(
+                    sorted(row.metadata.get("rejections_by_type", {}).items())
+                ),
                 "last_completed_operation": row.last_completed_operation,
             }
         )

@@ -84,11 +84,19 @@ class Pins:
             return self._sources[reading]
 
     def _asset(self, target: Target, reading: Reading) -> Pin:
-        results = self.results(reading)
-        if not results:
-            read = str(Target(reading.name, reading.partition))
-            raise DependencyNotReady([(str(target), read)])
-        return self._pinned(reading, results)
+        lacking = self.lacking(reading)
+        if lacking:
+            raise DependencyNotReady([(str(target), str(read)) for read in lacking])
+        return self._pinned(reading, self.results(reading))
+
+    def lacking(self, reading: Reading) -> list[Target]:
+        """What has no result to read. Of all partitions none may be left out without a word."""
+        if not self.results(reading):
+            return [Target(reading.name, reading.partition)]
+        if reading.partition is not None:
+            return []
+        gone = self.database.durably(lambda tx: Materializations(tx).invalidated(reading.name))
+        return [Target(reading.name, partition) for partition in gone]
 
     def _pinned(self, reading: Reading, results: list[Materialization]) -> Pin:
         folders = [self.project / str(result.location) for result in results]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from tallyman.domain.approval import Approval
 from tallyman.domain.materialization import Made, Materialization, RunRecord
@@ -50,16 +50,18 @@ class Journal:
                 raise ForeignAsset(*foreign)
             runs.add(self.run)
             Materializations(tx).plan(self.run.id, chosen)
-            self._audit(tx, "run.started", {"targets": len(chosen), **self.run.params})
+            self._audit(tx, "run.started", {"targets": len(chosen), **self.run.params}, key)
 
+        key = uuid4()
         self.database.durably(work)
 
     def claim(self) -> None:
         def work(tx: Transaction) -> None:
             Runs(tx).claim(self.run, self.executor, self.node)
             Materializations(tx).reset(self.run.id)
-            self._audit(tx, "run.resumed", {"was": self.run.status.value})
+            self._audit(tx, "run.resumed", {"was": self.run.status.value}, key)
 
+        key = uuid4()
         self.database.durably(work)
 
     def beat(self) -> bool:
@@ -71,9 +73,10 @@ class Journal:
     def finish(self, status: Status) -> None:
         def work(tx: Transaction) -> None:
             Runs(tx).finish(self.run.id, self.executor, status)
-            self._audit(tx, f"run.{status.value}", {})
+            self._audit(tx, f"run.{status.value}", {}, key)
 
-        self._write(work)
+        key = uuid4()
+        self.database.durably(work)
 
     def abandon(self) -> None:
         """Canceled by the one who started it."""
@@ -81,16 +84,17 @@ class Journal:
         def work(tx: Transaction) -> None:
             runs = Runs(tx)
             runs.release(runs.by_id(self.run.id), f"interrupted by {self.actor}", canceled=True)
-            self._audit(tx, "run.canceled", {"interrupted": True})
+            self._audit(tx, "run.canceled", {"interrupted": True}, key)
 
+        key = uuid4()
         self.database.durably(work, patience=5)
 
     def rows(self) -> dict[Target, Materialization]:
         found = self.database.durably(lambda tx: Materializations(tx).of_run(self.run.id))
         return {row.target: row for row in found}
 
-    def _audit(self, tx: Transaction, event: str, details: Mapping[str, Any]) -> None:
-        Audit(tx).add(event, self.actor, self.run.name, run=self.run.id, details=details)
+    def _audit(self, tx: Transaction, event: str, details: Mapping[str, Any], key: UUID) -> None:
+        Audit(tx).add(event, self.actor, self.run.name, run=self.run.id, details=details, key=key)
 
     # ---- its targets --------------------------------------------------------------------
 
@@ -121,8 +125,9 @@ class Journal:
                     timeout_s=asks.timeout_s,
                     context={"when": asks.when, "rows_out": result.rows_out},
                 )
-                self._audit(tx, "approval.requested", {"target": str(target)})
+                self._audit(tx, "approval.requested", {"target": str(target)}, key)
 
+        key = uuid4()
         self._write(work)
 
     def skipped(self, target: Target, reused: Materialization, metadata: Mapping[str, Any]) -> None:

@@ -17,15 +17,15 @@ from tallyman.registry.materializations import Materializations
 from tallyman.registry.runs import Runs
 
 
-def upkeep(database: Database, project: Path, actor: str) -> None:
+def upkeep(database: Database, project: str, home: Path, actor: str) -> None:
     """Done before a command looks at runs, so that it sees them as they are."""
-    database.durably(lambda tx: _release_gone(tx, actor))
-    for run in database.durably(lambda tx: _expire(tx, actor)):
-        rewrite_report(database, project, run)
+    database.durably(lambda tx: _release_gone(tx, project, actor))
+    for run in database.durably(lambda tx: _expire(tx, project, actor)):
+        rewrite_report(database, home, run)
 
 
-def _release_gone(tx: Transaction, actor: str) -> None:
-    for run in Runs(tx).list(status=Status.RUNNING, limit=1000):
+def _release_gone(tx: Transaction, project: str, actor: str) -> None:
+    for run in Runs(tx).list(project, status=Status.RUNNING, limit=1000):
         if not process.is_gone(run):
             continue
         why = f"the process that ran it is gone ({run.executor_node})"
@@ -35,9 +35,9 @@ def _release_gone(tx: Transaction, actor: str) -> None:
             Audit(tx).add(f"run.{status.value}", "tallyman", run.name, run=run.id, details=details)
 
 
-def _expire(tx: Transaction, actor: str) -> list[RunRecord]:
+def _expire(tx: Transaction, project: str, actor: str) -> list[RunRecord]:
     settled = []
-    for question in Approvals(tx).expire():
+    for question in Approvals(tx).expire(project):
         target = Target(question["asset"], question["partition"])
         message = f"nobody decided before {question['timeout_at']:%Y-%m-%d %H:%M:%S %Z}"
         facts = {"code": "approval_expired", "message": message}
@@ -48,19 +48,16 @@ def _expire(tx: Transaction, actor: str) -> list[RunRecord]:
         Audit(tx).add(
             "approval.expired", "tallyman", str(target), run=question["run_id"], details=details
         )
-        settled.append(settle(tx, question["run_id"]))
+        settled.append(settle(tx, question["run_id"], "tallyman"))
     return settled
 
 
-def settle(tx: Transaction, run: UUID) -> RunRecord:
-    """After a decision: the run's status from those of its targets."""
+def settle(tx: Transaction, run: UUID, actor: str) -> RunRecord:
+    """After a decision: the run's status from those of its targets, unless it is at work."""
     rows = Materializations(tx).of_run(run)
-    statuses = {finish.result_of(row).status for row in rows}
-    ended = statuses - {Status.PENDING}
-    status = run_status(ended)
-    if status is Status.SUCCESS and Status.PENDING in statuses:
-        status = Status.INTERRUPTED  # nobody is at work on what is left: resume
-    Runs(tx).settle(run, status)
+    status = run_status({finish.result_of(row).status for row in rows})
+    if Runs(tx).settle(run, status):
+        Audit(tx).add(f"run.{status.value}", actor, str(run), run=run)
     return Runs(tx).by_id(run)
 
 
@@ -72,6 +69,9 @@ def result_of(database: Database, run: RunRecord) -> RunResult:
 
 
 def rewrite_report(database: Database, project: Path, run: RunRecord) -> None:
+    """Not while a process is at work on it: that one writes the report when it is done."""
+    if run.status is Status.RUNNING or not (project / run.folder).is_dir():
+        return
     rows = database.durably(lambda tx: Materializations(tx).of_run(run.id))
     folder = RunFolder.open(project / run.folder)
     identity = RunIdentity(run.name, str(run.id), run.started_at)

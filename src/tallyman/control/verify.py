@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,7 +52,8 @@ def verify(run: Run, opened: Callable[[Target, Path], Again], exact: bool) -> Ve
             continue
         again = opened(target, place)
         differing = _changed(place, again.ledger)
-        changed += [f"{place.relative_to(run.folder)}/{name}" for name in differing]
+        shown = os.path.relpath(place, run.folder)
+        changed += [f"{shown}/{name}" for name in differing]
         reasons += _arithmetic(str(target), again.ledger)
         if differing or exact:
             try:

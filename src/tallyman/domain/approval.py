@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from uuid import UUID, uuid4
 
 from tallyman.errors import UsageError
 
@@ -16,6 +17,20 @@ class Approval:
     message: str
     when: str | None = None
     timeout_s: int = HOUR
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """A person's answer. The key tells the same answer sent twice from a second one."""
+
+    approved: bool
+    actor: str
+    reason: str | None
+    key: UUID = field(default_factory=uuid4)
+
+    @property
+    def word(self) -> str:
+        return "approved" if self.approved else "rejected"
 
 
 def approval(message: str, when: str | None = None, *, timeout_s: int = HOUR) -> Approval:

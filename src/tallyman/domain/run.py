@@ -44,7 +44,8 @@ def run_status(statuses: Collection[Status]) -> Status:
     for worst in (Status.CANCELED, Status.FAILED, Status.HALTED, Status.WAITING):
         if worst in statuses:
             return worst
-    return Status.SUCCESS if all(s.good for s in statuses) else Status.FAILED
+    # Nobody is at work on what is left: a resume goes on with it.
+    return Status.SUCCESS if all(s.good for s in statuses) else Status.INTERRUPTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,10 +146,13 @@ class RunResult:
                 states.setdefault(made.partition, set()).add(made.status)
         good = [found for found in states.values() if all(s.good for s in found)]
         skipped = sum(1 for found in good if found == {Status.SKIPPED})
+        untouched = sum(1 for found in states.values() if found <= {Status.PENDING, Status.SKIPPED})
+        not_run = untouched - skipped
         return {
             "succeeded": len(good) - skipped,
-            "failed": len(states) - len(good),
+            "failed": len(states) - len(good) - not_run,
             "skipped": skipped,
+            "not_run": not_run,
         }
 
     def with_status(self, status: Status) -> RunResult:

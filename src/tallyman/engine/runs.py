@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,20 +20,24 @@ class Run:
     folder: Path
     manifest: dict[str, Any]
     report: dict[str, Any] | None
+    reused: Mapping[Target, Path] = field(default_factory=dict)
+    """Where the files of targets are that this run did not make anew."""
 
     @classmethod
-    def open(cls, folder: Path) -> Run:
+    def open(cls, folder: Path, reused: Mapping[Target, Path] | None = None) -> Run:
         manifest, report = folder / "manifest.json", folder / "processing_report.json"
         if not manifest.exists():
             raise NotFound("folder of the run", folder.name)
-        return cls(folder, _json(manifest), _json(report) if report.exists() else None)
+        return cls(
+            folder, _json(manifest), _json(report) if report.exists() else None, reused or {}
+        )
 
     @property
     def run_id(self) -> str:
         return str(self.manifest["run_id"])
 
     def places(self, asset: str | None = None) -> dict[Target, Path]:
-        """Where the files of each target are, for those that have any in this run."""
+        """Where the files of each target are, for those that have any."""
         listed = self.manifest["targets"]
         if asset is not None and asset not in {t["asset"] for t in listed}:
             near = difflib.get_close_matches(asset, [t["asset"] for t in listed], 1)
@@ -42,6 +47,7 @@ class Run:
             for t in listed
             if asset in (None, t["asset"])
         }
+        found |= {target: place for target, place in self.reused.items() if target in found}
         return {target: place for target, place in found.items() if place.is_dir()}
 
     def place(self, asset: str, partition: str | None = None) -> tuple[Target, Path]:

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
+from tallyman.domain.approval import Decision
 from tallyman.domain.target import Target
 from tallyman.registry.database import Transaction
 
@@ -23,15 +24,17 @@ ASK = """
     ON CONFLICT (run_id, asset_name, coalesce(partition, ''), attempt) DO NOTHING
 """
 EXPIRE = """
-    UPDATE approvals SET status = 'expired'
-    WHERE status = 'pending' AND timeout_at <= clock_timestamp()
-    RETURNING id, run_id, asset_name AS asset, partition, message, timeout_at
+    UPDATE approvals a SET status = 'expired' FROM runs r
+    WHERE r.id = a.run_id AND r.project = %(project)s
+      AND a.status = 'pending' AND a.timeout_at <= clock_timestamp()
+    RETURNING a.id, a.run_id, a.asset_name AS asset, a.partition, a.message, a.timeout_at
 """
 DECIDE = """
     UPDATE approvals
     SET status = %(status)s, decision_by = %(actor)s, decision_at = clock_timestamp(),
-        reason = %(reason)s
-    WHERE id = %(id)s AND status = 'pending'   -- no row: somebody has decided already
+        reason = %(reason)s, decision_key = %(key)s
+    WHERE id = %(id)s AND (status = 'pending'      -- no row: somebody has decided already
+                           OR decision_key = %(key)s)  -- but this very answer may come twice
     RETURNING id
 """
 NEWEST = f"""
@@ -42,8 +45,7 @@ NEWEST = f"""
 """
 LIST = f"""
     SELECT {COLUMNS} FROM approvals a JOIN runs r ON r.id = a.run_id
-    WHERE (%(status)s::text IS NULL OR a.status = %(status)s)
-      AND (%(run)s::uuid IS NULL OR a.run_id = %(run)s)
+    WHERE r.project = %(project)s AND (%(status)s::text IS NULL OR a.status = %(status)s)
     ORDER BY a.inserted_at
 """
 
@@ -73,16 +75,17 @@ class Approvals:
         }
         self.tx.execute(ASK, given)
 
-    def expire(self) -> list[dict[str, Any]]:
+    def expire(self, project: str) -> list[dict[str, Any]]:
         """Questions nobody answered in time; each is returned once."""
-        return self.tx.execute(EXPIRE).fetchall()
+        return self.tx.execute(EXPIRE, {"project": project}).fetchall()
 
-    def decide(self, approval: UUID, *, approved: bool, actor: str, reason: str | None) -> bool:
+    def decide(self, approval: UUID, decision: Decision) -> bool:
         given = {
             "id": approval,
-            "status": "approved" if approved else "rejected",
-            "actor": actor[:255],
-            "reason": reason,
+            "status": decision.word,
+            "actor": decision.actor[:255],
+            "reason": decision.reason,
+            "key": decision.key,
         }
         return self.tx.execute(DECIDE, given).fetchone() is not None
 
@@ -90,5 +93,5 @@ class Approvals:
         given = {"run": run, "asset": target.asset, "partition": target.partition}
         return self.tx.execute(NEWEST, given).fetchone()
 
-    def list(self, *, status: str | None = None, run: UUID | None = None) -> list[dict[str, Any]]:
-        return self.tx.execute(LIST, {"status": status, "run": run}).fetchall()
+    def list(self, project: str, *, status: str | None = None) -> list[dict[str, Any]]:
+        return self.tx.execute(LIST, {"project": project, "status": status}).fetchall()

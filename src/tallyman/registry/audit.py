@@ -11,8 +11,10 @@ from psycopg.types.json import Jsonb
 from tallyman.registry.database import Transaction
 
 ADD = """
-    INSERT INTO audit_log (event_type, actor_id, resource, action, details, correlation_id)
-    VALUES (%(event)s, %(actor)s, %(resource)s, %(action)s, %(details)s, %(run)s)
+    INSERT INTO audit_log (event_type, actor_id, resource, action, details, correlation_id, key)
+    VALUES (%(event)s, %(actor)s, %(resource)s, %(action)s, %(details)s, %(run)s,
+            coalesce(%(key)s, gen_random_uuid()))
+    ON CONFLICT (key) DO NOTHING
 """
 LIST = """
     SELECT at, event_type, actor_id, resource, action, details, correlation_id
@@ -34,8 +36,10 @@ class Audit:
         *,
         run: UUID | None = None,
         details: Mapping[str, Any] | None = None,
+        key: UUID | None = None,
     ) -> None:
-        """`event` is `noun.action`, for example `run.started`."""
+        """`event` is `noun.action`, for example `run.started`; with a key it is told once, also
+        when a lost reply makes the caller tell it again."""
         self.tx.execute(
             ADD,
             {
@@ -45,6 +49,7 @@ class Audit:
                 "action": event.rpartition(".")[2],
                 "details": Jsonb(dict(details or {})),
                 "run": run,
+                "key": key,
             },
         )
 

@@ -94,7 +94,9 @@ LATEST_SUCCESS = f"""
              m.completed_at DESC
 """
 LATEST_OF_EACH = f"""
-    SELECT DISTINCT ON (m.asset_name, coalesce(m.partition, '')) {COLUMNS} FROM materializations m
+    SELECT DISTINCT ON (m.asset_name, coalesce(m.partition, '')) {COLUMNS}
+    FROM materializations m JOIN runs r ON r.id = m.run_id
+    WHERE r.project = %(project)s
     ORDER BY m.asset_name, coalesce(m.partition, ''), m.inserted_at DESC
 """
 INVALIDATE = """
@@ -105,6 +107,12 @@ INVALIDATE = """
 """
 
 
+INVALIDATED = """
+    SELECT partition FROM materializations
+    WHERE asset_name = %(asset)s AND status = 'success' AND partition IS NOT NULL
+    GROUP BY partition HAVING bool_and(invalidated_at IS NOT NULL)
+    ORDER BY partition
+"""
 INPUTS = f"""
     SELECT {COLUMNS} FROM materializations m
     WHERE m.id IN (SELECT unnest(upstream_ids) FROM materializations WHERE id = %(id)s)
@@ -198,6 +206,11 @@ class Materializations:
         given = {"asset": asset, "partition": partition, "partitioned": partitioned, "run": run}
         return [_materialization(r) for r in self.tx.execute(LATEST_SUCCESS, given).fetchall()]
 
+    def invalidated(self, asset: str) -> list[str]:
+        """Partitions that have been made and have no result that counts."""
+        rows = self.tx.execute(INVALIDATED, {"asset": asset}).fetchall()
+        return [row["partition"] for row in rows]
+
     def inputs(self, made: Materialization) -> list[Materialization]:
         """The results it was really made from."""
         return [_materialization(r) for r in self.tx.execute(INPUTS, {"id": made.id}).fetchall()]
@@ -207,9 +220,10 @@ class Materializations:
         rows = self.tx.execute(KNOWN_DEFINITIONS, {"assets": assets}).fetchall()
         return {(row["asset_name"], row["definition_hash"]) for row in rows}
 
-    def latest_of_each(self) -> list[Materialization]:
+    def latest_of_each(self, project: str) -> list[Materialization]:
         """The newest row of every asset and partition, whatever its state."""
-        return [_materialization(row) for row in self.tx.execute(LATEST_OF_EACH).fetchall()]
+        rows = self.tx.execute(LATEST_OF_EACH, {"project": project}).fetchall()
+        return [_materialization(row) for row in rows]
 
 
 def _key(run: UUID, target: Target) -> dict[str, object]:

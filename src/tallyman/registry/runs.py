@@ -74,15 +74,18 @@ SETTLE = """
 """
 FIND = f"""
     SELECT {COLUMNS} FROM runs
-    WHERE name = %(wanted)s OR folder = %(wanted)s OR folder LIKE '%%/' || %(wanted)s
+    WHERE project = %(project)s
+      AND (name = %(wanted)s OR folder = %(wanted)s OR folder LIKE '%%/' || %(wanted)s)
 """
 BY_ID = f"SELECT {COLUMNS} FROM runs WHERE id = %(id)s"
 FIND_PREFIX = f"""
-    SELECT {COLUMNS} FROM runs WHERE starts_with(name, %(wanted)s) ORDER BY started_at DESC LIMIT 5
+    SELECT {COLUMNS} FROM runs
+    WHERE project = %(project)s AND starts_with(name, %(wanted)s)
+    ORDER BY started_at DESC LIMIT 5
 """
 LIST = f"""
     SELECT {COLUMNS} FROM runs
-    WHERE %(status)s::text IS NULL OR status = %(status)s
+    WHERE project = %(project)s AND (%(status)s::text IS NULL OR status = %(status)s)
     ORDER BY started_at DESC, inserted_at DESC LIMIT %(limit)s
 """
 FOREIGN = """
@@ -127,8 +130,13 @@ class Runs:
         return bool(row["cancel"])
 
     def finish(self, run: UUID, executor: UUID, status: Status) -> None:
+        """Done twice is done once: the reply to the first may have been lost."""
         given = {"id": run, "executor": executor, "status": status.value}
-        self.tx.execute(FINISH, given)
+        if self.tx.execute(FINISH, given).rowcount:
+            return
+        now = self.by_id(run)
+        if now.status is not status:
+            raise RunTaken(now.name)
 
     def claim(self, run: RunRecord, executor: UUID, node: str) -> None:
         """Go on with a run that nobody is at work on, or RunBusy."""
@@ -151,25 +159,27 @@ class Runs:
     def request_cancel(self, run: UUID) -> bool:
         return bool(self.tx.execute(REQUEST_CANCEL, {"id": run}).rowcount)
 
-    def settle(self, run: UUID, status: Status) -> None:
-        """After the last decision on a run that was waiting for one."""
-        self.tx.execute(SETTLE, {"id": run, "status": status.value})
+    def settle(self, run: UUID, status: Status) -> bool:
+        """After a decision on a run that was waiting for one; False while it is at work."""
+        return bool(self.tx.execute(SETTLE, {"id": run, "status": status.value}).rowcount)
 
     # ---- asking -----------------------------------------------------------------------------
 
-    def get(self, wanted: str) -> RunRecord:
+    def get(self, wanted: str, project: str) -> RunRecord:
         """By name, unique prefix, folder, or `latest`."""
         if wanted == "latest":
-            found = self.list(limit=1)
+            found = self.list(project, limit=1)
         else:
-            name = {"wanted": wanted.rstrip("/")}
+            name = {"wanted": wanted.rstrip("/"), "project": project}
             rows = self.tx.execute(FIND, name).fetchall()
             rows = rows or self.tx.execute(FIND_PREFIX, name).fetchall()
             found = [_record(row) for row in rows]
         if len(found) > 1:
             raise UsageError(f"run {wanted!r} is not unique: {', '.join(r.name for r in found)}")
         if not found:
-            near = difflib.get_close_matches(wanted, [r.name for r in self.list(limit=1000)], 1)
+            near = difflib.get_close_matches(
+                wanted, [r.name for r in self.list(project, limit=1000)], 1
+            )
             raise NotFound("run", wanted, near[0] if near else None)
         return found[0]
 
@@ -179,9 +189,15 @@ class Runs:
             raise NotFound("run", str(run))
         return _record(row)
 
-    def list(self, *, status: Status | None = None, limit: int = 20) -> list[RunRecord]:
+    def list(
+        self, project: str, *, status: Status | None = None, limit: int = 20
+    ) -> list[RunRecord]:
         """Newest first."""
-        given = {"status": status.value if status else None, "limit": limit}
+        given = {
+            "project": project,
+            "status": status.value if status else None,
+            "limit": limit,
+        }
         return [_record(row) for row in self.tx.execute(LIST, given).fetchall()]
 
     def foreign(self, assets: Sequence[str], project: str) -> tuple[str, str] | None:

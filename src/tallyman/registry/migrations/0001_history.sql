@@ -109,6 +109,7 @@ CREATE TABLE approvals (
     decision_at      timestamptz,
     reason           text,
     modifications    jsonb,
+    decision_key     uuid,                             -- tells a repeated answer from a second one
     escalated_to     varchar(255),
     escalation_count integer NOT NULL DEFAULT 0,
     inserted_at      timestamptz NOT NULL DEFAULT now(),
@@ -128,7 +129,8 @@ CREATE TABLE audit_log (
     resource       varchar(255) NOT NULL,
     action         varchar(100) NOT NULL,
     details        jsonb NOT NULL DEFAULT '{}',
-    correlation_id uuid                                  -- the run
+    correlation_id uuid,                                 -- the run
+    key            uuid NOT NULL DEFAULT gen_random_uuid() UNIQUE  -- what is told twice is kept once
 );
 CREATE INDEX idx_audit_log_correlation ON audit_log (correlation_id);
 
@@ -144,9 +146,13 @@ CREATE TRIGGER audit_log_is_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON a
 -- What the program may do. Who owns the tables migrates them; who is in this role uses them.
 DO $$
 BEGIN
-    IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'tallyman_app') THEN
-        CREATE ROLE tallyman_app NOLOGIN;
-    END IF;
+    BEGIN
+        IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'tallyman_app') THEN
+            CREATE ROLE tallyman_app NOLOGIN;
+        END IF;
+    EXCEPTION WHEN duplicate_object OR unique_violation THEN
+        NULL;  -- another database of this server made it at the same moment
+    END;
     GRANT SELECT, INSERT, UPDATE ON runs, materializations, approvals TO tallyman_app;
     GRANT SELECT ON flowstone_materializations, lineage_edges TO tallyman_app;
     GRANT SELECT, INSERT ON audit_log TO tallyman_app;
