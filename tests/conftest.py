@@ -18,3 +18,12 @@ def spark_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     time of a suite that runs hundreds of them."""
     with connect_server(tmp_path_factory.mktemp("connect")) as address:
         yield address
+
+
+LONGEST_FIRST = ("orchestration", "engine", "faults", "acceptance", "registry", "domain")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Two workers share the files: a long one at the end would leave the other idle."""
+    items.sort(key=lambda item: LONGEST_FIRST.index(item.path.parent.name))

@@ -200,6 +200,21 @@ class StepFailed(TallymanError):
         return f"{self.asset} stopped: {self.reason}"
 
 
+class StorageFailed(TallymanError):
+    """A file of the run could not be written or read."""
+
+    code = "storage_failed"
+    retryable = True
+    hint = "Nothing of it was published. Mend the disk, then `tallyman resume` goes on."
+
+    def __init__(self, target: str, reason: str) -> None:
+        super().__init__(target, reason)
+        self.target, self.reason = target, reason
+
+    def __str__(self) -> str:
+        return f"{self.target} stopped: {self.reason}"
+
+
 class ThresholdExceeded(TallymanError):
     """More records were rejected than the asset allows."""
 

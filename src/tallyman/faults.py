@@ -19,6 +19,7 @@ class Point(StrEnum):
     SEGMENT_WRITTEN = "segment_written"
     OUTPUT_MOVED = "output_moved"
     LEDGER_WRITTEN = "ledger_written"
+    FILES_PUT = "files_put"
     ASSET_RECORDED = "asset_recorded"
     REPORT_WRITTEN = "report_written"
 

@@ -70,7 +70,9 @@ def test_a_cluster_gives_what_one_process_gives_also_when_an_executor_dies(
 
     running = start(project, "run", "--force", "--json", "--master", master, *CLUSTER)
     wait_until(
-        lambda: any((project / "runs").glob("*/.staging/*/segment-*")) or running.poll() is not None
+        lambda: (
+            any((project / "runs").glob("*/.staging/**/segment-*")) or running.poll() is not None
+        )
     )
     victims = _executors()
     assert victims, "the run had no executor to lose"

@@ -64,6 +64,10 @@ class Journal:
         key = uuid4()
         self.database.durably(work)
 
+    def check(self) -> None:
+        """RunTaken when the run is no longer this process's own."""
+        self._write(lambda _: None)
+
     def beat(self) -> bool:
         """Whether the run is to be canceled."""
         return self.database.durably(

@@ -25,7 +25,7 @@ from tallyman.domain.run import AssetResult, RunIdentity, RunResult, Status
 from tallyman.domain.target import Target, dependencies, folder_of
 from tallyman.domain.threshold import Thresholds
 from tallyman.engine.run_folder import RunFolder
-from tallyman.errors import RunCanceled, RunTaken, TallymanError
+from tallyman.errors import RunCanceled, RunTaken, StorageFailed, TallymanError
 from tallyman.faults import Point
 from tallyman.settings import Settings
 
@@ -136,20 +136,26 @@ class Execution:
                 result = self._make(target, attempt, pins)
         except RunTaken:
             raise
+        except OSError as error:
+            # Whoever took the run over clears away what this process was writing.
+            self.journal.check()
+            result = self._failed(target, attempt, StorageFailed(str(target), str(error)))
         except TallymanError as error:
-            if self._watch.taken:
-                raise RunTaken(self.identity.run_id) from error
-            failed = AssetResult(
-                name=target.asset,
-                partition=target.partition,
-                attempt=attempt,
-                status=Status.FAILED,
-                error=error.facts(),
-            )
-            self.journal.failed(target, failed, failed.to_json())
-            result = failed
+            self.journal.check()
+            result = self._failed(target, attempt, error)
         self._tell(target, "done", result)
         return result.status.good
+
+    def _failed(self, target: Target, attempt: int, error: TallymanError) -> AssetResult:
+        result = AssetResult(
+            name=target.asset,
+            partition=target.partition,
+            attempt=attempt,
+            status=Status.FAILED,
+            error=error.facts(),
+        )
+        self.journal.failed(target, result, result.to_json())
+        return result
 
     def _unchanged(self, target: Target, pins: Mapping[str, Pin]) -> Materialization | None:
         """The last success, when the definition and every byte it was made from are the same."""
@@ -180,7 +186,7 @@ class Execution:
         faults.reach(Point.ASSET_STARTED)
         asset = self.definitions.pipeline.assets[target.asset]
         name = folder_of(self.definitions.pipeline.assets, target)
-        place, staging = self._folder.target(name, attempt)
+        place, staging = self._folder.begin(name, attempt)
         order = Order(
             target=target,
             attempt=attempt,
@@ -196,6 +202,8 @@ class Execution:
             tag=str(self.journal.run.id),
         )
         making = make(self.definitions.spark(), definition, order)
+        self._folder.put(name, attempt)
+        faults.reach(Point.FILES_PUT)
         if self._watch.stop.is_set() and not making.result.status.good:
             making = _canceled(making, self.identity)
         return self._record(target, making, pins, f"{self.journal.run.folder}/{name}/output")

@@ -19,7 +19,6 @@ class Watch:
         self.journal = journal
         self.interrupt = interrupt
         self.stop = threading.Event()
-        self.taken = False
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="tallyman-watch", daemon=True)
 
@@ -38,7 +37,7 @@ class Watch:
             except DatabaseUnavailable:
                 continue  # whoever writes next waits for it, or gives up with a better word
             except RunTaken:
-                self.taken = canceled = True
+                canceled = True
             if canceled:
                 self.stop.set()
                 # Again and again: a job that starts just after the first time must end too.

@@ -9,6 +9,8 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from tallyman.errors import RunTaken
+
 REPORT = "processing_report.json"
 
 
@@ -22,16 +24,25 @@ class RunFolder:
         path.mkdir(parents=True, exist_ok=True)
         return cls(path)
 
-    def target(self, name: str, attempt: int) -> tuple[Path, Path]:
-        """Fresh folders for a target's files and for what is staged; an earlier attempt's files
-        are kept under `attempts/`."""
-        place, staging = self.path / name, self.path / ".staging" / name
-        if place.exists():
-            self.set_aside(name, attempt - 1)
-        place.mkdir(parents=True)
-        shutil.rmtree(staging, ignore_errors=True)
-        staging.mkdir(parents=True)
-        return place, staging
+    def begin(self, name: str, attempt: int) -> tuple[Path, Path]:
+        """Fresh folders for what a target's attempt keeps, and for what it only works with. Both
+        are its own: a process that was taken for dead and wakes up writes into no other's files."""
+        self.set_aside(name, attempt - 1)
+        files = self.path / ".staging" / str(attempt) / name
+        work = files.with_name(f"{files.name}.work")
+        for folder in (files, work):
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+        return files, work
+
+    def put(self, name: str, attempt: int) -> None:
+        """The attempt's files into their place; RunTaken if a later attempt's are there."""
+        target = self.path / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.rename(self.path / ".staging" / str(attempt) / name, target)
+        except OSError as error:
+            raise RunTaken(self.path.name) from error
 
     def set_aside(self, name: str, attempt: int) -> None:
         """Keep what an earlier attempt wrote, out of the way of the next."""

@@ -36,6 +36,10 @@ DEFAULTS: Mapping[str, str] = {
 COMING_BACK = re.compile(r"starting up|shutting down|recovery|too many|remaining connection|reset")
 
 
+LET_GO = "SET idle_in_transaction_session_timeout = '15s'"
+"""A process that is stopped in the middle of a transaction must not hold up the others."""
+
+
 def connect(url: str, place: str | None = None) -> Transaction:
     """An autocommit connection, or DatabaseUnavailable that names `place` and no password."""
     known = parts(url)
@@ -43,7 +47,9 @@ def connect(url: str, place: str | None = None) -> Transaction:
         raise DatabaseUnavailable(UNREADABLE, MALFORMED)
     try:
         address = make_conninfo(**{**DEFAULTS, **known})
-        return Transaction.connect(address, autocommit=True, row_factory=dict_row)
+        found = Transaction.connect(address, autocommit=True, row_factory=dict_row)
+        found.execute(LET_GO)
+        return found
     except psycopg.OperationalError as error:
         raise DatabaseUnavailable(place or redacted(url), brief(error)) from None
     except psycopg.ProgrammingError:
