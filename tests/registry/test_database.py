@@ -231,7 +231,7 @@ os.write(asked[1], b"x")
 os.waitpid(child, 0)
 """
     done = subprocess.run(
-        [sys.executable, "-c", code, str(state)], capture_output=True, text=True, timeout=40
+        [sys.executable, "-c", code, str(state)], capture_output=True, text=True, timeout=150
     )
     assert done.stdout.split() == ["True", "True", "False", "False"], done.stderr
 

@@ -34,20 +34,27 @@ def results_in(rows: Iterable[Materialization]) -> tuple[AssetResult, ...]:
     return tuple(result_of(row) for row in rows)
 
 
-def close(
-    folder: RunFolder, run: RunIdentity, rows: list[Materialization], place: str
+def conclude(
+    run: RunIdentity, rows: list[Materialization], place: str, *, canceled: bool = False
 ) -> RunResult:
-    """Write ledger.json and the report; those of an earlier end of the run are kept aside."""
+    """How the run ended. A cancel that came when everything was done changes nothing."""
     results = results_in(rows)
     status = run_status({result.status for result in results})
-    result = RunResult(run_id=run.run_id, status=status, folder=place, assets=results)
+    if canceled and status is not Status.SUCCESS:
+        status = Status.CANCELED
+    return RunResult(run_id=run.run_id, status=status, folder=place, assets=results)
+
+
+def write(
+    folder: RunFolder, run: RunIdentity, result: RunResult, rows: list[Materialization]
+) -> None:
+    """ledger.json and the report; those of an earlier end of the run are kept aside."""
     for name in (LEDGER, REPORT):
         folder.set_aside(name, 1)
     folder.clear_staging()
-    folder.write(LEDGER, _run_ledger(run, rows, place))
+    folder.write(LEDGER, _run_ledger(run, rows, result.folder))
     folder.write(REPORT, _report(run, result, rows))
     faults.reach(Point.REPORT_WRITTEN)
-    return result
 
 
 def _run_ledger(run: RunIdentity, rows: list[Materialization], place: str) -> dict[str, object]:

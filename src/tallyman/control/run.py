@@ -112,10 +112,12 @@ class Execution:
 
     def _close(self) -> RunResult:
         rows = self._in_order(self.journal.rows())
-        result = finish.close(self._folder, self.identity, rows, self.journal.run.folder)
-        status = Status.CANCELED if self._watch.stop.is_set() else result.status
-        self.journal.finish(status)
-        return result.with_status(status)
+        result = finish.conclude(
+            self.identity, rows, self.journal.run.folder, canceled=self._watch.stop.is_set()
+        )
+        finish.write(self._folder, self.identity, result, rows)
+        self.journal.finish(result.status)
+        return result
 
     def _in_order(self, rows: Mapping[Target, Materialization]) -> list[Materialization]:
         return [rows[target] for target in self.targets]

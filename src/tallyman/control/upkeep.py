@@ -75,4 +75,4 @@ def rewrite_report(database: Database, project: Path, run: RunRecord) -> None:
     rows = database.durably(lambda tx: Materializations(tx).of_run(run.id))
     folder = RunFolder.open(project / run.folder)
     identity = RunIdentity(run.name, str(run.id), run.started_at)
-    finish.close(folder, identity, rows, run.folder)
+    finish.write(folder, identity, finish.conclude(identity, rows, run.folder), rows)

@@ -155,9 +155,6 @@ class RunResult:
             "not_run": not_run,
         }
 
-    def with_status(self, status: Status) -> RunResult:
-        return replace(self, status=status)
-
     @property
     def exit_code(self) -> int:
         return EXIT_CODES.get(self.status, 1)
