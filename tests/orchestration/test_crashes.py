@@ -110,3 +110,14 @@ def test_a_resume_is_refused_while_the_run_is_at_work(home: Home) -> None:
     finally:
         kill(running)
     assert home.ok("resume", "busy")["status"] == "success"
+
+
+def test_a_run_on_another_machine_is_gone_when_its_lease_is_over(home: Home) -> None:
+    home.tallyman(
+        "run", "numbers", "--partition", DAY, "--run-id", "far", TALLYMAN_CRASH_AT="folder_made"
+    )
+    home.sql("UPDATE runs SET executor_node = 'elsewhere/1@1'")  # its process cannot be looked for
+    assert home.ok("show", "far")["status"] == "running"
+    home.sql("UPDATE runs SET lease_until = now() - interval '1 second'")
+    assert home.ok("show", "far")["status"] == "interrupted"
+    assert home.ok("resume", "far")["status"] == "success"
