@@ -217,8 +217,9 @@ mine = backend(database)
 asked, answer = os.pipe(), os.pipe()
 child = os.fork()
 if child == 0:
-    os.write(answer[1], backend(database).encode())
-    database.close()
+    theirs = backend(database)
+    database.close()  # before the answer: a child that is not done keeps the server for itself
+    os.write(answer[1], theirs.encode())
     os.read(asked[0], 1)  # still there when the parent has gone
     os._exit(0)
 theirs = os.read(answer[0], 20).decode()
