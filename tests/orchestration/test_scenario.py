@@ -185,3 +185,13 @@ def test_a_cycle_is_refused_with_its_path(new_home: Callable[[], Home]) -> None:
     assert refused.code == 2
     message = refused.json["error"]["message"]
     assert "cycle: a → b → a" in message or "cycle: b → a → b" in message
+
+
+def test_the_graph_draws_what_reads_what(home: Home) -> None:
+    drawn = home.ok("graph")
+    edges = {(edge["from"], edge["to"]) for edge in drawn["edges"]}
+    assert edges == {("raw", "numbers"), ("numbers", "doubled"), ("doubled", "sum")}
+    running = home.start("graph", "--mermaid")
+    text, _ = running.communicate(timeout=60)
+    assert text.startswith("graph LR")
+    assert text.count("-->") == 3
