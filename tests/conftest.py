@@ -20,7 +20,18 @@ def spark_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield address
 
 
-LONGEST_FIRST = ("orchestration", "engine", "faults", "acceptance", "registry", "domain")
+LONGEST_FIRST = (
+    "orchestration",
+    "publication",
+    "engine",
+    "faults",
+    "acceptance",
+    "registry",
+    "tables",
+    "query",
+    "engine_tables",
+    "domain",
+)
 
 
 @pytest.hookimpl(trylast=True)

@@ -3,8 +3,9 @@
 from tallyman.domain.approval import Approval, approval
 from tallyman.domain.frame import Frame
 from tallyman.domain.partition import Partitioning, daily, partitions
-from tallyman.domain.pipeline import Asset, Source, asset, source
+from tallyman.domain.pipeline import Asset, Source, asset, source, table
 from tallyman.domain.run import AssetResult, RunResult
+from tallyman.domain.table import Table
 from tallyman.domain.threshold import Thresholds
 from tallyman.errors import TallymanError
 from tallyman.project import Project
@@ -20,6 +21,7 @@ __all__ = [
     "Project",
     "RunResult",
     "Source",
+    "Table",
     "TallymanError",
     "Thresholds",
     "approval",
@@ -27,4 +29,5 @@ __all__ = [
     "daily",
     "partitions",
     "source",
+    "table",
 ]

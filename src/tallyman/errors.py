@@ -483,3 +483,256 @@ class RunCanceled(TallymanError):
 
     def __str__(self) -> str:
         return f"run {self.run} was canceled."
+
+
+class VersionConflict(Conflict):
+    """Somebody else published first. The body is that of `spec` row O6."""
+
+    code = "conflict"
+    retryable = True
+    hint = (
+        "Nothing was published; readers see what they saw. "
+        "Look with `tallyman versions`, then run it again: what is unchanged is reused."
+    )
+
+    def __init__(self, table_key: str, expected: int, actual: int) -> None:
+        super().__init__(table_key, expected, actual)
+        self.table_key, self.expected, self.actual = table_key, expected, actual
+
+    def __str__(self) -> str:
+        return (
+            f"dataset {self.table_key!r} is at version {self.actual}, "
+            f"not at {self.expected} as expected."
+        )
+
+    def body(self) -> dict[str, object]:
+        """As a client of the service gets it."""
+        found = {"table_key": self.table_key, "expected": self.expected, "actual": self.actual}
+        return {"error": str(self), "code": self.code, "manifest_conflict": found}
+
+    def facts(self) -> dict[str, object]:
+        return {**super().facts(), **self.body()}
+
+
+class SingleProducer(Conflict):
+    """A dataset is produced by one pipeline at a time."""
+
+    code = "single_producer"
+    hint = "Publish under another name, or have the other project give the dataset up first."
+
+    def __init__(self, dataset: str, producer: str, project: str) -> None:
+        super().__init__(dataset, producer, project)
+        self.dataset, self.producer, self.project = dataset, producer, project
+
+    def __str__(self) -> str:
+        return (
+            f"dataset {self.dataset!r} is produced by {self.producer!r} of project "
+            f"{self.project!r}; nobody else can."
+        )
+
+
+class NameTaken(Conflict):
+    """Datasets and snapshots share one namespace: both are read by name."""
+
+    code = "name_taken"
+    hint = "Nothing was changed. Choose another name."
+
+    def __init__(self, name: str, by: str) -> None:
+        super().__init__(name, by)
+        self.name, self.by = name, by
+
+    def __str__(self) -> str:
+        return f"the name {self.name!r} is taken by a {self.by}."
+
+
+class SchemaChanged(Conflict):
+    """All fragments of a version have the same columns."""
+
+    code = "schema_changed"
+    hint = (
+        "Nothing was published. Rebuild all of it together: `tallyman plan`, then `tallyman apply`."
+    )
+
+    def __init__(self, dataset: str, before: str, after: str) -> None:
+        super().__init__(dataset, before, after)
+        self.dataset, self.before, self.after = dataset, before, after
+
+    def __str__(self) -> str:
+        return (
+            f"dataset {self.dataset!r} has the columns {self.before}; what would join it has "
+            f"{self.after}."
+        )
+
+
+class UnpublishableType(TallymanError):
+    """Iceberg has no such type."""
+
+    code = "unpublishable_type"
+    exit_code = 2
+    hint = "Cast the column in the asset, for example to a string."
+
+    def __init__(self, dataset: str, reason: str) -> None:
+        super().__init__(dataset, reason)
+        self.dataset, self.reason = dataset, reason
+
+    def __str__(self) -> str:
+        return f"dataset {self.dataset!r} cannot be an open table: {self.reason}"
+
+
+class FragmentGone(Conflict):
+    """`cleanup` took files that were waiting to be published."""
+
+    code = "fragment_gone"
+    retryable = True
+    hint = "Nothing was published. Run it again: it is made anew."
+
+    def __init__(self, dataset: str) -> None:
+        super().__init__(dataset)
+        self.dataset = dataset
+
+    def __str__(self) -> str:
+        return f"files that were to be published in {self.dataset!r} were cleaned up meanwhile."
+
+
+class InvalidMutation(TallymanError):
+    """A mutation that does not say what to do. All mistakes at once, each with its path."""
+
+    code = "invalid_mutation"
+    exit_code = 2
+    hint = "Nothing was written."
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        super().__init__(tuple(problems))
+        self.problems = tuple(problems)
+
+    def __str__(self) -> str:
+        count = len(self.problems)
+        head = f"{count} mistake{'s' if count != 1 else ''} in the mutation"
+        return "\n".join([head, *(f"  {problem}" for problem in self.problems)])
+
+    def facts(self) -> dict[str, object]:
+        listed = [
+            {"where": p.where, "message": p.message, "nearest": p.nearest} for p in self.problems
+        ]
+        return {**super().facts(), "problems": listed}
+
+
+class MixedMutation(TallymanError):
+    """One mutation both takes rows away and brings rows in."""
+
+    code = "mixed_mutation"
+    exit_code = 2
+    hint = "Nothing was read and nothing was written. Send the deletes as a mutation of their own."
+
+    def __init__(self, deletes: Sequence[int], others: Sequence[int]) -> None:
+        super().__init__(tuple(deletes), tuple(others))
+        self.deletes, self.others = tuple(deletes), tuple(others)
+
+    def __str__(self) -> str:
+        deletes, others = (", ".join(map(str, some)) for some in (self.deletes, self.others))
+        return (
+            f"a delete (statement {deletes}) cannot go together with an insert or an update "
+            f"(statement {others})."
+        )
+
+    def facts(self) -> dict[str, object]:
+        return {**super().facts(), "deletes": list(self.deletes), "others": list(self.others)}
+
+
+class MutationRefused(TallymanError):
+    """Rows that break a rule of their table. `statement` counts from 1; a load has none."""
+
+    code = "mutation_refused"
+    hint = "Nothing was written."
+
+    def __init__(
+        self,
+        dataset: str,
+        rule: str,
+        count: int,
+        samples: Sequence[str],
+        statement: int | None = None,
+    ) -> None:
+        super().__init__(dataset, rule, count, tuple(samples), statement)
+        self.dataset, self.rule, self.count = dataset, rule, count
+        self.samples, self.statement = tuple(samples), statement
+
+    def __str__(self) -> str:
+        which = "load" if self.statement is None else f"statement {self.statement}"
+        shown = "; ".join(self.samples)
+        return f"{which}, table {self.dataset}: {self.count:,} row(s) break {self.rule}: {shown}"
+
+    def facts(self) -> dict[str, object]:
+        rows = {"rule": self.rule, "count": self.count, "samples": list(self.samples)}
+        return {**super().facts(), "statement": self.statement, "dataset": self.dataset, **rows}
+
+
+class KeyConflict(Conflict):
+    """Rows were to be added under keys that are already there."""
+
+    code = "key_conflict"
+    hint = "Nothing was written. Update the rows instead, or load with mode merge."
+
+    def __init__(
+        self, dataset: str, count: int, samples: Sequence[str], statement: int | None = None
+    ) -> None:
+        super().__init__(dataset, count, tuple(samples), statement)
+        self.dataset, self.count, self.samples = dataset, count, tuple(samples)
+        self.statement = statement
+
+    def __str__(self) -> str:
+        which = "load" if self.statement is None else f"statement {self.statement}"
+        shown = "; ".join(self.samples)
+        return f"{which}, table {self.dataset}: {self.count:,} key(s) are already there: {shown}"
+
+    def facts(self) -> dict[str, object]:
+        rows = {"count": self.count, "samples": list(self.samples)}
+        return {**super().facts(), "statement": self.statement, "dataset": self.dataset, **rows}
+
+
+class PipelineRolledBack(Conflict):
+    """What was rolled back does not come back by an ordinary run."""
+
+    code = "pipeline_rolled_back"
+    hint = (
+        "Nothing was run. Change the pipeline, or bring this one back on purpose: "
+        "`tallyman plan`, then `tallyman apply`."
+    )
+
+    def __init__(self, commit: str, actor: str, at: str) -> None:
+        super().__init__(commit, actor, at)
+        self.commit, self.actor, self.at = commit, actor, at
+
+    def __str__(self) -> str:
+        return (
+            f"this version of the pipeline was rolled back by {self.actor} at {self.at} "
+            f"(commit {self.commit[:8]})."
+        )
+
+
+class PlanOutdated(Conflict):
+    """The world moved since the plan was made."""
+
+    code = "plan_outdated"
+    hint = "Nothing was published; readers see what they saw. Make a new one: `tallyman plan`."
+
+    def __init__(self, plan: str, reason: str) -> None:
+        super().__init__(plan, reason)
+        self.plan, self.reason = plan, reason
+
+    def __str__(self) -> str:
+        return f"plan {self.plan[:8]} is out of date: {self.reason}."
+
+
+class InUse(Conflict):
+    """What is current, pinned or about to be read is never purged."""
+
+    code = "in_use"
+    hint = "Nothing was removed."
+
+    def __init__(self, what: str, why: str) -> None:
+        super().__init__(what, why)
+        self.what, self.why = what, why
+
+    def __str__(self) -> str:
+        return f"{self.what} cannot be purged: {self.why}."

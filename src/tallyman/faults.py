@@ -20,7 +20,11 @@ class Point(StrEnum):
     OUTPUT_MOVED = "output_moved"
     LEDGER_WRITTEN = "ledger_written"
     FILES_PUT = "files_put"
+    FRAGMENT_OPENED = "fragment_opened"
+    FRAGMENT_STAGED = "fragment_staged"
     ASSET_RECORDED = "asset_recorded"
+    METADATA_WRITTEN = "metadata_written"
+    COMMITTED = "committed"
     REPORT_WRITTEN = "report_written"
 
 

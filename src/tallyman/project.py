@@ -4,86 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import cached_property
 from pathlib import Path
-from types import TracebackType
+from uuid import UUID
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
-from tallyman.control import approve, begin, define, upkeep
+from tallyman.control import apply, approve, begin, define, plan, upkeep
 from tallyman.control.again import Again
 from tallyman.control.definitions import Definitions
 from tallyman.control.inputs import Pins
 from tallyman.control.run import Execution, Listener, Options
+from tallyman.data import Data
 from tallyman.domain.approval import Decision
+from tallyman.domain.change_plan import ChangePlan
+from tallyman.domain.commit import Commit
 from tallyman.domain.fate import Evidence
 from tallyman.domain.lineage import Granularity, Reached
 from tallyman.domain.materialization import Materialization, RunRecord
-from tallyman.domain.pipeline import Pipeline
 from tallyman.domain.run import RunIdentity, RunResult, Status
 from tallyman.domain.selection import find_asset, named, select
-from tallyman.domain.target import Reading, Target
+from tallyman.domain.target import Target
 from tallyman.domain.threshold import Thresholds
-from tallyman.engine.columns import SYSTEM
 from tallyman.engine.runs import Run, find_folder
-from tallyman.engine.session import open_session
 from tallyman.errors import NotFound, UsageError
 from tallyman.registry.audit import Audit
-from tallyman.registry.database import Database, Transaction
+from tallyman.registry.database import Transaction
 from tallyman.registry.lineage import Lineage
 from tallyman.registry.materializations import Materializations
+from tallyman.registry.pipelines import Pipelines
 from tallyman.registry.runs import Runs
-from tallyman.settings import Settings, read_settings
+from tallyman.settings import Settings
 
 MOST_JOBS = 32
 
 
-class Project:
+class Project(Data):
     """`Project.open("path").run()`; Spark and the database start when they are first needed."""
 
     def __init__(self, settings: Settings) -> None:
-        self.settings = settings
+        super().__init__(settings)
         self._checked: dict[tuple[str, ...], define.Definition] = {}
-
-    @classmethod
-    def open(
-        cls,
-        folder: str | Path | None = None,
-        *,
-        master: str | None = None,
-        spark_conf: Mapping[str, str] | None = None,
-    ) -> Project:
-        return cls(read_settings(folder).with_spark(master, spark_conf or {}))
-
-    @cached_property
-    def spark(self) -> SparkSession:
-        settings = self.settings
-        return open_session(settings.master, settings.spark, str(settings.state_folder))
-
-    @cached_property
-    def pipeline(self) -> Pipeline:
-        return define.load(self.settings.home / self.settings.pipelines)
-
-    @cached_property
-    def database(self) -> Database:
-        given = self.settings.database
-        return Database(given.reveal() if given else None, self.settings.state_folder)
-
-    def close(self) -> None:
-        """Let go of the database; the project's own stops when nobody else uses it."""
-        if "database" in self.__dict__:
-            self.database.close()
-
-    def __enter__(self) -> Project:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
-        self.close()
 
     # ---- running --------------------------------------------------------------------------
 
@@ -98,6 +58,7 @@ class Project:
         run_id: str | None = None,
         thresholds: Thresholds | str | Mapping[str, object] | None = None,
         go_on: bool = True,
+        good_partitions: bool = False,
         listen: Listener = lambda *_: None,
     ) -> RunResult:
         """Run the selected assets, all when none is named; what is unchanged is not run again."""
@@ -113,6 +74,7 @@ class Project:
             thresholds=None if thresholds is None else Thresholds.of(thresholds),
             jobs=jobs,
             go_on=go_on,
+            good_partitions=good_partitions,
         )
         chosen = self.select(terms, options)
         forced = frozenset(named(self.pipeline, terms) & set(chosen)) if force else frozenset[str]()
@@ -151,6 +113,7 @@ class Project:
             force=force,
             jobs=jobs,
             go_on=on_error == "continue",
+            good_partitions=on_error == "continue",
             listen=listen,
         )
         return result, result.by_partition()
@@ -197,6 +160,41 @@ class Project:
         every = self._definitions(self.pipeline.order(), options or Options())
         return select(self.pipeline, terms, every.modified)
 
+    def plan(self) -> ChangePlan:
+        """What applying the pipeline as it is now would do. Kept, so that it can be applied."""
+        found = plan.plan(self._definitions(self.pipeline.order(), Options()))
+        self.database.durably(
+            lambda tx: Pipelines(tx).keep(
+                UUID(found.id), self.settings.name, self.settings.actor, found.to_json()
+            )
+        )
+        return found
+
+    def apply(
+        self, wanted: str = "latest", *, jobs: int = 1, listen: Listener = lambda *_: None
+    ) -> tuple[ChangePlan, RunResult | None, Commit | None]:
+        """Build aside what the plan says, then cut over to all of it in one commit."""
+        _check_jobs(jobs)
+        settings = self.settings
+        found = self.database.durably(lambda tx: apply.load(tx, wanted, settings.name))
+        options = Options(jobs=jobs, plan=found.to_json())
+        targets = apply.targets(found)
+        chosen = list(dict.fromkeys(target.asset for target in targets))
+        definitions = self._definitions(chosen, options)
+        self.database.durably(lambda tx: apply.check(tx, found, definitions))
+        if targets:
+            identity = RunIdentity.of(None, now=datetime.now(UTC))
+            asked = begin.Begun(settings.actor, identity, targets, options)
+            result = self._execute(begin.begin(asked, definitions, listen))
+            return found, result, result.commit
+        asking = apply.asking(found, settings.name, settings.actor)
+
+        def work(tx: Transaction) -> Commit | None:
+            Pipelines(tx).add(settings.name, found.pipeline_to, definitions.description())
+            return apply.publish_plan(tx, self.warehouse, asking, found)
+
+        return found, None, self.database.durably(work)
+
     def cancel(self, run: str, *, timeout_s: float = 30) -> Status:
         """Ask the run's process to stop; when it does not in time, take the run from it."""
         record = self.find_run(run)
@@ -215,6 +213,7 @@ class Project:
         return approve.decide(
             self.database,
             self.settings.home,
+            self.warehouse,
             self.find_run(run),
             self.target(asset, partition),
             Decision(approved=approved, actor=self.settings.actor, reason=reason),
@@ -222,15 +221,13 @@ class Project:
 
     # ---- asking ---------------------------------------------------------------------------
 
-    def read(self, asset: str, *, partition: str | None = None) -> DataFrame:
-        """The newest result of an asset, as Spark sees it; all partitions unless one is named."""
-        target = self.target(asset, partition)
-        reading = Reading(asset, target.partition, of_source=False)
-        results = Pins(self.pipeline, self.database, self.settings.home).results(reading)
-        if not results:
-            raise NotFound("result of", str(target))
-        folders = [str(self.settings.home / str(result.location)) for result in results]
-        return self.spark.read.parquet(*folders).drop(SYSTEM)
+    def read(
+        self, name: str, *, partition: str | None = None, version: int | None = None
+    ) -> DataFrame:
+        """A version of a dataset, the current one unless said, as Spark sees it."""
+        if partition is not None and name in self.pipeline.assets:
+            partition = self.target(name, partition).partition
+        return super().read(name, partition=partition, version=version)
 
     def target(self, asset: str, partition: str | None = None) -> Target:
         """From what a person writes; the partition may be left out."""
@@ -285,7 +282,7 @@ class Project:
 
     def again(self, run: Run) -> Callable[[Target, Path], Again]:
         """Opens targets of a past run for a second look."""
-        pins = Pins(self.pipeline, self.database, self.settings.home)
+        pins = Pins(self.pipeline, self.database, self.settings)
         return lambda target, place: Again(target, place, run.manifest, pins, lambda: self.spark)
 
     def lineage(

@@ -16,7 +16,7 @@ import yaml
 from tallyman.errors import NotFound, UsageError
 
 FILE = "tallyman.yaml"
-KNOWN = ("name", "pipelines", "runs", "master", "spark", "thresholds", "database")
+KNOWN = ("name", "pipelines", "runs", "warehouse", "master", "spark", "thresholds", "database")
 DATABASE_VARIABLE = "TALLYMAN_DATABASE_URL"
 HOST = re.compile(r"(\[[^\]]*\]|[^:]*)(:\d*)?")
 
@@ -66,6 +66,7 @@ class Settings:
     name: str
     pipelines: str = "pipelines"
     runs: str = "runs"
+    warehouse: str = "warehouse"
     master: str | None = None
     spark: Mapping[str, str] = field(default_factory=dict)
     thresholds: str | Mapping[str, object] | None = None
@@ -77,6 +78,10 @@ class Settings:
     @property
     def runs_folder(self) -> Path:
         return self.home / self.runs
+
+    @property
+    def warehouse_folder(self) -> Path:
+        return self.home / self.warehouse
 
     @property
     def state_folder(self) -> Path:
@@ -111,7 +116,8 @@ def _parsed(home: Path) -> Settings:
     if not isinstance(spark, dict):
         raise UsageError(f"{home / FILE}: spark: expected names and values")
     texts = {str(k): str(v).lower() if isinstance(v, bool) else str(v) for k, v in spark.items()}
-    rest = {k: found[k] for k in ("pipelines", "runs", "master", "thresholds") if k in found}
+    plain = ("pipelines", "runs", "warehouse", "master", "thresholds")
+    rest = {k: found[k] for k in plain if k in found}
     name = str(found.get("name", home.name))
     rest["database"] = _database(home, found.get("database"))
     return Settings(home=home, name=name, spark=texts, actor=_actor(), **rest)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import asdict
+from typing import Annotated, NoReturn
 
 import typer
 
+from tallyman.cli.data import AtVersion
 from tallyman.cli.options import (
     AsJson,
     Master,
@@ -20,6 +22,7 @@ from tallyman.cli.output import as_json, err, out, table
 from tallyman.control.records import original_records
 from tallyman.control.sources import source_keys
 from tallyman.control.verify import verify as verify_run
+from tallyman.project import Project
 from tallyman.query import rejections as dead_letters
 
 rejections = typer.Typer(
@@ -34,13 +37,22 @@ def verify(
         bool,
         typer.Option("--exact", help="Compare key by key with the inputs, even if all looks well."),
     ] = False,
+    dataset: Annotated[
+        str | None, typer.Option("--dataset", "-d", help="A dataset's files instead of a run.")
+    ] = None,
+    version: AtVersion = None,
     project: ProjectFolder = None,
     master: Master = None,
     spark_conf: SparkConf = None,
     json_output: AsJson = False,
 ) -> None:
-    """Check a run again from its files: is every record still accounted for?"""
+    """Check a run again from its files: is every record still accounted for?
+
+    With --dataset: is every file of a version byte for byte what was published?
+    """
     opening = opened(project, master, spark_conf)
+    if dataset is not None:
+        _verify_dataset(opening, dataset, version, json_output)
     found = opening.folder(run)
     verdict = verify_run(found, opening.again(found), exact)
     if json_output:
@@ -59,6 +71,34 @@ def verify(
             for key in keys[:10]:
                 out.print(f"  {kind}: {key}", markup=False)
     raise typer.Exit(0 if verdict.balanced else 1)
+
+
+def _verify_dataset(
+    opening: Project, name: str, version: int | None, json_output: bool
+) -> NoReturn:
+    found, damage = opening.damaged(name, version)
+    files = sum(len(fragment.files) for fragment in found.fragments)
+    if json_output:
+        as_json(
+            {
+                "dataset": found.dataset.name,
+                "version": found.version.ordinal,
+                "files": files,
+                "intact": not damage,
+                "damaged": [asdict(one) for one in damage],
+            }
+        )
+    else:
+        word = "intact" if not damage else "DAMAGED"
+        at = f"{found.dataset.name} v{found.version.ordinal}"
+        out.print(f"{word}   {at}   {files:,} files   {len(damage):,} damaged", markup=False)
+        for one in damage[:20]:
+            out.print(f"  {one.shown}: {one.kind}: {one.detail}", markup=False)
+        if damage:
+            out.print(
+                "other versions may be whole:  tallyman versions, tallyman rollback", markup=False
+            )
+    raise typer.Exit(1 if damage else 0)
 
 
 def sources(

@@ -9,7 +9,19 @@ from typing import Annotated
 
 import typer
 
-from tallyman.cli import ask, db, decide, graph, history, lineage, make, run
+from tallyman.cli import (
+    ask,
+    data,
+    db,
+    decide,
+    graph,
+    history,
+    lineage,
+    make,
+    publish,
+    run,
+    tables,
+)
 from tallyman.cli.options import close_all
 from tallyman.cli.output import err, failure
 from tallyman.errors import TallymanError
@@ -40,7 +52,7 @@ def _root(
     pass
 
 
-for part in (make, run, history, ask, decide, lineage, graph, db):
+for part in (make, run, data, publish, tables, history, ask, decide, lineage, graph, db):
     part.register(app)
 
 

@@ -12,9 +12,10 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from tallyman.domain.commit import Commit
 from tallyman.domain.fate import Fate
 from tallyman.domain.run import AssetResult, RunResult, Status
-from tallyman.errors import TallymanError
+from tallyman.errors import TallymanError, VersionConflict
 
 # Without a terminal nobody knows the width: tables are not folded for a program that reads them.
 WIDE = None if sys.stdout.isatty() else 240
@@ -59,6 +60,12 @@ def tally(result: AssetResult, width: int = 0) -> str:
     return line if result.status is Status.SUCCESS else f"{line}   {result.status.value}"
 
 
+def published(commit: Commit) -> str:
+    """published   daily_revenue v7 (was v6)   commit 1f0c…"""
+    moved = ", ".join(f"{m} (was v{m.was})" if m.was else str(m) for m in commit.moves)
+    return f"published   {moved or 'nothing new'}   commit {short(str(commit.id))}"
+
+
 def next_steps(result: RunResult) -> list[str]:
     """What a person can do about a run that is not done."""
     lines = []
@@ -79,7 +86,9 @@ def short(run: str) -> str:
 
 def failure(error: TallymanError, *, json_output: bool) -> None:
     if json_output:
-        as_json({"error": error.facts()})
+        # A conflict is the same body here and over HTTP: a client parses one shape.
+        body = error.body() if isinstance(error, VersionConflict) else {"error": error.facts()}
+        as_json(body)
         return
     err.print(f"error: {error}", style="red", markup=False)
     if error.hint:

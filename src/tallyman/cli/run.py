@@ -22,7 +22,7 @@ from tallyman.cli.options import (
     SparkConf,
     opened,
 )
-from tallyman.cli.output import as_json, err, interactive, next_steps, out, tally
+from tallyman.cli.output import as_json, err, interactive, next_steps, out, published, tally
 from tallyman.domain.run import AssetResult, RunResult, Status
 from tallyman.project import Project
 
@@ -98,6 +98,8 @@ def show_result(result: RunResult, json_output: bool) -> None:
         done = result.status is Status.SUCCESS
         ran = any(made.status is Status.SUCCESS for made in result.assets)
         verdict = ("balanced" if ran else "unchanged") if done else result.status.value
+        if result.commit:
+            out.print(published(result.commit), markup=False)
         out.print(f"{verdict}   run {result.run_id}   {result.folder}", markup=False)
         for line in next_steps(result):
             out.print(line, markup=False)

@@ -7,10 +7,12 @@ from typing import Any
 from uuid import UUID
 
 from tallyman.control import upkeep
+from tallyman.control.cutover import publish_run
 from tallyman.domain.approval import Decision
 from tallyman.domain.materialization import RunRecord
 from tallyman.domain.run import Status
 from tallyman.domain.target import Target
+from tallyman.engine.warehouse import Warehouse
 from tallyman.errors import AlreadyDecided, NotFound
 from tallyman.registry.approvals import Approvals
 from tallyman.registry.audit import Audit
@@ -19,9 +21,16 @@ from tallyman.registry.materializations import Materializations
 
 
 def decide(
-    database: Database, project: Path, run: RunRecord, target: Target, decision: Decision
+    database: Database,
+    project: Path,
+    warehouse: Warehouse,
+    run: RunRecord,
+    target: Target,
+    decision: Decision,
 ) -> RunRecord:
-    """The run as it is after the decision. A second decision is AlreadyDecided."""
+    """What was waited for is published by the decision itself.
+
+    The run as it is after the decision. A second decision is AlreadyDecided."""
 
     def work(tx: Transaction) -> RunRecord:
         question = Approvals(tx).newest(run.id, target)
@@ -41,7 +50,10 @@ def decide(
             details={"reason": decision.reason},
             key=decision.key,
         )
-        return upkeep.settle(tx, run.id, decision.actor)
+        settled = upkeep.settle(tx, run.id, decision.actor)
+        if settled.status is Status.SUCCESS:
+            publish_run(tx, warehouse, settled, decision.actor)
+        return settled
 
     settled = database.durably(work)
     upkeep.rewrite_report(database, project, settled)

@@ -13,14 +13,17 @@ from tallyman.control.definitions import Definitions
 from tallyman.control.inputs import Pins
 from tallyman.control.journal import Journal
 from tallyman.control.run import Execution, Listener, Options
+from tallyman.domain.dataset import Dataset, Kind
 from tallyman.domain.materialization import RunRecord
 from tallyman.domain.pipeline import Pipeline
 from tallyman.domain.run import RunIdentity, Status
 from tallyman.domain.target import Reading, Target, readings
-from tallyman.errors import DependencyNotReady, NotRunning, UsageError
+from tallyman.errors import DependencyNotReady, NotRunning, PipelineRolledBack, UsageError
 from tallyman.registry.audit import Audit
 from tallyman.registry.database import Database, Transaction
+from tallyman.registry.datasets import Datasets
 from tallyman.registry.materializations import Materializations
+from tallyman.registry.pipelines import Pipelines
 from tallyman.registry.runs import Runs
 
 
@@ -80,7 +83,12 @@ def begin(asked: Begun, definitions: Definitions, listen: Listener) -> Execution
     """Checked, registered, and held by this process."""
     settings, database = definitions.settings, definitions.database
     upkeep.upkeep(database, settings.name, settings.home, asked.actor)
-    pins = Pins(definitions.pipeline, database, settings.home)
+    names = list(dict.fromkeys(target.asset for target in asked.targets))
+    pinned = database.durably(lambda tx: _register(tx, definitions, names))
+    version = definitions.version()
+    if not asked.options.plan:
+        _refuse_rolled_back(database, settings.name, version)
+    pins = Pins(definitions.pipeline, database, settings, ordinals=pinned)
     check_ready(definitions.pipeline, asked.targets, pins)
     definitions.check_what_is_new()
     identity = asked.identity
@@ -93,12 +101,13 @@ def begin(asked: Begun, definitions: Definitions, listen: Listener) -> Execution
         folder=f"{settings.runs}/{identity.folder_name}",
         actor=asked.actor,
         started_at=identity.started_at,
-        params=_params(asked),
+        params=_params(asked, definitions.pipeline) | {"pipeline_version": version},
+        pins={str(dataset): ordinal for dataset, ordinal in pinned.items()},
         executor=executor,
         executor_node=node,
     )
     journal = Journal(database, run, executor, node, asked.actor)
-    journal.begin(asked.targets)
+    journal.begin(asked.targets, definitions.description())
     return Execution(
         settings=settings,
         journal=journal,
@@ -110,10 +119,49 @@ def begin(asked: Begun, definitions: Definitions, listen: Listener) -> Execution
     )
 
 
-def _params(asked: Begun) -> dict[str, Any]:
+def _register(tx: Transaction, definitions: Definitions, assets: Sequence[str]) -> dict[UUID, int]:
+    """The datasets of what will be made, and the version of every dataset at this moment."""
+    for wanted in datasets_of(definitions.pipeline, definitions.settings.name, assets):
+        Datasets(tx).ensure(wanted)
+    return Datasets(tx).ordinals()
+
+
+def datasets_of(pipeline: Pipeline, project: str, assets: Sequence[str]) -> list[Dataset]:
+    """What has to be registered before assets are made."""
+    found = []
+    for name in assets:
+        asset = pipeline.assets[name]
+        split = asset.partitioned_by
+        found.append(
+            Dataset(
+                id=UUID(int=0),
+                name=asset.dataset,
+                kind=Kind.ASSET,
+                project=project,
+                producer=name,
+                key_columns=asset.unique_key or asset.key,
+                partition_column=split.column if split else None,
+                published=asset.publish is not False,
+            )
+        )
+    return found
+
+
+def _refuse_rolled_back(database: Database, project: str, version: str) -> None:
+    found = database.durably(lambda tx: Pipelines(tx).rolled_back(project, version))
+    if found:
+        raise PipelineRolledBack(str(found["id"]), found["actor"], f"{found['created_at']:%F %T}")
+
+
+def _params(asked: Begun, pipeline: Pipeline) -> dict[str, Any]:
     options = asked.options
+    assets = list(dict.fromkeys(target.asset for target in asked.targets))
+    appended = [name for name in assets if pipeline.assets[name].update_strategy == "append"]
     return {
-        "assets": list(dict.fromkeys(target.asset for target in asked.targets)),
+        "assets": assets,
+        "append": appended,
+        "plan": options.plan,
+        "publish_good_partitions": options.good_partitions,
         "selection": list(options.selection),
         "force": sorted(options.force),
         "evidence": options.evidence.value if options.evidence else None,

@@ -16,8 +16,9 @@ from tallyman.domain.frame import Frame
 from tallyman.domain.partition import encode
 from tallyman.domain.pipeline import Asset, Pipeline, Source, declaring
 from tallyman.domain.plan import accounted_inputs
+from tallyman.domain.table import Table
 from tallyman.domain.target import PLACEHOLDER, Reading, Target, readings
-from tallyman.engine.check import check_asset
+from tallyman.engine.check import check_asset, parsed_schema
 from tallyman.engine.open import declared_schema
 from tallyman.errors import DefinitionError, Problem, TallymanError, UsageError
 
@@ -40,7 +41,7 @@ def load(folder: Path) -> Pipeline:
     """Import every Python file of the folder and collect what it declares."""
     if not folder.is_dir():
         raise DefinitionError([Problem(str(folder.name), "the folder of pipelines does not exist")])
-    declared: list[Source | Asset] = []
+    declared: list[Source | Asset | Table] = []
     for path in sorted(folder.glob("*.py")):
         declared += _declared_in(path)
     if not declared:
@@ -50,7 +51,7 @@ def load(folder: Path) -> Pipeline:
     return Pipeline.of(declared)
 
 
-def _declared_in(path: Path) -> list[Source | Asset]:
+def _declared_in(path: Path) -> list[Source | Asset | Table]:
     name = f"tallyman_pipelines_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
@@ -81,6 +82,9 @@ def check(
                 schemas[name] = declared_schema(spark, source, project)
             except DefinitionError as error:
                 problems += error.problems
+    for name, table in pipeline.tables.items():
+        if name in wanted:
+            schemas[name] = parsed_schema(f"table {name}", table.schema, table.key)
     plans: dict[str, Frame] = {}
     for name in pipeline.order():
         asset = pipeline.assets[name]

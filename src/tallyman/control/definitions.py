@@ -106,13 +106,25 @@ class Definitions:
         return self.overriding_thresholds or asset.thresholds or default
 
     def last_success(self, target: Target) -> Materialization | None:
-        partitioned = target.partition is not None
-        found = self.database.durably(
-            lambda tx: Materializations(tx).latest_success(
-                target.asset, target.partition, partitioned=partitioned
-            )
-        )
-        return found[0] if found else None
+        return self.database.durably(lambda tx: Materializations(tx).last_success(target))
+
+    def version(self) -> str:
+        """Of the pipeline as it is written: what it says, not what it comes to."""
+        return code_of(self._folder)
+
+    def description(self) -> dict[str, object]:
+        """What is kept of a version of the pipeline."""
+        assets = {
+            name: {
+                "inputs": list(asset.inputs),
+                "dataset": asset.dataset,
+                "published": asset.publish is not False,
+                "update_strategy": asset.update_strategy,
+                "partitioned_by": asset.partitioned_by.column if asset.partitioned_by else None,
+            }
+            for name, asset in self.pipeline.assets.items()
+        }
+        return {"assets": assets, "tables": sorted(self.pipeline.tables)}
 
     def interrupt(self, tag: str) -> Callable[[], None]:
         """Stops the Spark jobs of a run, if Spark was started at all."""

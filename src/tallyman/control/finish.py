@@ -97,6 +97,9 @@ def _report(run: RunIdentity, result: RunResult, rows: list[Materialization]) ->
         "duration_ms": int((finished - run.started_at).total_seconds() * 1000),
         "records_in": sum(a.records_in for a in result.assets),
         "rows_out": sum(a.rows_out for a in result.assets),
+        "commit": str(result.commit.id) if result.commit else None,
+        "published": result.published(),
+        **({"error": dict(result.error)} if result.error else {}),
         "error_count": sum(a.fates.get(Fate.ERROR, 0) for a in result.assets),
         "assets": assets,
     }

@@ -1,74 +1,108 @@
-"""What a target reads: sources outside, and results of upstream assets. Pinned once per run."""
+"""What a target reads: sources outside, and versions of datasets. Pinned once per run."""
 
 from __future__ import annotations
 
+import hashlib
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from uuid import UUID
 
 from pyspark.sql import SparkSession
 
 from tallyman.control.define import Definition
+from tallyman.domain.dataset import Dataset, Fragment
 from tallyman.domain.materialization import Consumed, Materialization
 from tallyman.domain.pipeline import Pipeline
 from tallyman.domain.target import Reading, Target, readings, source_path
-from tallyman.engine.files import InputFiles, list_files, list_outputs
+from tallyman.engine.files import InputFiles, list_files, listed_files
 from tallyman.engine.open import open_output, open_source
 from tallyman.engine.source import Input
+from tallyman.engine.warehouse import Warehouse
 from tallyman.errors import DependencyNotReady
-from tallyman.registry.database import Database
+from tallyman.registry.database import Database, Transaction
+from tallyman.registry.datasets import Datasets
+from tallyman.registry.fragments import Fragments
 from tallyman.registry.materializations import Materializations
+from tallyman.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """One input: its files, and for an asset the results they are."""
+    """One input: its files, and for a dataset the fragments they are."""
 
     reading: Reading
     files: InputFiles
-    results: tuple[Materialization, ...] = ()
+    fragments: tuple[Fragment, ...] = ()
 
     def consumed(self) -> list[Consumed]:
         """Hashes a source's files, once."""
-        if self.results:
-            return [result.read_as() for result in self.results]
+        name, partition = self.reading.name, self.reading.partition
+        if self.reading.of_table:
+            whole = hashlib.sha256("\n".join(sorted(f.digest for f in self.fragments)).encode())
+            return [Consumed(name, None, whole.hexdigest())]
+        if self.fragments:
+            return [
+                Consumed(name, f.partition, f.digest, f.materialization_id) for f in self.fragments
+            ]
         digest = self.files.content_hash.removeprefix("sha256:")
-        return [Consumed(self.reading.name, self.reading.partition, digest)]
+        return [Consumed(name, partition, digest)]
 
 
 @dataclass
 class Pins:
-    """The inputs of one run: every asset of it reads the same files of a source."""
+    """The inputs of one run: all of it reads the same files of a source, and datasets as they
+    were at one moment."""
 
     pipeline: Pipeline
     database: Database
-    project: Path
+    settings: Settings
     run: UUID | None = None
+    ordinals: Mapping[UUID, int] | None = None
+    """The version of each dataset that is read; without them, what is current."""
     _sources: dict[Reading, Pin] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def project(self) -> Path:
+        return self.settings.home
+
+    @cached_property
+    def warehouse(self) -> Warehouse:
+        return Warehouse(self.settings.warehouse_folder)
 
     def of(self, target: Target) -> dict[str, Pin]:
         found = {}
         for reading in readings(self.pipeline, target):
             found[reading.name] = (
-                self._source(target, reading) if reading.of_source else self._asset(target, reading)
+                self._source(target, reading)
+                if reading.of_source
+                else self._dataset(target, reading)
             )
         return found
 
     def recorded(self, made: Materialization) -> dict[str, Pin]:
         """What a result was made from, as the registry has it; a source as it is now."""
-        used = self.database.durably(lambda tx: Materializations(tx).inputs(made))
+
+        def work(tx: Transaction) -> dict[str, list[Fragment]]:
+            used: dict[str, list[Fragment]] = {}
+            for result in Materializations(tx).inputs(made):
+                kept = Fragments(tx).get([result.fragment_id] if result.fragment_id else [])
+                used.setdefault(result.target.asset, []).extend(kept.values())
+            return used
+
+        used = self.database.durably(work)
         found = {}
         for reading in readings(self.pipeline, made.target):
-            results = [m for m in used if m.target.asset == reading.name]
+            fragments = used.get(reading.name)
             if reading.of_source:
                 found[reading.name] = self._source(made.target, reading)
-            elif results:
-                found[reading.name] = self._pinned(reading, results)
+            elif fragments:
+                found[reading.name] = self._pinned(reading, fragments)
             else:
-                found[reading.name] = self._asset(made.target, reading)
+                found[reading.name] = self._dataset(made.target, reading)
         return found
 
     def _source(self, target: Target, reading: Reading) -> Pin:
@@ -83,43 +117,84 @@ class Pins:
                 self._sources[reading] = Pin(reading, files)
             return self._sources[reading]
 
-    def _asset(self, target: Target, reading: Reading) -> Pin:
+    def _dataset(self, target: Target, reading: Reading) -> Pin:
         lacking = self.lacking(reading)
         if lacking:
             raise DependencyNotReady([(str(target), str(read)) for read in lacking])
-        return self._pinned(reading, self.results(reading))
+        return self._pinned(reading, self.fragments(reading))
 
     def lacking(self, reading: Reading) -> list[Target]:
         """What has no result to read. Of all partitions none may be left out without a word."""
-        if not self.results(reading):
+        if not self.fragments(reading):
             return [Target(reading.name, reading.partition)]
-        if reading.partition is not None:
-            return []
         gone = self.database.durably(lambda tx: Materializations(tx).invalidated(reading.name))
-        return [Target(reading.name, partition) for partition in gone]
+        return [
+            Target(reading.name, partition)
+            for partition in gone
+            if reading.partition in (None, partition)
+        ]
 
-    def _pinned(self, reading: Reading, results: list[Materialization]) -> Pin:
-        folders = [self.project / str(result.location) for result in results]
-        return Pin(reading, list_outputs(reading.name, folders, self.project), tuple(results))
+    def _pinned(self, reading: Reading, fragments: Iterable[Fragment]) -> Pin:
+        listed = tuple(fragments)
+        files = {}
+        for number, fragment in enumerate(listed):
+            folder = self.warehouse.dataset(fragment.dataset_id)
+            # The name says nothing of ids: equal content has an equal hash in another run.
+            part = fragment.partition or f"{number:05d}"
+            for file in fragment.files:
+                name = Path(file.path).name
+                files[name if len(listed) == 1 else f"{part}/{name}"] = str(folder / file.path)
+        return Pin(reading, listed_files(reading.name, files, self.project), listed)
 
-    def results(self, reading: Reading) -> list[Materialization]:
-        partitioned = self.pipeline.assets[reading.name].partitioned_by is not None
-        return self.database.durably(
-            lambda tx: Materializations(tx).latest_success(
-                reading.name, reading.partition, partitioned=partitioned, run=self.run
-            )
-        )
+    def fragments(self, reading: Reading) -> list[Fragment]:
+        """What the run itself made or chose to reuse; where it did not, what is published."""
+
+        def work(tx: Transaction) -> list[Fragment]:
+            dataset = Datasets(tx).of_producer(self.settings.name, reading.name)
+            if dataset is None:
+                return []
+            ordinal = (self.ordinals or {}).get(dataset.id, 0)
+            if self.ordinals is None:
+                ordinal = dataset.ordinal
+            published = Fragments(tx).at(dataset.id, ordinal)
+            own = self._own(tx, reading)
+            return self._merged(dataset, published.values(), own, reading.partition)
+
+        return self.database.durably(work)
+
+    def _own(self, tx: Transaction, reading: Reading) -> dict[UUID, Fragment]:
+        if self.run is None or reading.of_table:
+            return {}
+        rows = Materializations(tx).of_run(self.run)
+        made = [m for m in rows if m.target.asset == reading.name and m.status.good]
+        return Fragments(tx).get([m.fragment_id for m in made if m.fragment_id])
+
+    def _merged(
+        self,
+        dataset: Dataset,
+        published: Iterable[Fragment],
+        own: Mapping[UUID, Fragment],
+        partition: str | None,
+    ) -> list[Fragment]:
+        asset = self.pipeline.assets.get(dataset.producer)
+        replaced = {fragment.partition for fragment in own.values()}
+        if asset is not None and asset.update_strategy == "append":
+            replaced = set()
+        kept = [f for f in published if f.partition not in replaced and f.id not in own]
+        found = [*kept, *own.values()]
+        return [f for f in found if partition in (None, f.partition)]
 
 
 def open_inputs(
     spark: SparkSession, definition: Definition, pins: Mapping[str, Pin]
 ) -> dict[str, Input]:
     opened: dict[str, Input] = {}
+    pipeline = definition.pipeline
     for name, pin in pins.items():
         schema = definition.schemas[name]
         if pin.reading.of_source:
-            opened[name] = open_source(spark, definition.pipeline.sources[name], schema, pin.files)
+            opened[name] = open_source(spark, pipeline.sources[name], schema, pin.files)
         else:
-            key = definition.pipeline.assets[name].key
-            opened[name] = open_output(spark, pin.files, schema, key)
+            producer = pipeline.tables.get(name) or pipeline.assets[name]
+            opened[name] = open_output(spark, pin.files, schema, producer.key)
     return opened

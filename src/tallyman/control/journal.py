@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
+from tallyman.control.cutover import publish_run
 from tallyman.domain.approval import Approval
+from tallyman.domain.commit import Commit
+from tallyman.domain.dataset import Fragment
 from tallyman.domain.materialization import Made, Materialization, RunRecord
 from tallyman.domain.run import AssetResult, Status
 from tallyman.domain.target import Target
-from tallyman.errors import ForeignAsset
+from tallyman.engine.warehouse import Warehouse
+from tallyman.errors import ForeignAsset, FragmentGone
 from tallyman.registry.approvals import Approvals
 from tallyman.registry.audit import Audit
 from tallyman.registry.database import Database, Transaction
+from tallyman.registry.fragments import Fragments
 from tallyman.registry.materializations import Materializations
+from tallyman.registry.pipelines import Pipelines
 from tallyman.registry.runs import Runs
 
 T = TypeVar("T")
@@ -40,7 +46,7 @@ class Journal:
 
     # ---- the run ------------------------------------------------------------------------
 
-    def begin(self, targets: Iterable[Target]) -> None:
+    def begin(self, targets: Iterable[Target], description: Mapping[str, Any]) -> None:
         chosen = list(targets)
 
         def work(tx: Transaction) -> None:
@@ -48,6 +54,8 @@ class Journal:
             foreign = runs.foreign(sorted({t.asset for t in chosen}), self.run.project)
             if foreign:
                 raise ForeignAsset(*foreign)
+            version = self.run.params["pipeline_version"]
+            Pipelines(tx).add(self.run.project, version, description)
             runs.add(self.run)
             Materializations(tx).plan(self.run.id, chosen)
             self._audit(tx, "run.started", {"targets": len(chosen), **self.run.params}, key)
@@ -112,6 +120,13 @@ class Journal:
     def step(self, target: Target, step: str) -> None:
         self._write(lambda tx: Materializations(tx).step(self.run.id, target, step))
 
+    def opened(self, fragment: Fragment) -> None:
+        self._write(lambda tx: Fragments(tx).open(fragment, self.run.id))
+
+    def publish(self, warehouse: Warehouse) -> Commit | None:
+        """All of the run at once, or a conflict."""
+        return self._write(lambda tx: publish_run(tx, warehouse, self.run, self.actor))
+
     def succeeded(
         self, target: Target, made: Made, result: AssetResult, asks: Approval | None
     ) -> None:
@@ -119,7 +134,9 @@ class Journal:
 
         def work(tx: Transaction) -> None:
             status = Status.WAITING if asks else Status.SUCCESS
-            Materializations(tx).succeed(self.run.id, target, made, status)
+            own = Materializations(tx).succeed(self.run.id, target, made, status)
+            if not Fragments(tx).stage(replace(made.fragment, materialization_id=own)):
+                raise FragmentGone(target.asset)
             if asks:
                 Approvals(tx).ask(
                     self.run.id,

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
+from uuid import UUID
 
 import pyspark
 
@@ -18,15 +19,20 @@ from tallyman.control.inputs import Pin, Pins
 from tallyman.control.journal import Journal
 from tallyman.control.make import Making, Order, make
 from tallyman.control.schedule import in_order
+from tallyman.control.stage import Staging
 from tallyman.control.watch import Watch
+from tallyman.domain.dataset import Dataset
 from tallyman.domain.fate import Evidence
 from tallyman.domain.materialization import Consumed, Made, Materialization, dependency_hash
 from tallyman.domain.run import AssetResult, RunIdentity, RunResult, Status
 from tallyman.domain.target import Target, dependencies, folder_of
 from tallyman.domain.threshold import Thresholds
 from tallyman.engine.run_folder import RunFolder
-from tallyman.errors import RunCanceled, RunTaken, StorageFailed, TallymanError
+from tallyman.errors import Conflict, RunCanceled, RunTaken, StorageFailed, TallymanError
 from tallyman.faults import Point
+from tallyman.registry.database import Transaction
+from tallyman.registry.datasets import Datasets
+from tallyman.registry.fragments import Fragments
 from tallyman.settings import Settings
 
 Listener = Callable[[str, str, AssetResult | None], None]
@@ -43,6 +49,10 @@ class Options:
     thresholds: Thresholds | None = None
     jobs: int = 1
     go_on: bool = True
+    good_partitions: bool = False
+    """Publish the partitions that were done when others were not."""
+    plan: Mapping[str, Any] | None = None
+    """The plan that is applied, if one is."""
 
     @classmethod
     def of(cls, params: Mapping[str, Any]) -> Options:
@@ -54,6 +64,8 @@ class Options:
             thresholds=Thresholds.of(thresholds) if thresholds else None,
             jobs=int(params.get("jobs", 1)),
             go_on=bool(params.get("go_on", True)),
+            good_partitions=bool(params.get("publish_good_partitions")),
+            plan=params.get("plan"),
         )
 
     def with_force(self, force: frozenset[str]) -> Options:
@@ -74,6 +86,7 @@ class Execution:
     listen: Listener = lambda *_: None
     _folder: RunFolder = field(init=False)
     _pins: Pins = field(init=False)
+    _staging: Staging = field(init=False)
     _watch: Watch = field(init=False)
     _telling: threading.Lock = field(default_factory=threading.Lock)
 
@@ -82,7 +95,9 @@ class Execution:
         faults.reach(Point.RUN_REGISTERED)
         pipeline = self.definitions.pipeline
         run = self.journal.run
-        self._pins = Pins(pipeline, self.journal.database, self.settings.home, run.id)
+        pinned = {UUID(dataset): ordinal for dataset, ordinal in run.pins.items()}
+        self._pins = Pins(pipeline, self.journal.database, self.settings, run.id, pinned)
+        self._staging = Staging(self.journal, self._pins.warehouse, self._pins, self._datasets())
         self._folder = RunFolder.open(self.settings.home / run.folder)
         self._describe()
         faults.reach(Point.FOLDER_MADE)
@@ -110,13 +125,31 @@ class Execution:
         with contextlib.suppress(TallymanError):
             self.journal.abandon()
 
+    def _datasets(self) -> dict[str, Dataset]:
+        assets = sorted({target.asset for target in self.targets})
+        found = self.journal.database.durably(
+            lambda tx: Datasets(tx).of_producers(self.settings.name, assets)
+        )
+        return {dataset.producer: dataset for dataset in found}
+
     def _close(self) -> RunResult:
         rows = self._in_order(self.journal.rows())
         result = finish.conclude(
             self.identity, rows, self.journal.run.folder, canceled=self._watch.stop.is_set()
         )
+        conflict: Conflict | None = None
+        try:
+            if result.status is not Status.CANCELED:
+                result = result.with_commit(self.journal.publish(self._pins.warehouse))
+                faults.reach(Point.COMMITTED)
+        except RunTaken:
+            raise
+        except Conflict as found:
+            conflict, result = found, result.with_error(found.facts())
         finish.write(self._folder, self.identity, result, rows)
         self.journal.finish(result.status)
+        if conflict is not None:
+            raise conflict
         return result
 
     def _in_order(self, rows: Mapping[Target, Materialization]) -> list[Materialization]:
@@ -166,10 +199,23 @@ class Execution:
         last = self.definitions.last_success(target)
         if last is None or last.definition_hash != self.definitions.hash(target.asset):
             return None
-        output = self.settings.home / str(last.location)
-        if not any(output.glob("*.parquet")):
+        if not self._still_there(target, last):
             return None
         return last if dependency_hash(_consumed(pins)) == last.dependency_hash else None
+
+    def _still_there(self, target: Target, last: Materialization) -> bool:
+        """Its files; and what was appended must not have been taken back."""
+
+        def work(tx: Transaction) -> bool:
+            if last.fragment_id is None or not Fragments(tx).get([last.fragment_id]):
+                return False
+            if self.definitions.pipeline.assets[target.asset].update_strategy != "append":
+                return True
+            dataset = self._staging.datasets[target.asset]
+            pinned = self.journal.run.pins.get(str(dataset.id), 0)
+            return last.fragment_id in Fragments(tx).at(dataset.id, pinned)
+
+        return self.journal.database.durably(work)
 
     def _reuse(self, target: Target, last: Materialization) -> AssetResult:
         result = AssetResult(
@@ -208,22 +254,25 @@ class Execution:
         faults.reach(Point.FILES_PUT)
         if self._watch.stop.is_set() and not making.result.status.good:
             making = _canceled(making, self.identity)
-        return self._record(target, making, pins, f"{self.journal.run.folder}/{name}/output")
+        return self._record(target, making, pins, name)
 
     def _record(
-        self, target: Target, making: Making, pins: Mapping[str, Pin], location: str
+        self, target: Target, making: Making, pins: Mapping[str, Pin], name: str
     ) -> AssetResult:
         metadata = making.metadata(self.identity)
         if making.digest is None:
             self.journal.failed(target, making.result, metadata)
             return making.result
-        approval = self.definitions.pipeline.assets[target.asset].approval
-        asks = approval if making.asks else None
+        asset = self.definitions.pipeline.assets[target.asset]
+        asks = asset.approval if making.asks else None
+        place, spark = self._folder.path / name, self.definitions.spark()
+        fragment, counts = self._staging.stage(spark, asset, target, place, making.digest)
         made = Made(
             consumed=tuple(_consumed(pins)),
             digest=making.digest,
-            location=location,
-            metadata=metadata,
+            location=f"{self.journal.run.folder}/{name}/output",
+            fragment=fragment,
+            metadata=metadata | counts,
         )
         self.journal.succeeded(target, made, making.result, asks)
         faults.reach(Point.ASSET_RECORDED)

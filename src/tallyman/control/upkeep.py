@@ -12,6 +12,7 @@ from tallyman.domain.target import Target
 from tallyman.engine.run_folder import RunFolder
 from tallyman.registry.approvals import Approvals
 from tallyman.registry.audit import Audit
+from tallyman.registry.commits import Commits
 from tallyman.registry.database import Database, Transaction
 from tallyman.registry.materializations import Materializations
 from tallyman.registry.runs import Runs
@@ -64,8 +65,11 @@ def settle(tx: Transaction, run: UUID, actor: str) -> RunRecord:
 def result_of(database: Database, run: RunRecord) -> RunResult:
     """A run as it ended, from the registry."""
     rows = database.durably(lambda tx: Materializations(tx).of_run(run.id))
+    commit = database.durably(lambda tx: Commits(tx).of_run(run.id))
     results = finish.results_in(rows)
-    return RunResult(run_id=run.name, status=run.status, folder=run.folder, assets=results)
+    return RunResult(
+        run_id=run.name, status=run.status, folder=run.folder, assets=results, commit=commit
+    )
 
 
 def rewrite_report(database: Database, project: Path, run: RunRecord) -> None:
@@ -75,4 +79,6 @@ def rewrite_report(database: Database, project: Path, run: RunRecord) -> None:
     rows = database.durably(lambda tx: Materializations(tx).of_run(run.id))
     folder = RunFolder.open(project / run.folder)
     identity = RunIdentity(run.name, str(run.id), run.started_at)
-    finish.write(folder, identity, finish.conclude(identity, rows, run.folder), rows)
+    commit = database.durably(lambda tx: Commits(tx).of_run(run.id))
+    result = finish.conclude(identity, rows, run.folder).with_commit(commit)
+    finish.write(folder, identity, result, rows)

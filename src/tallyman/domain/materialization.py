@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from tallyman.domain.dataset import Fragment
 from tallyman.domain.run import Status
 from tallyman.domain.target import Target
 
@@ -46,15 +47,11 @@ class Materialization:
     error_message: str | None = None
     executor_node: str | None = None
     reused_id: UUID | None = None
+    fragment_id: UUID | None = None
     started_at: datetime | None = None
     completed_at: datetime | None = None
     duration_ms: int | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
-
-    def read_as(self) -> Consumed:
-        assert self.content_digest is not None
-        made = self.reused_id or self.id
-        return Consumed(self.target.asset, self.target.partition, self.content_digest, made)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +61,7 @@ class Made:
     consumed: tuple[Consumed, ...]
     digest: str
     location: str
+    fragment: Fragment
     metadata: Mapping[str, Any]
 
 
@@ -79,6 +77,8 @@ class RunRecord:
     actor: str
     started_at: datetime
     params: Mapping[str, Any] = field(default_factory=dict)
+    pins: Mapping[str, int] = field(default_factory=dict)
+    """The version of each dataset that the run reads, and expects when it publishes."""
     executor: UUID | None = None
     executor_node: str | None = None
     lease_expired: bool = False

@@ -1,4 +1,4 @@
-"""Sources, assets, and the pipeline they form. Declaring one only records it."""
+"""Sources, tables, assets, and the pipeline they form. Declaring one only records it."""
 
 from __future__ import annotations
 
@@ -12,15 +12,18 @@ from graphlib import CycleError, TopologicalSorter
 from typing import TypeVar
 
 from tallyman.domain.approval import Approval
+from tallyman.domain.dataset import DATASET_NAME
 from tallyman.domain.fate import Evidence
 from tallyman.domain.frame import SAFE_NAME, Frame
 from tallyman.domain.partition import Partitioning
+from tallyman.domain.table import Reference, Table
 from tallyman.domain.threshold import Thresholds
 from tallyman.errors import DefinitionError, Problem, UsageError
 
-Declared = TypeVar("Declared", "Source", "Asset")
+Declared = TypeVar("Declared", "Source", "Asset", Table)
 
 FORMATS = ("json", "csv", "parquet")
+STRATEGIES = ("replace", "append")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +51,14 @@ class Asset:
     tags: frozenset[str] = frozenset()
     partitioned_by: Partitioning | None = None
     approval: Approval | None = None
+    update_strategy: str = "replace"
+    unique_key: tuple[str, ...] = ()
+    publish: str | bool = True
+    """The name of its dataset where that is not the asset's own; False: not for outside readers."""
+
+    @property
+    def dataset(self) -> str:
+        return self.publish if isinstance(self.publish, str) else self.name
 
     def plan(self) -> Frame:
         """Call the function on empty Frames: the steps it takes."""
@@ -59,22 +70,24 @@ class Asset:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """Sources and assets wired into a DAG by the names of their inputs."""
+    """Sources, tables and assets wired into a DAG by the names of their inputs."""
 
     sources: Mapping[str, Source]
     assets: Mapping[str, Asset]
+    tables: Mapping[str, Table] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, declared: Sequence[Source | Asset]) -> Pipeline:
-        """Or DefinitionError with every duplicate name, unknown input and cycle."""
+    def of(cls, declared: Sequence[Source | Asset | Table]) -> Pipeline:
+        """Or DefinitionError with every duplicate name, unknown input, reference and cycle."""
         problems: list[Problem] = []
-        seen: dict[str, Source | Asset] = {}
+        seen: dict[str, Source | Asset | Table] = {}
         for item in declared:
             if item.name in seen:
                 problems.append(Problem(_where(item), f"the name {item.name!r} is declared twice"))
             seen[item.name] = item
         assets = {name: item for name, item in seen.items() if isinstance(item, Asset)}
         sources = {name: item for name, item in seen.items() if isinstance(item, Source)}
+        tables = {name: item for name, item in seen.items() if isinstance(item, Table)}
         for item in assets.values():
             for name in item.inputs:
                 if name not in seen:
@@ -82,10 +95,10 @@ class Pipeline:
                     problems.append(
                         Problem(_where(item), f"unknown input {name!r}", near[0] if near else None)
                     )
-        problems += _cycles(assets)
+        problems += [*_references(tables), *_cycles(assets)]
         if problems:
             raise DefinitionError(problems)
-        return cls(sources, assets)
+        return cls(sources, assets, tables)
 
     def order(self) -> list[str]:
         """Assets with every asset after those it reads."""
@@ -112,17 +125,38 @@ def _cycles(assets: Mapping[str, Asset]) -> list[Problem]:
             return problems
 
 
-def _where(item: Source | Asset) -> str:
-    return f"{'asset' if isinstance(item, Asset) else 'source'} {item.name}"
+def _references(tables: Mapping[str, Table]) -> Iterator[Problem]:
+    """References that cannot hold: to no table, to no key, or to a key of another type."""
+    for table in tables.values():
+        for reference in table.references:
+            target = tables.get(reference.table)
+            if target is None:
+                near = difflib.get_close_matches(reference.table, list(tables), 1)
+                message = f"{reference.column!r} refers to unknown table {reference.table!r}"
+                yield Problem(_where(table), message, near[0] if near else None)
+            elif mistake := _mistake(table, reference, target):
+                yield Problem(_where(table), f"{reference.column!r} refers to {mistake}")
 
 
-_declared: ContextVar[list[Source | Asset] | None] = ContextVar("declared", default=None)
+def _mistake(table: Table, reference: Reference, target: Table) -> str | None:
+    to = f"{target.name}.{reference.to}"
+    if target.key != (reference.to,):
+        return f"{to}, but the key of {target.name!r} is {', '.join(target.key)}"
+    own, other = table.column(reference.column).type, target.column(reference.to).type
+    return f"{to}, which is {other} and not {own}" if own != other else None
+
+
+def _where(item: Source | Asset | Table) -> str:
+    return f"{type(item).__name__.lower()} {item.name}"
+
+
+_declared: ContextVar[list[Source | Asset | Table] | None] = ContextVar("declared", default=None)
 
 
 @contextmanager
-def declaring() -> Iterator[list[Source | Asset]]:
+def declaring() -> Iterator[list[Source | Asset | Table]]:
     """Collect what is declared inside the block, in order."""
-    collected: list[Source | Asset] = []
+    collected: list[Source | Asset | Table] = []
     token = _declared.set(collected)
     try:
         yield collected
@@ -178,6 +212,33 @@ def source(
     )
 
 
+def table(
+    name: str,
+    *,
+    schema: str,
+    key: str | Sequence[str],
+    references: Mapping[str, str] | None = None,
+) -> Table:
+    """Declare rows that people write: `tallyman mutate` and `tallyman load`, not a run.
+
+    `references` maps a column to "table.column", the key of a table whose rows it names.
+    """
+    return _record(Table.of(name, schema, key, references))
+
+
+def _check_strategy(asset: str, strategy: str, unique_key: tuple[str, ...]) -> None:
+    if strategy not in STRATEGIES:
+        known = " or ".join(map(repr, STRATEGIES))
+        raise UsageError(f"asset {asset}: update_strategy is {known}, not {strategy!r}")
+    if strategy == "append" and not unique_key:
+        raise UsageError(
+            f"asset {asset}: update_strategy 'append' needs a unique_key: "
+            "without one, running it twice would double its rows"
+        )
+    if strategy != "append" and unique_key:
+        raise UsageError(f"asset {asset}: unique_key is for update_strategy='append'")
+
+
 def asset(  # noqa: PLR0913  one keyword for each thing an asset may say
     function: Callable[..., Frame] | None = None,
     *,
@@ -188,6 +249,9 @@ def asset(  # noqa: PLR0913  one keyword for each thing an asset may say
     name: str | None = None,
     partitioned_by: Partitioning | None = None,
     approval: Approval | None = None,
+    update_strategy: str = "replace",
+    unique_key: str | Sequence[str] | None = None,
+    publish: str | bool = True,
 ) -> Asset | Callable[[Callable[..., Frame]], Asset]:
     """Declare a function of Frames as an asset: its parameter names are the inputs."""
 
@@ -195,6 +259,12 @@ def asset(  # noqa: PLR0913  one keyword for each thing an asset may say
         own = name or getattr(function, "__name__", "asset")
         if evidence not in tuple(Evidence):
             raise UsageError(f"asset {own}: evidence is 'keys' or 'digest', not {evidence!r}")
+        _check_strategy(own, update_strategy, _names(unique_key))
+        if not DATASET_NAME.fullmatch(publish if isinstance(publish, str) else own):
+            raise UsageError(
+                f"asset {own}: {publish if isinstance(publish, str) else own!r} is no name for a "
+                "dataset (lower-case letters, digits and '_'); say publish='another_name'"
+            )
         return _record(
             Asset(
                 name=_checked_name("asset", own),
@@ -206,6 +276,9 @@ def asset(  # noqa: PLR0913  one keyword for each thing an asset may say
                 tags=frozenset(tags),
                 partitioned_by=partitioned_by,
                 approval=approval,
+                update_strategy=update_strategy,
+                unique_key=_names(unique_key),
+                publish=publish,
             )
         )
 

@@ -10,6 +10,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from tallyman.domain.commit import Commit
 from tallyman.domain.fate import Fate
 from tallyman.errors import UsageError
 
@@ -137,6 +138,15 @@ class RunResult:
     status: Status
     folder: str
     assets: tuple[AssetResult, ...]
+    commit: Commit | None = None
+    """What it published; None when nothing was new, or nothing could be published."""
+    error: Mapping[str, object] | None = None
+
+    def with_commit(self, commit: Commit | None) -> RunResult:
+        return replace(self, commit=commit)
+
+    def with_error(self, error: Mapping[str, object]) -> RunResult:
+        return replace(self, status=Status.FAILED, error=error)
 
     def by_partition(self) -> dict[str, int]:
         """Partitions that succeeded, failed, or were skipped because nothing had changed."""
@@ -160,9 +170,16 @@ class RunResult:
         return EXIT_CODES.get(self.status, 1)
 
     def to_json(self) -> dict[str, object]:
-        return {
+        found: dict[str, object] = {
             "run_id": self.run_id,
             "status": self.status.value,
             "folder": self.folder,
             "assets": [asset.to_json() for asset in self.assets],
+            "commit": str(self.commit.id) if self.commit else None,
+            "published": self.published(),
         }
+        return found | ({"error": dict(self.error)} if self.error else {})
+
+    def published(self) -> dict[str, int]:
+        """The new version of each dataset."""
+        return {move.dataset: move.ordinal for move in self.commit.moves} if self.commit else {}

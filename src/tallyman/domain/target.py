@@ -27,6 +27,7 @@ class Reading:
     name: str
     partition: str | None
     of_source: bool
+    of_table: bool = False
 
 
 def readings(pipeline: Pipeline, target: Target) -> list[Reading]:
@@ -38,6 +39,8 @@ def readings(pipeline: Pipeline, target: Target) -> list[Reading]:
         if source is not None:
             partition = target.partition if PLACEHOLDER in source.path else None
             found.append(Reading(name, partition, True))
+        elif name in pipeline.tables:
+            found.append(Reading(name, None, False, of_table=True))
         else:
             partition = target.partition if same_partitions(reader, pipeline.assets[name]) else None
             found.append(Reading(name, partition, False))

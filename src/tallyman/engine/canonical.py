@@ -73,8 +73,10 @@ def definition_hash(
     writer = _Writer(as_written=_has_odd_names(plan, list(read.values())))
     tree = writer.frame(plan)
     split = asset.partitioned_by
+    appends = {"append": asset.unique_key} if asset.update_strategy == "append" else {}
     return _sha256(
-        {
+        appends
+        | {
             "format": FORMAT,
             "plan": tree,
             "key": asset.key,

@@ -36,14 +36,17 @@ RAISES_LEVEL = (GroupBy, Explode)
 
 def source_schema(spark: SparkSession, source: Source) -> StructType:
     """The declared schema, or DefinitionError: it does not parse, or lacks the key."""
-    where = f"source {source.name}"
+    return parsed_schema(f"source {source.name}", source.schema or "", source.key)
+
+
+def parsed_schema(where: str, text: str, key: Sequence[str]) -> StructType:
     try:
-        schema = StructType().fromDDL(source.schema or "")
+        schema = StructType().fromDDL(text)
         assert isinstance(schema, StructType)
     except (ParseException, PySparkException) as error:
         reason = str(error).strip().splitlines()[0]
         raise DefinitionError([Problem(where, f"the schema does not parse: {reason}")]) from None
-    return _checked_schema(where, schema, source.key)
+    return _checked_schema(where, schema, key)
 
 
 def _checked_schema(where: str, schema: StructType, key: Sequence[str]) -> StructType:
@@ -100,6 +103,10 @@ def check_asset(
         if name not in result.columns:
             near = nearest(name, result.columns)
             problems.append(Problem(where, f"bad key: the result has no column {name!r}", near))
+    for name in asset.unique_key:
+        if name not in result.columns:
+            near = nearest(name, result.columns)
+            problems.append(Problem(where, f"unique_key: the result has no column {name!r}", near))
     names = [name.lower() for name in result.columns]
     for name in sorted({n for n in names if names.count(n) > 1}):
         problems.append(

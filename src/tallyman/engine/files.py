@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -52,7 +52,7 @@ class InputFiles:
     def content_hash(self) -> str:
         """sha256 over (name, size, sha256 of the bytes), sorted by name."""
         with ThreadPoolExecutor(max_workers=os.cpu_count() or 2) as pool:
-            hashes = list(pool.map(_sha256, (f.path for f in self.files)))
+            hashes = list(pool.map(sha256, (f.path for f in self.files)))
         whole = hashlib.sha256()
         for file, digest in sorted(zip(self.files, hashes, strict=True), key=lambda x: x[0].name):
             whole.update(f"{file.name}\0{file.size}\0{digest}\n".encode())
@@ -75,15 +75,14 @@ def list_files(name: str, path: str, project: Path, advice: str = "Check the pat
     return InputFiles(name, root, tuple(_file(p, root) for p in sorted(set(found))))
 
 
-def list_outputs(name: str, folders: Sequence[Path], project: Path) -> InputFiles:
-    """The files of an asset's results: one folder, or one for each of its partitions."""
-    root = str(folders[0] if len(folders) == 1 else project)
-    found = [path for folder in folders for path in _walk(str(folder))]
-    if not found:
-        raise InputMissing(
-            name, ", ".join(map(str, folders)), f"Run it again: `tallyman run {name} --force`."
-        )
-    return InputFiles(name, root, tuple(_file(p, root) for p in sorted(set(found))), False)
+def listed_files(name: str, files: Mapping[str, str], root: Path) -> InputFiles:
+    """The files of a dataset's version: the name each goes by, and its path."""
+    missing = [path for path in files.values() if not os.path.isfile(path)]
+    if missing:
+        shown = f"{len(missing)} of {len(files)} files, first {os.path.relpath(missing[0], root)}"
+        raise InputMissing(name, shown, f"Look with `tallyman verify --dataset {name}`.")
+    listed = [InputFile(shown, path, *_stamp(path)) for shown, path in sorted(files.items())]
+    return InputFiles(name, str(root), tuple(listed), False)
 
 
 def _walk(folder: str) -> list[str]:
@@ -106,7 +105,7 @@ def _stamp(path: str) -> tuple[int, int]:
     return (stat.st_size, stat.st_mtime_ns)
 
 
-def _sha256(path: str) -> str:
+def sha256(path: str) -> str:
     digest = hashlib.sha256()
     with open(path, "rb", buffering=0) as file:
         while chunk := file.read(CHUNK):
@@ -117,5 +116,5 @@ def _sha256(path: str) -> str:
 def hash_files(paths: Sequence[Path], root: Path) -> dict[str, str]:
     """sha256 by name relative to `root`."""
     with ThreadPoolExecutor(max_workers=os.cpu_count() or 2) as pool:
-        hashes = pool.map(_sha256, map(str, paths))
+        hashes = pool.map(sha256, map(str, paths))
         return {str(p.relative_to(root)): h for p, h in zip(paths, hashes, strict=True)}

@@ -16,7 +16,8 @@ from tallyman.registry.database import Transaction
 COLUMNS = """
     m.id, m.asset_name, m.partition, m.run_id, m.status, m.attempt, m.definition_hash,
     m.dependency_hash, m.content_digest, m.location, m.last_completed_operation, m.error_message,
-    m.executor_node, m.reused_id, m.started_at, m.completed_at, m.duration_ms, m.metadata
+    m.executor_node, m.reused_id, m.fragment_id, m.started_at, m.completed_at, m.duration_ms,
+    m.metadata
 """
 THIS = """
     m.run_id = %(run)s AND m.asset_name = %(asset)s
@@ -44,8 +45,10 @@ SUCCEED = f"""
     SET status = %(status)s, completed_at = clock_timestamp(), duration_ms = %(duration_ms)s,
         upstream_assets = %(names)s, upstream_partitions = %(partitions)s, upstream_ids = %(ids)s,
         dependency_hash = %(dependency_hash)s, content_digest = %(digest)s,
-        location = %(location)s, metadata = %(metadata)s, updated_at = now()
+        location = %(location)s, fragment_id = %(fragment)s, metadata = %(metadata)s,
+        updated_at = now()
     WHERE {THIS}
+    RETURNING m.id
 """
 SKIP = f"""
     UPDATE materializations m
@@ -54,7 +57,8 @@ SKIP = f"""
         upstream_assets = r.upstream_assets, upstream_partitions = r.upstream_partitions,
         upstream_ids = r.upstream_ids, dependency_hash = r.dependency_hash,
         definition_hash = r.definition_hash, content_digest = r.content_digest,
-        location = r.location, metadata = %(metadata)s, error_message = NULL, updated_at = now()
+        location = r.location, fragment_id = r.fragment_id, metadata = %(metadata)s,
+        error_message = NULL, updated_at = now()
     FROM materializations r
     WHERE r.id = %(reused)s AND {THIS}
 """
@@ -81,17 +85,11 @@ OF_RUN = f"""
                  ARRAY(SELECT jsonb_array_elements_text(r.params -> 'assets')), m.asset_name::text),
              m.partition
 """
-LATEST_SUCCESS = f"""
-    SELECT DISTINCT ON (coalesce(m.partition, '')) {COLUMNS} FROM materializations m
+LAST_SUCCESS = f"""
+    SELECT {COLUMNS} FROM materializations m
     WHERE m.asset_name = %(asset)s AND m.status = 'success' AND m.invalidated_at IS NULL
-      AND (m.partition IS NOT NULL) = %(partitioned)s
-      AND (%(partition)s::text IS NULL OR m.partition = %(partition)s)
-    -- A run reads what it made, or decided to reuse, also when another run finished since.
-    ORDER BY coalesce(m.partition, ''),
-             EXISTS (SELECT FROM materializations own
-                     WHERE own.run_id = %(run)s AND own.asset_name = %(asset)s
-                       AND (own.id = m.id OR own.reused_id = m.id)) DESC,
-             m.completed_at DESC
+      AND coalesce(m.partition, '') = coalesce(%(partition)s, '')
+    ORDER BY m.completed_at DESC LIMIT 1
 """
 LATEST_OF_EACH = f"""
     SELECT DISTINCT ON (m.asset_name, coalesce(m.partition, '')) {COLUMNS}
@@ -109,7 +107,7 @@ INVALIDATE = """
 
 INVALIDATED = """
     SELECT partition FROM materializations
-    WHERE asset_name = %(asset)s AND status = 'success' AND partition IS NOT NULL
+    WHERE asset_name = %(asset)s AND status = 'success'
     GROUP BY partition HAVING bool_and(invalidated_at IS NOT NULL)
     ORDER BY partition
 """
@@ -118,6 +116,7 @@ INPUTS = f"""
     WHERE m.id IN (SELECT unnest(upstream_ids) FROM materializations WHERE id = %(id)s)
     ORDER BY m.asset_name, m.partition
 """
+DEFINITIONS_OF = "SELECT DISTINCT definition_hash FROM materializations WHERE id = ANY(%(ids)s)"
 KNOWN_DEFINITIONS = """
     SELECT DISTINCT asset_name, definition_hash FROM materializations
     WHERE asset_name = ANY(%(assets)s) AND status = 'success'
@@ -143,8 +142,8 @@ class Materializations:
     def step(self, run: UUID, target: Target, step: str) -> None:
         self.tx.execute(STEP, _key(run, target) | {"step": step[:255]})
 
-    def succeed(self, run: UUID, target: Target, made: Made, status: Status) -> None:
-        """Made, with what it was made from; or waiting for a person to say so."""
+    def succeed(self, run: UUID, target: Target, made: Made, status: Status) -> UUID:
+        """Made, with what it was made from; or waiting for a person to say so. Its id."""
         given = {
             "status": status.value,
             "duration_ms": made.metadata["duration_ms"],
@@ -154,9 +153,12 @@ class Materializations:
             "dependency_hash": dependency_hash(made.consumed),
             "digest": made.digest,
             "location": made.location,
+            "fragment": made.fragment.id,
             "metadata": Jsonb(dict(made.metadata)),
         }
-        self.tx.execute(SUCCEED, _key(run, target) | given)
+        row = self.tx.execute(SUCCEED, _key(run, target) | given).fetchone()
+        assert row is not None
+        return row["id"]
 
     def skip(
         self,
@@ -199,15 +201,14 @@ class Materializations:
     def of_run(self, run: UUID) -> list[Materialization]:
         return [_materialization(r) for r in self.tx.execute(OF_RUN, {"run": run}).fetchall()]
 
-    def latest_success(
-        self, asset: str, partition: str | None, *, partitioned: bool, run: UUID | None = None
-    ) -> list[Materialization]:
-        """The result to read: one per partition; all partitions when `partition` is None."""
-        given = {"asset": asset, "partition": partition, "partitioned": partitioned, "run": run}
-        return [_materialization(r) for r in self.tx.execute(LATEST_SUCCESS, given).fetchall()]
+    def last_success(self, target: Target) -> Materialization | None:
+        """Published or not: what a run may use again."""
+        given = {"asset": target.asset, "partition": target.partition}
+        row = self.tx.execute(LAST_SUCCESS, given).fetchone()
+        return _materialization(row) if row else None
 
-    def invalidated(self, asset: str) -> list[str]:
-        """Partitions that have been made and have no result that counts."""
+    def invalidated(self, asset: str) -> list[str | None]:
+        """Partitions that have been made and have no result that counts; None is the whole."""
         rows = self.tx.execute(INVALIDATED, {"asset": asset}).fetchall()
         return [row["partition"] for row in rows]
 
@@ -219,6 +220,11 @@ class Materializations:
         """(asset, definition) pairs that have succeeded: they need no check."""
         rows = self.tx.execute(KNOWN_DEFINITIONS, {"assets": assets}).fetchall()
         return {(row["asset_name"], row["definition_hash"]) for row in rows}
+
+    def definitions_of(self, ids: Iterable[UUID]) -> list[str]:
+        """By which definitions these results were made."""
+        rows = self.tx.execute(DEFINITIONS_OF, {"ids": list(ids)}).fetchall()
+        return [row["definition_hash"] for row in rows]
 
     def latest_of_each(self, project: str) -> list[Materialization]:
         """The newest row of every asset and partition, whatever its state."""

@@ -18,15 +18,15 @@ LEASE = "30 seconds"
 """How long a run may be silent before another machine takes its executor for gone."""
 
 COLUMNS = """
-    id, name, project, status, folder, actor, started_at, params, executor, executor_node,
+    id, name, project, status, folder, actor, started_at, params, pins, executor, executor_node,
     coalesce(lease_until < clock_timestamp(), false) AS lease_expired,
     cancel_requested_at, completed_at
 """
 ADD = """
-    INSERT INTO runs (id, name, project, params, folder, actor, executor, executor_node,
+    INSERT INTO runs (id, name, project, params, pins, folder, actor, executor, executor_node,
                       lease_until, started_at)
-    VALUES (%(id)s, %(name)s, %(project)s, %(params)s, %(folder)s, %(actor)s, %(executor)s,
-            %(node)s, clock_timestamp() + %(lease)s::interval, %(started_at)s)
+    VALUES (%(id)s, %(name)s, %(project)s, %(params)s, %(pins)s, %(folder)s, %(actor)s,
+            %(executor)s, %(node)s, clock_timestamp() + %(lease)s::interval, %(started_at)s)
     ON CONFLICT DO NOTHING
 """
 HOLD = """
@@ -105,6 +105,7 @@ class Runs:
             "name": run.name,
             "project": run.project,
             "params": Jsonb(dict(run.params)),
+            "pins": Jsonb(dict(run.pins)),
             "folder": run.folder,
             "actor": run.actor[:255],
             "executor": run.executor,

@@ -1,0 +1,148 @@
+"""Cleaning up: files that nothing points to, and, when told, versions that nothing can reach.
+
+The registry decides, not the clock: rows are marked first, durably, and files go after. Whoever
+still wanted to publish them finds the mark; a crash in between leaves files for the next time.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from uuid import UUID
+
+from tallyman.domain.dataset import Dataset
+from tallyman.engine.warehouse import Warehouse
+from tallyman.errors import InUse, NotFound
+from tallyman.registry.audit import Audit
+from tallyman.registry.commits import Commits
+from tallyman.registry.database import Database, Transaction
+from tallyman.registry.datasets import Datasets
+from tallyman.registry.garbage import Garbage
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """`older_than_s` spares what is younger. `keep_versions`, if given, lets all versions but the
+    newest ones go that nothing can reach."""
+
+    older_than_s: float = 86400
+    keep_versions: int | None = None
+    confirm: bool = False
+
+
+@dataclass
+class Cleaned:
+    """What was, or would be, removed of one dataset."""
+
+    dataset: str
+    versions: list[int] = field(default_factory=list)
+    places: list[Path] = field(default_factory=list)
+    bytes: int = 0
+    error: str | None = None
+
+    def to_json(self, root: Path) -> dict[str, object]:
+        return {
+            "dataset": self.dataset,
+            "orphans": [str(place.relative_to(root)) for place in self.places],
+            "old_versions_removed": self.versions,
+            "bytes_removed": self.bytes,
+            "error": self.error,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Cleanup:
+    database: Database
+    warehouse: Warehouse
+    home: Path
+    project: str
+    actor: str
+
+    def run(self, policy: Policy) -> list[Cleaned]:
+        """Dataset by dataset: trouble with one leaves the others clean."""
+        listed = self.database.durably(lambda tx: Datasets(tx).list(self.project))
+        found = [self._clean(dataset.id, policy) for dataset in listed]
+        return [one for one in found if one.places or one.versions or one.error]
+
+    def _clean(self, dataset_id: UUID, policy: Policy) -> Cleaned:
+        def work(tx: Transaction) -> Cleaned:
+            # Locked: nobody writes metadata of this dataset meanwhile.
+            dataset = Datasets(tx).lock([dataset_id])[dataset_id]
+            versions: list[int] = []
+            if policy.keep_versions is not None:
+                older = policy.older_than_s
+                versions = Garbage(tx).unreachable(dataset.id, policy.keep_versions, older)
+            return self._take(tx, dataset, versions, policy)
+
+        return self._delete(self.database.durably(work), policy)
+
+    def purge(self, name: str, ordinal: int) -> Cleaned:
+        """One version for good. Never what is current, pinned, read or next in line."""
+
+        def work(tx: Transaction) -> Cleaned:
+            dataset = Datasets(tx).get(name, self.project)
+            dataset = Datasets(tx).lock([dataset.id])[dataset.id]
+            if Commits(tx).version(dataset, ordinal).purged_at is not None:
+                raise NotFound(f"version of {dataset.name} (it was purged)", f"v{ordinal}")
+            why = Garbage(tx).in_use(dataset, ordinal)
+            if why:
+                raise InUse(f"{dataset.name} v{ordinal}", why)
+            return self._take(tx, dataset, [ordinal], policy)
+
+        policy = Policy(confirm=True)
+        return self._delete(self.database.durably(work), policy)
+
+    def _take(
+        self, tx: Transaction, dataset: Dataset, versions: list[int], policy: Policy
+    ) -> Cleaned:
+        """What goes, marked as gone if it is to go."""
+        garbage = Garbage(tx)
+        orphans = garbage.orphans(dataset.id, policy.older_than_s)
+        fragments = [*garbage.only_in(dataset.id, versions), *orphans] if versions else orphans
+        own = [self.warehouse.fragment(dataset.id, fragment) for fragment in fragments]
+        twins = [self.home / location for location in garbage.made_at(fragments)]
+        strays = self._strays(tx, dataset, versions, policy.older_than_s)
+        places = [p for p in dict.fromkeys([*own, *twins, *strays]) if p.exists()]
+        found = Cleaned(dataset.name, versions=versions, places=places)
+        if policy.confirm and (fragments or versions):
+            garbage.mark(fragments)
+            garbage.purge(dataset.id, versions)
+            details = {"fragments": len(fragments), "versions": versions}
+            Audit(tx).add("dataset.cleaned", self.actor, dataset.name, details=details)
+        return found
+
+    def _strays(
+        self, tx: Transaction, dataset: Dataset, without: Sequence[int], older_than_s: float
+    ) -> Iterator[Path]:
+        """What lies in the dataset's folder and bears no id that a row knows."""
+        folder = self.warehouse.dataset(dataset.id)
+        known = Garbage(tx).known(dataset.id, without)
+        going = [Commits(tx).version(dataset, ordinal).metadata_location for ordinal in without]
+        leaving = {_stem(Path(location)) for location in going if location}
+        for place in sorted([*folder.glob("version/*"), *folder.glob("metadata/*")]):
+            old = place.stat().st_mtime <= time.time() - older_than_s
+            if _stem(place) not in known and (old or _stem(place) in leaving):
+                yield place
+
+    def _delete(self, found: Cleaned, policy: Policy) -> Cleaned:
+        for place in found.places:
+            try:
+                found.bytes += _size(place)
+                if policy.confirm:
+                    shutil.rmtree(place) if place.is_dir() else place.unlink()
+            except OSError as error:
+                found.error = f"{place.name}: {error.strerror}"
+        return found
+
+
+def _stem(place: Path) -> str:
+    return place.name.partition(".")[0]
+
+
+def _size(place: Path) -> int:
+    """Of bytes with two names only one counts, and they are free when both are gone."""
+    files = [place] if place.is_file() else [p for p in place.rglob("*") if p.is_file()]
+    return sum(file.stat().st_size // max(1, file.stat().st_nlink) for file in files)

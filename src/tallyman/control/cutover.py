@@ -1,0 +1,76 @@
+"""What a run publishes: everything it made or reused, in one commit, when all of it is good."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from uuid import UUID, uuid5
+
+from tallyman.control.apply import publish_plan
+from tallyman.control.publish import publish
+from tallyman.domain.change_plan import ChangePlan
+from tallyman.domain.commit import Change, Commit, Operation, Publication
+from tallyman.domain.dataset import Fragment
+from tallyman.domain.materialization import Materialization, RunRecord
+from tallyman.engine.warehouse import Warehouse
+from tallyman.errors import FragmentGone
+from tallyman.registry.database import Transaction
+from tallyman.registry.datasets import Datasets
+from tallyman.registry.fragments import Fragments
+from tallyman.registry.materializations import Materializations
+
+
+def publish_run(tx: Transaction, warehouse: Warehouse, run: RunRecord, actor: str) -> Commit | None:
+    """None when nothing of it is new, or when it is not to be published."""
+    rows = _to_publish(run, Materializations(tx).of_run(run.id))
+    if not rows:
+        return None
+    fragments = Fragments(tx).get([row.fragment_id for row in rows if row.fragment_id])
+    for row in rows:
+        if row.fragment_id not in fragments:
+            raise FragmentGone(row.target.asset)
+    names = sorted({row.target.asset for row in rows})
+    datasets = Datasets(tx).of_producers(run.project, names)
+    appended = set(run.params.get("append", ()))
+    changes = []
+    for dataset in datasets:
+        own = [r for r in rows if r.target.asset == dataset.producer]
+        adds = [fragments[r.fragment_id] for r in own if r.fragment_id]
+        appends = dataset.producer in appended
+        pinned = run.pins.get(str(dataset.id), 0)
+        changes.append(_change(dataset.id, adds, appends=appends, read_at=pinned))
+    asked = Publication(
+        key=uuid5(run.id, "\n".join(sorted(str(f) for f in fragments))),
+        kind="run",
+        actor=actor,
+        project=run.project,
+        changes=tuple(changes),
+        run_id=run.id,
+        message=run.params.get("message"),
+        pipeline_version=run.params.get("pipeline_version"),
+        details={"run": run.name},
+    )
+    plan = run.params.get("plan")
+    if plan is None:
+        return publish(tx, warehouse, asked)
+    return publish_plan(tx, warehouse, asked, ChangePlan.of_json(plan))
+
+
+def _to_publish(run: RunRecord, rows: list[Materialization]) -> list[Materialization]:
+    """All or nothing; a backfill that goes on over errors publishes the partitions it did."""
+    if all(row.status.good for row in rows):
+        return rows
+    if not run.params.get("publish_good_partitions"):
+        return []
+    bad = {row.target.partition for row in rows if not row.status.good}
+    return [row for row in rows if row.target.partition and row.target.partition not in bad]
+
+
+def _change(dataset: UUID, adds: Iterable[Fragment], *, appends: bool, read_at: int) -> Change:
+    listed = tuple(adds)
+    return Change(
+        dataset_id=dataset,
+        operation=Operation.APPEND if appends else Operation.REPLACE,
+        adds=listed,
+        scopes=frozenset(fragment.partition for fragment in listed),
+        read_at=read_at,
+    )

@@ -1,0 +1,146 @@
+"""Planning an edit: what is there, what the pipeline says now, and what that comes to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from uuid import uuid4
+
+from tallyman.control.definitions import Definitions
+from tallyman.domain.change_plan import Action, ChangePlan, Planned
+from tallyman.domain.dataset import Dataset
+from tallyman.domain.pipeline import Asset
+from tallyman.domain.target import same_partitions
+from tallyman.errors import UsageError
+from tallyman.registry.commits import Commits
+from tallyman.registry.database import Transaction
+from tallyman.registry.datasets import Datasets
+from tallyman.registry.fragments import Fragments
+from tallyman.registry.materializations import Materializations
+from tallyman.registry.pipelines import Pipelines
+
+
+@dataclass(frozen=True, slots=True)
+class _There:
+    """A dataset as it is now."""
+
+    dataset: Dataset
+    rows: int
+    partitions: tuple[str | None, ...]
+    definitions: frozenset[str | None]
+
+
+def plan(definitions: Definitions) -> ChangePlan:
+    """Looks, and changes nothing."""
+    database, project = definitions.database, definitions.settings.name
+    there = database.durably(lambda tx: _there(tx, project))
+    active = database.durably(lambda tx: Pipelines(tx).active(project))
+    planned: dict[str, Planned] = {}
+    for name in definitions.pipeline.order():
+        planned[name] = _asset(definitions, definitions.pipeline.assets[name], there, planned)
+    known = {*planned, *definitions.pipeline.tables}
+    gone = [_removed(found) for name, found in there.items() if name not in known]
+    return ChangePlan(
+        id=str(uuid4()),
+        pipeline_from=active[0] if active else None,
+        pipeline_to=definitions.version(),
+        planned=(*planned.values(), *gone),
+        expected={str(found.dataset.id): found.dataset.ordinal for found in there.values()},
+    )
+
+
+def _there(tx: Transaction, project: str) -> dict[str, _There]:
+    """By producer, everything that can be read."""
+    found = {}
+    for dataset in Datasets(tx).list(project):
+        if dataset.current_version is None:
+            continue
+        fragments = Fragments(tx).at(dataset.id, dataset.ordinal).values()
+        made = Materializations(tx).definitions_of(
+            f.materialization_id for f in fragments if f.materialization_id
+        )
+        rows = Commits(tx).version(dataset).rows
+        parts = tuple(dict.fromkeys(f.partition for f in fragments))
+        found[dataset.producer] = _There(dataset, rows, parts, frozenset(made))
+    return found
+
+
+def _asset(
+    definitions: Definitions,
+    asset: Asset,
+    there: Mapping[str, _There],
+    planned: Mapping[str, Planned],
+) -> Planned:
+    found = there.get(asset.name)
+    action, reason = _decision(definitions, asset, found, planned)
+    parts = _partitions(asset, found, planned, definitions.pipeline.assets)
+    dataset = found.dataset if found else None
+    renamed = isinstance(asset.publish, str) and dataset and dataset.name != asset.publish
+    shown = asset.publish is not False
+    return Planned(
+        name=asset.name,
+        dataset=dataset.name if dataset else asset.dataset,
+        action=action,
+        reason=reason,
+        version=dataset.ordinal if dataset else None,
+        rows=found.rows if found else None,
+        partitions=parts if action is not Action.REUSE or asset.partitioned_by is None else (),
+        dataset_id=str(dataset.id) if dataset else None,
+        rename_to=asset.dataset if renamed else None,
+        publish=shown if dataset and dataset.published != shown else None,
+    )
+
+
+def _decision(
+    definitions: Definitions,
+    asset: Asset,
+    found: _There | None,
+    planned: Mapping[str, Planned],
+) -> tuple[Action, str]:
+    if found is None:
+        return Action.CREATE, "nothing of it can be read yet"
+    if found.definitions != {definitions.hash(asset.name)}:
+        return Action.REBUILD, "its definition is not the one its rows were made by"
+    if (asset.partitioned_by is None) != (found.partitions == (None,)):
+        return Action.REBUILD, "how it is partitioned has changed"
+    built = [name for name in asset.inputs if name in planned and planned[name].builds]
+    if built:
+        return Action.REBUILD, f"it reads {', '.join(built)}"
+    return Action.REUSE, "nothing about it has changed"
+
+
+def _partitions(
+    asset: Asset,
+    found: _There | None,
+    planned: Mapping[str, Planned],
+    assets: Mapping[str, Asset],
+) -> tuple[str, ...] | None:
+    """Those that exist; of a new asset those of what it reads, or all when they are few."""
+    declared = asset.partitioned_by
+    if declared is None:
+        return None
+    existing = [p for p in found.partitions if p is not None] if found else []
+    if existing:
+        return tuple(existing)
+    upstream = [n for n in asset.inputs if n in assets and same_partitions(asset, assets[n])]
+    read: Iterable[str] = (p for name in upstream for p in planned[name].partitions or ())
+    if keys := tuple(dict.fromkeys(read)):
+        return keys
+    try:
+        return tuple(declared.parse(key) for key in declared.keys(None, None))
+    except UsageError:
+        return ()  # they go on for ever: `tallyman backfill` says from when to when
+
+
+def _removed(found: _There) -> Planned:
+    dataset = found.dataset
+    return Planned(
+        name=dataset.producer,
+        dataset=dataset.name,
+        action=Action.REMOVE,
+        reason=f"the pipeline has no {dataset.kind.value} {dataset.producer!r} any more; "
+        "its versions stay",
+        version=dataset.ordinal,
+        rows=found.rows,
+        dataset_id=str(dataset.id),
+    )

@@ -1,0 +1,236 @@
+"""Publication: one transaction in which everything becomes current, or nothing does.
+
+The rows of the datasets are locked in one order, compared, and moved; the files a version adds are
+durable before, and its metadata is written while the rows are locked. A crash anywhere before the
+end of the transaction leaves files that nobody points to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
+from uuid import UUID, uuid4
+
+from tallyman import faults
+from tallyman.domain.commit import Change, Commit, Operation, Publication
+from tallyman.domain.dataset import Dataset, Fragment, Version
+from tallyman.engine import open_table
+from tallyman.engine.warehouse import Warehouse
+from tallyman.errors import FragmentGone, SchemaChanged, VersionConflict
+from tallyman.faults import Point
+from tallyman.registry.audit import Audit
+from tallyman.registry.commits import Commits
+from tallyman.registry.database import Transaction
+from tallyman.registry.datasets import Datasets
+from tallyman.registry.fragments import Fragments
+from tallyman.registry.invalidations import Invalidations
+from tallyman.registry.pipelines import Pipelines
+
+REASONS = {Operation.RESTORE: "restored", Operation.REMOVE: "removed"}
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A change that really changes something, worked out on what is there now."""
+
+    dataset: Dataset
+    change: Change
+    version: UUID
+    removed: Mapping[UUID, Fragment]
+    added: Mapping[UUID, Fragment]
+    all: Sequence[Fragment]
+
+    @property
+    def ordinal(self) -> int:
+        return self.dataset.ordinal + 1
+
+
+def publish(tx: Transaction, warehouse: Warehouse, asked: Publication) -> Commit | None:
+    """The commit; None when everything was already as asked. May be repeated: the key tells."""
+    wanted = {change.dataset_id for change in asked.changes} | set(asked.reads)
+    locked = Datasets(tx).lock(wanted)
+    done = Commits(tx).by_key(asked.key)
+    if done is not None:
+        return done
+    for dataset_id, ordinal in asked.reads.items():
+        _compare(locked[dataset_id], ordinal)
+    planned = []
+    for change in sorted(asked.changes, key=lambda c: c.dataset_id):
+        found = _work_out(tx, locked[change.dataset_id], change)
+        scopes = change.scopes | {f.partition for f in change.adds}
+        Invalidations(tx).process(change.dataset_id, scopes)
+        if found is not None:
+            planned.append(found)
+    if not planned and not _moves_pipeline(tx, asked):
+        return None
+    locations = {p.version: _describe(tx, warehouse, p) for p in planned}
+    faults.reach(Point.METADATA_WRITTEN)
+    return _commit(tx, asked, planned, locations)
+
+
+def _compare(dataset: Dataset, expected: int) -> None:
+    if dataset.ordinal != expected:
+        raise VersionConflict(dataset.name, expected, dataset.ordinal)
+
+
+# ---- what it comes to ----------------------------------------------------------------------
+
+
+def _work_out(tx: Transaction, dataset: Dataset, change: Change) -> Planned | None:
+    if change.expected is not None:
+        _compare(dataset, change.expected)
+    live = Fragments(tx).at(dataset.id, dataset.ordinal)
+    removed = change.removed(live)
+    adds = {fragment.id: fragment for fragment in change.adds}
+    same = _already_there(change, live, adds)
+    removed -= {f.id for f in live.values() if f.partition in same}
+    wanted = [f for f in adds.values() if f.partition not in same]
+    if change.operation is Operation.APPEND:
+        wanted = [fragment for fragment in wanted if fragment.rows]
+    added = {f.id: f for f in wanted if f.id not in live}
+    removed -= {fragment.id for fragment in wanted}
+    gone_already = change.operation is Operation.REMOVE and dataset.current_version is None
+    if gone_already or not (removed or added or change.operation is Operation.REMOVE):
+        return None
+    _check_scopes(tx, dataset, change, change.scopes - same)
+    _check_there(tx, dataset, added)
+    after = [f for f in live.values() if f.id not in removed] + list(added.values())
+    _check_schemas(dataset, after)
+    return Planned(dataset, change, uuid4(), {i: live[i] for i in removed}, added, after)
+
+
+def _already_there(
+    change: Change, live: Mapping[UUID, Fragment], adds: Mapping[UUID, Fragment]
+) -> set[str | None]:
+    """Scopes that already hold what would replace them: nobody is in the way of anybody."""
+    if change.operation is Operation.APPEND:
+        return set()
+    return {
+        scope
+        for scope in change.scopes
+        if any(f.partition == scope for f in live.values())
+        and _digests(live, scope) == _digests(adds, scope)
+    }
+
+
+def _digests(fragments: Mapping[UUID, Fragment], scope: str | None) -> list[tuple[str, str]]:
+    listed = [f for f in fragments.values() if f.partition == scope]
+    return sorted((fragment.digest, str(fragment.schema)) for fragment in listed)
+
+
+def _check_scopes(
+    tx: Transaction,
+    dataset: Dataset,
+    change: Change,
+    scopes: Set[str | None],
+) -> None:
+    """What is replaced must be what was there when the work began; the rest may have moved."""
+    if change.expected is not None or dataset.ordinal == change.read_at:
+        return
+    then = Fragments(tx).scopes_at(dataset.id, change.read_at)
+    now = Fragments(tx).scopes_at(dataset.id, dataset.ordinal)
+    if any(then.get(scope) != now.get(scope) for scope in scopes):
+        raise VersionConflict(dataset.name, change.read_at, dataset.ordinal)
+
+
+def _check_there(tx: Transaction, dataset: Dataset, added: Mapping[UUID, Fragment]) -> None:
+    if set(Fragments(tx).get(added)) != set(added):
+        raise FragmentGone(dataset.name)
+
+
+def _check_schemas(dataset: Dataset, fragments: Sequence[Fragment]) -> None:
+    columns = {_columns(fragment): None for fragment in fragments}
+    if len(columns) > 1:
+        before, *_, after = columns
+        raise SchemaChanged(dataset.name, before, after)
+
+
+def _columns(fragment: Fragment) -> str:
+    listed = ", ".join(f"{f['name']} {f['type']}" for f in fragment.schema["fields"])
+    by = fragment.schema.get("partitioned-by")
+    return f"{listed}, partitioned by {by}" if by else listed
+
+
+def _moves_pipeline(tx: Transaction, asked: Publication) -> bool:
+    if asked.pipeline_version is None:
+        return False
+    active = Pipelines(tx).active(asked.project)
+    return active is None or active[0] != asked.pipeline_version
+
+
+# ---- making it so --------------------------------------------------------------------------
+
+
+def _describe(tx: Transaction, warehouse: Warehouse, planned: Planned) -> str | None:
+    """Where readers of Iceberg find the version. A restored one has been written before."""
+    dataset, change = planned.dataset, planned.change
+    if change.operation is Operation.REMOVE:
+        return None
+    if change.restores is not None:
+        return Commits(tx).version(dataset, change.restores).metadata_location
+    folder = warehouse.dataset(dataset.id)
+    return open_table.write_version(folder, planned.version, planned.ordinal, planned.all)
+
+
+def _commit(
+    tx: Transaction,
+    asked: Publication,
+    planned: Sequence[Planned],
+    locations: Mapping[UUID, str | None],
+) -> Commit:
+    commits, commit = Commits(tx), uuid4()
+    parent = commits.lock_head()
+    commits.add(commit, parent, asked)
+    commits.add_versions([_version(p, commit, locations[p.version]) for p in planned])
+    for one in planned:
+        dataset, ordinal = one.dataset, one.ordinal
+        Fragments(tx).leave(dataset.id, one.removed, ordinal)
+        Fragments(tx).join(dataset.id, one.added, ordinal)
+        current = one.version if locations[one.version] else None
+        Datasets(tx).move(dataset.id, ordinal=ordinal, version=current)
+    shown = {p.dataset.name: locations[p.version] for p in planned if p.dataset.published}
+    commits.expose(shown)
+    for one in planned:
+        _invalidate(tx, one, commit)
+    if asked.pipeline_version is not None:
+        Pipelines(tx).activate(asked.project, asked.pipeline_version, commit)
+    moved = {p.dataset.name: p.ordinal for p in planned}
+    details = {"commit": str(commit), "moved": moved}
+    Audit(tx).add(
+        f"commit.{asked.kind}", asked.actor, str(commit), run=asked.run_id, details=details
+    )
+    found = commits.by_key(asked.key)
+    assert found is not None
+    return found
+
+
+def _version(planned: Planned, commit: UUID, location: str | None) -> Version:
+    return Version(
+        id=planned.version,
+        dataset_id=planned.dataset.id,
+        ordinal=planned.ordinal,
+        operation=planned.change.operation.value,
+        commit_id=commit,
+        rows=sum(fragment.rows for fragment in planned.all),
+        bytes=sum(fragment.bytes for fragment in planned.all),
+        files=sum(len(fragment.files) for fragment in planned.all),
+        restores=planned.change.restores,
+        metadata_location=location,
+    )
+
+
+def _invalidate(tx: Transaction, planned: Planned, commit: UUID) -> None:
+    """For each scope that lost rows; and all that was made from them and is not made anew."""
+    invalidations = Invalidations(tx)
+    reason = REASONS.get(planned.change.operation, "replaced")
+    for scope in sorted({f.partition for f in planned.removed.values()}, key=str):
+        cause = invalidations.add(
+            planned.dataset.id, planned.ordinal, scope, reason=reason, commit=commit
+        )
+        gone = [
+            f.materialization_id
+            for f in planned.removed.values()
+            if f.partition == scope and f.materialization_id
+        ]
+        if gone:
+            invalidations.cascade(cause, gone, commit)

@@ -1,0 +1,104 @@
+"""Going back: a new commit whose versions are older ones again. No file is read or written."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from tallyman.control.publish import publish
+from tallyman.domain.commit import Change, Commit, Operation, Publication
+from tallyman.domain.dataset import Dataset
+from tallyman.engine.warehouse import Warehouse
+from tallyman.errors import NotFound, UsageError
+from tallyman.registry.commits import Commits
+from tallyman.registry.database import Transaction
+from tallyman.registry.datasets import Datasets
+from tallyman.registry.fragments import Fragments
+from tallyman.registry.pipelines import Pipelines
+
+
+def to_commit(
+    tx: Transaction, warehouse: Warehouse, asked: Publication, commit: str
+) -> Commit | None:
+    """Everything of the project as it was after that commit, its pipeline too."""
+    target = Commits(tx).get(commit, asked.project)
+    then = Commits(tx).as_of(target.seq, asked.project)
+    datasets = Datasets(tx).lock(d.id for d in Datasets(tx).list(asked.project))
+    changes = [_back(tx, d, then.get(d.id)) for d in datasets.values() if d.ordinal]
+    active = Pipelines(tx).active(asked.project)
+    pipeline = Commits(tx).pipeline_at(target.seq, asked.project)
+    return publish(
+        tx,
+        warehouse,
+        Publication(
+            key=asked.key,
+            kind="rollback",
+            actor=asked.actor,
+            project=asked.project,
+            changes=tuple(change for change in changes if change is not None),
+            message=asked.message,
+            pipeline_version=pipeline,
+            details={"to": str(target.id), "from": active[0] if active else None},
+        ),
+    )
+
+
+def to_version(
+    tx: Transaction, warehouse: Warehouse, asked: Publication, name: str, ordinal: int
+) -> Commit | None:
+    """One dataset; the pipeline stays, because the other datasets do."""
+    dataset = Datasets(tx).get(name, asked.project)
+    dataset = Datasets(tx).lock([dataset.id])[dataset.id]
+    if dataset.project != asked.project:
+        raise UsageError(f"{dataset.name} is produced by project {dataset.project!r}, not this one")
+    if ordinal == dataset.ordinal:
+        raise UsageError(f"{dataset.name} is at v{ordinal} already")
+    change = _back(tx, dataset, ordinal)
+    return publish(
+        tx,
+        warehouse,
+        Publication(
+            key=asked.key,
+            kind="rollback",
+            actor=asked.actor,
+            project=asked.project,
+            changes=(change,) if change else (),
+            message=asked.message,
+            details={"dataset": dataset.name, "to": ordinal},
+        ),
+    )
+
+
+def _back(tx: Transaction, dataset: Dataset, ordinal: int | None) -> Change | None:
+    """To what it was at a version; to nothing, if it was not there then."""
+    if ordinal == dataset.ordinal:
+        return None
+    if ordinal is None:
+        return _removal(dataset)
+    found = Commits(tx).version(dataset, ordinal)
+    if found.purged_at is not None:
+        raise NotFound(f"version of {dataset.name} (it was purged)", f"v{ordinal}")
+    if found.metadata_location is None:
+        return _removal(dataset)
+    return Change(
+        dataset_id=dataset.id,
+        operation=Operation.RESTORE,
+        adds=tuple(Fragments(tx).at(dataset.id, ordinal).values()),
+        whole=True,
+        expected=dataset.ordinal,
+        restores=found.restores or ordinal,
+    )
+
+
+def _removal(dataset: Dataset) -> Change:
+    return Change(
+        dataset_id=dataset.id,
+        operation=Operation.REMOVE,
+        whole=True,
+        expected=dataset.ordinal,
+    )
+
+
+def asking(key: UUID, actor: str, project: str, message: str | None) -> Publication:
+    return Publication(
+        key=key, kind="rollback", actor=actor, project=project, changes=(), message=message
+    )

@@ -1,0 +1,84 @@
+"""Staging: what a target made becomes a fragment, durable and described, in no version yet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from pyspark.sql import SparkSession
+
+from tallyman import faults
+from tallyman.control.inputs import Pins
+from tallyman.control.journal import Journal
+from tallyman.domain.dataset import Dataset, Fragment
+from tallyman.domain.pipeline import Asset
+from tallyman.domain.target import Reading, Target
+from tallyman.engine import append, open_table
+from tallyman.engine.files import hash_files
+from tallyman.engine.runs import ledger_in
+from tallyman.engine.warehouse import Warehouse
+from tallyman.faults import Point
+
+
+@dataclass(frozen=True, slots=True)
+class Staging:
+    """For the targets of one run."""
+
+    journal: Journal
+    warehouse: Warehouse
+    pins: Pins
+    datasets: Mapping[str, Dataset]
+
+    def stage(
+        self, spark: SparkSession, asset: Asset, target: Target, place: Path, digest: str
+    ) -> tuple[Fragment, dict[str, Any]]:
+        """The fragment, and for one that is appended how many of its rows are new."""
+        counts: dict[str, Any] = {}
+        output = place / "output"
+        if asset.update_strategy == "append":
+            current = self.warehouse.paths(self._current(target))
+            kept = append.new_rows(spark, output, current, asset.unique_key, place / "appended")
+            counts = {"rows_appended": kept.rows, "rows_already_there": kept.dropped}
+            output, digest = kept.folder, kept.digest or digest
+        return self.take(target, output, digest, _hashes(place, output)), counts
+
+    def take(
+        self, target: Target, output: Path, digest: str, hashed: Mapping[Path, str]
+    ) -> Fragment:
+        """By reference: the files keep their bytes and get a second name."""
+        dataset = self.datasets[target.asset]
+        fragment = Fragment(
+            id=uuid4(), dataset_id=dataset.id, partition=target.partition, digest=digest
+        )
+        self.journal.opened(fragment)
+        faults.reach(Point.FRAGMENT_OPENED)
+        files = self.warehouse.take(hashed, dataset.id, fragment.id)
+        fragment = replace(fragment, files=files)
+        return described(self.warehouse, dataset, fragment)
+
+    def _current(self, target: Target) -> Sequence[Fragment]:
+        """The rows that are there already; of the same partition, where there are any."""
+        found = self.pins.fragments(Reading(target.asset, target.partition, of_source=False))
+        return [f for f in found if f.since is not None]
+
+
+def described(warehouse: Warehouse, dataset: Dataset, fragment: Fragment) -> Fragment:
+    """With its schema and its manifest: ready for any version."""
+    folder = warehouse.dataset(dataset.id)
+    first, by = folder / fragment.files[0].path, dataset.partition_column
+    whole = replace(fragment, schema=open_table.schema_of(first, dataset.name, by))
+    manifest = open_table.add_manifest(folder, whole)
+    faults.reach(Point.FRAGMENT_STAGED)
+    return replace(whole, manifest=manifest)
+
+
+def _hashes(place: Path, output: Path) -> dict[Path, str]:
+    """As the ledger has them: what is published is what was proved."""
+    files = sorted(output.glob("*.parquet"))
+    listed = ledger_in(place).get("files", {})
+    names = {file: str(file.relative_to(place)) for file in files}
+    known = hash_files([f for f in files if names[f] not in listed], place) | listed
+    return {file: known[name] for file, name in names.items()}

@@ -1,0 +1,270 @@
+"""The datasets of a project: read them, write them, look back, go back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+from uuid import uuid4
+
+from pyspark.sql import DataFrame, SparkSession
+
+from tallyman.control import define, names, rollback
+from tallyman.control.cleanup import Cleaned, Cleanup, Policy
+from tallyman.control.mutate import Writing, Written
+from tallyman.control.resolve import Resolved, resolve
+from tallyman.domain.commit import Commit
+from tallyman.domain.dataset import Dataset, Version, checked_name
+from tallyman.domain.mutation import Mutation
+from tallyman.domain.pipeline import Pipeline
+from tallyman.engine.columns import SYSTEM
+from tallyman.engine.session import open_session
+from tallyman.engine.warehouse import Warehouse
+from tallyman.errors import NotFound, UsageError
+from tallyman.query.diff import Difference, diff
+from tallyman.query.files_intact import Damage, Expected, damaged
+from tallyman.query.rows import first_rows
+from tallyman.registry.audit import Audit
+from tallyman.registry.commits import Commits
+from tallyman.registry.database import Database, Transaction
+from tallyman.registry.datasets import Datasets
+from tallyman.registry.snapshots import Snapshots
+from tallyman.settings import Settings, read_settings
+
+
+class Data:
+    """What a Project can do with datasets; Spark starts only to read one into a DataFrame."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+
+    @classmethod
+    def open(
+        cls,
+        folder: str | Path | None = None,
+        *,
+        master: str | None = None,
+        spark_conf: Mapping[str, str] | None = None,
+    ) -> Self:
+        return cls(read_settings(folder).with_spark(master, spark_conf or {}))
+
+    @cached_property
+    def spark(self) -> SparkSession:
+        settings = self.settings
+        return open_session(settings.master, settings.spark, str(settings.state_folder))
+
+    @cached_property
+    def pipeline(self) -> Pipeline:
+        return define.load(self.settings.home / self.settings.pipelines)
+
+    @cached_property
+    def database(self) -> Database:
+        given = self.settings.database
+        return Database(given.reveal() if given else None, self.settings.state_folder)
+
+    def close(self) -> None:
+        """Let go of the database; the project's own stops when nobody else uses it."""
+        if "database" in self.__dict__:
+            self.database.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @cached_property
+    def warehouse(self) -> Warehouse:
+        return Warehouse(self.settings.warehouse_folder)
+
+    def resolve(self, name: str, version: int | None = None) -> Resolved:
+        return self.database.durably(lambda tx: resolve(tx, self.settings.name, name, version))
+
+    def read(
+        self, name: str, *, partition: str | None = None, version: int | None = None
+    ) -> DataFrame:
+        """A version of a dataset, the current one unless said, as Spark sees it."""
+        found = self.resolve(name, version)
+        fragments = [f for f in found.fragments if partition in (None, f.partition)]
+        if not fragments:
+            raise NotFound("partition of", f"{name}[{partition}]")
+        return self.spark.read.parquet(*self.warehouse.paths(fragments)).drop(SYSTEM)
+
+    def rows(
+        self, name: str, version: int | None = None, *, limit: int = 20
+    ) -> tuple[Resolved, list[dict[str, Any]]]:
+        """The first rows of a version, without Spark."""
+        found = self.resolve(name, version)
+        paths = self.warehouse.paths(found.fragments)
+        return found, first_rows(name, paths, limit)
+
+    def snapshots(self, dataset: str | None = None) -> list[dict[str, Any]]:
+        def work(tx: Transaction) -> list[dict[str, Any]]:
+            only = Datasets(tx).get(dataset, self.settings.name).id if dataset else None
+            return Snapshots(tx).list(self.settings.name, only)
+
+        return self.database.durably(work)
+
+    def datasets(self) -> list[Dataset]:
+        return self.database.durably(lambda tx: Datasets(tx).list(self.settings.name))
+
+    def versions(self, name: str, *, limit: int = 100) -> list[Version]:
+        """Newest first."""
+
+        def work(tx: Transaction) -> list[Version]:
+            dataset = Datasets(tx).get(name, self.settings.name)
+            return Commits(tx).versions(dataset.id, limit)
+
+        return self.database.durably(work)
+
+    def commits(self, dataset: str | None = None, *, limit: int = 20) -> list[Commit]:
+        """Newest first; of one dataset, or of the project."""
+
+        def work(tx: Transaction) -> list[Commit]:
+            only = Datasets(tx).get(dataset, self.settings.name).id if dataset else None
+            return Commits(tx).list(self.settings.name, only, limit)
+
+        return self.database.durably(work)
+
+    def heads(self) -> dict[str, int]:
+        """The version of every dataset, at one moment."""
+        return {dataset.name: dataset.ordinal for dataset in self.datasets()}
+
+    # ---- writing --------------------------------------------------------------------------
+
+    def mutate(
+        self,
+        statements: Mutation | Mapping[str, Any] | Sequence[Mapping[str, Any]],
+        *,
+        expected_versions: Mapping[str, int] | None = None,
+        message: str | None = None,
+    ) -> Written:
+        """Several statements over several tables: one commit, or nothing."""
+        asked = statements if isinstance(statements, Mutation) else Mutation.of(statements)
+        if expected_versions:
+            both = {**asked.expected_versions, **expected_versions}
+            asked = replace(asked, expected_versions=both)
+        if message is not None:
+            asked = replace(asked, message=message)
+        return self._writing().mutate(asked)
+
+    def load(
+        self,
+        table: str,
+        file: str | Path,
+        *,
+        mode: str = "append",
+        expected_version: int | None = None,
+        message: str | None = None,
+    ) -> Written:
+        """A file into a table: append new keys, merge by key, or overwrite all."""
+        if mode not in ("append", "merge", "overwrite"):
+            raise UsageError(f"mode is append, merge or overwrite, not {mode!r}")
+        return self._writing().load(table, Path(file), mode, expected_version, message)
+
+    def _writing(self) -> Writing:
+        settings = self.settings
+        return Writing(self.database, self.warehouse, self.pipeline, settings.name, settings.actor)
+
+    # ---- names and versions ---------------------------------------------------------------
+
+    def publish(self, dataset: str, *, name: str | None = None, hidden: bool = False) -> Dataset:
+        """What people call it, and whether readers outside see it. Metadata only: id, paths,
+        versions and lineage stay."""
+
+        def work(tx: Transaction) -> Dataset:
+            found = Datasets(tx).get(dataset, self.settings.name)
+            if name is not None:
+                names.rename(tx, found.id, name, self.settings.actor)
+            if found.published is hidden:
+                names.show(tx, found.id, published=not hidden, actor=self.settings.actor)
+            return Datasets(tx).by_ids([found.id])[found.id]
+
+        return self.database.durably(work)
+
+    def snapshot(self, name: str, alias: str, *, version: int | None = None) -> Version:
+        """A name for a version, the current one unless said, that never moves."""
+        checked_name(alias)
+
+        def work(tx: Transaction) -> Version:
+            found = resolve(tx, self.settings.name, name, version)
+            ordinal = found.version.ordinal
+            if Snapshots(tx).add(alias, found.dataset.id, ordinal, self.settings.actor):
+                Commits(tx).expose({alias: found.version.metadata_location})
+                details = {"dataset": found.dataset.name, "version": ordinal}
+                Audit(tx).add("snapshot.made", self.settings.actor, alias, details=details)
+            return found.version
+
+        return self.database.durably(work)
+
+    def rollback(
+        self,
+        name: str | None = None,
+        *,
+        to: int | None = None,
+        commit: str | None = None,
+        message: str | None = None,
+    ) -> Commit | None:
+        """Everything as it was after a commit, or one dataset as it was at a version."""
+        if (commit is None) == (name is None or to is None):
+            raise UsageError("roll back to a commit, or a dataset to one of its versions")
+        asked = rollback.asking(uuid4(), self.settings.actor, self.settings.name, message)
+
+        def work(tx: Transaction) -> Commit | None:
+            if commit is not None:
+                return rollback.to_commit(tx, self.warehouse, asked, commit)
+            assert name is not None
+            assert to is not None
+            return rollback.to_version(tx, self.warehouse, asked, name, to)
+
+        return self.database.durably(work)
+
+    # ---- looking at the files --------------------------------------------------------------
+
+    def diff(self, name: str, before: int, after: int, *, limit: int = 20) -> Difference:
+        """Row by row, by the dataset's key; fragments that both have are not read."""
+        old, new = self.resolve(name, before), self.resolve(name, after)
+        both = {f.id for f in old.fragments} & {f.id for f in new.fragments}
+        paths = [
+            self.warehouse.paths([f for f in side.fragments if f.id not in both])
+            for side in (old, new)
+        ]
+        return diff(*paths, key=new.dataset.key_columns, limit=limit)
+
+    def damaged(self, name: str, version: int | None = None) -> tuple[Resolved, list[Damage]]:
+        """Files of a version that are not byte for byte what was published."""
+        found = self.resolve(name, version)
+        listed = []
+        for fragment in found.fragments:
+            root = self.warehouse.dataset(fragment.dataset_id)
+            for file in fragment.files:
+                path = str(root / file.path)
+                listed.append(Expected(path, file.path, file.sha256, file.bytes, file.rows))
+        return found, damaged(listed)
+
+    def cleanup(
+        self,
+        *,
+        older_than_s: float = 86400,
+        keep_versions: int | None = None,
+        confirm: bool = False,
+    ) -> list[Cleaned]:
+        """Removes what nothing points to; without `confirm` it only tells."""
+        policy = Policy(older_than_s, keep_versions, confirm)
+        return self._cleanup().run(policy)
+
+    def purge(self, name: str, version: int) -> Cleaned:
+        """One version for good."""
+        return self._cleanup().purge(name, version)
+
+    def _cleanup(self) -> Cleanup:
+        settings = self.settings
+        return Cleanup(self.database, self.warehouse, settings.home, settings.name, settings.actor)

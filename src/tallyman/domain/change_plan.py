@@ -1,0 +1,88 @@
+"""A plan: what an edit of the pipeline will create, rebuild, reuse and remove, before it does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class Action(StrEnum):
+    CREATE = "create"
+    REBUILD = "rebuild"
+    REUSE = "reuse"
+    REMOVE = "remove"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """One asset or table: what happens to it and why. The numbers are of what exists."""
+
+    name: str
+    dataset: str
+    action: Action
+    reason: str
+    version: int | None = None
+    rows: int | None = None
+    partitions: tuple[str, ...] | None = None
+    """Those that are made; None where there are no partitions."""
+    dataset_id: str | None = None
+    rename_to: str | None = None
+    publish: bool | None = None
+    """Shown to outside readers, or not any more; None: as it is."""
+
+    @property
+    def builds(self) -> bool:
+        return self.action in (Action.CREATE, Action.REBUILD)
+
+    def __str__(self) -> str:
+        at = f" v{self.version}, {self.rows:,} rows" if self.version else ""
+        count = None if self.partitions is None else len(self.partitions)
+        parts = "" if count is None else f", {count} partition{'s' if count != 1 else ''}"
+        said = f"{self.action.value:<8} {self.dataset}{at}{parts if self.builds else ''}"
+        if self.rename_to:
+            said += f"; its dataset is called {self.rename_to} (metadata only)"
+        if self.publish is not None:
+            said += f"; {'shown to' if self.publish else 'hidden from'} outside readers"
+        return f"{said}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangePlan:
+    id: str
+    pipeline_from: str | None
+    pipeline_to: str
+    planned: tuple[Planned, ...]
+    expected: Mapping[str, int] = field(default_factory=dict)
+    """The version of every dataset of the project when it was planned, by id."""
+
+    def with_action(self, *actions: Action) -> list[Planned]:
+        return [one for one in self.planned if one.action in actions]
+
+    @property
+    def builds(self) -> list[Planned]:
+        return [one for one in self.planned if one.builds]
+
+    @property
+    def empty(self) -> bool:
+        """Nothing to build, remove or rename."""
+        metadata = any(one.rename_to or one.publish is not None for one in self.planned)
+        return not metadata and all(one.action is Action.REUSE for one in self.planned)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def of_json(cls, found: Mapping[str, Any]) -> ChangePlan:
+        given: dict[str, Any] = dict(found)
+        given["planned"] = tuple(_planned(one) for one in found["planned"])
+        return cls(**given)
+
+
+def _planned(found: Mapping[str, Any]) -> Planned:
+    given: dict[str, Any] = dict(found)
+    given["action"] = Action(found["action"])
+    if found["partitions"] is not None:
+        given["partitions"] = tuple(found["partitions"])
+    return Planned(**given)

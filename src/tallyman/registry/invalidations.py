@@ -1,0 +1,90 @@
+"""Invalidations: what was replaced, and what was made from it and is stale since."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+from uuid import UUID
+
+from tallyman.registry.database import Transaction
+
+ADD = """
+    INSERT INTO invalidations (dataset_id, ordinal, scope, partition, reason, commit_id,
+                               processed_at)
+    VALUES (%(dataset)s, %(ordinal)s,
+            CASE WHEN %(partition)s::text IS NULL THEN 'whole' ELSE 'partition' END,
+            %(partition)s, %(reason)s, %(commit)s, clock_timestamp())
+    RETURNING id
+"""
+# Through results that are current: what nobody reads any more is not stale but gone.
+CASCADE = """
+    WITH RECURSIVE stale (dataset_id, ordinal, partition, materialization_id) AS (
+        SELECT f.dataset_id, d.ordinal, f.partition, f.materialization_id
+        FROM materializations m
+        JOIN fragments f ON f.materialization_id = m.id
+        JOIN version_fragments vf ON vf.fragment_id = f.id AND vf.until IS NULL
+        JOIN datasets d ON d.id = f.dataset_id
+        WHERE m.status = 'success' AND m.upstream_ids && %(gone)s
+      UNION
+        SELECT f.dataset_id, d.ordinal, f.partition, f.materialization_id
+        FROM stale s
+        JOIN materializations m
+             ON m.status = 'success' AND m.upstream_ids @> ARRAY[s.materialization_id]
+        JOIN fragments f ON f.materialization_id = m.id
+        JOIN version_fragments vf ON vf.fragment_id = f.id AND vf.until IS NULL
+        JOIN datasets d ON d.id = f.dataset_id
+    )
+    INSERT INTO invalidations (dataset_id, ordinal, scope, partition, reason, caused_by, commit_id)
+    SELECT DISTINCT s.dataset_id, s.ordinal,
+           CASE WHEN s.partition IS NULL THEN 'whole' ELSE 'partition' END,
+           s.partition, 'upstream', %(cause)s::uuid, %(commit)s::uuid
+    FROM stale s
+    WHERE NOT EXISTS (SELECT FROM invalidations i   -- told once is enough
+                      WHERE i.dataset_id = s.dataset_id AND i.processed_at IS NULL
+                        AND i.partition IS NOT DISTINCT FROM s.partition)
+"""
+PROCESS = """
+    UPDATE invalidations SET processed_at = clock_timestamp()
+    WHERE dataset_id = %(dataset)s AND processed_at IS NULL
+      AND partition IS NOT DISTINCT FROM %(partition)s
+"""
+STALE = """
+    SELECT d.name AS dataset, d.producer, i.partition, i.created_at, c.partition AS cause_partition,
+           u.name AS cause
+    FROM invalidations i
+    JOIN datasets d ON d.id = i.dataset_id
+    JOIN invalidations c ON c.id = i.caused_by JOIN datasets u ON u.id = c.dataset_id
+    WHERE d.project = %(project)s AND i.processed_at IS NULL
+    ORDER BY d.name, i.partition
+"""
+
+
+class Invalidations:
+    def __init__(self, tx: Transaction) -> None:
+        self.tx = tx
+
+    def add(
+        self, dataset: UUID, ordinal: int, partition: str | None, *, reason: str, commit: UUID
+    ) -> UUID:
+        given = {
+            "dataset": dataset,
+            "ordinal": ordinal,
+            "partition": partition,
+            "reason": reason,
+            "commit": commit,
+        }
+        row = self.tx.execute(ADD, given).fetchone()
+        assert row is not None
+        return row["id"]
+
+    def cascade(self, cause: UUID, gone: Iterable[UUID], commit: UUID) -> None:
+        """Everything current that was made from these results, however far away."""
+        self.tx.execute(CASCADE, {"cause": cause, "gone": list(gone), "commit": commit})
+
+    def process(self, dataset: UUID, partitions: Iterable[str | None]) -> None:
+        """These scopes were made again, or looked at again and found unchanged."""
+        with self.tx.cursor() as cursor:
+            cursor.executemany(PROCESS, [{"dataset": dataset, "partition": p} for p in partitions])
+
+    def stale(self, project: str) -> list[dict[str, Any]]:
+        return self.tx.execute(STALE, {"project": project}).fetchall()

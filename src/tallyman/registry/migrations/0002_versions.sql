@@ -1,0 +1,196 @@
+-- Datasets, their versions, and the commits that move what is current.
+
+CREATE TABLE datasets (
+    id               uuid PRIMARY KEY DEFAULT gen_random_uuid(),  -- all that storage ever sees
+    org              varchar(64) NOT NULL DEFAULT 'default',
+    name             varchar(128) NOT NULL CHECK (name ~ '^[a-z][a-z0-9_]{0,127}$'),
+    kind             varchar(10) NOT NULL CHECK (kind IN ('asset', 'table')),
+    project          varchar(255) NOT NULL,               -- who produces it
+    producer         varchar(255) NOT NULL,               -- the asset or table of that project
+    key_columns      text[] NOT NULL DEFAULT '{}',
+    partition_column varchar(255),
+    published        boolean NOT NULL DEFAULT true,       -- whether outside readers see it
+    ordinal          integer NOT NULL DEFAULT 0,          -- of the newest version; 0: none yet
+    current_version  uuid,                                -- NULL: nothing to read
+    inserted_at      timestamptz NOT NULL DEFAULT now(),
+    updated_at       timestamptz NOT NULL DEFAULT now(),
+    CHECK (ordinal >= 0),
+    CHECK (ordinal > 0 OR current_version IS NULL),
+    UNIQUE (org, name),
+    UNIQUE (org, project, kind, producer)
+);
+
+-- What a commit was made for is told by its kind; what it moved are the versions that name it.
+CREATE TABLE commits (
+    id               uuid PRIMARY KEY,
+    seq              bigint GENERATED ALWAYS AS IDENTITY UNIQUE,  -- drawn while the head is locked
+    org              varchar(64) NOT NULL DEFAULT 'default',
+    kind             varchar(20) NOT NULL CHECK (kind IN
+                     ('run', 'apply', 'rollback', 'mutate', 'load')),
+    parent           uuid REFERENCES commits (id),
+    actor            varchar(255) NOT NULL,
+    project          varchar(255) NOT NULL,
+    run_id           uuid REFERENCES runs (id),
+    message          text,
+    pipeline_version varchar(64),                         -- active after it
+    details          jsonb NOT NULL DEFAULT '{}',
+    key              uuid NOT NULL UNIQUE,                -- read back when the reply was lost
+    created_at       timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+CREATE INDEX idx_commits_project ON commits (project, seq DESC);
+
+-- One row per org: commits are a line, and its end is here.
+CREATE TABLE heads (
+    org       varchar(64) PRIMARY KEY,
+    commit_id uuid REFERENCES commits (id)
+);
+INSERT INTO heads (org) VALUES ('default');
+
+CREATE TABLE versions (
+    id                uuid PRIMARY KEY,
+    dataset_id        uuid NOT NULL REFERENCES datasets (id),
+    ordinal           integer NOT NULL CHECK (ordinal > 0),
+    commit_id         uuid NOT NULL REFERENCES commits (id),
+    operation         varchar(10) NOT NULL CHECK (operation IN
+                      ('replace', 'append', 'mutate', 'restore', 'remove')),
+    restores          integer,                            -- the version whose content this is again
+    row_count         bigint NOT NULL,
+    byte_count        bigint NOT NULL,
+    file_count        integer NOT NULL,
+    metadata_location text,                               -- NULL: there is nothing to read
+    purged_at         timestamptz,
+    created_at        timestamptz NOT NULL DEFAULT clock_timestamp(),
+    UNIQUE (dataset_id, ordinal),
+    CHECK ((operation = 'restore') = (restores IS NOT NULL)),
+    CHECK ((operation = 'remove') = (metadata_location IS NULL))
+);
+CREATE INDEX idx_versions_commit ON versions (commit_id);
+ALTER TABLE datasets ADD FOREIGN KEY (current_version) REFERENCES versions (id);
+
+-- Files that came into a dataset together and leave it together: one partition, one append, one
+-- mutation. The row is there before the first file, so that no file is ever nobody's.
+CREATE TABLE fragments (
+    id                 uuid PRIMARY KEY,
+    dataset_id         uuid NOT NULL REFERENCES datasets (id),
+    partition          varchar(255),
+    run_id             uuid REFERENCES runs (id),          -- at work on it until it is staged
+    materialization_id uuid REFERENCES materializations (id),
+    staged_at          timestamptz,                        -- its files are whole and durable
+    row_count          bigint,
+    byte_count         bigint,
+    files              jsonb,                              -- [{path, sha256, bytes, rows}]
+    digest             varchar(80),                        -- of the rows, whatever their files
+    schema             jsonb,
+    manifest           jsonb,                              -- NULL: it has no rows
+    purged_at          timestamptz,                        -- its files are gone, or are going
+    inserted_at        timestamptz NOT NULL DEFAULT clock_timestamp(),
+    CHECK (staged_at IS NULL OR (files IS NOT NULL AND digest IS NOT NULL AND schema IS NOT NULL
+                                 AND row_count IS NOT NULL AND byte_count IS NOT NULL))
+);
+CREATE INDEX idx_fragments_dataset ON fragments (dataset_id);
+CREATE INDEX idx_fragments_materialization ON fragments (materialization_id);
+
+-- The fragments of version n: since <= n, and until is NULL or > n.
+CREATE TABLE version_fragments (
+    dataset_id  uuid NOT NULL REFERENCES datasets (id),
+    fragment_id uuid NOT NULL REFERENCES fragments (id),
+    since       integer NOT NULL,
+    until       integer CHECK (until > since),
+    PRIMARY KEY (dataset_id, fragment_id, since)
+);
+-- A fragment is in a version once: a second open membership would count its rows twice.
+CREATE UNIQUE INDEX idx_version_fragments_live ON version_fragments (dataset_id, fragment_id)
+    WHERE until IS NULL;
+
+-- Who was made from exactly this result: what has to know when it is replaced.
+CREATE INDEX idx_materializations_upstream_ids ON materializations USING gin (upstream_ids)
+    WHERE status = 'success';
+ALTER TABLE materializations ADD fragment_id uuid REFERENCES fragments (id);
+ALTER TABLE runs ADD pins jsonb NOT NULL DEFAULT '{}';    -- dataset -> ordinal the run reads
+
+-- A name for one version, for ever. In one namespace with datasets: both are read by name.
+CREATE TABLE snapshots (
+    org        varchar(64) NOT NULL DEFAULT 'default',
+    alias      varchar(128) NOT NULL CHECK (alias ~ '^[a-z][a-z0-9_]{0,127}$'),
+    dataset_id uuid NOT NULL REFERENCES datasets (id),
+    ordinal    integer NOT NULL,
+    actor      varchar(255) NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (org, alias),
+    FOREIGN KEY (dataset_id, ordinal) REFERENCES versions (dataset_id, ordinal)
+);
+
+CREATE TABLE pipeline_versions (
+    project    varchar(255) NOT NULL,
+    hash       varchar(64) NOT NULL,
+    definition jsonb NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (project, hash)
+);
+CREATE TABLE pipelines (
+    project        varchar(255) PRIMARY KEY,
+    active_version varchar(64) NOT NULL,
+    commit_id      uuid NOT NULL REFERENCES commits (id),
+    FOREIGN KEY (project, active_version) REFERENCES pipeline_versions (project, hash)
+);
+CREATE TABLE plans (
+    id         uuid PRIMARY KEY,
+    project    varchar(255) NOT NULL,
+    actor      varchar(255) NOT NULL,
+    content    jsonb NOT NULL,
+    commit_id  uuid REFERENCES commits (id),              -- set when it was applied
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+
+-- What was replaced, and what was made from it and has not been made again since.
+CREATE TABLE invalidations (
+    id           uuid PRIMARY KEY DEFAULT gen_random_uuid(),
+    dataset_id   uuid NOT NULL REFERENCES datasets (id),
+    ordinal      integer NOT NULL,                        -- the version it speaks of
+    scope        varchar(10) NOT NULL CHECK (scope IN ('whole', 'partition')),
+    partition    varchar(255),
+    reason       varchar(20) NOT NULL CHECK (reason IN ('replaced', 'upstream', 'restored', 'removed')),
+    caused_by    uuid REFERENCES invalidations (id),
+    commit_id    uuid NOT NULL REFERENCES commits (id),
+    created_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
+    processed_at timestamptz,
+    CHECK ((scope = 'partition') = (partition IS NOT NULL)),
+    CHECK ((reason = 'upstream') = (caused_by IS NOT NULL))
+);
+CREATE INDEX idx_invalidations_open ON invalidations (dataset_id) WHERE processed_at IS NULL;
+
+-- The tables of Iceberg's SQL catalog, moved by the transaction that moves our own pointers.
+CREATE TABLE iceberg_tables (
+    catalog_name               varchar(255) NOT NULL,
+    table_namespace            varchar(255) NOT NULL,
+    table_name                 varchar(255) NOT NULL,
+    metadata_location          varchar(1000),
+    previous_metadata_location varchar(1000),
+    iceberg_type               varchar(5),
+    PRIMARY KEY (catalog_name, table_namespace, table_name)
+);
+CREATE TABLE iceberg_namespace_properties (
+    catalog_name   varchar(255) NOT NULL,
+    namespace      varchar(255) NOT NULL,
+    property_key   varchar(255) NOT NULL,
+    property_value varchar(1000) NOT NULL,
+    PRIMARY KEY (catalog_name, namespace, property_key)
+);
+INSERT INTO iceberg_namespace_properties VALUES ('tallyman', 'published', 'exists', 'true');
+
+DO $$
+BEGIN
+    IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'tallyman_app') THEN
+        GRANT SELECT, INSERT ON commits, versions, version_fragments, pipeline_versions,
+              invalidations, snapshots TO tallyman_app;
+        GRANT UPDATE (until) ON version_fragments TO tallyman_app;
+        GRANT UPDATE (purged_at) ON versions TO tallyman_app;
+        GRANT UPDATE (processed_at) ON invalidations TO tallyman_app;
+        GRANT SELECT, INSERT, UPDATE ON datasets, heads, fragments, pipelines, plans TO tallyman_app;
+        GRANT SELECT, INSERT, UPDATE, DELETE ON iceberg_tables TO tallyman_app;
+        GRANT SELECT ON iceberg_namespace_properties TO tallyman_app;
+    END IF;
+EXCEPTION WHEN insufficient_privilege THEN
+    RAISE NOTICE 'role tallyman_app could not be given the new tables: the program works as the owner';
+END
+$$;
