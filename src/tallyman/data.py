@@ -31,6 +31,7 @@ from tallyman.registry.audit import Audit
 from tallyman.registry.commits import Commits
 from tallyman.registry.database import Database, Transaction
 from tallyman.registry.datasets import Datasets
+from tallyman.registry.invalidations import Invalidations
 from tallyman.registry.snapshots import Snapshots
 from tallyman.settings import Settings, read_settings
 
@@ -133,6 +134,10 @@ class Data:
             return Commits(tx).list(self.settings.name, only, limit)
 
         return self.database.durably(work)
+
+    def stale(self) -> list[dict[str, Any]]:
+        """What is current and was made from something that was replaced since."""
+        return self.database.durably(lambda tx: Invalidations(tx).stale(self.settings.name))
 
     def heads(self) -> dict[str, int]:
         """The version of every dataset, at one moment."""

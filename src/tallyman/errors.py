@@ -736,3 +736,20 @@ class InUse(Conflict):
 
     def __str__(self) -> str:
         return f"{self.what} cannot be purged: {self.why}."
+
+
+class TableRedeclared(Conflict):
+    """The rows that are there do not fit the table as it is declared now."""
+
+    code = "table_redeclared"
+    hint = (
+        "Nothing was written. Columns that may be NULL can be added; for anything else declare a "
+        "table with another name, or give this one its columns back."
+    )
+
+    def __init__(self, table: str, before: str, after: str) -> None:
+        super().__init__(table, before, after)
+        self.table, self.before, self.after = table, before, after
+
+    def __str__(self) -> str:
+        return f"table {self.table!r} holds rows of ({self.before}) but is declared ({self.after})."

@@ -15,23 +15,25 @@ from tests.engine_tables.tables import Shelf, delete, insert, update
 TABLE = Table.of("node", "k int, v int, up int", "k", {"up": "node.k"})
 Rows = dict[int, tuple[int | None, int | None]]
 
-keys = st.integers(0, 4)
+keys = st.integers(0, 7)
 values = st.none() | st.integers(0, 2)
-ups = st.none() | keys
-columns = st.fixed_dictionaries({}, optional={"k": keys, "v": values, "up": ups})
-conditions = columns.filter(bool) | st.sampled_from(
-    ["v > 0", "NOT v = 1", "k < 2 OR up IS NULL", "true"]
+ups = st.none() | st.integers(0, 3)
+columns = st.sampled_from(["k", "v", "v", "up", "up"]).flatmap(
+    lambda name: st.fixed_dictionaries({name: {"k": keys, "v": values, "up": ups}[name]})
 )
-inserts = st.lists(
-    st.fixed_dictionaries({"k": keys, "v": values, "up": ups}), min_size=1, max_size=3
+several = st.builds(lambda one, other: one | other, columns, columns)
+conditions = several | st.sampled_from(["v > 0", "NOT v = 1", "k < 2 OR up IS NULL", "true"])
+rows = st.fixed_dictionaries({"k": keys, "v": values, "up": ups})
+inserts = st.tuples(st.just("insert"), st.lists(rows, min_size=1, max_size=2), st.none())
+updates = st.tuples(st.just("update"), several, conditions)
+deletes = st.tuples(st.just("delete"), st.none(), several)
+mutations = st.sampled_from(["insert", "update", "update", "both", "delete"]).flatmap(
+    lambda kind: st.lists(
+        {"insert": inserts, "update": updates, "both": inserts | updates, "delete": deletes}[kind],
+        min_size=1,
+        max_size=2,
+    )
 )
-changes = st.lists(
-    st.tuples(st.just("insert"), inserts, st.none())
-    | st.tuples(st.just("update"), columns.filter(bool), conditions),
-    min_size=1,
-    max_size=3,
-)
-deletes = st.lists(st.tuples(st.just("delete"), st.none(), conditions), min_size=1, max_size=2)
 
 SQL = {
     "v > 0": lambda k, v, up: v is not None and v > 0,
@@ -81,14 +83,14 @@ def _statement(kind: str, what: Any, where: Any) -> Mapping[str, object]:
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.lists(changes | deletes, min_size=1, max_size=6))
-def test_random_mutations_do_what_a_dict_by_key_does(mutations: list[Any]) -> None:
+@given(st.lists(mutations, min_size=3, max_size=6))
+def test_random_mutations_do_what_a_dict_by_key_does(chain: list[Any]) -> None:
     with TemporaryDirectory() as folder:
         shelf = Shelf(Path(folder), TABLE)
         rows: Rows = {k: (k % 3, None) for k in range(3)}
         for k, (v, up) in rows.items():  # each in a fragment of its own
             shelf.mutate(insert("node", {"k": k, "v": v, "up": up}))
-        for mutation in mutations:
+        for mutation in chain:
             before, files = rows, len(shelf.folders)
             try:
                 for step in mutation:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from tallyman.cli.options import AsJson, Partition, ProjectFolder, RunName, opened
 from tallyman.cli.output import as_json, err, next_steps, out, short, table, tally
+from tallyman.domain.dataset import Dataset
 from tallyman.domain.materialization import Materialization
 from tallyman.domain.run import AssetResult
 from tallyman.registry.audit import Audit
@@ -28,11 +29,18 @@ def ls(
     latest: dict[str, list[Materialization]] = {}
     for row in found.latest():
         latest.setdefault(row.target.asset, []).append(row)
+    datasets = {dataset.producer: dataset for dataset in found.datasets()}
+    stale = found.stale()
     read = {name for asset in chosen for name in pipeline.assets[asset].inputs}
     rows: list[dict[str, object]] = [
-        {"name": s.name, "kind": "source", "key": ", ".join(s.key), "inputs": s.path, "state": None}
+        {"name": s.name, "kind": "source", "key": ", ".join(s.key), "inputs": s.path}
         for s in pipeline.sources.values()
         if s.name in read or not selection
+    ]
+    rows += [
+        {"name": t.name, "kind": "table", "key": ", ".join(t.key), **_version(datasets.get(t.name))}
+        for t in pipeline.tables.values()
+        if t.name in read or not selection
     ]
     for name in chosen:
         asset = pipeline.assets[name]
@@ -43,9 +51,31 @@ def ls(
                 "key": ", ".join(asset.key),
                 "inputs": ", ".join(asset.inputs),
                 "state": _state(latest.get(name, [])),
+                "stale": _stale([row for row in stale if row["producer"] == name]),
+                **_version(datasets.get(name)),
             }
         )
-    as_json(rows) if json_output else table(rows, ("name", "kind", "key", "inputs", "state"))
+    if json_output:
+        as_json(rows)
+        return
+    names = ["name", "kind", "key", "inputs", "state", "version"]
+    table(rows, [*names, "stale"] if any(row.get("stale") for row in rows) else names)
+
+
+def _version(dataset: Dataset | None) -> dict[str, object]:
+    """What readers see: the dataset, by its own name, and its version."""
+    if dataset is None or dataset.current_version is None:
+        return {"dataset": dataset.name if dataset else None, "version": None}
+    return {"dataset": dataset.name, "version": f"v{dataset.ordinal}"}
+
+
+def _stale(rows: list[dict[str, Any]]) -> str | None:
+    """Made from something that was replaced since."""
+    if not rows:
+        return None
+    causes = ", ".join(sorted({row["cause"] for row in rows}))
+    parts = [row["partition"] for row in rows if row["partition"]]
+    return f"{len(parts)} partitions: {causes} changed" if parts else f"{causes} changed"
 
 
 def _state(rows: list[Materialization]) -> str:

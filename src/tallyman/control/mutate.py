@@ -115,17 +115,16 @@ class Writing:
     def _commit(self, kind: str, changed: Mapping[str, Changed], message: str | None) -> Written:
         if not changed:
             return Written(None, {})
-        staged = {name: self._staged(name, change) for name, change in changed.items()}
         pinned = {d.id: d.ordinal for d in self._datasets.values()}
         changes = [
             Change(
-                dataset_id=fragment.dataset_id,
+                dataset_id=self._datasets[name].id,
                 operation=Operation.MUTATE,
-                adds=(fragment,),
-                removes=changed[name].removed,
-                expected=pinned.pop(fragment.dataset_id),
+                adds=(self._staged(name, change),) if change.files else (),
+                removes=change.removed,
+                expected=pinned.pop(self._datasets[name].id),
             )
-            for name, fragment in staged.items()
+            for name, change in changed.items()
         ]
         asked = Publication(
             key=uuid4(),

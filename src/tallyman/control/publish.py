@@ -13,7 +13,7 @@ from uuid import UUID, uuid4
 
 from tallyman import faults
 from tallyman.domain.commit import Change, Commit, Operation, Publication
-from tallyman.domain.dataset import Dataset, Fragment, Version
+from tallyman.domain.dataset import Dataset, Fragment, Kind, Version
 from tallyman.engine import open_table
 from tallyman.engine.warehouse import Warehouse
 from tallyman.errors import FragmentGone, SchemaChanged, VersionConflict
@@ -221,16 +221,14 @@ def _version(planned: Planned, commit: UUID, location: str | None) -> Version:
 
 def _invalidate(tx: Transaction, planned: Planned, commit: UUID) -> None:
     """For each scope that lost rows; and all that was made from them and is not made anew."""
+    dataset, ordinal = planned.dataset, planned.ordinal
     invalidations = Invalidations(tx)
     reason = REASONS.get(planned.change.operation, "replaced")
+    if dataset.kind is Kind.TABLE:  # who reads a table reads all of it
+        cause = invalidations.add(dataset.id, ordinal, None, reason=reason, commit=commit)
+        invalidations.cascade(cause, commit, table=dataset.producer)
+        return
     for scope in sorted({f.partition for f in planned.removed.values()}, key=str):
-        cause = invalidations.add(
-            planned.dataset.id, planned.ordinal, scope, reason=reason, commit=commit
-        )
-        gone = [
-            f.materialization_id
-            for f in planned.removed.values()
-            if f.partition == scope and f.materialization_id
-        ]
-        if gone:
-            invalidations.cascade(cause, gone, commit)
+        cause = invalidations.add(dataset.id, ordinal, scope, reason=reason, commit=commit)
+        made = {f.materialization_id for f in planned.removed.values() if f.partition == scope}
+        invalidations.cascade(cause, commit, gone=[one for one in made if one])

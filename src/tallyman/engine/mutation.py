@@ -77,6 +77,7 @@ def _update(state: TableState, statement: Update, path: str) -> None:
     state.check_references(table.name, own, values.keys())
     if not values.keys().isdisjoint(table.key):
         state.check_key(table.name, own)
+        state.check_referrers(table.name)
 
 
 def _delete(state: TableState, statement: Delete, path: str) -> None:

@@ -18,6 +18,9 @@ ANYWHERE: Mapping[str, str] = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.adaptive.enabled": "true",
     "spark.sql.parquet.compression.codec": "snappy",
+    # A flipped bit in a page is an error and not another value.
+    "parquet.page.write-checksum.enabled": "true",
+    "parquet.page.verify-checksum.enabled": "true",
     # `${name}` in a text is text: what a step means must not depend on settings.
     "spark.sql.variable.substitute": "false",
     # One open file per fate instead of a sort of every row by fate.

@@ -8,7 +8,10 @@ from pathlib import Path
 import pyarrow as pa
 from pyarrow import parquet as pq
 
+from tallyman.domain.table import Table
 from tallyman.engine.durable import sync
+from tallyman.engine.values import arrow_schema
+from tallyman.errors import TableRedeclared
 
 FILE = "part-00000.parquet"
 
@@ -23,8 +26,31 @@ def read_files(paths: Iterable[str], schema: pa.Schema, columns: Sequence[str]) 
     parts = [wanted.empty_table()]
     for path in paths:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            parts.append(file.read(columns=list(columns)).select(columns).cast(wanted))
+            there = [name for name in columns if name in file.schema_arrow.names]
+            rows = file.read(columns=there)
+            for name in columns:
+                if name not in there:  # declared since: the rows that are older have no value
+                    rows = rows.append_column(name, pa.nulls(len(rows), schema.field(name).type))
+            parts.append(rows.select(columns).cast(wanted))
     return pa.concat_tables(parts)
+
+
+def lacks_columns(path: str, table: Table) -> bool:
+    """Whether columns were declared since the file was written. That is the only way a table may
+    change: a column that was taken away, retyped or must not be NULL would lose values."""
+    there, wanted = pq.read_schema(path).remove_metadata(), arrow_schema(table)
+    if there.equals(wanted):
+        return False
+    shared = pa.schema([field for field in wanted if field.name in there.names])
+    new = [field for field in wanted if field.name not in there.names]
+    kept = {field.name: field.type for field in shared} == {f.name: f.type for f in there}
+    if not kept or not all(field.nullable for field in new):
+        raise TableRedeclared(table.name, _columns(there), _columns(wanted))
+    return bool(new)
+
+
+def _columns(schema: pa.Schema) -> str:
+    return ", ".join(f"{f.name} {f.type}{'' if f.nullable else ' not null'}" for f in schema)
 
 
 def write_file(folder: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Path:

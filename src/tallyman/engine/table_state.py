@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from tallyman.domain.table import Column, Reference, Table
 from tallyman.engine.condition import quoted
-from tallyman.engine.table_file import read_files, write_file
+from tallyman.engine.table_file import lacks_columns, read_files, write_file
 from tallyman.engine.values import arrow_schema, duck_type
 from tallyman.errors import KeyConflict, MutationRefused
 
@@ -51,8 +51,11 @@ class Held:
 
     @property
     def is_full(self) -> bool:
-        """Whether one more fragment is one too many."""
-        return len(self.fragments) >= MOST_FRAGMENTS
+        """Whether one more fragment is one too many, or its columns are no longer the table's."""
+        if len(self.fragments) >= MOST_FRAGMENTS:
+            return True
+        first = [paths[0] for paths in self.fragments.values() if paths]
+        return any(lacks_columns(path, self.table) for path in first)
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +247,8 @@ class TableState:
         fragments, change = list(self.held[dataset].fragments), self.changes[dataset]
         removed = set(change.touched)
         rows = self._rows_in(dataset, removed)
-        if len(fragments) - len(removed) + (rows > 0) > MOST_FRAGMENTS:
+        pieces = len(fragments) - len(removed) + (rows > 0)
+        if pieces > MOST_FRAGMENTS or self.held[dataset].is_full:
             removed = set(range(len(fragments)))
             rows = self._rows_in(dataset, removed)
         files: tuple[Path, ...] = ()

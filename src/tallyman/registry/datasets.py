@@ -49,6 +49,8 @@ MOVE = """
 RENAME = "UPDATE datasets SET name = %(name)s, updated_at = now() WHERE id = %(id)s"
 SHOW = "UPDATE datasets SET published = %(published)s, updated_at = now() WHERE id = %(id)s"
 ORDINALS = "SELECT id, ordinal FROM datasets WHERE org = 'default'"
+# Two tables cannot share a unique index: who gives a name waits for who is giving one.
+NAMING = "SELECT pg_advisory_xact_lock(x'7A110002'::integer)"
 TAKEN = """
     SELECT 'dataset' AS by FROM datasets WHERE org = 'default' AND name = %(name)s
     UNION ALL SELECT 'snapshot' FROM snapshots WHERE org = 'default' AND alias = %(name)s
@@ -79,6 +81,7 @@ class Datasets:
         return found
 
     def _add(self, wanted: Dataset) -> None:
+        self.tx.execute(NAMING)
         given = {
             "name": wanted.name,
             "kind": wanted.kind.value,
@@ -98,6 +101,7 @@ class Datasets:
 
     def rename(self, dataset: UUID, name: str) -> None:
         """Metadata only: id, paths, versions and lineage stay."""
+        self.tx.execute(NAMING)
         by = self.taken(name)
         if by:
             raise NameTaken(name, by)

@@ -24,7 +24,8 @@ CASCADE = """
         JOIN fragments f ON f.materialization_id = m.id
         JOIN version_fragments vf ON vf.fragment_id = f.id AND vf.until IS NULL
         JOIN datasets d ON d.id = f.dataset_id
-        WHERE m.status = 'success' AND m.upstream_ids && %(gone)s
+        WHERE m.status = 'success'
+          AND (m.upstream_ids && %(gone)s::uuid[] OR m.upstream_pairs && %(pairs)s::text[])
       UNION
         SELECT f.dataset_id, d.ordinal, f.partition, f.materialization_id
         FROM stale s
@@ -77,9 +78,18 @@ class Invalidations:
         assert row is not None
         return row["id"]
 
-    def cascade(self, cause: UUID, gone: Iterable[UUID], commit: UUID) -> None:
-        """Everything current that was made from these results, however far away."""
-        self.tx.execute(CASCADE, {"cause": cause, "gone": list(gone), "commit": commit})
+    def cascade(
+        self, cause: UUID, commit: UUID, *, gone: Iterable[UUID] = (), table: str | None = None
+    ) -> None:
+        """Everything current that was made from these results, or from this table, however far
+        away."""
+        given = {
+            "cause": cause,
+            "gone": list(gone),
+            "pairs": [f"{table}|"] if table else [],
+            "commit": commit,
+        }
+        self.tx.execute(CASCADE, given)
 
     def process(self, dataset: UUID, partitions: Iterable[str | None]) -> None:
         """These scopes were made again, or looked at again and found unchanged."""

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from tallyman.errors import NameTaken
 from tallyman.registry.database import Transaction
-from tallyman.registry.datasets import Datasets
+from tallyman.registry.datasets import NAMING, Datasets
 
 ADD = """
     INSERT INTO snapshots (alias, dataset_id, ordinal, actor)
@@ -33,6 +33,7 @@ class Snapshots:
         found = self.find(alias)
         if found is not None and (found["dataset_id"], found["ordinal"]) == (dataset, ordinal):
             return False
+        self.tx.execute(NAMING)
         by = Datasets(self.tx).taken(alias)
         if by:
             raise NameTaken(alias, by)
