@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 from uuid import uuid4
 
+import duckdb
 from pyspark.sql import DataFrame, SparkSession
 
 from tallyman.control import define, names, rollback
@@ -23,7 +24,7 @@ from tallyman.domain.pipeline import Pipeline
 from tallyman.engine.columns import SYSTEM
 from tallyman.engine.session import open_session
 from tallyman.engine.warehouse import Warehouse
-from tallyman.errors import NotFound, UsageError
+from tallyman.errors import DatasetDamaged, NotFound, UsageError
 from tallyman.query.diff import Difference, diff
 from tallyman.query.files_intact import Damage, Expected, damaged
 from tallyman.query.rows import first_rows
@@ -242,7 +243,10 @@ class Data:
             self.warehouse.paths([f for f in side.fragments if f.id not in both])
             for side in (old, new)
         ]
-        return diff(*paths, key=new.dataset.key_columns, limit=limit)
+        try:
+            return diff(*paths, key=new.dataset.key_columns, limit=limit)
+        except duckdb.Error as error:
+            raise DatasetDamaged(name, str(error).splitlines()[0]) from error
 
     def damaged(self, name: str, version: int | None = None) -> tuple[Resolved, list[Damage]]:
         """Files of a version that are not byte for byte what was published."""

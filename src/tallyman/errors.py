@@ -753,3 +753,20 @@ class TableRedeclared(Conflict):
 
     def __str__(self) -> str:
         return f"table {self.table!r} holds rows of ({self.before}) but is declared ({self.after})."
+
+
+class DatasetDamaged(TallymanError):
+    """A file of a version cannot be read, or a page of it is not what was written."""
+
+    code = "dataset_damaged"
+    hint = (
+        "Nothing was written. `tallyman verify --dataset NAME` names the files; an older version "
+        "may be whole: `tallyman versions`, `tallyman rollback`."
+    )
+
+    def __init__(self, dataset: str, reason: str) -> None:
+        super().__init__(dataset, reason)
+        self.dataset, self.reason = dataset, reason
+
+    def __str__(self) -> str:
+        return f"dataset {self.dataset!r} cannot be read: {self.reason}"

@@ -123,7 +123,7 @@ def _register(tx: Transaction, definitions: Definitions, assets: Sequence[str]) 
     """The datasets of what will be made, and the version of every dataset at this moment."""
     for wanted in datasets_of(definitions.pipeline, definitions.settings.name, assets):
         Datasets(tx).ensure(wanted)
-    return Datasets(tx).ordinals()
+    return Datasets(tx).ordinals(definitions.settings.name)
 
 
 def datasets_of(pipeline: Pipeline, project: str, assets: Sequence[str]) -> list[Dataset]:

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from tallyman.control.definitions import Definitions
 from tallyman.domain.change_plan import Action, ChangePlan, Planned
-from tallyman.domain.dataset import Dataset
+from tallyman.domain.dataset import Dataset, Fragment
 from tallyman.domain.pipeline import Asset
 from tallyman.domain.target import same_partitions
 from tallyman.errors import UsageError
@@ -27,7 +27,10 @@ class _There:
     dataset: Dataset
     rows: int
     partitions: tuple[str | None, ...]
-    definitions: frozenset[str | None]
+    definitions: frozenset[str]
+    """Those that its rows were made by."""
+    newest: frozenset[str]
+    """Those of its newest rows: what was appended before stays as it is."""
 
 
 def plan(definitions: Definitions) -> ChangePlan:
@@ -56,13 +59,17 @@ def _there(tx: Transaction, project: str) -> dict[str, _There]:
         if dataset.current_version is None:
             continue
         fragments = Fragments(tx).at(dataset.id, dataset.ordinal).values()
-        made = Materializations(tx).definitions_of(
-            f.materialization_id for f in fragments if f.materialization_id
-        )
+        last = max((f.since or 0 for f in fragments), default=0)
         rows = Commits(tx).version(dataset).rows
         parts = tuple(dict.fromkeys(f.partition for f in fragments))
-        found[dataset.producer] = _There(dataset, rows, parts, frozenset(made))
+        newest = _made_by(tx, [f for f in fragments if f.since == last])
+        found[dataset.producer] = _There(dataset, rows, parts, _made_by(tx, fragments), newest)
     return found
+
+
+def _made_by(tx: Transaction, fragments: Iterable[Fragment]) -> frozenset[str]:
+    ids = [f.materialization_id for f in fragments if f.materialization_id]
+    return frozenset(Materializations(tx).definitions_of(ids))
 
 
 def _asset(
@@ -99,7 +106,8 @@ def _decision(
 ) -> tuple[Action, str]:
     if found is None:
         return Action.CREATE, "nothing of it can be read yet"
-    if found.definitions != {definitions.hash(asset.name)}:
+    made_by = found.newest if asset.update_strategy == "append" else found.definitions
+    if made_by != {definitions.hash(asset.name)}:
         return Action.REBUILD, "its definition is not the one its rows were made by"
     if (asset.partitioned_by is None) != (found.partitions == (None,)):
         return Action.REBUILD, "how it is partitioned has changed"

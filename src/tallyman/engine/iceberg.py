@@ -267,7 +267,8 @@ def snapshot_id(made: UUID) -> int:
 
 
 def _uri(path: Path) -> str:
-    return f"file://{path}"
+    """Readers split an address at these characters and do not decode it: a bare path is whole."""
+    return str(path) if set("#?%;") & set(str(path)) else f"file://{path}"
 
 
 def _hex(bound: bytes | None) -> str | None:

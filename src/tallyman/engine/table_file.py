@@ -11,13 +11,13 @@ from pyarrow import parquet as pq
 from tallyman.domain.table import Table
 from tallyman.engine.durable import sync
 from tallyman.engine.values import arrow_schema
-from tallyman.errors import TableRedeclared
+from tallyman.errors import DatasetDamaged, TableRedeclared
 
 FILE = "part-00000.parquet"
 
 
 def read_files(paths: Iterable[str], schema: pa.Schema, columns: Sequence[str]) -> pa.Table:
-    """Some columns of all rows. A damaged page is an OSError, never a wrong value.
+    """Some columns of all rows. A damaged page is DatasetDamaged, never a wrong value.
 
     Rows of a fragment that is rewritten get fresh checksums: damage that was not found here
     would look sound for ever.
@@ -25,14 +25,21 @@ def read_files(paths: Iterable[str], schema: pa.Schema, columns: Sequence[str]) 
     wanted = pa.schema([schema.field(name) for name in columns])
     parts = [wanted.empty_table()]
     for path in paths:
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            there = [name for name in columns if name in file.schema_arrow.names]
-            rows = file.read(columns=there)
-            for name in columns:
-                if name not in there:  # declared since: the rows that are older have no value
-                    rows = rows.append_column(name, pa.nulls(len(rows), schema.field(name).type))
-            parts.append(rows.select(columns).cast(wanted))
+        try:
+            parts.append(_columns_of(path, schema, columns).cast(wanted))
+        except (OSError, pa.ArrowException) as error:
+            raise DatasetDamaged(Path(path).name, str(error)) from error
     return pa.concat_tables(parts)
+
+
+def _columns_of(path: str, schema: pa.Schema, columns: Sequence[str]) -> pa.Table:
+    with pq.ParquetFile(path, page_checksum_verification=True) as file:
+        there = [name for name in columns if name in file.schema_arrow.names]
+        rows = file.read(columns=there)
+    for name in columns:
+        if name not in there:  # declared since: the rows that are older have no value
+            rows = rows.append_column(name, pa.nulls(len(rows), schema.field(name).type))
+    return rows.select(columns)
 
 
 def lacks_columns(path: str, table: Table) -> bool:

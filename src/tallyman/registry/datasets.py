@@ -48,7 +48,7 @@ MOVE = """
 """
 RENAME = "UPDATE datasets SET name = %(name)s, updated_at = now() WHERE id = %(id)s"
 SHOW = "UPDATE datasets SET published = %(published)s, updated_at = now() WHERE id = %(id)s"
-ORDINALS = "SELECT id, ordinal FROM datasets WHERE org = 'default'"
+ORDINALS = "SELECT id, ordinal FROM datasets WHERE project = %(project)s"
 # Two tables cannot share a unique index: who gives a name waits for who is giving one.
 NAMING = "SELECT pg_advisory_xact_lock(x'7A110002'::integer)"
 TAKEN = """
@@ -144,9 +144,10 @@ class Datasets:
     def list(self, project: str) -> list[Dataset]:
         return [_dataset(row) for row in self.tx.execute(LIST, {"project": project}).fetchall()]
 
-    def ordinals(self) -> dict[UUID, int]:
-        """Of everything, at one moment."""
-        return {row["id"]: row["ordinal"] for row in self.tx.execute(ORDINALS).fetchall()}
+    def ordinals(self, project: str) -> dict[UUID, int]:
+        """Of all that a project has, at one moment."""
+        rows = self.tx.execute(ORDINALS, {"project": project}).fetchall()
+        return {row["id"]: row["ordinal"] for row in rows}
 
     def taken(self, name: str) -> str | None:
         row = self.tx.execute(TAKEN, {"name": name}).fetchone()

@@ -1,0 +1,102 @@
+"""What else decides about a publication: a table that is read, a person, an older database."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+from tests.publication.conftest import THREE, Home, statuses
+
+READS_TABLE = """\
+import tallyman as tm
+
+person = tm.table("person", schema="name string not null, age int", key="name")
+
+
+@tm.asset(key="name")
+def grown_up(person):
+    return person.filter("age >= 18", reason="young")
+"""
+ASKS = (
+    THREE.partition('\n\n@tm.asset(key="id")\ndef c')[0].replace(
+        '@tm.asset(key="id")\ndef b',
+        '@tm.asset(key="id", approval=tm.approval("large", when="max(n) > 100"))\ndef b',
+    )
+    + "\n"
+)
+OF_0002 = (
+    "invalidations", "plans", "pipelines", "pipeline_versions", "snapshots", "version_fragments",
+    "fragments", "versions", "heads", "commits", "datasets", "iceberg_tables",
+    "iceberg_namespace_properties",
+)  # fmt: skip
+
+
+def mutate(home: Home, *statements: dict[str, object]) -> None:
+    (home.path / "change.json").write_text(json.dumps({"statements": list(statements)}))
+    home.ok("mutate", "change.json")
+
+
+def test_a_table_is_an_input_like_any_other(home: Home) -> None:
+    home.pipeline(READS_TABLE)
+    assert home.refused("run") == "dependency_not_ready"
+    people = [{"name": "Ann", "age": 30}, {"name": "Bob", "age": 10}]
+    mutate(home, {"insert": {"into": "person", "rows": people}})
+    assert home.ok("run")["published"] == {"grown_up": 1}
+    assert home.outside("grown_up") == [("Ann", 30)]
+    assert statuses(home.ok("run")) == {"grown_up": "skipped"}
+    mutate(home, {"update": {"dataset": "person", "set": {"age": 18}, "where": "name = 'Bob'"}})
+    again = home.ok("run")
+    assert (statuses(again), again["published"]) == ({"grown_up": "success"}, {"grown_up": 2})
+    assert home.rows("grown_up") == home.outside("grown_up") == [("Ann", 30), ("Bob", 18)]
+    assert statuses(home.ok("run")) == {"grown_up": "skipped"}
+
+
+def test_a_result_that_waits_is_published_by_the_decision_itself(home: Home) -> None:
+    home.pipeline(ASKS).numbers(1)
+    home.ok("run")
+    old, heads = [("1", 2)], {"a": 1, "b": 1}
+
+    home.numbers(200)
+    waiting = home.tallyman("run", "--run-id", "no")
+    assert (waiting.code, waiting.json["status"]) == (1, "waiting_approval")
+    home.ok("cleanup", "--older-than", "0s", "--confirm")  # spares what waits
+    assert (home.heads(), home.rows("b"), home.outside("b")) == (heads, old, old)
+    home.ok("reject", "no", "b", "--reason", "too large")
+    assert (home.heads(), home.outside("b"), home.status("no")) == (heads, old, "failed")
+
+    assert home.tallyman("resume", "no").json["status"] == "waiting_approval"
+    assert (home.heads(), home.outside("b")) == (heads, old)
+    home.ok("approve", "no", "b", TALLYMAN_ACTOR="ann")
+    assert home.heads() == {"a": 2, "b": 2}
+    assert home.rows("b") == home.outside("b") == [("200", 400)]
+    commit, _ = home.ok("commits")
+    assert (commit["actor"], commit["versions"]) == ("ann", {"a": 2, "b": 2})
+    assert home.ok("show", "no")["status"] == "success"
+    # The rejected result goes, the approved one and its run stay whole.
+    home.ok("cleanup", "--older-than", "0s", "--confirm")
+    assert home.ok("verify", "no")["balanced"]
+    assert home.damaged() == []
+
+
+def test_a_project_from_before_versions_publishes_with_its_next_run(home: Home) -> None:
+    home.numbers(1, 2)
+    before = home.ok("run", "--run-id", "before")
+    # As the program before this one left it: its tables, its run folder, no warehouse.
+    owner = home.project.database.owner_url
+    undo = [f"DROP TABLE {table} CASCADE" for table in OF_0002]
+    undo += [
+        "DROP INDEX idx_materializations_upstream_ids",
+        "ALTER TABLE materializations DROP fragment_id",
+        "ALTER TABLE runs DROP pins",
+        "DELETE FROM schema_migrations WHERE version = 2",
+    ]
+    home.change(owner, *undo)
+    shutil.rmtree(home.path / "warehouse")
+    home.project.close()
+
+    assert [run["run_id"] for run in home.ok("runs")] == ["before"]
+    after = home.ok("run")
+    assert after["published"] == before["published"] == {"a": 1, "b": 1, "c": 1}
+    assert home.outside("c") == [("1", 3), ("2", 5)]
+    assert home.ok("verify", "before")["balanced"]
+    assert statuses(home.ok("run")) == {"a": "skipped", "b": "skipped", "c": "skipped"}

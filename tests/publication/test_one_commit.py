@@ -1,0 +1,93 @@
+"""A run publishes everything it made in one commit, or nothing at all."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tests.publication.conftest import Home, statuses
+
+ONE = """\
+import tallyman as tm
+
+raw = tm.source("raw", path="data/raw.parquet", format="parquet", key="id")
+
+
+@tm.asset(key="id")
+def a(raw):
+    return raw.expect("small", "n < 100")
+"""
+
+
+def test_a_run_publishes_all_it_made_in_one_commit_or_nothing(home: Home) -> None:
+    home.numbers(1, 2)
+    first = home.ok("run")
+    assert first["published"] == {"a": 1, "b": 1, "c": 1}
+    [commit] = home.ok("commits")
+    assert (commit["id"], commit["kind"], commit["run"]) == (first["commit"], "run", first["run_id"])
+    assert commit["versions"] == first["published"]
+
+    again = home.ok("run")
+    assert (set(statuses(again).values()), again["commit"]) == ({"skipped"}, None)
+    assert again["published"] == {}
+
+    home.numbers(1, 2, 3)
+    second = home.ok("run")
+    assert second["published"] == {"a": 2, "b": 2, "c": 2}
+    assert len(home.ok("commits")) == 2
+    old, new = [("1", 2), ("2", 4)], [("1", 2), ("2", 4), ("3", 6)]
+    assert (home.rows("b", 1), home.rows("b")) == (old, new)
+    assert home.ok("read", "b", "--version", "1") == [{"id": "1", "n": 2}, {"id": "2", "n": 4}]
+    assert (home.with_spark("b", 1), home.with_spark("b")) == (old, new)
+    assert home.outside("b") == new
+
+    # The last asset fails: of the three none is published.
+    home.numbers(1, 2, 3, 4).edit('"n + 1"', '"n + cast(raise_error(\'no\') AS int)"')
+    failed = home.tallyman("run", "--run-id", "failed")
+    assert (failed.code, failed.json["status"], failed.json["commit"]) == (1, "failed", None)
+    assert statuses(failed.json) == {"a": "success", "b": "success", "c": "failed"}
+    assert home.heads() == {"a": 2, "b": 2, "c": 2}
+    assert (home.rows("b"), home.outside("b"), len(home.outside("a") or ())) == (new, new, 3)
+    assert len(home.ok("commits")) == 2
+
+    # Mended: what was good is used again, and all three are published.
+    home.edit('"n + cast(raise_error(\'no\') AS int)"', '"n + 1"')
+    mended = home.ok("run")
+    assert statuses(mended) == {"a": "skipped", "b": "skipped", "c": "success"}
+    assert mended["published"] == {"a": 3, "b": 3, "c": 3}
+    assert [len(home.outside(name) or ()) for name in "abc"] == [4, 4, 4]
+    assert home.damaged() == []
+
+
+def parquet(home: Home, *values: int) -> Home:
+    table = pa.table({"id": [str(v) for v in values], "n": pa.array(values, pa.int32())})
+    (home.path / "data").mkdir(exist_ok=True)
+    pq.write_table(table, home.path / "data" / "raw.parquet")
+    return home
+
+
+def test_nothing_becomes_current_that_does_not_balance_or_has_too_many_errors(home: Home) -> None:
+    parquet(home.pipeline(ONE), 1, 2)
+    home.ok("run")
+    seen = [("1", 1), ("2", 2)]
+
+    parquet(home, 1, 2, 3, 500, 600)
+    for on_halt in ("rollback", "commit"):
+        halted = home.tallyman("run", "--thresholds", f"absolute=1,on_halt={on_halt}")
+        assert (halted.code, halted.json["status"]) == (3, "halted"), str(halted)
+        assert (halted.json["commit"], halted.json["published"]) == (None, {})
+        assert (home.heads(), home.rows("a"), home.outside("a")) == ({"a": 1}, seen, seen)
+
+    # In quotes the checks do not see the generator: it makes two rows of each.
+    twice = 'raw.select("id", "`explode`(array(n, n)) AS n")'
+    home.edit('raw.expect("small", "n < 100")', twice)
+    unbalanced = home.tallyman("run")
+    assert unbalanced.code == 1, str(unbalanced)
+    [made] = unbalanced.json["assets"]
+    assert made["error"]["code"] == "rows_unaccounted_for"
+    assert (home.heads(), home.rows("a"), home.outside("a")) == ({"a": 1}, seen, seen)
+    assert len(home.ok("commits")) == 1
+
+    # Nothing is in the way of the next run.
+    home.pipeline(ONE)
+    assert home.ok("run", "--thresholds", "permissive")["published"] == {"a": 2}
