@@ -36,11 +36,19 @@ class Running:
         """Exit code, stdout, stderr."""
         self.process.join(seconds)
         code = self.process.exitcode
-        self.kill()
         out, err = (Path(self._said.name, name).read_text() for name in ("out", "err"))
+        self.kill()
         assert code is not None, f"it did not end in {seconds} s: {out} {err}"
-        self._said.cleanup()
         return code, out, err
+
+    def pause(self) -> None:
+        """It stands still, wherever it is, until `go_on`."""
+        assert self.process.pid is not None
+        os.kill(self.process.pid, signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        assert self.process.pid is not None
+        os.kill(self.process.pid, signal.SIGCONT)
 
     def kill(self) -> None:
         """As kill -9 does; nothing happens when it has ended by itself."""
@@ -48,6 +56,7 @@ class Running:
             if self.process.pid is not None and self.process.is_alive():
                 os.kill(self.process.pid, signal.SIGKILL)
         self.process.join()
+        self._said.cleanup()
 
 
 def command(*words: str) -> None:

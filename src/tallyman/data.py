@@ -13,7 +13,7 @@ from uuid import uuid4
 import duckdb
 from pyspark.sql import DataFrame, SparkSession
 
-from tallyman.control import define, names, rollback
+from tallyman.control import define, names, rollback, upkeep
 from tallyman.control.cleanup import Cleaned, Cleanup, Policy
 from tallyman.control.mutate import Writing, Written
 from tallyman.control.resolve import Resolved, resolve
@@ -186,8 +186,11 @@ class Data:
         """What people call it, and whether readers outside see it. Metadata only: id, paths,
         versions and lineage stay."""
 
+        # First which one is meant: once it is renamed, its old name does not find it.
+        meant = self.database.durably(lambda tx: Datasets(tx).get(dataset, self.settings.name))
+
         def work(tx: Transaction) -> Dataset:
-            found = Datasets(tx).get(dataset, self.settings.name)
+            found = Datasets(tx).by_ids([meant.id])[meant.id]
             if name is not None:
                 names.rename(tx, found.id, name, self.settings.actor)
             if found.published is hidden:
@@ -201,6 +204,8 @@ class Data:
         checked_name(alias)
 
         def work(tx: Transaction) -> Version:
+            meant = resolve(tx, self.settings.name, name, version)
+            Datasets(tx).lock([meant.dataset.id])  # cleanup waits, or has been here before
             found = resolve(tx, self.settings.name, name, version)
             ordinal = found.version.ordinal
             if Snapshots(tx).add(alias, found.dataset.id, ordinal, self.settings.actor):
@@ -276,4 +281,6 @@ class Data:
 
     def _cleanup(self) -> Cleanup:
         settings = self.settings
+        # A run whose process was killed is not at work: what it staged is nobody's.
+        upkeep.upkeep(self.database, settings.name, settings.home, settings.actor)
         return Cleanup(self.database, self.warehouse, settings.home, settings.name, settings.actor)

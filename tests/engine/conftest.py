@@ -143,8 +143,13 @@ class Ran:
         [found] = [a for a in self.result.assets if a.name == name]
         return found
 
+    def read(self, asset: str) -> DataFrame:
+        """What the run made of it, published or not: some runs fail on purpose."""
+        output = self.project.settings.home / self.result.folder / asset / "output"
+        return self.project.spark.read.parquet(str(output)).drop("_tm")
+
     def rows(self, asset: str) -> list[dict[str, Any]]:
-        return [row.asDict(recursive=True) for row in self.project.read(asset).collect()]
+        return [row.asDict(recursive=True) for row in self.read(asset).collect()]
 
 
 @dataclass(frozen=True)

@@ -479,7 +479,7 @@ def test_nothing_in_is_nothing_out_and_balances(ran: Ran) -> None:
     for name in ("empty_read", "empty_grouped", "after_empty"):
         assert ran.asset(name).records_in == 0
         assert ran.rows(name) == []
-    assert ran.project.read("empty_read").columns == ["id", "n"]
+    assert ran.read("empty_read").columns == ["id", "n"]
     assert ran.rows("empty_whole") == [{"n": 0}]
 
 

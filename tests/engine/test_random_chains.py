@@ -312,7 +312,7 @@ def test_every_record_meets_exactly_one_fate(ran: Ran, name: str) -> None:
 
 
 def test_the_output_is_what_spark_gives(ran: Ran, plain: dict[str, DataFrame], name: str) -> None:
-    found = ran.project.read(name)
+    found = ran.read(name)
     assert shape(found) == shape(plain[name]), _told(name)
     assert bag(found) == bag(plain[name]), _told(name)
 

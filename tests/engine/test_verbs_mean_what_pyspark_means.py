@@ -276,7 +276,7 @@ def test_the_output_is_what_pyspark_gives(
     name: str, ran: Ran, plain: Mapping[str, DataFrame]
 ) -> None:
     assert ran.asset(name).error is None
-    found = ran.project.read(name)
+    found = ran.read(name)
     assert shape(found) == shape(plain[name])
     assert bag(found) == bag(plain[name])
 

@@ -11,7 +11,7 @@ from pyarrow import parquet as pq
 from tallyman.domain.table import Table
 from tallyman.engine.table_file import FILE
 from tallyman.engine.table_state import MOST_FRAGMENTS
-from tallyman.errors import InvalidMutation, KeyConflict, MutationRefused
+from tallyman.errors import DatasetDamaged, InvalidMutation, KeyConflict, MutationRefused
 from tests.engine_tables.tables import KNOWS, PERSON, Shelf, delete, insert, names, update
 
 ANN, BOB, EVE = (
@@ -445,7 +445,7 @@ def test_a_flipped_bit_in_a_file_is_found_and_never_copied(shelf: Shelf) -> None
     with pytest.raises(OSError, match="CRC"):
         pq.ParquetFile(path, page_checksum_verification=True).read()
     shelf.folders.clear()
-    with pytest.raises(OSError, match="CRC"):
+    with pytest.raises(DatasetDamaged, match="CRC"):
         shelf.mutate(update("person", {"age": 5}, "true"))
     assert shelf.folders == []
 

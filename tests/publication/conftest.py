@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -103,6 +104,11 @@ class Home:
         url = self.project.database.url().replace("postgresql://", "postgresql+psycopg://")
         return SqlCatalog("tallyman", uri=url, init_catalog_tables="false")
 
+    def close(self) -> None:
+        if "catalog" in self.__dict__:
+            self.catalog.engine.dispose()
+        self.project.close()
+
     def heads(self) -> dict[str, int]:
         return self.project.heads()
 
@@ -175,7 +181,8 @@ def statuses(result: Mapping[str, Any]) -> dict[str, str]:
 
 def _read(name: str, version: int | None) -> None:
     with Project.open() as project:
-        print(json.dumps([list(row) for row in project.read(name, version=version).collect()]))
+        rows = [list(row) for row in project.read(name, version=version).collect()]
+    sys.stdout.write(json.dumps(rows))
 
 
 @pytest.fixture
@@ -183,8 +190,4 @@ def home(tmp_path: Path, spark_server: str) -> Iterator[Home]:
     (tmp_path / "tallyman.yaml").write_text(f"name: published\nmaster: {spark_server}\n")
     made = Home(tmp_path).pipeline(THREE)
     yield made
-    made.project.close()
-    if "catalog" in made.__dict__:
-        made.catalog.engine.dispose()
-
-
+    made.close()

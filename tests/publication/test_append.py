@@ -35,6 +35,7 @@ def test_an_appended_row_stays_and_a_key_is_there_once(home: Home) -> None:
     lines(home.pipeline(PIPELINE), ("a", 1), ("b", 2), ("b", 3))
     first = home.ok("run", "--run-id", "first")
     assert first["published"] == {"log": 1, "read": 1}
+    assert home.ok("verify", "first")["balanced"]  # the row that was not new has its fate too
     assert [row[1] for row in home.rows("log")] == ["a", "b"]
 
     # a is gone from the input, b has another value, c is new.
@@ -58,6 +59,5 @@ def test_an_appended_row_stays_and_a_key_is_there_once(home: Home) -> None:
     assert home.ok("run", "log")["published"] == {"log": 4}
     assert sorted(row[1:] for row in home.rows("log")) == appended
 
-    for run in ("first", "second", "latest"):  # every record of the input has its fate
-        assert home.ok("verify", run)["balanced"], run
+    assert home.ok("verify", "latest")["balanced"]
     assert home.damaged() == []

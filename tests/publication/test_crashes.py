@@ -27,7 +27,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory, spark_server: str) -> Itera
     home = Home(path).pipeline(TWO_ASSETS).numbers(0)
     home.ok("run")
     yield home
-    home.project.close()
+    home.close()
 
 
 def expected(value: int) -> tuple[list[Row], list[Row]]:
@@ -90,4 +90,23 @@ def test_killed_from_outside_the_next_run_succeeds(place: str, shared: Home) -> 
     check_clean(home)
     assert home.ok("run")["status"] == "success"
     assert seen(home) == expected(was + 1)
+    check_clean(home)
+
+
+@pytest.mark.parametrize("point", [Point.METADATA_WRITTEN, Point.COMMITTED])
+def test_killed_in_a_cutover_all_is_old_or_all_is_new(point: Point, home: Home) -> None:
+    home.pipeline(TWO_ASSETS).numbers(1)
+    home.ok("run")
+    old, new = ([("1", 1)], [("1", 2)]), ([("1", 2)], [("1", 22)])
+    before = home.query("SELECT active_version FROM pipelines")
+    home.edit('"n * 2"', '"n * 11"').edit("return raw", 'return raw.withColumn("n", "n + 1")')
+    home.ok("plan")
+    assert home.tallyman("apply", TALLYMAN_CRASH_AT=point).code == -9
+    assert seen(home) == (new if point is Point.COMMITTED else old)
+    moved = home.query("SELECT active_version FROM pipelines") != before
+    assert moved == (point is Point.COMMITTED)
+    assert home.ok("resume", "latest")["published"] == {"a": 2, "b": 2}
+    assert seen(home) == new
+    assert [commit["kind"] for commit in home.ok("commits")] == ["apply", "run"]
+    assert home.refused("apply") == "plan_outdated"
     check_clean(home)

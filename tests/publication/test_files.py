@@ -88,7 +88,7 @@ def test_any_damage_to_a_file_of_any_version_is_found(home: Home, tmp_path: Path
         reply = home.tallyman(*words)
         assert reply.code == 1, name
         [found] = reply.json["damaged"]
-        assert found["file"].endswith(old.name)
+        assert found["shown"].endswith(old.name)
         kinds[name] = found["kind"]
     assert kinds == {"flipped": "changed", "truncated": "truncated", "missing": "missing"}
     assert home.ok("verify", "--dataset", "visible_name")["intact"] is True  # the other version

@@ -6,9 +6,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.publication.conftest import Home, statuses
+from tests.publication.conftest import Home, answered, statuses
 from tests.publication.test_partitions import ONE, TWO, day
 from tests.publication.test_partitions import PIPELINE as DAYS
+from tests.spark_servers import wait_until
 
 EVERYTHING = (
     "datasets", "versions", "commits", "runs", "materializations", "fragments", "iceberg_tables",
@@ -93,7 +94,11 @@ def test_an_edit_is_built_aside_and_cut_over_to_in_one_commit(home: Home) -> Non
     assert home.refused("apply", plan["id"]) == "plan_outdated"  # once is enough
     assert set(planned(home).values()) == {"reuse"}
 
-    # Back: the pointers and the pipeline, in one commit.
+    # Back: the pointers and the pipeline, in one commit, while a run is at work.
+    home.numbers(1, 2)
+    late = home.start("run", "a", "--run-id", "late", "--json")
+    wait_until(lambda: home.states("late").get("a") == "running")
+    late.pause()
     first = home.ok("commits")[-1]["id"]
     back = home.ok("rollback", "--commit", first[:8], "--message", "too large")
     assert back["versions"] == {"b": 3, "c": 3}
@@ -102,8 +107,14 @@ def test_an_edit_is_built_aside_and_cut_over_to_in_one_commit(home: Home) -> Non
     newest = home.ok("commits")[0]
     assert (newest["kind"], newest["message"]) == ("rollback", "too large")
     assert len(home.ok("commits")) == 3  # history only grows
-    assert home.refused("run") == "pipeline_rolled_back"
-    assert home.heads() == {"a": 1, "b": 3, "c": 3}
+    late.go_on()
+    lost = answered(late)
+    assert (lost.code, lost.json["error"]["code"]) == (4, "pipeline_rolled_back"), str(lost)
+    for words in (["run"], ["resume", "late"]):
+        assert home.refused(*words) == "pipeline_rolled_back"
+    assert (home.heads(), active(home)) == ({"a": 1, "b": 3, "c": 3}, before)
+
+    home.numbers(1)
 
     # On purpose it comes back; what was built is still there and is not built again.
     home.ok("plan")
@@ -190,15 +201,25 @@ def test_assets_come_go_and_are_renamed_by_a_plan(home: Home) -> None:
 
 
 def test_other_columns_come_with_all_partitions_or_not_at_all(home: Home) -> None:
-    day(home.pipeline(DAYS.partition("@tm.asset(key=\"day\")")[0]), ONE, 1)
+    day(home.pipeline(DAYS.partition('@tm.asset(key="day")')[0]), ONE, 1)
     day(home, TWO, 2)
     home.ok("backfill", "--from", ONE, "--to", TWO)
     home.edit('.withColumn("n", "n * 2")', '.withColumn("m", "n * 2")')
     assert home.refused("run", "--partition", ONE) == "schema_changed"
-    assert (home.heads(), home.outside("doubled") is not None) == ({"numbers": 1, "doubled": 1}, True)
-    assert len((home.outside("doubled") or [()])[0]) == 3
+    assert home.heads() == {"numbers": 1, "doubled": 1}
+    assert [len(row) for row in home.outside("doubled") or ()] == [3, 3]
     plan = home.ok("plan")
     [doubled] = [p for p in plan["planned"] if p["name"] == "doubled"]
-    assert (doubled["action"], doubled["partitions"]) == ("rebuild", [ONE, TWO])
+    assert (doubled["action"], doubled["partitions"]) == ("rebuild", [f"d:{ONE}", f"d:{TWO}"])
     assert home.ok("apply")["published"] == {"doubled": 2}
     assert [row[3] for row in home.outside("doubled") or ()] == [2, 4]
+
+    # A new asset has the partitions of what it reads.
+    text = (home.path / "pipelines" / "p.py").read_text()
+    home.pipeline(
+        f"{text.rstrip()}\n\n\n@tm.asset(key='id', partitioned_by=days)\n"
+        "def same(numbers):\n    return numbers\n"
+    )
+    assert planned(home)["same"] == "create"
+    assert home.ok("apply")["published"] == {"same": 1}
+    assert home.outside("same") == home.outside("numbers")

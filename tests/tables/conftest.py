@@ -5,7 +5,10 @@ Where a promise is about processes the installed command is used, elsewhere the 
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count
@@ -17,6 +20,7 @@ import pytest
 from psycopg.rows import dict_row
 
 import tallyman as tm
+from tallyman.cli.main import main
 from tallyman.registry.database import Database
 from tests.orchestration.conftest import Home, Reply
 
@@ -75,7 +79,23 @@ class Tables(Home):
     def file(self, *statements: Statement) -> str:
         place = self.path / f"mutation_{next(_numbers)}.json"
         place.write_text(json.dumps({"statements": statements}))
-        return place.name
+        return str(place)
+
+    def said(self, *words: str, **environment: str) -> Reply:
+        """The command in this process: all of it but the start of another one."""
+        out = io.StringIO()
+        with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out):
+            patch.setattr(sys, "argv", ["tallyman", *words, "--json", "--project", str(self.path)])
+            for name, value in environment.items():
+                patch.setenv(name, value)
+            with pytest.raises(SystemExit) as end:
+                main()
+        return Reply(int(end.value.code or 0), json.loads(out.getvalue()), "")
+
+    def done(self, *words: str, **environment: str) -> Any:
+        reply = self.said(*words, **environment)
+        assert reply.code == 0, str(reply)
+        return reply.json
 
     def mutate(self, *statements: Statement, expect: Mapping[str, int] | None = None) -> Reply:
         words = [w for name, at in (expect or {}).items() for w in ("--expect", f"{name}={at}")]

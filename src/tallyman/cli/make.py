@@ -23,6 +23,7 @@ YAML = """\
 name: {name}
 # pipelines: pipelines        # folder of Python files that declare sources and assets
 # runs: runs                  # where run folders go
+# warehouse: warehouse        # where the files of versions go
 # master: local[4]            # or spark://host:7077, or sc://host for Spark Connect
 # database: postgresql://user@host/name   # instead of the project's own
 # thresholds: default         # default, strict, permissive, or absolute: and percentage:
@@ -72,7 +73,7 @@ def init(
         "tallyman.yaml": YAML.format(name=folder.name),
         "pipelines/sales.py": PIPELINE,
         "data/orders.jsonl": "".join(ORDERS),
-        ".gitignore": "runs/\n.tallyman/\n",
+        ".gitignore": "runs/\nwarehouse/\n.tallyman/\n",
     }
     for path, text in files.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)

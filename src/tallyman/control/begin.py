@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -12,18 +12,18 @@ from tallyman.control import process, upkeep
 from tallyman.control.definitions import Definitions
 from tallyman.control.inputs import Pins
 from tallyman.control.journal import Journal
+from tallyman.control.publish import refuse_rolled_back
 from tallyman.control.run import Execution, Listener, Options
 from tallyman.domain.dataset import Dataset, Kind
 from tallyman.domain.materialization import RunRecord
 from tallyman.domain.pipeline import Pipeline
 from tallyman.domain.run import RunIdentity, Status
 from tallyman.domain.target import Reading, Target, readings
-from tallyman.errors import DependencyNotReady, NotRunning, PipelineRolledBack, UsageError
+from tallyman.errors import DependencyNotReady, NotRunning, PlanOutdated, UsageError
 from tallyman.registry.audit import Audit
 from tallyman.registry.database import Database, Transaction
 from tallyman.registry.datasets import Datasets
 from tallyman.registry.materializations import Materializations
-from tallyman.registry.pipelines import Pipelines
 from tallyman.registry.runs import Runs
 
 
@@ -87,7 +87,7 @@ def begin(asked: Begun, definitions: Definitions, listen: Listener) -> Execution
     pinned = database.durably(lambda tx: _register(tx, definitions, names))
     version = definitions.version()
     if not asked.options.plan:
-        _refuse_rolled_back(database, settings.name, version)
+        database.durably(lambda tx: refuse_rolled_back(tx, settings.name, version))
     pins = Pins(definitions.pipeline, database, settings, ordinals=pinned)
     check_ready(definitions.pipeline, asked.targets, pins)
     definitions.check_what_is_new()
@@ -147,12 +147,6 @@ def datasets_of(pipeline: Pipeline, project: str, assets: Sequence[str]) -> list
     return found
 
 
-def _refuse_rolled_back(database: Database, project: str, version: str) -> None:
-    found = database.durably(lambda tx: Pipelines(tx).rolled_back(project, version))
-    if found:
-        raise PipelineRolledBack(str(found["id"]), found["actor"], f"{found['created_at']:%F %T}")
-
-
 def _params(asked: Begun, pipeline: Pipeline) -> dict[str, Any]:
     options = asked.options
     assets = list(dict.fromkeys(target.asset for target in asked.targets))
@@ -173,10 +167,16 @@ def _params(asked: Begun, pipeline: Pipeline) -> dict[str, Any]:
 
 def resume(run: RunRecord, actor: str, definitions: Definitions, options: Options) -> Execution:
     """The same run goes on: what succeeded stays, the rest is done by the pipeline as it is now."""
+    version, project = definitions.version(), definitions.settings.name
+    if options.plan is None:
+        definitions.database.durably(lambda tx: refuse_rolled_back(tx, project, version))
+    elif options.plan["pipeline_to"] != version:
+        raise PlanOutdated(options.plan["id"], "the pipeline was edited since")
     definitions.check_what_is_new()
     executor, node = uuid4(), process.node()
+    run = replace(run, params={**run.params, "pipeline_version": version})
     journal = Journal(definitions.database, run, executor, node, actor)
-    journal.claim()
+    journal.claim(definitions.description())
     identity = RunIdentity(run.name, str(run.id), run.started_at)
     return Execution(
         settings=definitions.settings,

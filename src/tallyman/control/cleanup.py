@@ -123,8 +123,10 @@ class Cleanup:
         going = [Commits(tx).version(dataset, ordinal).metadata_location for ordinal in without]
         leaving = {_stem(Path(location)) for location in going if location}
         for place in sorted([*folder.glob("version/*"), *folder.glob("metadata/*")]):
+            if _stem(place) in known:
+                continue  # and its writer may be taking it away at this moment
             old = place.stat().st_mtime <= time.time() - older_than_s
-            if _stem(place) not in known and (old or _stem(place) in leaving):
+            if old or _stem(place) in leaving:
                 yield place
 
     def _delete(self, found: Cleaned, policy: Policy) -> Cleaned:

@@ -14,7 +14,6 @@ from tallyman.domain.materialization import Materialization, RunRecord
 from tallyman.engine.warehouse import Warehouse
 from tallyman.errors import FragmentGone
 from tallyman.registry.database import Transaction
-from tallyman.registry.datasets import Datasets
 from tallyman.registry.fragments import Fragments
 from tallyman.registry.materializations import Materializations
 
@@ -28,16 +27,16 @@ def publish_run(tx: Transaction, warehouse: Warehouse, run: RunRecord, actor: st
     for row in rows:
         if row.fragment_id not in fragments:
             raise FragmentGone(row.target.asset)
-    names = sorted({row.target.asset for row in rows})
-    datasets = Datasets(tx).of_producers(run.project, names)
     appended = set(run.params.get("append", ()))
+    assets = {row.fragment_id: row.target.asset for row in rows}
+    staged: dict[UUID, list[Fragment]] = {}
+    for fragment in fragments.values():
+        staged.setdefault(fragment.dataset_id, []).append(fragment)
     changes = []
-    for dataset in datasets:
-        own = [r for r in rows if r.target.asset == dataset.producer]
-        adds = [fragments[r.fragment_id] for r in own if r.fragment_id]
-        appends = dataset.producer in appended
-        pinned = run.pins.get(str(dataset.id), 0)
-        changes.append(_change(dataset.id, adds, appends=appends, read_at=pinned))
+    for dataset, adds in staged.items():
+        appends = assets[adds[0].id] in appended
+        pinned = run.pins.get(str(dataset), 0)
+        changes.append(_change(dataset, adds, appends=appends, read_at=pinned))
     asked = Publication(
         key=uuid5(run.id, "\n".join(sorted(str(f) for f in fragments))),
         kind="run",

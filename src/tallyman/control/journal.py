@@ -63,8 +63,12 @@ class Journal:
         key = uuid4()
         self.database.durably(work)
 
-    def claim(self) -> None:
+    def claim(self, description: Mapping[str, Any]) -> None:
+        """Go on with it, by the pipeline as it is now."""
+
         def work(tx: Transaction) -> None:
+            version = self.run.params["pipeline_version"]
+            Pipelines(tx).add(self.run.project, version, description)
             Runs(tx).claim(self.run, self.executor, self.node)
             Materializations(tx).reset(self.run.id)
             self._audit(tx, "run.resumed", {"was": self.run.status.value}, key)

@@ -72,11 +72,9 @@ class Writing:
     def load(
         self, name: str, file: Path, mode: Mode, expected: int | None, message: str | None
     ) -> Written:
-        tables = self.pipeline.tables
-        if name not in tables:
-            raise NotFound("table", name, nearest(name, list(tables)))
+        self._check_known(name)
         given = {} if expected is None else {name: expected}
-        held = self._hold(needed_by_load(tables, name, mode), given)
+        held = self._hold(needed_by_load(self.pipeline.tables, name, mode), given)
         found = load(held, name, file, mode, self._folder)
         changed = {} if found is None else {name: found}
         return self._commit("load", changed, message or f"{mode} {file.name}")
@@ -85,6 +83,8 @@ class Writing:
 
     def _hold(self, names: set[str], expected: Mapping[str, int]) -> dict[str, Held]:
         """The tables as they are; what was expected is compared before anything is done."""
+        for name in expected:
+            self._check_known(name)
         wanted = {name: self.pipeline.tables[name] for name in sorted(names | set(expected))}
 
         def work(tx: Transaction) -> dict[str, Held]:
@@ -100,6 +100,11 @@ class Writing:
             return held
 
         return self.database.durably(work)
+
+    def _check_known(self, name: str) -> None:
+        tables = self.pipeline.tables
+        if name not in tables:
+            raise NotFound("table", name, nearest(name, list(tables)))
 
     def _folder(self, name: str) -> Path:
         """Where the new files of a table go; on record before there is one."""

@@ -27,16 +27,17 @@ class _There:
     dataset: Dataset
     rows: int
     partitions: tuple[str | None, ...]
-    definitions: frozenset[str]
-    """Those that its rows were made by."""
-    newest: frozenset[str]
+    definitions: tuple[frozenset[str], ...]
+    """For each part of its rows, those that make it."""
+    newest: tuple[frozenset[str], ...]
     """Those of its newest rows: what was appended before stays as it is."""
 
 
 def plan(definitions: Definitions) -> ChangePlan:
     """Looks, and changes nothing."""
     database, project = definitions.database, definitions.settings.name
-    there = database.durably(lambda tx: _there(tx, project))
+    listed = database.durably(lambda tx: Datasets(tx).list(project))
+    there = database.durably(lambda tx: _there(tx, listed))
     active = database.durably(lambda tx: Pipelines(tx).active(project))
     planned: dict[str, Planned] = {}
     for name in definitions.pipeline.order():
@@ -48,14 +49,14 @@ def plan(definitions: Definitions) -> ChangePlan:
         pipeline_from=active[0] if active else None,
         pipeline_to=definitions.version(),
         planned=(*planned.values(), *gone),
-        expected={str(found.dataset.id): found.dataset.ordinal for found in there.values()},
+        expected={str(dataset.id): dataset.ordinal for dataset in listed if dataset.ordinal},
     )
 
 
-def _there(tx: Transaction, project: str) -> dict[str, _There]:
+def _there(tx: Transaction, listed: Iterable[Dataset]) -> dict[str, _There]:
     """By producer, everything that can be read."""
     found = {}
-    for dataset in Datasets(tx).list(project):
+    for dataset in listed:
         if dataset.current_version is None:
             continue
         fragments = Fragments(tx).at(dataset.id, dataset.ordinal).values()
@@ -67,9 +68,9 @@ def _there(tx: Transaction, project: str) -> dict[str, _There]:
     return found
 
 
-def _made_by(tx: Transaction, fragments: Iterable[Fragment]) -> frozenset[str]:
+def _made_by(tx: Transaction, fragments: Iterable[Fragment]) -> tuple[frozenset[str], ...]:
     ids = [f.materialization_id for f in fragments if f.materialization_id]
-    return frozenset(Materializations(tx).definitions_of(ids))
+    return tuple(Materializations(tx).definitions_of(ids))
 
 
 def _asset(
@@ -80,7 +81,7 @@ def _asset(
 ) -> Planned:
     found = there.get(asset.name)
     action, reason = _decision(definitions, asset, found, planned)
-    parts = _partitions(asset, found, planned, definitions.pipeline.assets)
+    parts = _partitions(definitions.pipeline.assets, asset, there, planned)
     dataset = found.dataset if found else None
     renamed = isinstance(asset.publish, str) and dataset and dataset.name != asset.publish
     shown = asset.publish is not False
@@ -107,7 +108,7 @@ def _decision(
     if found is None:
         return Action.CREATE, "nothing of it can be read yet"
     made_by = found.newest if asset.update_strategy == "append" else found.definitions
-    if made_by != {definitions.hash(asset.name)}:
+    if not made_by or not all(definitions.hash(asset.name) in makers for makers in made_by):
         return Action.REBUILD, "its definition is not the one its rows were made by"
     if (asset.partitioned_by is None) != (found.partitions == (None,)):
         return Action.REBUILD, "how it is partitioned has changed"
@@ -118,26 +119,29 @@ def _decision(
 
 
 def _partitions(
-    asset: Asset,
-    found: _There | None,
-    planned: Mapping[str, Planned],
     assets: Mapping[str, Asset],
+    asset: Asset,
+    there: Mapping[str, _There],
+    planned: Mapping[str, Planned],
 ) -> tuple[str, ...] | None:
     """Those that exist; of a new asset those of what it reads, or all when they are few."""
     declared = asset.partitioned_by
     if declared is None:
         return None
-    existing = [p for p in found.partitions if p is not None] if found else []
-    if existing:
-        return tuple(existing)
+    if existing := _existing(there.get(asset.name)):
+        return existing
     upstream = [n for n in asset.inputs if n in assets and same_partitions(asset, assets[n])]
-    read: Iterable[str] = (p for name in upstream for p in planned[name].partitions or ())
-    if keys := tuple(dict.fromkeys(read)):
+    read = (planned[name].partitions or _existing(there.get(name)) for name in upstream)
+    if keys := tuple(dict.fromkeys(key for keys in read for key in keys)):
         return keys
     try:
         return tuple(declared.parse(key) for key in declared.keys(None, None))
     except UsageError:
         return ()  # they go on for ever: `tallyman backfill` says from when to when
+
+
+def _existing(found: _There | None) -> tuple[str, ...]:
+    return tuple(p for p in found.partitions if p is not None) if found else ()
 
 
 def _removed(found: _There) -> Planned:

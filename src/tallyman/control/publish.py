@@ -16,7 +16,13 @@ from tallyman.domain.commit import Change, Commit, Operation, Publication
 from tallyman.domain.dataset import Dataset, Fragment, Kind, Version
 from tallyman.engine import open_table
 from tallyman.engine.warehouse import Warehouse
-from tallyman.errors import FragmentGone, SchemaChanged, VersionConflict
+from tallyman.errors import (
+    FragmentGone,
+    PipelineRolledBack,
+    SchemaChanged,
+    SingleProducer,
+    VersionConflict,
+)
 from tallyman.faults import Point
 from tallyman.registry.audit import Audit
 from tallyman.registry.commits import Commits
@@ -56,6 +62,7 @@ def publish(tx: Transaction, warehouse: Warehouse, asked: Publication) -> Commit
         _compare(locked[dataset_id], ordinal)
     planned = []
     for change in sorted(asked.changes, key=lambda c: c.dataset_id):
+        _check_producer(locked[change.dataset_id], asked.project)
         found = _work_out(tx, locked[change.dataset_id], change)
         scopes = change.scopes | {f.partition for f in change.adds}
         Invalidations(tx).process(change.dataset_id, scopes)
@@ -71,6 +78,12 @@ def publish(tx: Transaction, warehouse: Warehouse, asked: Publication) -> Commit
 def _compare(dataset: Dataset, expected: int) -> None:
     if dataset.ordinal != expected:
         raise VersionConflict(dataset.name, expected, dataset.ordinal)
+
+
+def _check_producer(dataset: Dataset, project: str) -> None:
+    """Before its first version somebody else may have taken it over."""
+    if dataset.project != project:
+        raise SingleProducer(dataset.name, dataset.producer, dataset.project)
 
 
 # ---- what it comes to ----------------------------------------------------------------------
@@ -180,6 +193,8 @@ def _commit(
 ) -> Commit:
     commits, commit = Commits(tx), uuid4()
     parent = commits.lock_head()
+    if asked.kind == "run" and asked.pipeline_version is not None:
+        refuse_rolled_back(tx, asked.project, asked.pipeline_version)
     commits.add(commit, parent, asked)
     commits.add_versions([_version(p, commit, locations[p.version]) for p in planned])
     for one in planned:
@@ -202,6 +217,13 @@ def _commit(
     found = commits.by_key(asked.key)
     assert found is not None
     return found
+
+
+def refuse_rolled_back(tx: Transaction, project: str, version: str) -> None:
+    """A run that was at work during the rollback, or goes on after it, brings nothing back."""
+    found = Pipelines(tx).rolled_back(project, version)
+    if found:
+        raise PipelineRolledBack(str(found["id"]), found["actor"], f"{found['created_at']:%F %T}")
 
 
 def _version(planned: Planned, commit: UUID, location: str | None) -> Version:

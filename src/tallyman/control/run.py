@@ -207,11 +207,12 @@ class Execution:
         """Its files; and what was appended must not have been taken back."""
 
         def work(tx: Transaction) -> bool:
-            if last.fragment_id is None or not Fragments(tx).get([last.fragment_id]):
+            dataset = self._staging.datasets[target.asset]
+            found = Fragments(tx).get([last.fragment_id] if last.fragment_id else [])
+            if not any(fragment.dataset_id == dataset.id for fragment in found.values()):
                 return False
             if self.definitions.pipeline.assets[target.asset].update_strategy != "append":
                 return True
-            dataset = self._staging.datasets[target.asset]
             pinned = self.journal.run.pins.get(str(dataset.id), 0)
             return last.fragment_id in Fragments(tx).at(dataset.id, pinned)
 

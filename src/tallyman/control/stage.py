@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from tallyman.domain.dataset import Dataset, Fragment
 from tallyman.domain.pipeline import Asset
 from tallyman.domain.target import Reading, Target
 from tallyman.engine import append, open_table
-from tallyman.engine.files import hash_files
+from tallyman.engine.files import sha256
 from tallyman.engine.runs import ledger_in
 from tallyman.engine.warehouse import Warehouse
 from tallyman.faults import Point
@@ -40,7 +41,7 @@ class Staging:
         output = place / "output"
         if asset.update_strategy == "append":
             current = self.warehouse.paths(self._current(target))
-            kept = append.new_rows(spark, output, current, asset.unique_key, place / "appended")
+            kept = append.new_rows(spark, output, current, asset.unique_key, self._aside())
             counts = {"rows_appended": kept.rows, "rows_already_there": kept.dropped}
             output, digest = kept.folder, kept.digest or digest
         return self.take(target, output, digest, _hashes(place, output)), counts
@@ -58,6 +59,11 @@ class Staging:
         files = self.warehouse.take(hashed, dataset.id, fragment.id)
         fragment = replace(fragment, files=files)
         return described(self.warehouse, dataset, fragment)
+
+    def _aside(self) -> Path:
+        """Not among the files that the ledger speaks of; gone when the run ends."""
+        run = self.pins.project / self.journal.run.folder
+        return run / ".staging" / f"appended-{uuid4()}"
 
     def _current(self, target: Target) -> Sequence[Fragment]:
         """The rows that are there already; of the same partition, where there are any."""
@@ -78,7 +84,7 @@ def described(warehouse: Warehouse, dataset: Dataset, fragment: Fragment) -> Fra
 def _hashes(place: Path, output: Path) -> dict[Path, str]:
     """As the ledger has them: what is published is what was proved."""
     files = sorted(output.glob("*.parquet"))
-    listed = ledger_in(place).get("files", {})
-    names = {file: str(file.relative_to(place)) for file in files}
-    known = hash_files([f for f in files if names[f] not in listed], place) | listed
-    return {file: known[name] for file, name in names.items()}
+    listed = ledger_in(place).get("files", {}) if output.is_relative_to(place) else {}
+    names = {file: os.path.relpath(file, place) for file in files}
+    new = {file: sha256(str(file)) for file, name in names.items() if name not in listed}
+    return {file: new.get(file) or listed[name] for file, name in names.items()}

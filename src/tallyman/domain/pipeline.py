@@ -95,7 +95,7 @@ class Pipeline:
                     problems.append(
                         Problem(_where(item), f"unknown input {name!r}", near[0] if near else None)
                     )
-        problems += [*_references(tables), *_cycles(assets)]
+        problems += [*_datasets(assets, tables), *_references(tables), *_cycles(assets)]
         if problems:
             raise DefinitionError(problems)
         return cls(sources, assets, tables)
@@ -123,6 +123,16 @@ def _cycles(assets: Mapping[str, Asset]) -> list[Problem]:
             graph[path[0]].remove(path[-2])
         else:
             return problems
+
+
+def _datasets(assets: Mapping[str, Asset], tables: Mapping[str, Table]) -> Iterator[Problem]:
+    """A dataset is the output of one asset, or one table."""
+    seen = dict.fromkeys(tables, "a table")
+    for asset in assets.values():
+        if asset.dataset in seen:
+            message = f"its dataset {asset.dataset!r} is that of {seen[asset.dataset]} already"
+            yield Problem(_where(asset), message)
+        seen.setdefault(asset.dataset, f"asset {asset.name}")
 
 
 def _references(tables: Mapping[str, Table]) -> Iterator[Problem]:

@@ -184,7 +184,7 @@ def write_version(folder: Path, version: UUID, ordinal: int, fragments: Sequence
     table = update_table_metadata(table, (AddSnapshotUpdate(snapshot=made), current))
     place = metadata / f"{version}.metadata.json"
     ToOutputFile.table_metadata(table, io.new_output(_uri(place)))
-    sync(listed, place)
+    sync(listed, place, metadata)
     return _uri(place)
 
 

@@ -51,11 +51,14 @@ class Held:
 
     @property
     def is_full(self) -> bool:
-        """Whether one more fragment is one too many, or its columns are no longer the table's."""
-        if len(self.fragments) >= MOST_FRAGMENTS:
-            return True
+        """Whether all of it is written anew even if rows are only added."""
+        return len(self.fragments) >= MOST_FRAGMENTS or self.is_outdated
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether columns were declared since its files were written."""
         first = [paths[0] for paths in self.fragments.values() if paths]
-        return any(lacks_columns(path, self.table) for path in first)
+        return any([lacks_columns(path, self.table) for path in first])  # noqa: C419  all are checked
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +251,7 @@ class TableState:
         removed = set(change.touched)
         rows = self._rows_in(dataset, removed)
         pieces = len(fragments) - len(removed) + (rows > 0)
-        if pieces > MOST_FRAGMENTS or self.held[dataset].is_full:
+        if pieces > MOST_FRAGMENTS or self.held[dataset].is_outdated:
             removed = set(range(len(fragments)))
             rows = self._rows_in(dataset, removed)
         files: tuple[Path, ...] = ()

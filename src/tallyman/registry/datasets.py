@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -78,7 +79,9 @@ class Datasets:
             "partition_column": wanted.partition_column,
         }
         self.tx.execute(DESCRIBE, given)
-        return found
+        return replace(
+            found, key_columns=wanted.key_columns, partition_column=wanted.partition_column
+        )
 
     def _add(self, wanted: Dataset) -> None:
         self.tx.execute(NAMING)

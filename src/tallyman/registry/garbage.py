@@ -67,7 +67,9 @@ KNOWN = """
       AND ordinal <> ALL(%(ordinals)s)
 """
 MADE_AT = """
-    SELECT m.location FROM fragments f JOIN materializations m ON m.id = f.materialization_id
+    SELECT m.location FROM fragments f
+    JOIN materializations m ON m.id = f.materialization_id
+                           AND m.fragment_id = f.id   -- a later attempt has its files there now
     WHERE f.id = ANY(%(ids)s) AND m.location IS NOT NULL
 """
 

@@ -116,7 +116,15 @@ INPUTS = f"""
     WHERE m.id IN (SELECT unnest(upstream_ids) FROM materializations WHERE id = %(id)s)
     ORDER BY m.asset_name, m.partition
 """
-DEFINITIONS_OF = "SELECT DISTINCT definition_hash FROM materializations WHERE id = ANY(%(ids)s)"
+DEFINITIONS_OF = """
+    SELECT m.id, array_agg(DISTINCT same.definition_hash) AS hashes
+    FROM materializations m JOIN materializations same
+         ON same.asset_name = m.asset_name
+        AND coalesce(same.partition, '') = coalesce(m.partition, '')
+        AND same.content_digest = m.content_digest   -- another way to the same rows is as good
+    WHERE m.id = ANY(%(ids)s) AND same.status = 'success'
+    GROUP BY m.id
+"""
 KNOWN_DEFINITIONS = """
     SELECT DISTINCT asset_name, definition_hash FROM materializations
     WHERE asset_name = ANY(%(assets)s) AND status = 'success'
@@ -221,10 +229,10 @@ class Materializations:
         rows = self.tx.execute(KNOWN_DEFINITIONS, {"assets": assets}).fetchall()
         return {(row["asset_name"], row["definition_hash"]) for row in rows}
 
-    def definitions_of(self, ids: Iterable[UUID]) -> list[str]:
-        """By which definitions these results were made."""
+    def definitions_of(self, ids: Iterable[UUID]) -> list[frozenset[str]]:
+        """For each of these results, the definitions that have made it."""
         rows = self.tx.execute(DEFINITIONS_OF, {"ids": list(ids)}).fetchall()
-        return [row["definition_hash"] for row in rows]
+        return [frozenset(row["hashes"]) for row in rows]
 
     def latest_of_each(self, project: str) -> list[Materialization]:
         """The newest row of every asset and partition, whatever its state."""

@@ -46,7 +46,7 @@ FINISH = """
 """
 CLAIM = """
     UPDATE runs
-    SET status = 'running', executor = %(executor)s, executor_node = %(node)s,
+    SET status = 'running', executor = %(executor)s, executor_node = %(node)s, params = %(params)s,
         lease_until = clock_timestamp() + %(lease)s::interval, cancel_requested_at = NULL,
         completed_at = NULL, updated_at = now()
     WHERE id = %(id)s AND (status <> 'running' OR executor = %(executor)s)
@@ -142,6 +142,7 @@ class Runs:
     def claim(self, run: RunRecord, executor: UUID, node: str) -> None:
         """Go on with a run that nobody is at work on, or RunBusy."""
         given = {"id": run.id, "executor": executor, "node": node, "lease": LEASE}
+        given |= {"params": Jsonb(dict(run.params))}
         if not self.tx.execute(CLAIM, given).rowcount:
             raise RunBusy(run.name, run.executor_node or "another process")
 
