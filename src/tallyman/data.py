@@ -18,7 +18,7 @@ from tallyman.control.cleanup import Cleaned, Cleanup, Policy
 from tallyman.control.mutate import Writing, Written
 from tallyman.control.resolve import Resolved, resolve
 from tallyman.domain.commit import Commit
-from tallyman.domain.dataset import Dataset, Version, checked_name
+from tallyman.domain.dataset import Dataset, Fragment, Version, checked_name
 from tallyman.domain.mutation import Mutation
 from tallyman.domain.pipeline import Pipeline
 from tallyman.engine.columns import SYSTEM
@@ -234,7 +234,8 @@ class Data:
                 return rollback.to_commit(tx, self.warehouse, asked, commit)
             assert name is not None
             assert to is not None
-            return rollback.to_version(tx, self.warehouse, asked, name, to)
+            tables = self.pipeline.tables
+            return rollback.to_version(tx, self.warehouse, asked, name, to, tables)
 
         return self.database.durably(work)
 
@@ -244,10 +245,11 @@ class Data:
         """Row by row, by the dataset's key; fragments that both have are not read."""
         old, new = self.resolve(name, before), self.resolve(name, after)
         both = {f.id for f in old.fragments} & {f.id for f in new.fragments}
-        paths = [
-            self.warehouse.paths([f for f in side.fragments if f.id not in both])
-            for side in (old, new)
-        ]
+        sides = [[f for f in side.fragments if f.id not in both] for side in (old, new)]
+        # What compares them does not check pages: wrong values would look like changes.
+        if broken := damaged([file for side in sides for file in self._expected(side)]):
+            raise DatasetDamaged(name, f"{broken[0].shown}: {broken[0].kind}")
+        paths = [self.warehouse.paths(side) for side in sides]
         try:
             return diff(*paths, key=new.dataset.key_columns, limit=limit)
         except duckdb.Error as error:
@@ -256,13 +258,20 @@ class Data:
     def damaged(self, name: str, version: int | None = None) -> tuple[Resolved, list[Damage]]:
         """Files of a version that are not byte for byte what was published."""
         found = self.resolve(name, version)
-        listed = []
-        for fragment in found.fragments:
-            root = self.warehouse.dataset(fragment.dataset_id)
-            for file in fragment.files:
-                path = str(root / file.path)
-                listed.append(Expected(path, file.path, file.sha256, file.bytes, file.rows))
-        return found, damaged(listed)
+        return found, damaged(self._expected(found.fragments))
+
+    def _expected(self, fragments: Sequence[Fragment]) -> list[Expected]:
+        return [
+            Expected(
+                str(self.warehouse.dataset(fragment.dataset_id) / file.path),
+                file.path,
+                file.sha256,
+                file.bytes,
+                file.rows,
+            )
+            for fragment in fragments
+            for file in fragment.files
+        ]
 
     def cleanup(
         self,

@@ -33,8 +33,10 @@ class Problem:
     nearest: str | None = None
 
     def __str__(self) -> str:
-        suggestion = f" Did you mean {self.nearest!r}?" if self.nearest else ""
-        return f"{self.where}: {self.message}{suggestion}"
+        if not self.nearest:
+            return f"{self.where}: {self.message}"
+        stop = "" if self.message.endswith((".", "?", "!")) else "."
+        return f"{self.where}: {self.message}{stop} Did you mean {self.nearest!r}?"
 
 
 class DefinitionError(TallymanError):
@@ -491,8 +493,8 @@ class VersionConflict(Conflict):
     code = "conflict"
     retryable = True
     hint = (
-        "Nothing was published; readers see what they saw. "
-        "Look with `tallyman versions`, then run it again: what is unchanged is reused."
+        "Nothing was published; readers see what they saw. Look with `tallyman versions`, then do "
+        "it again on what is there now; a run reuses what is unchanged."
     )
 
     def __init__(self, table_key: str, expected: int, actual: int) -> None:
@@ -760,8 +762,8 @@ class DatasetDamaged(TallymanError):
 
     code = "dataset_damaged"
     hint = (
-        "Nothing was written. `tallyman verify --dataset NAME` names the files; an older version "
-        "may be whole: `tallyman versions`, `tallyman rollback`."
+        "`tallyman verify --dataset NAME` names the files. Make it anew (`tallyman run --force`) "
+        "or go back to a version that is whole: `tallyman versions`, `tallyman rollback`."
     )
 
     def __init__(self, dataset: str, reason: str) -> None:

@@ -54,3 +54,16 @@ def test_the_order_of_a_diamond_has_its_root_first_and_its_end_last() -> None:
 
     assert order[0] == "a"
     assert order[-1] == "d"
+
+
+def test_two_assets_cannot_produce_one_dataset() -> None:
+    def asset(name: str, publish: str | bool) -> Asset:
+        return Asset(name=name, function=lambda: Frame("x"), inputs=(), publish=publish)
+
+    with pytest.raises(DefinitionError) as raised:
+        Pipeline.of([asset("a", True), asset("b", "a"), asset("c", "shown"), asset("d", "shown")])
+    assert [(p.where, p.message) for p in raised.value.problems] == [
+        ("asset b", "its dataset 'a' is that of asset a already"),
+        ("asset d", "its dataset 'shown' is that of asset c already"),
+    ]
+    Pipeline.of([asset("a", "b"), asset("b", "a")])  # names may cross

@@ -91,7 +91,8 @@ def _verify_dataset(
     else:
         word = "intact" if not damage else "DAMAGED"
         at = f"{found.dataset.name} v{found.version.ordinal}"
-        out.print(f"{word}   {at}   {files:,} files   {len(damage):,} damaged", markup=False)
+        count = f"{files:,} file{'s' if files != 1 else ''}"
+        out.print(f"{word}   {at}   {count}   {len(damage):,} damaged", markup=False)
         for one in damage[:20]:
             out.print(f"  {one.shown}: {one.kind}: {one.detail}", markup=False)
         if damage:

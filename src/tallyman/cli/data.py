@@ -60,7 +60,11 @@ def versions(
     for place, version in enumerate(listed):
         commit = commits.get(version.commit_id)
         again = f" of v{version.restores}" if version.restores else ""
-        state = "purged" if version.purged_at else ("current" if place == 0 else "")
+        state = "current" if place == 0 else ""
+        if version.metadata_location is None:
+            state = "nothing to read" if place == 0 else ""
+        if version.purged_at:
+            state = "purged"
         rows.append(
             {
                 "version": version.ordinal,

@@ -8,7 +8,7 @@ import typer
 
 from tallyman.cli.options import AsJson, ProjectFolder, opened
 from tallyman.cli.output import as_json, out
-from tallyman.domain.graph import ascii_graph, edges, mermaid, nodes
+from tallyman.domain.graph import ascii_graph, edges, kind_of, mermaid, nodes
 from tallyman.domain.selection import select
 
 
@@ -27,11 +27,10 @@ def graph(
     pipeline = opened(project).pipeline
     chosen = select(pipeline, selection) if selection else None
     if json_output:
-        kinds = {True: "source", False: "asset"}
         as_json(
             {
                 "nodes": [
-                    {"name": name, "kind": kinds[name in pipeline.sources]}
+                    {"name": name, "kind": kind_of(pipeline, name)}
                     for name in nodes(pipeline, chosen)
                 ],
                 "edges": [{"from": read, "to": name} for read, name in edges(pipeline, chosen)],

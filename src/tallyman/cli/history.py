@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from tallyman.cli.options import AsJson, Partition, ProjectFolder, RunName, opened
-from tallyman.cli.output import as_json, err, next_steps, out, short, table, tally
+from tallyman.cli.output import as_json, err, next_steps, out, published, short, table, tally
 from tallyman.domain.dataset import Dataset
 from tallyman.domain.materialization import Materialization
 from tallyman.domain.run import AssetResult
@@ -138,6 +138,8 @@ def show(
     )
     for made in result.assets:
         _show_asset(made, rows[_label(made)])
+    if result.commit:
+        out.print(published(result.commit), markup=False)
     for line in next_steps(result):
         out.print(line, markup=False)
 

@@ -62,8 +62,8 @@ def tally(result: AssetResult, width: int = 0) -> str:
 
 def published(commit: Commit) -> str:
     """published   daily_revenue v7 (was v6)   commit 1f0c…"""
-    moved = ", ".join(f"{m} (was v{m.was})" if m.was else str(m) for m in commit.moves)
-    return f"published   {moved or 'nothing new'}   commit {short(str(commit.id))}"
+    moved = ", ".join(map(str, commit.moves))
+    return f"published   {moved or 'no new version'}   commit {short(str(commit.id))}"
 
 
 def next_steps(result: RunResult) -> list[str]:

@@ -11,7 +11,7 @@ from tallyman.cli.data import AtVersion, DatasetName
 from tallyman.cli.options import AsJson, Jobs, Master, ProjectFolder, SparkConf, opened
 from tallyman.cli.output import as_json, out, published, table
 from tallyman.cli.run import show_result, supervised
-from tallyman.domain.change_plan import ChangePlan
+from tallyman.domain.change_plan import ChangePlan, Planned
 from tallyman.domain.commit import Commit
 from tallyman.errors import UsageError
 
@@ -63,8 +63,21 @@ def apply(
         show_result(result, json_output)
     elif json_output:
         as_json({"plan": made.id, **_committed(commit)})
+    elif commit is None and made.empty:
+        out.print("nothing had to change", markup=False)
     else:
-        out.print(published(commit) if commit else "nothing had to change", markup=False)
+        named = [one for one in made.planned if one.rename_to or one.publish is not None]
+        for one in named:
+            out.print(f"{one.dataset}: {_naming(one)}", markup=False)
+        if commit:
+            out.print(published(commit), markup=False)
+
+
+def _naming(one: Planned) -> str:
+    said = [f"is called {one.rename_to} now"] if one.rename_to else []
+    if one.publish is not None:
+        said.append("is shown to readers outside" if one.publish else "is hidden from outside")
+    return ", ".join(said)
 
 
 def _committed(commit: Commit | None) -> dict[str, Any]:
@@ -169,7 +182,7 @@ def cleanup(
     rows = [
         {
             "dataset": one.dataset,
-            "orphans": len(one.places),
+            "leftovers": len(one.places),
             "versions": ", ".join(f"v{n}" for n in one.versions),
             "bytes": one.bytes,
             "error": one.error,
@@ -179,7 +192,7 @@ def cleanup(
     if not rows:
         out.print("nothing to remove", markup=False)
         return
-    table(rows, ("dataset", "orphans", "versions", "bytes", "error"))
+    table(rows, ("dataset", "leftovers", "versions", "bytes", "error"))
     if not confirm:
         out.print("nothing was removed; to remove it:  --confirm", markup=False)
 

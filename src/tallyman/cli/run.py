@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, NoReturn, TypeVar
 
 import typer
 from rich.status import Status as Spinner
@@ -84,7 +84,12 @@ def supervised(project: Project, json_output: bool, work: Callable[[Progress], T
         progress.stop()
 
 
-def show_result(result: RunResult, json_output: bool) -> None:
+def show_result(result: RunResult, json_output: bool) -> NoReturn:
+    tell_result(result, json_output)
+    raise typer.Exit(result.exit_code)
+
+
+def tell_result(result: RunResult, json_output: bool) -> None:
     if json_output:
         as_json(result.to_json())
     else:
@@ -97,7 +102,9 @@ def show_result(result: RunResult, json_output: bool) -> None:
                 err.print(f"warning: {made.name} read no records", style="yellow", markup=False)
         done = result.status is Status.SUCCESS
         ran = any(made.status is Status.SUCCESS for made in result.assets)
-        verdict = ("balanced" if ran else "unchanged") if done else result.status.value
+        verdict = result.status.value
+        if done:
+            verdict = "balanced" if ran else ("reused" if result.commit else "unchanged")
         if result.commit:
             out.print(published(result.commit), markup=False)
         out.print(f"{verdict}   run {result.run_id}   {result.folder}", markup=False)
@@ -105,7 +112,6 @@ def show_result(result: RunResult, json_output: bool) -> None:
             out.print(line, markup=False)
         if any(made.rejections for made in result.assets):
             out.print("rejections: tallyman rejections ls latest", markup=False)
-    raise typer.Exit(result.exit_code)
 
 
 Selection = Annotated[
@@ -253,13 +259,14 @@ def demo(
         write_airline(place)
     found = opened(str(place), master, spark_conf)
     result = supervised(found, json_output, lambda progress: found.run(force=True, listen=progress))
+    tell_result(result, json_output)
     if not json_output:
         out.print(
             f"look around:  cd {place} && tallyman show latest && tallyman rejections ls latest && "
             "tallyman sources latest daily_revenue flight_date=2024-01-15",
             markup=False,
         )
-    show_result(result, json_output)
+    raise typer.Exit(result.exit_code)
 
 
 def register(app: typer.Typer) -> None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import UUID
@@ -21,6 +22,9 @@ from tallyman.registry.commits import Commits
 from tallyman.registry.database import Database, Transaction
 from tallyman.registry.datasets import Datasets
 from tallyman.registry.garbage import Garbage
+
+FOR_EVER = 1e10
+"""Seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +96,8 @@ class Cleanup:
                 raise InUse(f"{dataset.name} v{ordinal}", why)
             return self._take(tx, dataset, [ordinal], policy)
 
-        policy = Policy(confirm=True)
+        # Of other leftovers none is this old: only what was asked for goes.
+        policy = Policy(older_than_s=FOR_EVER, confirm=True)
         return self._delete(self.database.durably(work), policy)
 
     def _take(
@@ -101,9 +106,12 @@ class Cleanup:
         """What goes, marked as gone if it is to go."""
         garbage = Garbage(tx)
         orphans = garbage.orphans(dataset.id, policy.older_than_s)
-        fragments = [*garbage.only_in(dataset.id, versions), *orphans] if versions else orphans
+        gone = garbage.only_in(dataset.id, versions) if versions else []
+        fragments = [*gone, *orphans]
         own = [self.warehouse.fragment(dataset.id, fragment) for fragment in fragments]
-        twins = [self.home / location for location in garbage.made_at(fragments)]
+        made = [self.home / location for location in garbage.made_at(gone)]
+        # A run's evidence stays, unless the version that was made of it is to go.
+        twins = _same_bytes(own[: len(gone)], made)
         strays = self._strays(tx, dataset, versions, policy.older_than_s)
         places = [p for p in dict.fromkeys([*own, *twins, *strays]) if p.exists()]
         found = Cleaned(dataset.name, versions=versions, places=places)
@@ -130,11 +138,10 @@ class Cleanup:
                 yield place
 
     def _delete(self, found: Cleaned, policy: Policy) -> Cleaned:
-        for place in found.places:
+        found.bytes = _freed(found.places)
+        for place in found.places if policy.confirm else ():
             try:
-                found.bytes += _size(place)
-                if policy.confirm:
-                    shutil.rmtree(place) if place.is_dir() else place.unlink()
+                shutil.rmtree(place) if place.is_dir() else place.unlink()
             except OSError as error:
                 found.error = f"{place.name}: {error.strerror}"
         return found
@@ -144,7 +151,26 @@ def _stem(place: Path) -> str:
     return place.name.partition(".")[0]
 
 
-def _size(place: Path) -> int:
-    """Of bytes with two names only one counts, and they are free when both are gone."""
-    files = [place] if place.is_file() else [p for p in place.rglob("*") if p.is_file()]
-    return sum(file.stat().st_size // max(1, file.stat().st_nlink) for file in files)
+def _files(places: Iterable[Path]) -> list[Path]:
+    found: list[Path] = []
+    for place in places:
+        found += [place] if place.is_file() else [p for p in place.rglob("*") if p.is_file()]
+    return found
+
+
+def _same_bytes(places: Iterable[Path], folders: Iterable[Path]) -> list[Path]:
+    """Other names, in these folders, of the files in those places."""
+    known = {_identity(file) for file in _files(places)}
+    return [f for f in _files(p for p in folders if p.exists()) if _identity(f) in known]
+
+
+def _freed(places: Iterable[Path]) -> int:
+    """Bytes with several names are free when all of them are gone."""
+    names = Counter(_identity(file) for file in _files(places))
+    sizes = {_identity(file): file.stat() for file in _files(places)}
+    return sum(s.st_size for one, s in sizes.items() if names[one] >= s.st_nlink)
+
+
+def _identity(file: Path) -> tuple[int, int]:
+    found = file.stat()
+    return found.st_dev, found.st_ino

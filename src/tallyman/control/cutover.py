@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from uuid import UUID, uuid5
 
 from tallyman.control.apply import publish_plan
@@ -27,16 +28,16 @@ def publish_run(tx: Transaction, warehouse: Warehouse, run: RunRecord, actor: st
     for row in rows:
         if row.fragment_id not in fragments:
             raise FragmentGone(row.target.asset)
-    appended = set(run.params.get("append", ()))
+    appended, forced = set(run.params.get("append", ())), set(run.params.get("force", ()))
     assets = {row.fragment_id: row.target.asset for row in rows}
     staged: dict[UUID, list[Fragment]] = {}
     for fragment in fragments.values():
         staged.setdefault(fragment.dataset_id, []).append(fragment)
     changes = []
     for dataset, adds in staged.items():
-        appends = assets[adds[0].id] in appended
-        pinned = run.pins.get(str(dataset), 0)
-        changes.append(_change(dataset, adds, appends=appends, read_at=pinned))
+        asset, pinned = assets[adds[0].id], run.pins.get(str(dataset), 0)
+        change = _change(dataset, adds, appends=asset in appended, read_at=pinned)
+        changes.append(replace(change, anew=asset in forced))
     asked = Publication(
         key=uuid5(run.id, "\n".join(sorted(str(f) for f in fragments))),
         kind="run",

@@ -63,7 +63,7 @@ def publish(tx: Transaction, warehouse: Warehouse, asked: Publication) -> Commit
     planned = []
     for change in sorted(asked.changes, key=lambda c: c.dataset_id):
         _check_producer(locked[change.dataset_id], asked.project)
-        found = _work_out(tx, locked[change.dataset_id], change)
+        found = _work_out(tx, warehouse, locked[change.dataset_id], change)
         scopes = change.scopes | {f.partition for f in change.adds}
         Invalidations(tx).process(change.dataset_id, scopes)
         if found is not None:
@@ -89,13 +89,15 @@ def _check_producer(dataset: Dataset, project: str) -> None:
 # ---- what it comes to ----------------------------------------------------------------------
 
 
-def _work_out(tx: Transaction, dataset: Dataset, change: Change) -> Planned | None:
+def _work_out(
+    tx: Transaction, warehouse: Warehouse, dataset: Dataset, change: Change
+) -> Planned | None:
     if change.expected is not None:
         _compare(dataset, change.expected)
     live = Fragments(tx).at(dataset.id, dataset.ordinal)
     removed = change.removed(live)
     adds = {fragment.id: fragment for fragment in change.adds}
-    same = _already_there(change, live, adds)
+    same = _already_there(warehouse, change, live, adds)
     removed -= {f.id for f in live.values() if f.partition in same}
     wanted = [f for f in adds.values() if f.partition not in same]
     if change.operation is Operation.APPEND:
@@ -113,15 +115,19 @@ def _work_out(tx: Transaction, dataset: Dataset, change: Change) -> Planned | No
 
 
 def _already_there(
-    change: Change, live: Mapping[UUID, Fragment], adds: Mapping[UUID, Fragment]
+    warehouse: Warehouse,
+    change: Change,
+    live: Mapping[UUID, Fragment],
+    adds: Mapping[UUID, Fragment],
 ) -> set[str | None]:
     """Scopes that already hold what would replace them: nobody is in the way of anybody."""
-    if change.operation is Operation.APPEND:
+    if change.operation is Operation.APPEND or change.anew:
         return set()
     return {
         scope
         for scope in change.scopes
-        if any(f.partition == scope for f in live.values())
+        if (there := [f for f in live.values() if f.partition == scope])
+        and all(warehouse.has(f) and not f.invalidated for f in there)
         and _digests(live, scope) == _digests(adds, scope)
     }
 

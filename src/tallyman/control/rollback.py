@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from uuid import UUID
 
 from tallyman.control.publish import publish
 from tallyman.domain.commit import Change, Commit, Operation, Publication
-from tallyman.domain.dataset import Dataset
+from tallyman.domain.dataset import Dataset, Fragment, Kind
+from tallyman.domain.mutation import referrers
+from tallyman.domain.table import Table
+from tallyman.engine.references import check_references
+from tallyman.engine.table_state import Held
 from tallyman.engine.warehouse import Warehouse
 from tallyman.errors import NotFound, UsageError
 from tallyman.registry.commits import Commits
@@ -43,9 +48,15 @@ def to_commit(
 
 
 def to_version(
-    tx: Transaction, warehouse: Warehouse, asked: Publication, name: str, ordinal: int
+    tx: Transaction,
+    warehouse: Warehouse,
+    asked: Publication,
+    name: str,
+    ordinal: int,
+    tables: Mapping[str, Table],
 ) -> Commit | None:
-    """One dataset; the pipeline stays, because the other datasets do."""
+    """One dataset; the pipeline stays, because the other datasets do. References of tables must
+    hold afterwards too."""
     dataset = Datasets(tx).get(name, asked.project)
     dataset = Datasets(tx).lock([dataset.id])[dataset.id]
     if dataset.project != asked.project:
@@ -53,6 +64,9 @@ def to_version(
     if ordinal == dataset.ordinal:
         raise UsageError(f"{dataset.name} is at v{ordinal} already")
     change = _back(tx, dataset, ordinal)
+    reads: dict[UUID, int] = {}
+    if dataset.kind is Kind.TABLE and change is not None:
+        reads = _check_references(tx, warehouse, tables, dataset, change)
     return publish(
         tx,
         warehouse,
@@ -62,6 +76,7 @@ def to_version(
             actor=asked.actor,
             project=asked.project,
             changes=(change,) if change else (),
+            reads=reads,
             message=asked.message,
             details={"dataset": dataset.name, "to": ordinal},
         ),
@@ -87,6 +102,32 @@ def _back(tx: Transaction, dataset: Dataset, ordinal: int | None) -> Change | No
         expected=dataset.ordinal,
         restores=found.restores or ordinal,
     )
+
+
+def _check_references(
+    tx: Transaction,
+    warehouse: Warehouse,
+    tables: Mapping[str, Table],
+    dataset: Dataset,
+    change: Change,
+) -> dict[UUID, int]:
+    """With all tables it is bound to, whose versions must not move meanwhile."""
+    own = tables.get(dataset.producer)
+    if own is None:
+        return {}
+    bound = {r.table for r in own.references} | set(referrers(tables, own.name))
+    held = {own.name: _held(warehouse, own, change.adds)}
+    reads = {}
+    for other in Datasets(tx).of_producers(dataset.project, bound - {own.name}):
+        fragments = Fragments(tx).at(other.id, other.ordinal).values()
+        held[other.producer] = _held(warehouse, tables[other.producer], fragments)
+        reads[other.id] = other.ordinal
+    check_references(held)
+    return reads
+
+
+def _held(warehouse: Warehouse, table: Table, fragments: Iterable[Fragment]) -> Held:
+    return Held(table, {f.id: tuple(warehouse.paths([f])) for f in fragments})
 
 
 def _removal(dataset: Dataset) -> Change:

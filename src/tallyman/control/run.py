@@ -30,6 +30,7 @@ from tallyman.domain.threshold import Thresholds
 from tallyman.engine.run_folder import RunFolder
 from tallyman.errors import Conflict, RunCanceled, RunTaken, StorageFailed, TallymanError
 from tallyman.faults import Point
+from tallyman.registry.commits import Commits
 from tallyman.registry.database import Transaction
 from tallyman.registry.datasets import Datasets
 from tallyman.registry.fragments import Fragments
@@ -209,10 +210,13 @@ class Execution:
         def work(tx: Transaction) -> bool:
             dataset = self._staging.datasets[target.asset]
             found = Fragments(tx).get([last.fragment_id] if last.fragment_id else [])
-            if not any(fragment.dataset_id == dataset.id for fragment in found.values()):
+            there = self._pins.warehouse.has
+            if not any(f.dataset_id == dataset.id and there(f) for f in found.values()):
                 return False
             if self.definitions.pipeline.assets[target.asset].update_strategy != "append":
                 return True
+            if not any(fragment.rows for fragment in found.values()) and last.completed_at:
+                return not Commits(tx).gone_back_since(dataset.id, last.completed_at)
             pinned = self.journal.run.pins.get(str(dataset.id), 0)
             return last.fragment_id in Fragments(tx).at(dataset.id, pinned)
 

@@ -42,9 +42,9 @@ class Planned:
         parts = "" if count is None else f", {count} partition{'s' if count != 1 else ''}"
         said = f"{self.action.value:<8} {self.dataset}{at}{parts if self.builds else ''}"
         if self.rename_to:
-            said += f"; its dataset is called {self.rename_to} (metadata only)"
+            said += f"; its dataset will be called {self.rename_to} (metadata only)"
         if self.publish is not None:
-            said += f"; {'shown to' if self.publish else 'hidden from'} outside readers"
+            said += f"; {'to be shown to' if self.publish else 'to be hidden from'} outside readers"
         return f"{said}: {self.reason}"
 
 

@@ -42,6 +42,8 @@ class Change:
     expected: int | None = None
     read_at: int = 0
     restores: int | None = None
+    anew: bool = False
+    """Equal content is replaced too: it was made again on purpose."""
 
     def removed(self, live: Mapping[UUID, Fragment]) -> set[UUID]:
         if self.whole:
@@ -75,16 +77,22 @@ class Move:
     ordinal: int
     operation: str
     rows: int
+    rows_before: int = 0
     restores: int | None = None
 
-    @property
-    def was(self) -> int | None:
-        return self.ordinal - 1 or None
-
     def __str__(self) -> str:
-        again = f" (= v{self.restores})" if self.restores else ""
-        gone = " (removed)" if self.operation == Operation.REMOVE else ""
-        return f"{self.dataset} v{self.ordinal}{again}{gone}"
+        """daily_revenue v8 (= v6, was v7)"""
+        notes = []
+        if self.operation == Operation.REMOVE:
+            notes.append("removed")
+        if self.operation == Operation.APPEND:
+            notes.append(f"{self.rows - self.rows_before:,} rows more")
+        if self.restores:
+            notes.append(f"= v{self.restores}")
+        if self.ordinal > 1:
+            notes.append(f"was v{self.ordinal - 1}")
+        listed = f" ({', '.join(notes)})" if notes else ""
+        return f"{self.dataset} v{self.ordinal}{listed}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

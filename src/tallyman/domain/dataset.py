@@ -69,6 +69,8 @@ class Fragment:
     manifest: Mapping[str, Any] | None = None
     since: int | None = None
     """The version it came in with; None while it is in none."""
+    invalidated: bool = False
+    """Somebody said that it does not count: an equal one replaces it."""
 
     @property
     def rows(self) -> int:

@@ -26,8 +26,9 @@ def edges(pipeline: Pipeline, chosen: Sequence[str] | None = None) -> list[tuple
 
 
 def nodes(pipeline: Pipeline, chosen: Sequence[str] | None = None) -> list[str]:
-    """Sources, then assets, each after those it reads; of a choice, also what it reads directly."""
-    every = [*pipeline.sources, *pipeline.order()]
+    """Sources and tables, then assets, each after those it reads; of a choice, also what it reads
+    directly."""
+    every = [*pipeline.sources, *pipeline.tables, *pipeline.order()]
     if chosen is None:
         return every
     drawn = {*chosen, *(read for read, _ in edges(pipeline, chosen))}
@@ -55,13 +56,21 @@ def mermaid(pipeline: Pipeline, chosen: Sequence[str] | None = None) -> str:
     lines = ["graph LR"]
     for name, own in ids.items():
         label = _label(name)
-        lines.append(f"    {own}[({label})]" if name in pipeline.sources else f"    {own}[{label}]")
+        made = name in pipeline.assets
+        lines.append(f"    {own}[{label}]" if made else f"    {own}[({label})]")
     lines += [f"    {ids[read]} --> {ids[name]}" for read, name in edges(pipeline, chosen)]
     return "\n".join(lines)
 
 
 def _marked(pipeline: Pipeline, name: str) -> str:
-    return f"{name} (source)" if name in pipeline.sources else name
+    kind = kind_of(pipeline, name)
+    return name if kind == "asset" else f"{name} ({kind})"
+
+
+def kind_of(pipeline: Pipeline, name: str) -> str:
+    if name in pipeline.sources:
+        return "source"
+    return "table" if name in pipeline.tables else "asset"
 
 
 def _label(name: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -73,8 +74,10 @@ LIST = f"""
     ORDER BY c.seq DESC LIMIT %(limit)s
 """
 MOVES = """
-    SELECT v.commit_id, d.name AS dataset, v.ordinal, v.operation, v.row_count AS rows, v.restores
+    SELECT v.commit_id, d.name AS dataset, v.ordinal, v.operation, v.row_count AS rows,
+           coalesce(before.row_count, 0) AS rows_before, v.restores
     FROM versions v JOIN datasets d ON d.id = v.dataset_id
+    LEFT JOIN versions before ON before.dataset_id = d.id AND before.ordinal = v.ordinal - 1
     WHERE v.commit_id = ANY(%(commits)s) ORDER BY d.name
 """
 VERSIONS = f"""
@@ -84,6 +87,11 @@ VERSIONS = f"""
 VERSION = f"""
     SELECT {VERSION_COLUMNS} FROM versions v
     WHERE v.dataset_id = %(dataset)s AND v.ordinal = %(ordinal)s
+"""
+GONE_BACK_SINCE = """
+    SELECT 1 FROM versions
+    WHERE dataset_id = %(dataset)s AND operation IN ('restore', 'remove') AND created_at > %(at)s
+    LIMIT 1
 """
 AS_OF = """
     SELECT DISTINCT ON (v.dataset_id) v.dataset_id, v.ordinal
@@ -177,6 +185,11 @@ class Commits:
         if row is None:
             raise NotFound(f"version of {dataset.name}", f"v{wanted}", f"v{dataset.ordinal}")
         return Version(**row)
+
+    def gone_back_since(self, dataset: UUID, at: datetime) -> bool:
+        """Whether rows that were there then may be there no more."""
+        given = {"dataset": dataset, "at": at}
+        return self.tx.execute(GONE_BACK_SINCE, given).fetchone() is not None
 
     def pipeline_at(self, seq: int, project: str) -> str | None:
         """Which pipeline was active after a commit."""

@@ -28,7 +28,9 @@ STAGE = """
     WHERE id = %(id)s AND purged_at IS NULL
 """
 AT = f"""
-    SELECT {COLUMNS}, vf.since FROM version_fragments vf JOIN fragments f ON f.id = vf.fragment_id
+    SELECT {COLUMNS}, vf.since, m.invalidated_at IS NOT NULL AS invalidated
+    FROM version_fragments vf JOIN fragments f ON f.id = vf.fragment_id
+    LEFT JOIN materializations m ON m.id = f.materialization_id
     WHERE vf.dataset_id = %(dataset)s
       AND vf.since <= %(ordinal)s AND (vf.until IS NULL OR vf.until > %(ordinal)s)
     ORDER BY f.partition, vf.since, f.id

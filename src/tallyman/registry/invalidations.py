@@ -55,7 +55,7 @@ STALE = """
     FROM invalidations i
     JOIN datasets d ON d.id = i.dataset_id
     JOIN invalidations c ON c.id = i.caused_by JOIN datasets u ON u.id = c.dataset_id
-    WHERE d.project = %(project)s AND i.processed_at IS NULL
+    WHERE d.project = %(project)s AND i.processed_at IS NULL AND d.current_version IS NOT NULL
     ORDER BY d.name, i.partition
 """
 
