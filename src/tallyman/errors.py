@@ -660,9 +660,9 @@ class MutationRefused(TallymanError):
         self.samples, self.statement = tuple(samples), statement
 
     def __str__(self) -> str:
-        which = "load" if self.statement is None else f"statement {self.statement}"
+        which = "" if self.statement is None else f"statement {self.statement}, "
         shown = "; ".join(self.samples)
-        return f"{which}, table {self.dataset}: {self.count:,} row(s) break {self.rule}: {shown}"
+        return f"{which}table {self.dataset}: {self.count:,} row(s) break {self.rule}: {shown}"
 
     def facts(self) -> dict[str, object]:
         rows = {"rule": self.rule, "count": self.count, "samples": list(self.samples)}
@@ -683,9 +683,9 @@ class KeyConflict(Conflict):
         self.statement = statement
 
     def __str__(self) -> str:
-        which = "load" if self.statement is None else f"statement {self.statement}"
+        which = "" if self.statement is None else f"statement {self.statement}, "
         shown = "; ".join(self.samples)
-        return f"{which}, table {self.dataset}: {self.count:,} key(s) are already there: {shown}"
+        return f"{which}table {self.dataset}: {self.count:,} key(s) are already there: {shown}"
 
     def facts(self) -> dict[str, object]:
         rows = {"count": self.count, "samples": list(self.samples)}

@@ -136,7 +136,7 @@ def test_a_reference_names_a_table_that_is_there() -> None:
         tm.table("t", schema="k string", key="k", references={"k": "persn.name"}), PERSON
     )
 
-    assert problem == "table t: 'k' refers to unknown table 'persn' Did you mean 'person'?"
+    assert problem == "table t: 'k' refers to unknown table 'persn'. Did you mean 'person'?"
 
 
 def test_a_reference_names_a_whole_key_of_the_same_type() -> None:

@@ -10,7 +10,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -52,6 +52,7 @@ class Home:
     """A project folder, the command, and readers. Its database stays up between commands."""
 
     path: Path
+    running: list[Running] = field(default_factory=list)
 
     # ---- what a person does ----------------------------------------------------------------
 
@@ -76,7 +77,8 @@ class Home:
 
     def start(self, *words: str, **more: str) -> Running:
         kept = {k: v for k, v in os.environ.items() if not k.startswith("TALLYMAN_")}
-        return Running(self.path, {**kept, **more}, partial(command, *words))
+        self.running.append(Running(self.path, {**kept, **more}, partial(command, *words)))
+        return self.running[-1]
 
     def tallyman(self, *words: str, **more: str) -> Reply:
         return answered(self.start(*words, "--json", **more))
@@ -105,6 +107,9 @@ class Home:
         return SqlCatalog("tallyman", uri=url, init_catalog_tables="false")
 
     def close(self) -> None:
+        """Also of a test that failed while a command stood still."""
+        for running in self.running:
+            running.kill()
         if "catalog" in self.__dict__:
             self.catalog.engine.dispose()
         self.project.close()

@@ -17,6 +17,7 @@ from tallyman import faults
 from tallyman.errors import (
     InUse,
     KeyConflict,
+    MutationRefused,
     NameTaken,
     NotFound,
     SingleProducer,
@@ -244,7 +245,7 @@ def test_a_dataset_is_known_as_it_is_declared_now(project: tm.Project) -> None:
 
 
 def test_a_dataset_goes_back_to_a_version_by_a_new_one(home: Tables, project: tm.Project) -> None:
-    project.mutate([person("Eve", 7), knows("Eve", "Ann")])
+    project.mutate([person("Eve", 7), knows("Ann", "Bob")])
     files = home.files()
     made = home.done("rollback", "person", "--to", "1", TALLYMAN_ACTOR="carol")
     assert made["versions"] == {"person": 3}
@@ -260,6 +261,19 @@ def test_a_dataset_goes_back_to_a_version_by_a_new_one(home: Tables, project: tm
     project.rollback("person", to=2)
     assert rows_of(project, "person") == FIRST | {("Eve", 7)}
     all_intact(project)
+
+
+def test_a_table_does_not_go_back_to_before_somebody_whom_another_one_names(
+    home: Tables, project: tm.Project
+) -> None:
+    project.mutate([person("Eve", 7), knows("Eve", "Ann")])
+    refused(home.said("rollback", "person", "--to", "1"), 1, "mutation_refused")
+    assert project.heads() == {"person": 2, "knows": 1}
+    project.mutate([delete("knows", "true")])
+    project.rollback("person", to=1)
+    with pytest.raises(MutationRefused):
+        project.rollback("knows", to=1)
+    assert (rows_of(project, "person"), rows_of(project, "knows")) == (FIRST, set())
 
 
 def test_everything_goes_back_to_a_commit_also_what_was_not_there(
@@ -292,7 +306,9 @@ def test_a_rollback_of_a_rollback_is_what_it_was(project: tm.Project) -> None:
         project.mutate([person(f"P{n}", n)])
     content = {n: rows_of(project, "person", n) for n in range(1, 5)}
     for to, same in ((2, 2), (4, 4), (5, 2), (6, 4), (1, 1)):
-        project.rollback("person", to=to)
+        made = project.rollback("person", to=to)
+        assert made is not None
+        assert [move.restores for move in made.moves] == [same], "what it is in the end"
         assert rows_of(project, "person") == content[same]
     assert {n: rows_of(project, "person", n) for n in content} == content
     project.mutate([person("New", 1)])

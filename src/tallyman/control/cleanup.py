@@ -6,6 +6,7 @@ still wanted to publish them finds the mark; a crash in between leaves files for
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from collections import Counter
@@ -16,7 +17,7 @@ from uuid import UUID
 
 from tallyman.domain.dataset import Dataset
 from tallyman.engine.warehouse import Warehouse
-from tallyman.errors import InUse, NotFound
+from tallyman.errors import InUse, NotFound, UsageError
 from tallyman.registry.audit import Audit
 from tallyman.registry.commits import Commits
 from tallyman.registry.database import Database, Transaction
@@ -89,7 +90,10 @@ class Cleanup:
         def work(tx: Transaction) -> Cleaned:
             dataset = Datasets(tx).get(name, self.project)
             dataset = Datasets(tx).lock([dataset.id])[dataset.id]
-            if Commits(tx).version(dataset, ordinal).purged_at is not None:
+            version = Commits(tx).version(dataset, ordinal)
+            if version.metadata_location is None:
+                raise UsageError(f"{dataset.name} v{ordinal} has no rows and no files")
+            if version.purged_at is not None:
                 raise NotFound(f"version of {dataset.name} (it was purged)", f"v{ordinal}")
             why = Garbage(tx).in_use(dataset, ordinal)
             if why:
@@ -142,6 +146,8 @@ class Cleanup:
         for place in found.places if policy.confirm else ():
             try:
                 shutil.rmtree(place) if place.is_dir() else place.unlink()
+            except FileNotFoundError:
+                continue  # a writer that lost took its files away itself
             except OSError as error:
                 found.error = f"{place.name}: {error.strerror}"
         return found
@@ -160,17 +166,26 @@ def _files(places: Iterable[Path]) -> list[Path]:
 
 def _same_bytes(places: Iterable[Path], folders: Iterable[Path]) -> list[Path]:
     """Other names, in these folders, of the files in those places."""
-    known = {_identity(file) for file in _files(places)}
+    known = {_identity(file) for file in _files(places)} - {None}
     return [f for f in _files(p for p in folders if p.exists()) if _identity(f) in known]
 
 
 def _freed(places: Iterable[Path]) -> int:
     """Bytes with several names are free when all of them are gone."""
-    names = Counter(_identity(file) for file in _files(places))
-    sizes = {_identity(file): file.stat() for file in _files(places)}
-    return sum(s.st_size for one, s in sizes.items() if names[one] >= s.st_nlink)
+    stats = [stat for file in _files(places) if (stat := _stat(file))]
+    names = Counter((stat.st_dev, stat.st_ino) for stat in stats)
+    once = {(stat.st_dev, stat.st_ino): stat for stat in stats}
+    return sum(stat.st_size for one, stat in once.items() if names[one] >= stat.st_nlink)
 
 
-def _identity(file: Path) -> tuple[int, int]:
-    found = file.stat()
-    return found.st_dev, found.st_ino
+def _identity(file: Path) -> tuple[int, int] | None:
+    stat = _stat(file)
+    return (stat.st_dev, stat.st_ino) if stat else None
+
+
+def _stat(file: Path) -> os.stat_result | None:
+    """None when it is gone already."""
+    try:
+        return file.stat()
+    except FileNotFoundError:
+        return None

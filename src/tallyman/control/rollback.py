@@ -58,7 +58,10 @@ def to_version(
     """One dataset; the pipeline stays, because the other datasets do. References of tables must
     hold afterwards too."""
     dataset = Datasets(tx).get(name, asked.project)
-    dataset = Datasets(tx).lock([dataset.id])[dataset.id]
+    bound = _bound(tx, dataset, tables)
+    # All at once: a mutation that wants some of them too waits, and nobody waits for it.
+    locked = Datasets(tx).lock([dataset.id, *bound])
+    dataset = locked.pop(dataset.id)
     if dataset.project != asked.project:
         raise UsageError(f"{dataset.name} is produced by project {dataset.project!r}, not this one")
     if ordinal == dataset.ordinal:
@@ -66,7 +69,8 @@ def to_version(
     change = _back(tx, dataset, ordinal)
     reads: dict[UUID, int] = {}
     if dataset.kind is Kind.TABLE and change is not None:
-        reads = _check_references(tx, warehouse, tables, dataset, change)
+        _check_references(tx, warehouse, tables, (dataset, change), locked.values())
+        reads = {other.id: other.ordinal for other in locked.values()}
     return publish(
         tx,
         warehouse,
@@ -104,26 +108,30 @@ def _back(tx: Transaction, dataset: Dataset, ordinal: int | None) -> Change | No
     )
 
 
+def _bound(tx: Transaction, dataset: Dataset, tables: Mapping[str, Table]) -> list[UUID]:
+    """The tables it refers to, and those that refer to it."""
+    own = tables.get(dataset.producer) if dataset.kind is Kind.TABLE else None
+    if own is None:
+        return []
+    names = {reference.table for reference in own.references} | set(referrers(tables, own.name))
+    return [d.id for d in Datasets(tx).of_producers(dataset.project, names - {own.name})]
+
+
 def _check_references(
     tx: Transaction,
     warehouse: Warehouse,
     tables: Mapping[str, Table],
-    dataset: Dataset,
-    change: Change,
-) -> dict[UUID, int]:
-    """With all tables it is bound to, whose versions must not move meanwhile."""
-    own = tables.get(dataset.producer)
-    if own is None:
-        return {}
-    bound = {r.table for r in own.references} | set(referrers(tables, own.name))
-    held = {own.name: _held(warehouse, own, change.adds)}
-    reads = {}
-    for other in Datasets(tx).of_producers(dataset.project, bound - {own.name}):
+    going: tuple[Dataset, Change],
+    others: Iterable[Dataset],
+) -> None:
+    dataset, change = going
+    if dataset.producer not in tables:
+        return
+    held = {dataset.producer: _held(warehouse, tables[dataset.producer], change.adds)}
+    for other in others:
         fragments = Fragments(tx).at(other.id, other.ordinal).values()
         held[other.producer] = _held(warehouse, tables[other.producer], fragments)
-        reads[other.id] = other.ordinal
     check_references(held)
-    return reads
 
 
 def _held(warehouse: Warehouse, table: Table, fragments: Iterable[Fragment]) -> Held:

@@ -60,7 +60,8 @@ class Warehouse:
     def _described(self, hashed: Mapping[Path, str], dataset: UUID) -> tuple[DataFile, ...]:
         """What is recorded of files that are whole; they are on the disk when this returns."""
         root = self.dataset(dataset)
-        sync(*hashed, *({file.parent for file in hashed}), root)
+        above = [place for place in root.parents if place.is_relative_to(self.root)]
+        sync(*hashed, *({file.parent for file in hashed}), root, *above)
         return tuple(
             DataFile(
                 str(file.relative_to(root)),
