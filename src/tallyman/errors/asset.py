@@ -1,0 +1,213 @@
+"""An asset that could not be made: its inputs, its steps, its balance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tallyman.errors.base import TallymanError
+
+
+class InputMissing(TallymanError):
+    """A source or an upstream asset has no data to read."""
+
+    code = "input_missing"
+
+    def __init__(self, name: str, place: str, advice: str) -> None:
+        super().__init__(name, place, advice)
+        self.name, self.place, self.advice = name, place, advice
+
+    def __str__(self) -> str:
+        return f"input {self.name!r} has nothing to read at {self.place}. {self.advice}"
+
+
+class InputUnreadable(TallymanError):
+    """A file of an input is not of the declared format at all."""
+
+    code = "input_unreadable"
+    hint = "Nothing was published. Replace the file, or take it out of the input."
+
+    def __init__(self, name: str, file: str, reason: str) -> None:
+        super().__init__(name, file, reason)
+        self.name, self.file, self.reason = name, file, reason
+
+    def __str__(self) -> str:
+        return f"file {self.file!r} of input {self.name!r} cannot be read: {self.reason}"
+
+
+class InputChanged(TallymanError):
+    """Files of an input were changed while a run was reading them."""
+
+    code = "input_changed"
+    retryable = True
+    hint = "Nothing was published. Run again when nobody writes to the input."
+
+    def __init__(self, name: str, files: Sequence[str]) -> None:
+        super().__init__(name, tuple(files))
+        self.name, self.files = name, tuple(files)
+
+    def __str__(self) -> str:
+        shown = ", ".join(self.files[:3])
+        return f"{len(self.files)} file(s) of input {self.name!r} changed during the run: {shown}"
+
+
+class ReferenceRejected(TallymanError):
+    """The right side of a join holds records that cannot be read, and has no ledger of its own."""
+
+    code = "reference_rejected"
+    hint = (
+        "Nothing was published. Give the reference an asset of its own, so that its rejections "
+        "are accounted for, and join that asset."
+    )
+
+    def __init__(self, name: str, count: int, samples: Sequence[str]) -> None:
+        super().__init__(name, count, tuple(samples))
+        self.name, self.count, self.samples = name, count, tuple(samples)
+
+    def __str__(self) -> str:
+        shown = "; ".join(self.samples)
+        return f"{self.count} record(s) of reference {self.name!r} cannot be read: {shown}"
+
+
+class JoinFanOut(TallymanError):
+    """A record matched more than one row of a reference that was promised to match once."""
+
+    code = "join_fan_out"
+    hint = (
+        'Make the reference unique, or say fanout="expand" to keep every match. '
+        "Nothing was published."
+    )
+
+    def __init__(self, asset: str, step: str, count: int, samples: Sequence[str]) -> None:
+        super().__init__(asset, step, count, tuple(samples))
+        self.asset, self.step, self.count, self.samples = asset, step, count, tuple(samples)
+
+    def __str__(self) -> str:
+        shown = ", ".join(self.samples)
+        return (
+            f"{self.asset}, step {self.step}: {self.count:,} record(s) match more than one row "
+            f"of the reference, for example {shown}."
+        )
+
+
+class StepFailed(TallymanError):
+    """Spark could not evaluate a step; no fate was decided."""
+
+    code = "step_failed"
+    hint = (
+        "Nothing was published. Guard the expression (try_cast, try_divide) and add an expect "
+        "for what it protects."
+    )
+
+    def __init__(self, asset: str, reason: str) -> None:
+        super().__init__(asset, reason)
+        self.asset, self.reason = asset, reason
+
+    def __str__(self) -> str:
+        return f"{self.asset} stopped: {self.reason}"
+
+
+class StorageFailed(TallymanError):
+    """A file of the run could not be written or read."""
+
+    code = "storage_failed"
+    retryable = True
+    hint = "Nothing of it was published. Mend the disk, then `tallyman resume` goes on."
+
+    def __init__(self, target: str, reason: str) -> None:
+        super().__init__(target, reason)
+        self.target, self.reason = target, reason
+
+    def __str__(self) -> str:
+        return f"{self.target} stopped: {self.reason}"
+
+
+class ThresholdExceeded(TallymanError):
+    """More records were rejected than the asset allows."""
+
+    code = "threshold_exceeded"
+    exit_code = 3
+    hint = "All rejections were kept (`tallyman rejections ls`). Nothing was published."
+
+    def __init__(self, asset: str, reason: str, errors: int, threshold: float) -> None:
+        super().__init__(asset, reason, errors, threshold)
+        self.asset, self.reason, self.errors, self.threshold = asset, reason, errors, threshold
+
+    def __str__(self) -> str:
+        return (
+            f"{self.asset}: error threshold exceeded: {self.errors:,} rejected records "
+            f"({self.reason}), threshold {self.threshold:,}."
+        )
+
+    def facts(self) -> dict[str, object]:
+        halt = {"reason": self.reason, "error_count": self.errors, "threshold": self.threshold}
+        return {**super().facts(), **halt}
+
+
+class StructuralError(ThresholdExceeded):
+    """The first records are so broken that reading on would only fill the dead letters."""
+
+    code = "structural_error"
+    hint = (
+        "Only a sample of the rejections was written. Look at it, and at the schema of the source."
+    )
+
+    def __init__(self, asset: str, source: str, errors: int, window: int, threshold: float) -> None:
+        super().__init__(asset, "CircuitBreaker", errors, threshold)
+        self.args = (asset, source, errors, window, threshold)
+        self.source, self.window = source, window
+
+    def __str__(self) -> str:
+        return (
+            f"{self.asset}: {self.errors:,} of the first {self.window:,} records of "
+            f"{self.source!r} cannot be read (limit {self.threshold:.1%}): the input does not "
+            f"have the declared structure."
+        )
+
+
+class EmptyInput(ThresholdExceeded):
+    """An input without a single record, where the asset says that must stop the run."""
+
+    code = "empty_input"
+    hint = 'Say Thresholds(on_empty="warn") if an empty input is normal. Nothing was published.'
+
+    def __init__(self, asset: str) -> None:
+        super().__init__(asset, "EmptyInput", 0, 0)
+        self.args = (asset,)
+
+    def __str__(self) -> str:
+        return f"{self.asset}: the input holds no records."
+
+
+class RowsUnaccountedFor(TallymanError):
+    """Records in and fates out are not the same keys."""
+
+    code = "rows_unaccounted_for"
+    hint = "`tallyman verify --exact` names the keys. Nothing was published."
+
+    def __init__(self, asset: str, missing: int, extra: int, duplicate: int) -> None:
+        super().__init__(asset, missing, extra, duplicate)
+        self.asset, self.missing, self.extra, self.duplicate = asset, missing, extra, duplicate
+
+    def __str__(self) -> str:
+        return (
+            f"{self.asset}: the accounting does not balance: {self.missing:,} missing, "
+            f"{self.extra:,} extra, {self.duplicate:,} duplicate."
+        )
+
+    def facts(self) -> dict[str, object]:
+        counts = {"missing": self.missing, "extra": self.extra, "duplicate": self.duplicate}
+        return {**super().facts(), "reason": "ACCOUNTING_INVARIANT_VIOLATED", **counts}
+
+
+class RowsOutsidePartition(TallymanError):
+    """An asset made rows that belong to another partition than the one it was run for."""
+
+    code = "rows_outside_partition"
+    hint = "Nothing was published. Keep the partition column as it was read, or filter on it."
+
+    def __init__(self, target: str, column: str, count: int) -> None:
+        super().__init__(target, column, count)
+        self.target, self.column, self.count = target, column, count
+
+    def __str__(self) -> str:
+        return f"{self.target}: {self.count:,} row(s) have another value of {self.column!r}."

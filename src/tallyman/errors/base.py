@@ -1,0 +1,70 @@
+"""What every error has, and those of a call itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+class TallymanError(Exception):
+    """What happened with numbers, what was left behind, and what to do next."""
+
+    code: ClassVar[str] = "error"
+    exit_code: ClassVar[int] = 1
+    retryable: ClassVar[bool] = False
+    hint: ClassVar[str] = ""
+
+    def facts(self) -> dict[str, object]:
+        return {
+            "code": self.code,
+            "message": str(self),
+            "hint": self.hint,
+            "retryable": self.retryable,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One mistake in a definition: where it is, what is wrong, and the nearest name that exists."""
+
+    where: str
+    message: str
+    nearest: str | None = None
+
+    def __str__(self) -> str:
+        if not self.nearest:
+            return f"{self.where}: {self.message}"
+        stop = "" if self.message.endswith((".", "?", "!")) else "."
+        return f"{self.where}: {self.message}{stop} Did you mean {self.nearest!r}?"
+
+
+class UsageError(TallymanError):
+    """The command or call itself is wrong."""
+
+    code = "usage_error"
+    exit_code = 2
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+
+
+class NotFound(TallymanError):
+    """A run, an asset or a row that was asked for is not there."""
+
+    code = "not_found"
+    exit_code = 2
+
+    def __init__(self, what: str, name: str, nearest: str | None = None) -> None:
+        super().__init__(what, name, nearest)
+        self.what, self.name, self.nearest = what, name, nearest
+
+    def __str__(self) -> str:
+        suggestion = f" Did you mean {self.nearest!r}?" if self.nearest else ""
+        return f"there is no {self.what} {self.name!r}.{suggestion}"
+
+
+class Conflict(TallymanError):
+    """The world is not as the command assumed."""
+
+    code = "conflict"
+    exit_code = 4

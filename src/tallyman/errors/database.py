@@ -1,0 +1,56 @@
+"""The database does not answer, or is of another time."""
+
+from __future__ import annotations
+
+from tallyman.errors.base import TallymanError
+
+
+class DatabaseUnavailable(TallymanError):
+    """The database does not answer."""
+
+    code = "database_unavailable"
+    retryable = True
+    hint = (
+        "Nothing was lost: what was committed is there when the database is back. "
+        "`tallyman db status` tells more."
+    )
+
+    def __init__(self, place: str, reason: str) -> None:
+        super().__init__(place, reason)
+        self.place, self.reason = place, reason
+
+    def __str__(self) -> str:
+        return f"the database ({self.place}) does not answer: {self.reason}"
+
+
+class DatabaseNewer(TallymanError):
+    """A newer program has already changed the tables."""
+
+    code = "database_newer"
+    exit_code = 2
+    hint = "Nothing was changed. Use the newer program: install the version the others use."
+
+    def __init__(self, found: int, known: int) -> None:
+        super().__init__(found, known)
+        self.found, self.known = found, known
+
+    def __str__(self) -> str:
+        return (
+            f"the database is at version {self.found}, and this program knows only "
+            f"up to version {self.known}."
+        )
+
+
+class DatabaseBehind(TallymanError):
+    """The tables are older than the program, in a database that is not the program's own."""
+
+    code = "database_behind"
+    exit_code = 2
+    hint = "Nothing was changed. Run `tallyman db migrate` as the owner of the tables."
+
+    def __init__(self, found: int, needed: int) -> None:
+        super().__init__(found, needed)
+        self.found, self.needed = found, needed
+
+    def __str__(self) -> str:
+        return f"the database is at version {self.found}; this program needs {self.needed}."
