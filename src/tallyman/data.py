@@ -187,7 +187,7 @@ class Data:
         versions and lineage stay."""
 
         # First which one is meant: once it is renamed, its old name does not find it.
-        meant = self.database.durably(lambda tx: Datasets(tx).get(dataset, self.settings.name))
+        meant = self.database.durably(lambda tx: Datasets(tx).own(dataset, self.settings.name))
 
         def work(tx: Transaction) -> Dataset:
             found = Datasets(tx).by_ids([meant.id])[meant.id]
@@ -203,11 +203,13 @@ class Data:
         """A name for a version, the current one unless said, that never moves."""
         checked_name(alias)
 
+        # First which version is meant: another may be current when it has to be said again.
+        meant = self.resolve(name, version)
+        ordinal = meant.version.ordinal
+
         def work(tx: Transaction) -> Version:
-            meant = resolve(tx, self.settings.name, name, version)
             Datasets(tx).lock([meant.dataset.id])  # cleanup waits, or has been here before
-            found = resolve(tx, self.settings.name, name, version)
-            ordinal = found.version.ordinal
+            found = resolve(tx, self.settings.name, name, ordinal)
             if Snapshots(tx).add(alias, found.dataset.id, ordinal, self.settings.actor):
                 Commits(tx).expose({alias: found.version.metadata_location})
                 details = {"dataset": found.dataset.name, "version": ordinal}

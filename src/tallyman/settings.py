@@ -118,6 +118,9 @@ def _parsed(home: Path) -> Settings:
     texts = {str(k): str(v).lower() if isinstance(v, bool) else str(v) for k, v in spark.items()}
     plain = ("pipelines", "runs", "warehouse", "master", "thresholds")
     rest = {k: found[k] for k in plain if k in found}
+    for name in ("pipelines", "runs", "warehouse"):
+        if not isinstance(rest.get(name, ""), str):
+            raise UsageError(f"{home / FILE}: {name}: expected a folder, not {rest[name]!r}")
     name = str(found.get("name", home.name))
     rest["database"] = _database(home, found.get("database"))
     return Settings(home=home, name=name, spark=texts, actor=_actor(), **rest)

@@ -14,10 +14,12 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import date, timedelta
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.forked import Running, command
 
 from tallyman.cli.demo_data import write_airline
 
@@ -41,16 +43,24 @@ def _tallyman(project: Path, *words: str) -> Reply:
     done = subprocess.run(
         [COMMAND, *words, "--json"],
         cwd=project,
-        env={k: v for k, v in os.environ.items() if not k.startswith("TALLYMAN_")},
+        env=_environment(),
         capture_output=True,
         text=True,
         check=False,
     )
+    return _reply(done.returncode, done.stdout, done.stderr)
+
+
+def _environment() -> dict[str, str]:
+    return {k: v for k, v in os.environ.items() if not k.startswith("TALLYMAN_")}
+
+
+def _reply(code: int, out: str, err: str) -> Reply:
     try:
-        parsed = json.loads(done.stdout)
+        parsed = json.loads(out)
     except ValueError:
         parsed = None
-    return Reply(done.returncode, parsed, done.stdout, done.stderr)
+    return Reply(code, parsed, out, err)
 
 
 @dataclass(frozen=True)
@@ -136,13 +146,15 @@ class Scenario:
 
 @pytest.fixture(scope="session")
 def tallyman(spark_server: str) -> Callable[..., Reply]:
-    """tallyman(project, "verify", run_id): run the installed command there, with --json.
+    """tallyman(project, "verify", run_id): run the command there, with --json.
 
-    Commands that need Spark share a server; the reference run itself has a Spark of its own."""
+    Commands that need Spark share a server, and all are forked after their imports; the reference
+    run itself is the installed command with a Spark of its own."""
 
     def run(project: Path, *words: str) -> Reply:
         shared = ("--master", spark_server) if words[0] in ("run", "verify", "sources") else ()
-        return _tallyman(project, *words, *shared)
+        given = partial(command, *words, *shared, "--json")
+        return _reply(*Running(project, _environment(), given).wait())
 
     return run
 

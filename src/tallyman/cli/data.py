@@ -17,7 +17,7 @@ DatasetName = Annotated[str, typer.Argument(help="A dataset, or the asset that p
 AtVersion = Annotated[
     int | None, typer.Option("--version", "-v", help="A version's number. Default: the current.")
 ]
-Limit = Annotated[int, typer.Option(help="At most this many.")]
+Limit = Annotated[int, typer.Option(min=0, help="At most this many.")]
 
 
 def read(

@@ -15,6 +15,8 @@ from tallyman.domain.change_plan import ChangePlan, Planned
 from tallyman.domain.commit import Commit
 from tallyman.errors import UsageError
 
+LONGEST = 1e9
+"""Seconds; more than anything is old."""
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 Message = Annotated[str | None, typer.Option("--message", "-m", help="Why, for the history.")]
 
@@ -201,7 +203,7 @@ def seconds(text: str) -> float:
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw])", text.strip())
     if not found:
         raise UsageError(f"--older-than: a number and s, m, h, d or w, not {text!r}")
-    return float(found[1]) * UNITS[found[2]]
+    return min(float(found[1]) * UNITS[found[2]], LONGEST)
 
 
 def purge(

@@ -8,7 +8,7 @@ from uuid import UUID, uuid5
 
 from tallyman.control import names
 from tallyman.control.definitions import Definitions
-from tallyman.control.publish import publish
+from tallyman.control.publish import PIPELINE_MOVED, publish
 from tallyman.domain.change_plan import Action, ChangePlan
 from tallyman.domain.commit import Change, Commit, Operation, Publication
 from tallyman.domain.target import Target
@@ -48,7 +48,7 @@ def _then(plan: ChangePlan, dataset: UUID) -> int:
 def _check_pipeline(tx: Transaction, plan: ChangePlan, project: str) -> None:
     active = Pipelines(tx).active(project)
     if (active[0] if active else None) != plan.pipeline_from:
-        raise PlanOutdated(plan.id, "another version of the pipeline was activated since")
+        raise PlanOutdated(plan.id, PIPELINE_MOVED)
 
 
 def targets(plan: ChangePlan) -> list[Target]:
@@ -83,6 +83,7 @@ def publish_plan(
         changes=(*built, *removals),
         reads={d: _then(plan, d) for d in locked if d not in touched},
         pipeline_version=plan.pipeline_to,
+        pipeline_before=plan.pipeline_from,
         details={**asked.details, "plan": plan.id},
     )
     commit = publish(tx, warehouse, whole)

@@ -50,13 +50,18 @@ def decide(
             details={"reason": decision.reason},
             key=decision.key,
         )
-        settled = upkeep.settle(tx, run.id, decision.actor)
-        if settled.status is Status.SUCCESS:
-            publish_run(tx, warehouse, settled, decision.actor)
-        return settled
+        return settle(tx, warehouse, run.id, decision.actor)
 
     settled = database.durably(work)
     upkeep.rewrite_report(database, project, settled)
+    return settled
+
+
+def settle(tx: Transaction, warehouse: Warehouse, run: UUID, actor: str) -> RunRecord:
+    """The run as its decisions leave it; published when nothing of it waits any more."""
+    settled = upkeep.settle(tx, run, actor)
+    if settled.status is Status.SUCCESS:
+        publish_run(tx, warehouse, settled, actor)
     return settled
 
 

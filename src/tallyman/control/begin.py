@@ -24,6 +24,7 @@ from tallyman.registry.audit import Audit
 from tallyman.registry.database import Database, Transaction
 from tallyman.registry.datasets import Datasets
 from tallyman.registry.materializations import Materializations
+from tallyman.registry.pipelines import Pipelines
 from tallyman.registry.runs import Runs
 
 
@@ -86,6 +87,8 @@ def begin(asked: Begun, definitions: Definitions, listen: Listener) -> Execution
     names = list(dict.fromkeys(target.asset for target in asked.targets))
     pinned = database.durably(lambda tx: _register(tx, definitions, names))
     version = definitions.version()
+    active = database.durably(lambda tx: Pipelines(tx).active(settings.name))
+    bound = {"pipeline_version": version, "pipeline_before": active[0] if active else None}
     if not asked.options.plan:
         database.durably(lambda tx: refuse_rolled_back(tx, settings.name, version))
     pins = Pins(definitions.pipeline, database, settings, ordinals=pinned)
@@ -101,7 +104,7 @@ def begin(asked: Begun, definitions: Definitions, listen: Listener) -> Execution
         folder=f"{settings.runs}/{identity.folder_name}",
         actor=asked.actor,
         started_at=identity.started_at,
-        params=_params(asked, definitions.pipeline) | {"pipeline_version": version},
+        params=_params(asked, definitions.pipeline) | bound,
         pins={str(dataset): ordinal for dataset, ordinal in pinned.items()},
         executor=executor,
         executor_node=node,

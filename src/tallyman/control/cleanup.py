@@ -1,7 +1,8 @@
 """Cleaning up: files that nothing points to, and, when told, versions that nothing can reach.
 
 The registry decides, not the clock: rows are marked first, durably, and files go after. Whoever
-still wanted to publish them finds the mark; a crash in between leaves files for the next time.
+still wanted to publish them finds the mark; a crash in between leaves files in the warehouse for
+the next time.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from tallyman.registry.database import Database, Transaction
 from tallyman.registry.datasets import Datasets
 from tallyman.registry.garbage import Garbage
 
-FOR_EVER = 1e10
+FOR_EVER = 1e9
 """Seconds."""
 
 
@@ -45,13 +46,14 @@ class Cleaned:
     dataset: str
     versions: list[int] = field(default_factory=list)
     places: list[Path] = field(default_factory=list)
+    fragments: list[UUID] = field(default_factory=list)
     bytes: int = 0
     error: str | None = None
 
     def to_json(self, root: Path) -> dict[str, object]:
         return {
             "dataset": self.dataset,
-            "orphans": [str(place.relative_to(root)) for place in self.places],
+            "orphans": [os.path.relpath(place, root) for place in self.places],
             "old_versions_removed": self.versions,
             "bytes_removed": self.bytes,
             "error": self.error,
@@ -73,32 +75,42 @@ class Cleanup:
         return [one for one in found if one.places or one.versions or one.error]
 
     def _clean(self, dataset_id: UUID, policy: Policy) -> Cleaned:
+        taken: list[Cleaned] = []
+
         def work(tx: Transaction) -> Cleaned:
             # Locked: nobody writes metadata of this dataset meanwhile.
             dataset = Datasets(tx).lock([dataset_id])[dataset_id]
+            if taken and Garbage(tx).is_marked(taken[-1].fragments):
+                return taken[-1]  # the first try was committed, its reply lost
             versions: list[int] = []
             if policy.keep_versions is not None:
                 older = policy.older_than_s
                 versions = Garbage(tx).unreachable(dataset.id, policy.keep_versions, older)
-            return self._take(tx, dataset, versions, policy)
+            taken.append(self._take(tx, dataset, versions, policy))
+            return taken[-1]
 
         return self._delete(self.database.durably(work), policy)
 
     def purge(self, name: str, ordinal: int) -> Cleaned:
         """One version for good. Never what is current, pinned, read or next in line."""
 
+        taken: list[Cleaned] = []
+
         def work(tx: Transaction) -> Cleaned:
-            dataset = Datasets(tx).get(name, self.project)
+            dataset = Datasets(tx).own(name, self.project)
             dataset = Datasets(tx).lock([dataset.id])[dataset.id]
             version = Commits(tx).version(dataset, ordinal)
             if version.metadata_location is None:
                 raise UsageError(f"{dataset.name} v{ordinal} has no rows and no files")
+            if version.purged_at is not None and taken:
+                return taken[-1]
             if version.purged_at is not None:
                 raise NotFound(f"version of {dataset.name} (it was purged)", f"v{ordinal}")
             why = Garbage(tx).in_use(dataset, ordinal)
             if why:
                 raise InUse(f"{dataset.name} v{ordinal}", why)
-            return self._take(tx, dataset, [ordinal], policy)
+            taken.append(self._take(tx, dataset, [ordinal], policy))
+            return taken[-1]
 
         # Of other leftovers none is this old: only what was asked for goes.
         policy = Policy(older_than_s=FOR_EVER, confirm=True)
@@ -118,7 +130,7 @@ class Cleanup:
         twins = _same_bytes(own[: len(gone)], made)
         strays = self._strays(tx, dataset, versions, policy.older_than_s)
         places = [p for p in dict.fromkeys([*own, *twins, *strays]) if p.exists()]
-        found = Cleaned(dataset.name, versions=versions, places=places)
+        found = Cleaned(dataset.name, versions=versions, places=places, fragments=fragments)
         if policy.confirm and (fragments or versions):
             garbage.mark(fragments)
             garbage.purge(dataset.id, versions)

@@ -47,6 +47,8 @@ def publish_run(tx: Transaction, warehouse: Warehouse, run: RunRecord, actor: st
         run_id=run.id,
         message=run.params.get("message"),
         pipeline_version=run.params.get("pipeline_version"),
+        pipeline_before=run.params.get("pipeline_before"),
+        pins=run.pins,
         details={"run": run.name},
     )
     plan = run.params.get("plan")

@@ -13,7 +13,7 @@ from uuid import UUID
 from pyspark.sql import SparkSession
 
 from tallyman.control.define import Definition
-from tallyman.domain.dataset import Dataset, Fragment
+from tallyman.domain.dataset import Dataset, Fragment, Kind
 from tallyman.domain.materialization import Consumed, Materialization
 from tallyman.domain.pipeline import Pipeline
 from tallyman.domain.target import Reading, Target, readings, source_path
@@ -150,7 +150,8 @@ class Pins:
         """What the run itself made or chose to reuse; where it did not, what is published."""
 
         def work(tx: Transaction) -> list[Fragment]:
-            dataset = Datasets(tx).of_producer(self.settings.name, reading.name)
+            kind = Kind.TABLE if reading.of_table else Kind.ASSET
+            dataset = Datasets(tx).of_producer(self.settings.name, reading.name, kind)
             if dataset is None:
                 return []
             ordinal = (self.ordinals or {}).get(dataset.id, 0)

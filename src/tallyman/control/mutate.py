@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import UUID, uuid4
@@ -21,7 +22,7 @@ from tallyman.engine.load import Mode, load
 from tallyman.engine.mutation import mutate
 from tallyman.engine.table_state import Changed, Held
 from tallyman.engine.warehouse import Warehouse
-from tallyman.errors import Conflict, FragmentGone, NotFound, VersionConflict
+from tallyman.errors import Conflict, FragmentGone, NotFound, TableWriteFailed, VersionConflict
 from tallyman.faults import Point
 from tallyman.registry.database import Database, Transaction
 from tallyman.registry.datasets import Datasets
@@ -65,6 +66,10 @@ class Writing:
     _opened: dict[str, Fragment] = field(default_factory=dict)
 
     def mutate(self, mutation: Mutation) -> Written:
+        with self._disk():
+            return self._mutate(mutation)
+
+    def _mutate(self, mutation: Mutation) -> Written:
         held = self._hold(needed(self.pipeline.tables, mutation), mutation.expected_versions)
         changed = mutate(held, mutation.statements, self._folder)
         return self._commit("mutate", changed, mutation.message)
@@ -74,10 +79,19 @@ class Writing:
     ) -> Written:
         self._check_known(name)
         given = {} if expected is None else {name: expected}
-        held = self._hold(needed_by_load(self.pipeline.tables, name, mode), given)
-        found = load(held, name, file, mode, self._folder)
-        changed = {} if found is None else {name: found}
-        return self._commit("load", changed, message or f"{mode} {file.name}")
+        with self._disk():
+            held = self._hold(needed_by_load(self.pipeline.tables, name, mode), given)
+            found = load(held, name, file, mode, self._folder)
+            changed = {} if found is None else {name: found}
+            return self._commit("load", changed, message or f"{mode} {file.name}")
+
+    @contextmanager
+    def _disk(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self._discard()
+            raise TableWriteFailed(", ".join(self._opened) or "the tables", str(error)) from error
 
     # ---- what is there --------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from tallyman.control.definitions import Definitions
 from tallyman.domain.change_plan import Action, ChangePlan, Planned
-from tallyman.domain.dataset import Dataset, Fragment
+from tallyman.domain.dataset import Dataset, Fragment, Kind
 from tallyman.domain.pipeline import Asset
 from tallyman.domain.target import same_partitions
 from tallyman.errors import UsageError
@@ -37,13 +37,15 @@ def plan(definitions: Definitions) -> ChangePlan:
     """Looks, and changes nothing."""
     database, project = definitions.database, definitions.settings.name
     listed = database.durably(lambda tx: Datasets(tx).list(project))
-    there = database.durably(lambda tx: _there(tx, listed))
+    every = database.durably(lambda tx: _there(tx, listed))
+    there = {found.dataset.producer: found for found in every if found.dataset.kind is Kind.ASSET}
     active = database.durably(lambda tx: Pipelines(tx).active(project))
     planned: dict[str, Planned] = {}
     for name in definitions.pipeline.order():
         planned[name] = _asset(definitions, definitions.pipeline.assets[name], there, planned)
-    known = {*planned, *definitions.pipeline.tables}
-    gone = [_removed(found) for name, found in there.items() if name not in known]
+    known = {(Kind.ASSET, name) for name in planned}
+    known |= {(Kind.TABLE, name) for name in definitions.pipeline.tables}
+    gone = [_removed(f) for f in every if (f.dataset.kind, f.dataset.producer) not in known]
     return ChangePlan(
         id=str(uuid4()),
         pipeline_from=active[0] if active else None,
@@ -53,9 +55,9 @@ def plan(definitions: Definitions) -> ChangePlan:
     )
 
 
-def _there(tx: Transaction, listed: Iterable[Dataset]) -> dict[str, _There]:
-    """By producer, everything that can be read."""
-    found = {}
+def _there(tx: Transaction, listed: Iterable[Dataset]) -> list[_There]:
+    """Everything that can be read."""
+    found = []
     for dataset in listed:
         if dataset.current_version is None:
             continue
@@ -64,7 +66,7 @@ def _there(tx: Transaction, listed: Iterable[Dataset]) -> dict[str, _There]:
         rows = Commits(tx).version(dataset).rows
         parts = tuple(dict.fromkeys(f.partition for f in fragments))
         newest = _made_by(tx, [f for f in fragments if f.since == last])
-        found[dataset.producer] = _There(dataset, rows, parts, _made_by(tx, fragments), newest)
+        found.append(_There(dataset, rows, parts, _made_by(tx, fragments), newest))
     return found
 
 

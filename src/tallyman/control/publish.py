@@ -8,7 +8,7 @@ end of the transaction leaves files that nobody points to.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID, uuid4
 
 from tallyman import faults
@@ -19,6 +19,7 @@ from tallyman.engine.warehouse import Warehouse
 from tallyman.errors import (
     FragmentGone,
     PipelineRolledBack,
+    PlanOutdated,
     SchemaChanged,
     SingleProducer,
     VersionConflict,
@@ -32,6 +33,7 @@ from tallyman.registry.fragments import Fragments
 from tallyman.registry.invalidations import Invalidations
 from tallyman.registry.pipelines import Pipelines
 
+PIPELINE_MOVED = "another version of the pipeline was activated since"
 REASONS = {Operation.RESTORE: "restored", Operation.REMOVE: "removed"}
 
 
@@ -64,8 +66,8 @@ def publish(tx: Transaction, warehouse: Warehouse, asked: Publication) -> Commit
     for change in sorted(asked.changes, key=lambda c: c.dataset_id):
         _check_producer(locked[change.dataset_id], asked.project)
         found = _work_out(tx, warehouse, locked[change.dataset_id], change)
-        scopes = change.scopes | {f.partition for f in change.adds}
-        Invalidations(tx).process(change.dataset_id, scopes)
+        if asked.pins is not None:
+            Invalidations(tx).process(change.dataset_id, change.scopes, asked.pins)
         if found is not None:
             planned.append(found)
     if not planned and not _moves_pipeline(tx, asked):
@@ -101,13 +103,16 @@ def _work_out(
     removed -= {f.id for f in live.values() if f.partition in same}
     wanted = [f for f in adds.values() if f.partition not in same]
     if change.operation is Operation.APPEND:
-        wanted = [fragment for fragment in wanted if fragment.rows]
+        _check_not_taken_back(tx, dataset, change)
+        # Nothing new is no version, but a dataset begins with one.
+        wanted = [fragment for fragment in wanted if fragment.rows or not live]
     added = {f.id: f for f in wanted if f.id not in live}
     removed -= {fragment.id for fragment in wanted}
     gone_already = change.operation is Operation.REMOVE and dataset.current_version is None
     if gone_already or not (removed or added or change.operation is Operation.REMOVE):
         return None
-    _check_scopes(tx, dataset, change, change.scopes - same)
+    touched = {f.partition for f in added.values()} | {live[i].partition for i in removed}
+    _check_scopes(tx, dataset, change, touched)
     _check_there(tx, dataset, added)
     after = [f for f in live.values() if f.id not in removed] + list(added.values())
     _check_schemas(dataset, after)
@@ -149,6 +154,16 @@ def _check_scopes(
     then = Fragments(tx).scopes_at(dataset.id, change.read_at)
     now = Fragments(tx).scopes_at(dataset.id, dataset.ordinal)
     if any(then.get(scope) != now.get(scope) for scope in scopes):
+        raise VersionConflict(dataset.name, change.read_at, dataset.ordinal)
+
+
+def _check_not_taken_back(tx: Transaction, dataset: Dataset, change: Change) -> None:
+    """Rows that were left out because they were there must not have gone since."""
+    if change.expected is not None or dataset.ordinal == change.read_at:
+        return
+    then = Fragments(tx).scopes_at(dataset.id, change.read_at)
+    now = Fragments(tx).scopes_at(dataset.id, dataset.ordinal)
+    if any(then.get(scope, set()) - now.get(scope, set()) for scope in change.scopes):
         raise VersionConflict(dataset.name, change.read_at, dataset.ordinal)
 
 
@@ -199,8 +214,7 @@ def _commit(
 ) -> Commit:
     commits, commit = Commits(tx), uuid4()
     parent = commits.lock_head()
-    if asked.kind == "run" and asked.pipeline_version is not None:
-        refuse_rolled_back(tx, asked.project, asked.pipeline_version)
+    asked = _with_pipeline(tx, asked)
     commits.add(commit, parent, asked)
     commits.add_versions([_version(p, commit, locations[p.version]) for p in planned])
     for one in planned:
@@ -223,6 +237,20 @@ def _commit(
     found = commits.by_key(asked.key)
     assert found is not None
     return found
+
+
+def _with_pipeline(tx: Transaction, asked: Publication) -> Publication:
+    """An older run that ends late does not move the pipeline; a plan for another one is void."""
+    if asked.pipeline_version is None or asked.kind == "rollback":
+        return asked
+    active = Pipelines(tx).active(asked.project)
+    moved = (active[0] if active else None) != asked.pipeline_before
+    if asked.kind == "apply":
+        if moved:
+            raise PlanOutdated(str(asked.details.get("plan")), PIPELINE_MOVED)
+        return asked
+    refuse_rolled_back(tx, asked.project, asked.pipeline_version)
+    return replace(asked, pipeline_version=None) if moved else asked
 
 
 def refuse_rolled_back(tx: Transaction, project: str, version: str) -> None:

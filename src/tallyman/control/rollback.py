@@ -57,13 +57,11 @@ def to_version(
 ) -> Commit | None:
     """One dataset; the pipeline stays, because the other datasets do. References of tables must
     hold afterwards too."""
-    dataset = Datasets(tx).get(name, asked.project)
+    dataset = Datasets(tx).own(name, asked.project)
     bound = _bound(tx, dataset, tables)
     # All at once: a mutation that wants some of them too waits, and nobody waits for it.
     locked = Datasets(tx).lock([dataset.id, *bound])
     dataset = locked.pop(dataset.id)
-    if dataset.project != asked.project:
-        raise UsageError(f"{dataset.name} is produced by project {dataset.project!r}, not this one")
     if ordinal == dataset.ordinal:
         raise UsageError(f"{dataset.name} is at v{ordinal} already")
     change = _back(tx, dataset, ordinal)
@@ -114,7 +112,9 @@ def _bound(tx: Transaction, dataset: Dataset, tables: Mapping[str, Table]) -> li
     if own is None:
         return []
     names = {reference.table for reference in own.references} | set(referrers(tables, own.name))
-    return [d.id for d in Datasets(tx).of_producers(dataset.project, names - {own.name})]
+    return [
+        d.id for d in Datasets(tx).of_producers(dataset.project, names - {own.name}, Kind.TABLE)
+    ]
 
 
 def _check_references(

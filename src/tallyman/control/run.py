@@ -13,7 +13,8 @@ from uuid import UUID
 import pyspark
 
 from tallyman import faults
-from tallyman.control import finish
+from tallyman.control import finish, upkeep
+from tallyman.control.approve import settle
 from tallyman.control.definitions import Definitions
 from tallyman.control.inputs import Pin, Pins
 from tallyman.control.journal import Journal
@@ -21,7 +22,7 @@ from tallyman.control.make import Making, Order, make
 from tallyman.control.schedule import in_order
 from tallyman.control.stage import Staging
 from tallyman.control.watch import Watch
-from tallyman.domain.dataset import Dataset
+from tallyman.domain.dataset import Dataset, Kind
 from tallyman.domain.fate import Evidence
 from tallyman.domain.materialization import Consumed, Made, Materialization, dependency_hash
 from tallyman.domain.run import AssetResult, RunIdentity, RunResult, Status
@@ -129,7 +130,7 @@ class Execution:
     def _datasets(self) -> dict[str, Dataset]:
         assets = sorted({target.asset for target in self.targets})
         found = self.journal.database.durably(
-            lambda tx: Datasets(tx).of_producers(self.settings.name, assets)
+            lambda tx: Datasets(tx).of_producers(self.settings.name, assets, Kind.ASSET)
         )
         return {dataset.producer: dataset for dataset in found}
 
@@ -138,7 +139,7 @@ class Execution:
         result = finish.conclude(
             self.identity, rows, self.journal.run.folder, canceled=self._watch.stop.is_set()
         )
-        conflict: Conflict | None = None
+        trouble: TallymanError | None = None
         try:
             if result.status is not Status.CANCELED:
                 result = result.with_commit(self.journal.publish(self._pins.warehouse))
@@ -146,12 +147,26 @@ class Execution:
         except RunTaken:
             raise
         except Conflict as found:
-            conflict, result = found, result.with_error(found.facts())
+            trouble = found
+        except OSError as error:
+            trouble = StorageFailed(f"publishing {self.identity.run_id}", str(error))
+        if trouble is not None:
+            result = result.with_error(trouble.facts())
         finish.write(self._folder, self.identity, result, rows)
         self.journal.finish(result.status)
-        if conflict is not None:
-            raise conflict
-        return result
+        if trouble is not None:
+            raise trouble
+        return self._decided(result) if result.status is Status.WAITING else result
+
+    def _decided(self, result: RunResult) -> RunResult:
+        """What it waits for may have been decided while it was still at work."""
+        run, actor = self.journal.run, self.journal.actor
+        database, warehouse = self.journal.database, self._pins.warehouse
+        settled = database.durably(lambda tx: settle(tx, warehouse, run.id, actor))
+        if settled.status is result.status:
+            return result
+        upkeep.rewrite_report(database, self.settings.home, settled)
+        return upkeep.result_of(database, settled)
 
     def _in_order(self, rows: Mapping[Target, Materialization]) -> list[Materialization]:
         return [rows[target] for target in self.targets]

@@ -66,6 +66,10 @@ class Publication:
     run_id: UUID | None = None
     message: str | None = None
     pipeline_version: str | None = None
+    pipeline_before: str | None = None
+    """The one that was active when the work began."""
+    pins: Mapping[str, int] | None = None
+    """The versions that a run read: what was replaced since is still to be looked at."""
     details: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -68,7 +68,7 @@ class Mutation:
         read = [reader.statement(f"statements[{i}]", one) for i, one in enumerate(listed)]
         versions = reader.versions(whole.get("expected_versions"))
         message = whole.get("message")
-        if message is not None and not isinstance(message, str):
+        if message is not None and (not isinstance(message, str) or "\0" in message):
             reader.wrong("message", "give a text", message)
         if reader.problems:
             raise InvalidMutation(reader.problems)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
@@ -71,14 +71,6 @@ class Warehouse:
             )
             for file, digest in sorted(hashed.items())
         )
-
-    def datasets(self) -> Iterator[UUID]:
-        """Those that have a folder here."""
-        for folder in sorted((self.root / "org" / ORG / "dataset").glob("*")):
-            try:
-                yield UUID(folder.name)
-            except ValueError:
-                continue  # not ours
 
 
 def _link(file: Path, name: Path) -> None:

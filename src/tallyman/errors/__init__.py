@@ -58,6 +58,7 @@ from tallyman.errors.table import (
     MixedMutation,
     MutationRefused,
     TableRedeclared,
+    TableWriteFailed,
 )
 
 __all__ = [
@@ -100,6 +101,7 @@ __all__ = [
     "StorageFailed",
     "StructuralError",
     "TableRedeclared",
+    "TableWriteFailed",
     "TallymanError",
     "ThresholdExceeded",
     "UnaccountableOperation",

@@ -118,3 +118,18 @@ class TableRedeclared(Conflict):
 
     def __str__(self) -> str:
         return f"table {self.table!r} holds rows of ({self.before}) but is declared ({self.after})."
+
+
+class TableWriteFailed(TallymanError):
+    """A file could not be read or written."""
+
+    code = "storage_failed"
+    retryable = True
+    hint = "Nothing was published. Mend the disk, then do it again."
+
+    def __init__(self, tables: str, reason: str) -> None:
+        super().__init__(tables, reason)
+        self.tables, self.reason = tables, reason
+
+    def __str__(self) -> str:
+        return f"{self.tables} could not be written: {self.reason}"

@@ -25,18 +25,24 @@ ADD = """
 OF_PRODUCER = f"""
     SELECT {COLUMNS} FROM datasets
     WHERE org = 'default' AND project = %(project)s AND producer = ANY(%(producers)s)
+      AND kind = %(kind)s
 """
 ADOPT = """
     UPDATE datasets
-    SET kind = %(kind)s, project = %(project)s, producer = %(producer)s, updated_at = now()
+    SET kind = %(kind)s, project = %(project)s, producer = %(producer)s,
+        published = %(published)s, updated_at = now()
     WHERE org = 'default' AND name = %(name)s
       AND current_version IS NULL   -- nothing of it can be read: nobody produces it any more
 """
 DESCRIBE = """
     UPDATE datasets
-    SET key_columns = %(key_columns)s, partition_column = %(partition_column)s, updated_at = now()
+    SET key_columns = %(key_columns)s, partition_column = %(partition_column)s,
+        -- Of what can be read only a plan or a person changes who sees it.
+        published = CASE WHEN current_version IS NULL THEN %(published)s ELSE published END,
+        updated_at = now()
     WHERE id = %(id)s
-      AND (key_columns <> %(key_columns)s OR partition_column IS DISTINCT FROM %(partition_column)s)
+      AND (key_columns <> %(key_columns)s OR partition_column IS DISTINCT FROM %(partition_column)s
+           OR (current_version IS NULL AND published <> %(published)s))
 """
 BY_NAME = f"SELECT {COLUMNS} FROM datasets WHERE org = 'default' AND name = %(name)s"
 BY_ID = f"SELECT {COLUMNS} FROM datasets WHERE id = ANY(%(ids)s)"
@@ -77,6 +83,7 @@ class Datasets:
             "id": found.id,
             "key_columns": list(wanted.key_columns),
             "partition_column": wanted.partition_column,
+            "published": wanted.published,
         }
         self.tx.execute(DESCRIBE, given)
         return replace(
@@ -130,18 +137,30 @@ class Datasets:
 
     def get(self, name: str, project: str) -> Dataset:
         """By the dataset's name, or by that of the asset that produces it in this project."""
-        found = self.find(name) or self.of_producer(project, name)
+        found = self.find(name) or self._produced(project, name)
         if found is None:
             near = difflib.get_close_matches(name, [d.name for d in self.list(project)], 1)
             raise NotFound("dataset", name, near[0] if near else None)
         return found
 
-    def of_producer(self, project: str, producer: str, kind: Kind | None = None) -> Dataset | None:
-        found = self.of_producers(project, [producer])
-        return next((d for d in found if kind in (None, d.kind)), None)
+    def own(self, name: str, project: str) -> Dataset:
+        """To change it: SingleProducer if it is another project's."""
+        found = self.get(name, project)
+        if found.project != project:
+            raise SingleProducer(found.name, found.producer, found.project)
+        return found
 
-    def of_producers(self, project: str, producers: Iterable[str]) -> list[Dataset]:
-        given = {"project": project, "producers": list(producers)}
+    def _produced(self, project: str, name: str) -> Dataset | None:
+        return self.of_producer(project, name, Kind.ASSET) or self.of_producer(
+            project, name, Kind.TABLE
+        )
+
+    def of_producer(self, project: str, producer: str, kind: Kind) -> Dataset | None:
+        return next(iter(self.of_producers(project, [producer], kind)), None)
+
+    def of_producers(self, project: str, producers: Iterable[str], kind: Kind) -> list[Dataset]:
+        """A table and an asset may have had one name, at different times."""
+        given = {"project": project, "producers": list(producers), "kind": kind.value}
         return [_dataset(row) for row in self.tx.execute(OF_PRODUCER, given).fetchall()]
 
     def list(self, project: str) -> list[Dataset]:

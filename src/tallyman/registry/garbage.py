@@ -21,6 +21,7 @@ MARK = """
     UPDATE fragments SET purged_at = clock_timestamp()
     WHERE id = ANY(%(ids)s) AND purged_at IS NULL
 """
+MARKED = "SELECT count(*) FROM fragments WHERE id = ANY(%(ids)s) AND purged_at IS NOT NULL"
 IN_USE = """
     SELECT CASE
         WHEN v.ordinal = d.ordinal THEN 'it is current'
@@ -113,6 +114,11 @@ class Garbage:
 
     def mark(self, fragments: Iterable[UUID]) -> None:
         self.tx.execute(MARK, {"ids": list(fragments)})
+
+    def is_marked(self, fragments: Sequence[UUID]) -> bool:
+        """All of them; of none it cannot be told."""
+        row = self.tx.execute(MARKED, {"ids": list(fragments)}).fetchone()
+        return bool(fragments) and row is not None and row["count"] == len(fragments)
 
     def purge(self, dataset: UUID, ordinals: Sequence[int]) -> None:
         self.tx.execute(PURGE, {"dataset": dataset, "ordinals": list(ordinals)})

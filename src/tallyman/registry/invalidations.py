@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 from uuid import UUID
+
+from psycopg.types.json import Jsonb
 
 from tallyman.registry.database import Transaction
 
@@ -45,9 +47,12 @@ CASCADE = """
                         AND i.partition IS NOT DISTINCT FROM s.partition)
 """
 PROCESS = """
-    UPDATE invalidations SET processed_at = clock_timestamp()
-    WHERE dataset_id = %(dataset)s AND processed_at IS NULL
-      AND partition IS NOT DISTINCT FROM %(partition)s
+    UPDATE invalidations i SET processed_at = clock_timestamp()
+    FROM invalidations cause
+    WHERE cause.id = i.caused_by AND i.dataset_id = %(dataset)s AND i.processed_at IS NULL
+      AND i.partition IS NOT DISTINCT FROM %(partition)s
+      -- What was replaced after the run had looked was not what it read.
+      AND cause.ordinal <= coalesce((%(pins)s::jsonb ->> cause.dataset_id::text)::integer, 0)
 """
 STALE = """
     SELECT d.name AS dataset, d.producer, i.partition, i.created_at, c.partition AS cause_partition,
@@ -91,10 +96,13 @@ class Invalidations:
         }
         self.tx.execute(CASCADE, given)
 
-    def process(self, dataset: UUID, partitions: Iterable[str | None]) -> None:
-        """These scopes were made again, or looked at again and found unchanged."""
+    def process(
+        self, dataset: UUID, partitions: Iterable[str | None], pins: Mapping[str, int]
+    ) -> None:
+        """These scopes were made again from these versions, or were found unchanged."""
+        given = {"dataset": dataset, "pins": Jsonb(dict(pins))}
         with self.tx.cursor() as cursor:
-            cursor.executemany(PROCESS, [{"dataset": dataset, "partition": p} for p in partitions])
+            cursor.executemany(PROCESS, [given | {"partition": p} for p in partitions])
 
     def stale(self, project: str) -> list[dict[str, Any]]:
         return self.tx.execute(STALE, {"project": project}).fetchall()
