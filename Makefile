@@ -18,7 +18,7 @@ format: .venv/.package      ## what `check` would complain about, where it can b
 	$(BIN)/ruff check --fix .
 
 test: setup                 ## all tests; narrow with ARGS="-k join"
-	$(BIN)/pytest -n 2 --dist loadfile $(ARGS)
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 faults: setup               ## only the promises under crashes and broken files
 	$(BIN)/pytest tests/faults $(ARGS)

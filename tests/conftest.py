@@ -21,13 +21,13 @@ def spark_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 LONGEST_FIRST = (
+    "faults",
+    "engine",
     "orchestration",
     "publication",
-    "engine",
-    "faults",
     "acceptance",
-    "registry",
     "tables",
+    "registry",
     "query",
     "engine_tables",
     "domain",

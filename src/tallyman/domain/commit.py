@@ -90,7 +90,8 @@ class Move:
         if self.operation == Operation.REMOVE:
             notes.append("removed")
         if self.operation == Operation.APPEND:
-            notes.append(f"{self.rows - self.rows_before:,} rows more")
+            more = self.rows - self.rows_before
+            notes.append(f"{more:,} row{'s' if more != 1 else ''} more")
         if self.restores:
             notes.append(f"= v{self.restores}")
         if self.ordinal > 1:
