@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from uuid import UUID
 
 from tallyman.control.publish import publish
@@ -34,13 +35,9 @@ def to_commit(
     return publish(
         tx,
         warehouse,
-        Publication(
-            key=asked.key,
-            kind="rollback",
-            actor=asked.actor,
-            project=asked.project,
+        replace(
+            asked,
             changes=tuple(change for change in changes if change is not None),
-            message=asked.message,
             pipeline_version=pipeline,
             details={"to": str(target.id), "from": active[0] if active else None},
         ),
@@ -72,14 +69,10 @@ def to_version(
     return publish(
         tx,
         warehouse,
-        Publication(
-            key=asked.key,
-            kind="rollback",
-            actor=asked.actor,
-            project=asked.project,
+        replace(
+            asked,
             changes=(change,) if change else (),
             reads=reads,
-            message=asked.message,
             details={"dataset": dataset.name, "to": ordinal},
         ),
     )

@@ -183,7 +183,8 @@ class Commits:
         if row is None and ordinal is None:
             raise NotFound("version of", dataset.name)
         if row is None:
-            raise NotFound(f"version of {dataset.name}", f"v{wanted}", f"v{dataset.ordinal}")
+            newest = f"v{dataset.ordinal}" if dataset.ordinal else None
+            raise NotFound(f"version of {dataset.name}", f"v{wanted}", newest)
         return Version(**row)
 
     def gone_back_since(self, dataset: UUID, at: datetime) -> bool:
