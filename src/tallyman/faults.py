@@ -1,11 +1,12 @@
 """Named places where a process can be made to die, so that tests can show what is left.
 
-`TALLYMAN_CRASH_AT=point` kills the process there as kill -9 would; `point:raise` raises instead;
-`point@2` means the second time the place is reached.
+`TALLYMAN_CRASH_AT=point` kills the process there as kill -9 would; `point:raise` raises instead,
+`point:full` as a full disk does; `point@2` means the second time the place is reached.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import threading
@@ -17,6 +18,7 @@ class Point(StrEnum):
     FOLDER_MADE = "folder_made"
     ASSET_STARTED = "asset_started"
     SEGMENT_WRITTEN = "segment_written"
+    TRACE_STEP = "trace_step"
     OUTPUT_MOVED = "output_moved"
     LEDGER_WRITTEN = "ledger_written"
     FILES_PUT = "files_put"
@@ -50,4 +52,6 @@ def reach(point: Point) -> None:
             return
     if how == "raise":
         raise Planted(point)
+    if how == "full":
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     os.kill(os.getpid(), signal.SIGKILL)

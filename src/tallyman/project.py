@@ -13,7 +13,11 @@ from tallyman.control import apply, approve, begin, define, plan, upkeep
 from tallyman.control.again import Again
 from tallyman.control.definitions import Definitions
 from tallyman.control.inputs import Pins
+from tallyman.control.past import Past
+from tallyman.control.rejections import Chosen, Rejections
 from tallyman.control.run import Execution, Listener, Options
+from tallyman.control.where import Onward
+from tallyman.control.why import Asked, Walk
 from tallyman.data import Data
 from tallyman.domain.approval import Decision
 from tallyman.domain.change_plan import ChangePlan
@@ -25,8 +29,10 @@ from tallyman.domain.run import RunIdentity, RunResult, Status
 from tallyman.domain.selection import find_asset, named, select
 from tallyman.domain.target import Target
 from tallyman.domain.threshold import Thresholds
+from tallyman.domain.walk import Where, Why
 from tallyman.engine.runs import Run, find_folder
 from tallyman.errors import NotFound, UsageError
+from tallyman.query.trace import Trace
 from tallyman.registry.audit import Audit
 from tallyman.registry.database import Transaction
 from tallyman.registry.lineage import Lineage
@@ -221,6 +227,44 @@ class Project(Data):
 
     # ---- asking ---------------------------------------------------------------------------
 
+    def why(
+        self,
+        dataset: str,
+        row: Mapping[str, str],
+        *,
+        version: int | None = None,
+        partition: str | None = None,
+        limit: int | None = 20,
+        keys: bool = False,
+    ) -> Why:
+        """What rows of a dataset were made from, back to the records and files of sources."""
+        found = self.resolve(dataset, version)
+        fragments = [f for f in found.fragments if f.files]
+        if partition is not None:
+            wanted = self.target(found.dataset.producer, partition).partition
+            fragments = [f for f in fragments if f.partition == wanted]
+        if not fragments:
+            raise NotFound(f"row in v{found.version.ordinal} of", str(Target(dataset, partition)))
+        with Walk.begun(self._past(), Asked(row, limit, keys)) as walk:
+            return walk.why(found, fragments)
+
+    def where(
+        self,
+        source: str,
+        row: Mapping[str, str],
+        *,
+        run: str | None = None,
+        limit: int | None = 20,
+    ) -> Where:
+        """What became of records of a source: everything they reached, or where they ended."""
+        only = None if run is None else self.find_run(run)
+        with Onward.begun(self._past(), Asked(row, limit)) as walk:
+            return walk.where(source, only)
+
+    def _past(self) -> Past:
+        settings = self.settings
+        return Past(self.pipeline, self.database, settings, self.warehouse, lambda: self.spark)
+
     def read(
         self, name: str, *, partition: str | None = None, version: int | None = None
     ) -> DataFrame:
@@ -267,6 +311,10 @@ class Project(Data):
                 raise
             return Run.open(copied)
 
+    def trace(self, run: str) -> Trace:
+        """What a finished run changed, row by row and step by step; without Spark."""
+        return Trace(self.folder(run))
+
     def result_of(self, run: RunRecord) -> RunResult:
         return upkeep.result_of(self.database, run)
 
@@ -284,6 +332,22 @@ class Project(Data):
         """Opens targets of a past run for a second look."""
         pins = Pins(self.pipeline, self.database, self.settings)
         return lambda target, place: Again(target, place, run.manifest, pins, lambda: self.spark)
+
+    @property
+    def rejections(self) -> Rejections:
+        """List, replay or discard what runs rejected; `chosen` says which."""
+        return Rejections(self.settings, self.database, self._definitions)
+
+    def chosen(
+        self, run: str, *, asset: str | None = None, where: str | None = None
+    ) -> Chosen:
+        """Rejections of a run, also of one that was copied here and the registry never saw."""
+        folder = self.folder(run)
+        try:
+            record = self.find_run(folder.run_id)
+        except NotFound:
+            record = None
+        return Chosen(run=folder, record=record, asset=asset, where=where)
 
     def lineage(
         self,

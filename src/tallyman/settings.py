@@ -16,7 +16,17 @@ import yaml
 from tallyman.errors import NotFound, UsageError
 
 FILE = "tallyman.yaml"
-KNOWN = ("name", "pipelines", "runs", "warehouse", "master", "spark", "thresholds", "database")
+KNOWN = (
+    "name",
+    "pipelines",
+    "runs",
+    "warehouse",
+    "master",
+    "spark",
+    "thresholds",
+    "database",
+    "trace",
+)
 DATABASE_VARIABLE = "TALLYMAN_DATABASE_URL"
 HOST = re.compile(r"(\[[^\]]*\]|[^:]*)(:\d*)?")
 
@@ -72,6 +82,8 @@ class Settings:
     thresholds: str | Mapping[str, object] | None = None
     database: Secret | None = None
     """Of a server that somebody runs; without one, the project has its own."""
+    redacted: tuple[str, ...] = ()
+    """Columns of which a trace keeps a keyed hash instead of the value."""
     actor: str = "unknown"
     """Who is at work, for the record: TALLYMAN_ACTOR, or the user of the operating system."""
 
@@ -123,7 +135,19 @@ def _parsed(home: Path) -> Settings:
             raise UsageError(f"{home / FILE}: {name}: expected a folder, not {rest[name]!r}")
     name = str(found.get("name", home.name))
     rest["database"] = _database(home, found.get("database"))
+    rest["redacted"] = _redacted(home, found.get("trace"))
     return Settings(home=home, name=name, spark=texts, actor=_actor(), **rest)
+
+
+def _redacted(home: Path, written: object) -> tuple[str, ...]:
+    if written is None:
+        return ()
+    if not isinstance(written, dict) or not set(written) <= {"redact"}:
+        raise UsageError(f"{home / FILE}: trace: expected `redact: [columns]`, not {written!r}")
+    listed = written.get("redact") or []
+    if not isinstance(listed, list) or not all(isinstance(name, str) for name in listed):
+        raise UsageError(f"{home / FILE}: trace: redact: expected a list of columns")
+    return tuple(listed)
 
 
 def _actor() -> str:

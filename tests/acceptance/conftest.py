@@ -152,7 +152,7 @@ def tallyman(spark_server: str) -> Callable[..., Reply]:
     run itself is the installed command with a Spark of its own."""
 
     def run(project: Path, *words: str) -> Reply:
-        shared = ("--master", spark_server) if words[0] in ("run", "verify", "sources") else ()
+        shared = ("--master", spark_server) if words[0] in ("run", "verify", "why") else ()
         given = partial(command, *words, *shared, "--json")
         return _reply(*Running(project, _environment(), given).wait())
 
@@ -165,11 +165,12 @@ def scenario() -> Callable[[int], Scenario]:
 
 
 @pytest.fixture
-def airline_project(tmp_path: Path) -> Callable[[int], Path]:
+def airline_project(tmp_path: Path, with_database: Callable[[Path], Path]) -> Callable[[int], Path]:
     """A project of any size of its own, not run yet."""
 
     def make(records: int) -> Path:
         write_airline(tmp_path / "airline", records)
+        with_database(tmp_path / "airline")
         return tmp_path / "airline"
 
     return make
@@ -194,10 +195,13 @@ def airline(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
 
 
 @pytest.fixture
-def airline_copy(airline: FinishedRun, tmp_path: Path) -> FinishedRun:
+def airline_copy(
+    airline: FinishedRun, tmp_path: Path, with_database: Callable[[Path], Path]
+) -> FinishedRun:
     """A copy of the finished run and its inputs, to be tampered with."""
     copy = tmp_path / "airline"
     copy.mkdir()
+    with_database(copy)
     shutil.copy(airline.project / "tallyman.yaml", copy)
     shutil.copytree(airline.project / "pipelines", copy / "pipelines")
     shutil.copytree(airline.project / "data", copy / "data")

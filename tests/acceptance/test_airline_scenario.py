@@ -273,31 +273,81 @@ def test_the_filtered_keys_are_the_cancelled_segments(airline, scenario):
 
 
 def test_a_day_leads_back_to_its_source_keys(airline, tallyman):
-    reply = tallyman(
-        airline.project, "sources", airline.run_id, "daily_revenue", "flight_date=2024-01-15"
-    )
+    reply = tallyman(airline.project, "why", "daily_revenue", "flight_date=2024-01-15", "--keys")
     assert reply.code == 0, str(reply)
-    assert reply.json["asset"] == "daily_revenue"
-    assert reply.json["count"] == len(set(reply.json["keys"])) == 10_759
-    assert all(int(key.removeprefix("SEG-")) % 32 == 0 for key in reply.json["keys"])
+    [hop] = reply.json["hops"]
+    assert (hop["asset"], hop["version"], hop["run"]) == ("daily_revenue", 1, airline.run_id)
+    step = {"step": "daily_revenue_aggregation", "did": "combined", "count": 10_759}
+    assert (hop["steps"], hop["records"]) == ([step], 10_759)
+    [segments] = hop["inputs"]
+    keys = segments["keys"]
+    assert len(keys) == len(set(keys)) == sum(segments["files"].values()) == 10_759
+    assert all(int(key.removeprefix("SEG-")) % 32 == 0 for key in keys)
 
 
-def test_a_day_leads_back_to_its_original_records(airline, tallyman):
+def test_a_day_leads_back_to_its_original_records_and_their_lines(airline, tallyman):
     day = "flight_date=2024-01-15"
-    reply = tallyman(airline.project, "sources", airline.run_id, "daily_revenue", day, "--records")
+    reply = tallyman(airline.project, "why", "daily_revenue", day, "--limit", "0")
     assert reply.code == 0, str(reply)
-    records = reply.json["records"]
-    assert reply.json["count"] == len(records) == 10_759
-    assert {record["flight_date"] for record in records} == {"2024-01-15"}
-    assert {record["status"] for record in records} == {"FLOWN"}
-    assert sum(Decimal(str(r["ticket_price"])) for r in records) == Decimal("3763418.88")
+    [hop] = reply.json["hops"]
+    [segments] = hop["inputs"]
+    values = [record["values"] for record in segments["records"]]
+    assert segments["count"] == len(values) == 10_759
+    assert {record["flight_date"] for record in values} == {"2024-01-15"}
+    assert {record["status"] for record in values} == {"FLOWN"}
+    assert sum(Decimal(str(r["ticket_price"])) for r in values) == Decimal("3763418.88")
+    one = segments["records"][-1]
+    line = (airline.project / one["file"]).read_text().splitlines()[one["line"] - 1]
+    assert f'"segment_id":"{one["key"]}"' in line
+    [airlines] = hop["joins"]
+    assert {record["values"]["code"] for record in airlines["origin"]["records"]} == {
+        record["airline"] for record in values
+    }
 
 
-def test_a_day_without_output_has_no_sources(airline, tallyman):
-    reply = tallyman(
-        airline.project, "sources", airline.run_id, "daily_revenue", "flight_date=1999-01-01"
-    )
-    assert reply.json["count"] == 0, str(reply)
+def test_a_day_without_output_is_no_row(airline, tallyman):
+    reply = tallyman(airline.project, "why", "daily_revenue", "flight_date=1999-01-01")
+    assert (reply.code, reply.json["error"]["code"]) == (2, "not_found"), str(reply)
+
+
+def test_a_record_leads_forward_to_its_row_its_filter_or_its_rejections(airline, tallyman):
+    """Number 0 is rejected twice, 1 is cancelled, 32 is in a day; 2120 is half a line."""
+    became = {}
+    for number in (0, 1, 32, 2120):
+        reply = tallyman(airline.project, "where", "segments", f"segment_id=SEG-{number:07d}")
+        assert reply.code == 0, str(reply)
+        [became[number]] = reply.json["became"]
+    rules = {(r["rule"], r["step"], r["actual"]) for r in became[0]["rejections"]}
+    assert rules == {
+        ("segments.ticket_price", "ingest", "NOT_A_NUMBER"),
+        ("daily_revenue.distance_not_negative", "20_expect", "-100"),
+    }
+    [ended] = became[1]["filtered"]
+    assert (ended["step"], ended["reason"]) == ("flown_status_filter", "not flown")
+    assert (became[32]["dataset"], became[32]["version"]) == ("daily_revenue", 1)
+    assert [row["flight_date"] for row in became[32]["shown"]] == ["2024-01-15"]
+    assert [r["error_type"] for r in became[2120]["rejections"]] == ["parse_error"]
+
+
+def test_an_airline_was_joined_by_the_segments_that_reached_the_join(airline, tallyman):
+    segments = [
+        json.loads(line)
+        for file in (airline.project / "data" / "bookings").rglob("*.jsonl")
+        for line in file.read_text().splitlines()
+        if '"airline":"AC"' in line
+    ]
+    reached = [
+        s
+        for s in segments
+        if s["status"] == "FLOWN"
+        and s["flight_date"]
+        and isinstance(s["ticket_price"], float)
+        and s["ticket_price"] > 0
+    ]
+    reply = tallyman(airline.project, "where", "airlines", "code=AC")
+    [found] = reply.json["became"]
+    assert (found["role"], found["joined_by"]) == ("reference", len(reached)), str(reply)
+    assert 0 < len(reached) < len(segments)
 
 
 def test_the_rejections_can_be_listed_and_shown(airline, tallyman):

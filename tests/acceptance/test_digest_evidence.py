@@ -12,14 +12,18 @@ def test_a_run_with_digests_names_the_records_behind_a_row(tmp_path: Path, tally
     assert run.code == 0, str(run)
 
     # Sixty orders: day 1 has the multiples of 5, of which o-35 is from abroad.
-    behind = tallyman(project, "sources", "latest", "daily_sales", "day=2026-01-01")
+    behind = tallyman(project, "why", "daily_sales", "day=2026-01-01", "--keys")
     expected = sorted(f"o-{n}" for n in range(5, 61, 5) if n % 7)
-    assert (behind.json["count"], behind.json["keys"]) == (11, expected), str(behind)
+    [hop] = behind.json["hops"]
+    assert (hop["records"], hop["replayed"]) == (11, True), str(behind)
+    assert hop["inputs"][0]["keys"] == expected
 
     # Another record in the place of one that was aggregated: same count, another digest.
     orders = project / "data" / "orders.jsonl"
     orders.write_text(orders.read_text().replace('"o-10"', '"o-99"'))
-    assert tallyman(project, "sources", "latest", "daily_sales", "day=2026-01-01").code == 1
+    refused = tallyman(project, "why", "daily_sales", "day=2026-01-01")
+    assert (refused.code, refused.json["error"]["code"]) == (1, "replay_differs"), str(refused)
+    assert "the files of orders changed since" in refused.json["error"]["message"]
     verdict = tallyman(project, "verify", "latest", "--exact")
     assert verdict.code == 1
     assert not verdict.json["balanced"]

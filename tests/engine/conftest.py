@@ -20,7 +20,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 import tallyman as tm
 from tallyman.registry.database import Database
+from tests.conftest import INTERPRETED
 
+COMPILED = """\
+spark:
+  spark.sql.codegen.wholeStage: "true"
+  spark.sql.codegen.factoryMode: FALLBACK
+"""
 HEAD = """\
 import tallyman as tm
 from pyspark.sql import functions as F
@@ -227,13 +233,15 @@ def new_database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[
 @pytest.fixture(scope="session")
 def workshop(
     tmp_path_factory: pytest.TempPathFactory, new_database: Callable[[], str]
-) -> Callable[[], Workshop]:
-    """workshop(): an empty project of its own."""
+) -> Callable[..., Workshop]:
+    """workshop(): an empty project of its own. `interpreted` where Spark's own code is not what
+    is tested: compiling a plan takes longer than a handful of rows."""
 
-    def make() -> Workshop:
+    def make(*, interpreted: bool = False) -> Workshop:
         home = tmp_path_factory.mktemp("project")
+        settings = INTERPRETED if interpreted else COMPILED  # said each time: one session for all
         (home / "tallyman.yaml").write_text(
-            f"name: test\ndatabase: {new_database()}\nspark:\n  spark.sql.shuffle.partitions: 2\n"
+            f"name: test\ndatabase: {new_database()}\n{settings}  spark.sql.shuffle.partitions: 2\n"
         )
         return Workshop(home)
 

@@ -17,7 +17,8 @@ from tallyman.domain.partition import daily, partitions
 from tallyman.domain.pipeline import Asset, Source
 from tallyman.domain.step import Filter, Step
 from tallyman.domain.threshold import Thresholds
-from tallyman.engine.canonical import EXPRESSIONS, code_of, definition_hash
+from tallyman.engine.canonical import EXPRESSIONS, definition_hash
+from tallyman.engine.code_hash import code_of, python_of
 
 SEGMENTS = Source(
     name="segments",
@@ -67,6 +68,11 @@ def test_the_same_plan_built_twice_has_one_hash() -> None:
     assert len(_hash()) == 64
 
 
+def test_results_that_are_there_are_not_made_anew_by_a_new_release() -> None:
+    """What this was before there were steps that change rows in place, and numbers of steps."""
+    assert _hash() == "dda615f9f9cdee8194723ebd042bc1e549b2d1e8f9eac66153e13887de9cb348"
+
+
 SAME: dict[str, tuple[str, str]] = {
     "spaces": ("price>0", "  price  >\n\t0 "),
     "keyword case": ("a AND b is not null", "a and b IS NOT NULL"),
@@ -84,6 +90,10 @@ def test_formatting_does_not_change_it(pair: tuple[str, str]) -> None:
     assert _hash(s.filter(one)) == _hash(s.filter(other))
     assert _hash(s.withColumn("x", one)) == _hash(s.withColumn("x", other))
     assert _hash(s.groupBy("k").agg(x=one)) == _hash(s.groupBy("k").agg(x=other))
+    assert _hash(s.update({"x": one}, where=one)) == _hash(s.update({"x": other}, where=other))
+    assert _hash(s.delete(one)) == _hash(s.delete(other))
+    added = [s.aggregate(["k"], where=text, x=text) for text in pair]
+    assert _hash(added[0]) == _hash(added[1])
 
 
 DIFFERENT: dict[str, tuple[str, ...]] = {
@@ -167,6 +177,41 @@ PLANS: dict[str, Callable[[], Frame]] = {
     "duplicates": lambda: s.dropDuplicates(),
     "duplicates of none": lambda: s.dropDuplicates([]),
     "duplicates of x": lambda: s.dropDuplicates(["x"]),
+    "update": lambda: s.update({"x": "y"}),
+    "update swapped": lambda: s.update({"y": "x"}),
+    "update two": lambda: s.update({"x": "y", "z": "y"}),
+    "update two in another order": lambda: s.update({"z": "y", "x": "y"}),
+    "update some": lambda: s.update({"x": "y"}, where="z"),
+    "update name": lambda: s.update({"x": "y"}, name="z"),
+    "update number": lambda: s.update({"x": "y"}, seq=11),
+    "update looks up": lambda: s.update({"x": "y"}, join={"a": (a, "x = y")}),
+    "update looks up otherwise": lambda: s.update({"x": "y"}, join={"a": (a, "x = z")}),
+    "update looks up by name": lambda: s.update({"x": "y"}, join={"a": (a, "x")}),
+    "update, another alias": lambda: s.update({"x": "y"}, join={"b": (a, "x = y")}),
+    "update, another input": lambda: s.update({"x": "y"}, join={"a": (s, "x = y")}),
+    "update, filtered": lambda: s.update({"x": "y"}, join={"a": (a.filter("x"), "x = y")}),
+    "delete all": lambda: s.delete(),
+    "delete": lambda: s.delete("x"),
+    "delete else": lambda: s.delete("y"),
+    "delete number": lambda: s.delete("x", seq=20),
+    "add groups": lambda: s.aggregate(["x"], n="count(*)"),
+    "add groups by two": lambda: s.aggregate(["x", "y"], n="count(*)"),
+    "add groups, another name": lambda: s.aggregate(["x"], m="count(*)"),
+    "add groups of some": lambda: s.aggregate(["x"], n="count(*)", where="y"),
+    "append": lambda: s.append(a),
+    "append itself": lambda: s.append(s),
+    "append some": lambda: s.append(a, where="x"),
+    "append groups": lambda: s.append(a, aggregate={"by": ["x"], "set": {"n": "count(*)"}}),
+    "output": lambda: s.output("x"),
+    "output elsewhere": lambda: s.output("y"),
+    "output columns": lambda: s.output("x", columns=["x"]),
+    "output format": lambda: s.output("x", format="csv"),
+    "output deleted": lambda: s.output("x", include_deleted=True),
+    "output registered": lambda: s.output("x", register_as="x"),
+    "number later on": lambda: s.delete("x").delete("x", seq=21),
+    "no number later on": lambda: s.delete("x").delete("x"),
+    "number inside": lambda: s.append(a.delete("x", seq=11)),
+    "no number inside": lambda: s.append(a.delete("x")),
 }
 
 
@@ -175,6 +220,24 @@ def test_every_edit_of_a_plan_changes_it() -> None:
 
     for one, other in combinations(PLANS, 2):
         assert hashes[one] != hashes[other], (one, other)
+
+
+def test_a_number_that_a_step_has_anyway_does_not_change_it() -> None:
+    plain = s.filter("x").delete("y").append(a.delete("z")).output("o")
+    told = s.filter("x").delete("y", seq=20).append(a.delete("z", seq=10), seq=30).output("o")
+    skipping = s.delete("x", seq=25).delete("y")
+
+    assert _hash(told) == _hash(plain)
+    assert _hash(s.delete("x", seq=25).delete("y", seq=30)) == _hash(skipping)
+    assert _hash(s.delete("x", seq=15).delete("y")) != _hash(skipping)
+
+
+def test_a_trace_counts_where_it_is_not_what_the_steps_call_for() -> None:
+    changes, off = replace(ASSET, trace="changes"), replace(ASSET, trace="off")
+    in_place = s.delete("x")
+
+    assert _hash(asset=off) == _hash() != _hash(asset=changes)
+    assert _hash(in_place, asset=changes) == _hash(in_place) != _hash(in_place, asset=off)
 
 
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -260,8 +323,9 @@ def test_every_field_of_a_step_counts() -> None:
     """Also one that is added later, and every field of expressions is known as such."""
     kinds = {step.kind: step for step in Step.__subclasses__()}
 
-    assert all(name in {f.name for f in fields(kinds[kind])} for kind, name in EXPRESSIONS.items())
-    assert {"predicate", "name", "reason"} == {f.name for f in fields(Filter)}
+    for kind, names in EXPRESSIONS.items():
+        assert set(names) <= {f.name for f in fields(kinds[kind])}
+    assert {"predicate", "name", "reason", "seq"} == {f.name for f in fields(Filter)}
 
 
 def test_columns_count_with_their_text_and_with_the_code_that_made_them(
@@ -274,7 +338,16 @@ def test_columns_count_with_their_text_and_with_the_code_that_made_them(
 
     assert len({_hash(plan) for plan in by_text}) == 3
     assert _hash(s.filter(F.col("x") > 1)) == _hash(s.filter(F.col("x") > 1))
-    for plan in (alike, joined, grouped, s.select(F.col("x")), s.withColumn("x", F.lit(1))):
+    looked_up = s.update({"x": "y"}, join={"a": (a.filter(F.col("x") > 1), "k")})
+    in_place = [
+        looked_up,
+        s.update({"x": F.lit(1)}),
+        s.delete(F.col("x") > 1),
+        s.aggregate(["x"], n=F.sum("y")),
+        s.append(a.filter(F.col("x") > 1)),
+    ]
+    plain = [alike, joined, grouped, s.select(F.col("x")), s.withColumn("x", F.lit(1))]
+    for plan in (*plain, *in_place):
         assert _hash(plan, code="1") != _hash(plan, code="2")
         assert _hash(plan, code="1") == _hash(plan, code="1")
 
@@ -289,7 +362,7 @@ def f(x):
 
 
 def _code(folder: Path, **files: str) -> str:
-    for old in folder.glob("*.py"):
+    for old in folder.glob("*"):
         old.unlink()
     for name, text in files.items():
         (folder / f"{name}.py").write_text(text)
@@ -321,3 +394,46 @@ def test_code_that_differs_has_another_hash(tmp_path: Path, files: dict[str, str
 
 def test_code_that_is_no_python_is_told_apart_by_its_bytes(tmp_path: Path) -> None:
     assert _code(tmp_path, a="def (:") != _code(tmp_path, a="def (: ")
+
+
+YAML = "assets:\n  a: {from: x, steps: [filter: y > 0], publish: false}\n"
+
+
+def _declared(folder: Path, text: str, name: str = "p.yaml") -> str:
+    _code(folder, a=BASE)
+    (folder / name).write_text(text)
+    return code_of(folder)
+
+
+def test_yaml_counts_as_it_is_read(tmp_path: Path) -> None:
+    formatted = """\
+# why
+"assets":
+  a:   # so
+    from: 'x'
+    steps:
+      - {"filter": "y > 0"}
+    publish: false
+"""
+    first = _declared(tmp_path, YAML)
+
+    assert _declared(tmp_path, formatted) == first
+    assert first != _code(tmp_path, a=BASE)
+    for edited in (
+        YAML.replace("y > 0", "y > 1"),
+        YAML.replace("y > 0", "y >  0"),
+        YAML.replace("false", "'false'"),
+        YAML.replace("a:", "b:"),
+        YAML + "selectors: {}",
+        YAML + "x: ]",
+        "",
+    ):
+        assert _declared(tmp_path, edited) != first
+    assert _declared(tmp_path, YAML, "q.yml") != first
+
+
+def test_yaml_does_not_decide_what_a_column_means(tmp_path: Path) -> None:
+    _declared(tmp_path, YAML)
+    with_yaml = python_of(tmp_path)
+
+    assert _code(tmp_path, a=BASE) == with_yaml == python_of(tmp_path)

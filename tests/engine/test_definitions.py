@@ -245,7 +245,7 @@ def test_a_file_that_cannot_be_read_is_named(
     workshop: Callable[[], Workshop], text: str, words: str
 ) -> None:
     found = problems_of(workshop().pipeline(text))
-    assert any("p.py" in p.where or p.where == "pipelines/*.py" for p in found)
+    assert any("p.py" in p.where or p.where == "pipelines/*.py, *.yaml" for p in found)
     assert words in str(found[0])
 
 

@@ -102,8 +102,8 @@ SALES = [_sale(i) for i in range(60)]
 
 
 @pytest.fixture(scope="module")
-def home(workshop: Callable[[], Workshop], spark: SparkSession) -> Workshop:
-    made = workshop().pipeline(PIPELINE)
+def home(workshop: Callable[..., Workshop], spark: SparkSession) -> Workshop:
+    made = workshop(interpreted=True).pipeline(PIPELINE)
     made.lines("journeys.json", JOURNEYS).lines("sales.json", SALES)
     return made.lines("shops.csv", ["shop,area", *(f"{shop},{area}" for shop, area in SHOPS)])
 

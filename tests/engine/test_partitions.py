@@ -53,8 +53,8 @@ ORDERS = [
 
 
 @pytest.fixture(scope="module")
-def shop(workshop: Callable[[], Workshop]) -> Workshop:
-    return workshop().pipeline(PIPELINE).lines("orders.jsonl", ORDERS)
+def shop(workshop: Callable[..., Workshop]) -> Workshop:
+    return workshop(interpreted=True).pipeline(PIPELINE).lines("orders.jsonl", ORDERS)
 
 
 def test_records_of_other_partitions_are_filtered_and_those_of_none_rejected(
@@ -129,9 +129,9 @@ def test_a_partition_that_cannot_be_is_refused(
     assert message in str(refused.value)
 
 
-def test_what_an_asset_partitions_by_must_be_there(workshop: Callable[[], Workshop]) -> None:
+def test_what_an_asset_partitions_by_must_be_there(workshop: Callable[..., Workshop]) -> None:
     broken = (
-        workshop()
+        workshop(interpreted=True)
         .lines("orders.jsonl", ORDERS)
         .pipeline(PIPELINE.replace('"day", start=', '"dya", start='))
     )
@@ -141,9 +141,9 @@ def test_what_an_asset_partitions_by_must_be_there(workshop: Callable[[], Worksh
 
 
 def test_an_invalidated_partition_is_not_left_out_without_a_word(
-    workshop: Callable[[], Workshop],
+    workshop: Callable[..., Workshop],
 ) -> None:
-    shop = workshop().pipeline(PIPELINE).lines("orders.jsonl", ORDERS)
+    shop = workshop(interpreted=True).pipeline(PIPELINE).lines("orders.jsonl", ORDERS)
     wide = {"thresholds": "absolute=0,percentage=1.0"}
     project = shop.open()
     days = ["2025-01-01", "2025-01-02"]

@@ -10,9 +10,9 @@ PASSWORD = "correct-horse-9274"
 
 
 def test_no_file_of_a_run_holds_the_password_of_the_database(
-    workshop: Callable[[], Workshop],
+    workshop: Callable[..., Workshop],
 ) -> None:
-    shop = workshop().lines("a.jsonl", [{"id": "1"}])
+    shop = workshop(interpreted=True).lines("a.jsonl", [{"id": "1"}])
     shop.pipeline(
         'a = tm.source("a", path="data/a.jsonl", format="json", key="id", schema="id string")\n'
         "@tm.asset(key='id')\ndef b(a):\n    return a\n"

@@ -1,11 +1,17 @@
-"""A small airline project, the installed command, and what a run left, in comparable form."""
+"""A small airline project, the installed command, and what a run left, in comparable form.
+
+The project has one run in a process of its own, which was interrupted and resumed: what other
+kinds of Spark give is compared with what that one gave.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +19,47 @@ import pyarrow.parquet as pq
 import pytest
 
 from tallyman.cli.demo_data import write_airline
+from tests.spark_servers import wait_until
 
 COMMAND = str(Path(sys.executable).with_name("tallyman"))
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
-    write_airline(tmp_path, records=34_966)
-    return tmp_path
+@dataclass(frozen=True)
+class Stopped:
+    """What a run said and left that was interrupted in the middle, and the end of its resume."""
+
+    code: int
+    err: str
+    outputs: list[Path]
+    shown: dict[str, Any]
+    resumed: tuple[int, dict[str, Any]]
+
+
+@pytest.fixture(scope="session")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("airline")
+    write_airline(path, records=34_966)
+    return path
+
+
+@pytest.fixture(scope="session")
+def stopped(project: Path) -> Stopped:
+    running = start(project, "run", "--run-id", "stopped")
+    staging = "*_stopped/.staging/*"
+    wait_until(lambda: any((project / "runs").glob(staging)) or running.poll() is not None)
+    os.killpg(running.pid, signal.SIGINT)
+    _, err = running.communicate(timeout=60)
+    outputs = list((project / "runs").glob("*_stopped/*/output"))
+    _, shown = tallyman(project, "show", "stopped")
+    return Stopped(running.returncode, err, outputs, shown, tallyman(project, "resume", "stopped"))
+
+
+@pytest.fixture(scope="session")
+def alone(project: Path, stopped: Stopped) -> dict[str, Any]:
+    """What one process gives."""
+    code, result = stopped.resumed
+    assert code == 0, result
+    return left_by(project, result["folder"])
 
 
 def start(project: Path, *words: str) -> subprocess.Popen[str]:

@@ -3,82 +3,86 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.faults.conftest import left_by, start, tallyman
+from tests.faults.conftest import left_by
+from tests.forked import Running, command
 from tests.spark_servers import free_port, listening, spark_class, wait_until
 
 
+@dataclass(frozen=True)
+class Cluster:
+    address: str
+    folder: Path
+
+    def executors(self) -> list[int]:
+        """Of this cluster: they work in folders below those of their workers."""
+        found = []
+        for process in Path("/proc").glob("[0-9]*"):
+            try:
+                words, place = (process / "cmdline").read_bytes(), os.readlink(process / "cwd")
+            except OSError:
+                continue
+            if b"CoarseGrainedExecutorBackend" in words and place.startswith(str(self.folder)):
+                found.append(int(process.name))
+        return found
+
+
 @pytest.fixture(scope="module")
-def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     folder = tmp_path_factory.mktemp("cluster")
     port, page = free_port(), free_port()
-    address = f"spark://127.0.0.1:{port}"
+    made = Cluster(f"spark://127.0.0.1:{port}", folder)
     local = ("--host", "127.0.0.1", "--webui-port")
     running = [spark_class(folder, "master.Master", *local, str(page), "--port", str(port))]
     wait_until(lambda: listening(port))
     for number in range(2):
-        words = (
-            str(free_port()),
-            "-c",
-            "1",
-            "-m",
-            "1g",
-            "-d",
-            str(folder / f"w{number}"),
-            address,
-        )
+        size = ("-c", "1", "-m", "1g", "-d", str(folder / f"w{number}"))
+        words = (str(free_port()), *size, made.address)
         running.append(spark_class(folder, "worker.Worker", *local, *words))
-    yield address
+    yield made
     for process in running:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
 
-def _run(project: Path, *words: str) -> dict:  # type: ignore[type-arg]
-    code, result = tallyman(project, "run", *words)
-    assert code == 0, result
-    return left_by(project, result["folder"])
-
-
-def _executors() -> list[int]:
-    found = []
-    for status in Path("/proc").glob("[0-9]*/cmdline"):
+def _run_each(runs: tuple[str, ...], *words: str) -> None:
+    """One command after the other in one process: a Spark for each would take most of the time."""
+    for run in runs:
         try:
-            words = status.read_bytes()
-        except OSError:
-            continue
-        if b"CoarseGrainedExecutorBackend" in words and b"--driver-url" in words:
-            found.append(int(status.parent.name))
-    return found
-
-
-CLUSTER = ("--spark-conf", "spark.executor.memory=768m", "--spark-conf", "spark.executor.cores=1")
+            command("run", "--force", "--json", "--run-id", run, *words)
+        except SystemExit as end:
+            if end.code:
+                raise
 
 
 def test_a_cluster_gives_what_one_process_gives_also_when_an_executor_dies(
-    project: Path, master: str, spark_server: str
+    project: Path, alone: dict[str, Any], cluster: Cluster
 ) -> None:
-    alone = _run(project, "--master", spark_server)
-    assert alone["balanced"]
-    assert _run(project, "--force", "--master", master, *CLUSTER) == alone
-
-    running = start(project, "run", "--force", "--json", "--master", master, *CLUSTER)
-    wait_until(
-        lambda: (
-            any((project / "runs").glob("*/.staging/**/segment-*")) or running.poll() is not None
+    size = ("spark.executor.memory=768m", "spark.executor.cores=1")
+    words = ("--master", cluster.address, *(w for one in size for w in ("--spark-conf", one)))
+    both = partial(_run_each, ("whole", "bereft"), *words)
+    running = Running(project, {k: v for k, v in os.environ.items() if k != "CI"}, both)
+    at_work = "*_bereft/.staging/**/segment-*"
+    try:
+        wait_until(
+            lambda: any((project / "runs").glob(at_work)) or not running.process.is_alive(), 240
         )
-    )
-    victims = _executors()
-    assert victims, "the run had no executor to lose"
-    os.kill(victims[0], signal.SIGKILL)
-    out, err = running.communicate(timeout=240)
-    assert running.returncode == 0, err
-    folder = re.search(r'"folder": "([^"]+)"', out)
-    assert folder
-    assert left_by(project, folder.group(1)) == alone
+        victims = cluster.executors()
+        assert victims, "the run had no executor to lose"
+        os.kill(victims[0], signal.SIGKILL)
+        assert not any((project / "runs").glob("*_bereft/processing_report.json")), "too late"
+        code, _, err = running.wait()
+    finally:
+        running.kill()
+    assert code == 0, err
+    for run in ("whole", "bereft"):
+        [folder] = (project / "runs").glob(f"*_{run}")
+        assert left_by(project, str(folder.relative_to(project))) == alone, run

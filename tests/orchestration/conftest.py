@@ -11,14 +11,18 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
+from psycopg.pq import ExecStatus
 
+from tallyman.registry.database import Database
+from tests.conftest import INTERPRETED
 from tests.forked import Running, command
 
 COMMAND = str(Path(sys.executable).with_name("tallyman"))
@@ -109,10 +113,15 @@ class Home:
         return reply.json
 
     def sql(self, text: str) -> list[list[str]]:
-        """As a person would: through the shell of the project's own database."""
-        code, out, err = self.forked("db", "shell", "--", "-AtF", "\t", "-c", text)
-        assert code == 0, err
-        return [line.split("\t") for line in out.splitlines()]
+        """What the shell of the project's own database would print."""
+        database = Database(None, self.path / ".tallyman")
+        with psycopg.connect(database.url(), autocommit=True) as connection:
+            found = connection.pgconn.exec_(text.encode())
+            assert found.status in (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK), found
+            columns = range(found.nfields)
+            rows = [[found.get_value(n, c) or b"" for c in columns] for n in range(found.ntuples)]
+        database.close()
+        return [[value.decode() for value in row] for row in rows]
 
     def states(self, run: str) -> dict[str, tuple[str, int]]:
         """asset -> (status, attempt), from the database."""
@@ -123,14 +132,38 @@ class Home:
         return {asset: (status, int(attempt)) for asset, status, attempt in rows}
 
 
-@pytest.fixture
-def new_home(tmp_path_factory: pytest.TempPathFactory, spark_server: str) -> Callable[[], Home]:
+@pytest.fixture(scope="session")
+def empty_home(
+    tmp_path_factory: pytest.TempPathFactory,
+    spark_server: str,
+    with_database: Callable[[Path], Path],
+) -> Callable[[], Home]:
+    """Its server lives as long as a command that needs it."""
+
     def make() -> Home:
         path = tmp_path_factory.mktemp("home")
-        (path / "tallyman.yaml").write_text(f"name: scenario\nmaster: {spark_server}\n")
+        settings = f"name: scenario\nmaster: {spark_server}\n{INTERPRETED}"
+        (path / "tallyman.yaml").write_text(settings)
+        with_database(path)
         return Home(path).pipeline(PIPELINE)
 
     return make
+
+
+@pytest.fixture(scope="module")
+def new_home(empty_home: Callable[[], Home]) -> Iterator[Callable[[], Home]]:
+    """Its server stays up between commands, as it does while somebody has the project open."""
+    held: list[Database] = []
+
+    def make() -> Home:
+        home = empty_home()
+        held.append(Database(None, home.path / ".tallyman"))
+        held[-1].url()
+        return home
+
+    yield make
+    for database in held:
+        database.close()
 
 
 @pytest.fixture

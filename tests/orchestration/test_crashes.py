@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tallyman.faults import Point
-from tests.orchestration.conftest import PIPELINE, Home, kill
+from tests.orchestration.conftest import Home, kill
 from tests.spark_servers import wait_until
 
 DAY = "2025-01-01"
@@ -50,14 +50,9 @@ def finished(home: Home, run: str, states: dict[str, tuple[str, int]]) -> dict[s
 
 
 @pytest.fixture(scope="module")
-def expected(
-    tmp_path_factory: pytest.TempPathFactory, spark_server: str
-) -> tuple[Home, dict[str, Any]]:
+def expected(new_home: Callable[[], Home]) -> tuple[Home, dict[str, Any]]:
     """A run that nothing happened to, in a home that the others use too."""
-    path = tmp_path_factory.mktemp("home")
-    (path / "tallyman.yaml").write_text(f"name: crashes\nmaster: {spark_server}\n")
-    home = Home(path).numbers(DAY, 1, 2, 3, 4, 5)
-    home.pipeline(PIPELINE)
+    home = new_home().numbers(DAY, 1, 2, 3, 4, 5)
     home.ok("run", "+sum", "--partition", DAY, "--run-id", "whole")
     return home, outcome(home, "whole")
 

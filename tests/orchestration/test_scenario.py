@@ -54,8 +54,11 @@ def test_what_ran_what_is_reused_and_what_runs_again(home: Home) -> None:
     second = home.ok("run", "+sum", "--partition", "2025-01-01")
     assert set(statuses(second).values()) == {"skipped"}
     assert second["run_id"] != first["run_id"]
-    asked = home.ok("sources", second["run_id"], "sum", "day=2025-01-01")
-    assert asked["keys"] == list("12345")  # where the result was made, not where it was reused
+    [hop] = home.ok("why", "sum", "day=2025-01-01", "--keys")["hops"]
+    assert hop["run"] == first["run_id"]  # where the result was made, not where it was reused
+    while hop["inputs"][0]["kind"] == "asset":
+        [hop] = hop["inputs"][0]["hops"]
+    assert hop["inputs"][0]["keys"] == list("12345")
     assert home.ok("verify", second["run_id"])["balanced"]
     forced = home.ok("run", "+sum", "--partition", DAY, "--force")
     assert statuses(forced) == {"numbers": "skipped", "doubled": "skipped", "sum": "success"}

@@ -5,12 +5,21 @@ from __future__ import annotations
 import json
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 from tests.orchestration.conftest import Home, kill
 from tests.spark_servers import wait_until
 
 DAY = "2025-01-01"
+
+
+@pytest.fixture
+def home(empty_home: Callable[[], Home]) -> Home:
+    """With a server that ends and is killed as a project's own does."""
+    return empty_home().numbers(DAY, 1, 2, 3, 4, 5)
 
 
 def postmaster(home: Home) -> int:

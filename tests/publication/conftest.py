@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -21,6 +21,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NoSuchTableError
 
 from tallyman.project import Project
+from tests.conftest import INTERPRETED
 from tests.forked import Running, command
 from tests.orchestration.conftest import Reply
 
@@ -190,9 +191,21 @@ def _read(name: str, version: int | None) -> None:
     sys.stdout.write(json.dumps(rows))
 
 
+@pytest.fixture(scope="session")
+def new_home(spark_server: str, with_database: Callable[[Path], Path]) -> Callable[[Path], Home]:
+    def make(path: Path) -> Home:
+        settings = f"name: published\nmaster: {spark_server}\n{INTERPRETED}"
+        (path / "tallyman.yaml").write_text(settings)
+        with_database(path)
+        home = Home(path).pipeline(THREE)
+        home.project.database.url()
+        return home
+
+    return make
+
+
 @pytest.fixture
-def home(tmp_path: Path, spark_server: str) -> Iterator[Home]:
-    (tmp_path / "tallyman.yaml").write_text(f"name: published\nmaster: {spark_server}\n")
-    made = Home(tmp_path).pipeline(THREE)
+def home(tmp_path: Path, new_home: Callable[[Path], Home]) -> Iterator[Home]:
+    made = new_home(tmp_path)
     yield made
     made.close()

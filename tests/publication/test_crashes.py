@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,11 +20,11 @@ AFTER = (Point.COMMITTED, Point.REPORT_WRITTEN)
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory, spark_server: str) -> Iterator[Home]:
+def shared(
+    tmp_path_factory: pytest.TempPathFactory, new_home: Callable[[Path], Home]
+) -> Iterator[Home]:
     """One home for all of them: the next run after a crash is the next test."""
-    path = tmp_path_factory.mktemp("home")
-    (path / "tallyman.yaml").write_text(f"name: crashes\nmaster: {spark_server}\n")
-    home = Home(path).pipeline(TWO_ASSETS).numbers(0)
+    home = new_home(tmp_path_factory.mktemp("home")).pipeline(TWO_ASSETS).numbers(0)
     home.ok("run")
     yield home
     home.close()

@@ -1,14 +1,19 @@
 """What the tests of the memory share: one PostgreSQL per process, emptied for each test, and a
 history written by plain SQL, as if runs had left it."""
 
+import subprocess
+import sys
+import traceback
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import psycopg
 import pytest
 
+from tallyman.errors import TallymanError
 from tallyman.registry.database import Database
 
 BEGAN = datetime(2025, 1, 1, tzinfo=UTC)
@@ -31,6 +36,27 @@ ADD = """
         %(assets)s::text[], %(partitions)s::text[], %(ids)s::uuid[], 'def', 'dep', 'content',
         'runs/r/a/output'
     )
+"""
+PASSWORD = "hunter2-s3cret"
+NOTE = """
+    INSERT INTO audit_log (event_type, actor_id, resource, action) VALUES ('test', 'me', 'x', 'y')
+"""
+NOTES = "SELECT count(*) AS n FROM audit_log"
+COMMAND = """
+import sys
+from pathlib import Path
+from tallyman.registry.database import Database
+
+database = Database(None, Path(sys.argv[1]))
+print("ready", flush=True)
+for line in sys.stdin:
+    if line.strip() == "use":
+        with database.transaction() as tx:
+            started = tx.execute("SELECT pg_postmaster_start_time()::text AS at").fetchone()
+        print(started["at"], flush=True)
+    else:
+        database.close()
+        print("closed", flush=True)
 """
 
 
@@ -88,6 +114,55 @@ class History:
         return made
 
 
+class Command:
+    """Another process that uses the same project."""
+
+    def __init__(self, state: Path) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", COMMAND, str(state)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def tell(self, word: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{word}\n")
+        self.process.stdin.flush()
+
+    def hear(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+    def does(self, word: str) -> str:
+        self.tell(word)
+        return self.hear()
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+def shown(error: BaseException) -> str:
+    """All that a log, a person or a debugger would see of it."""
+    facts = error.facts() if isinstance(error, TallymanError) else ""
+    return f"{error} {error!r} {facts} {''.join(traceback.format_exception(error))}"
+
+
+def postmaster(state: Path) -> int:
+    return int((state / "postgres" / "postmaster.pid").read_text().split()[0])
+
+
+def notes(database: Database) -> int:
+    with database.transaction() as tx:
+        return tx.execute(NOTES).fetchone()["n"]
+
+
+def add_note(database: Database) -> None:
+    with database.transaction() as tx:
+        tx.execute(NOTE)
+
+
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
     """Shared by all tests of the process: do not close it, do not change its tables."""
@@ -111,3 +186,42 @@ def database(server: Database) -> Database:
 @pytest.fixture
 def history(database: Database) -> History:
     return History(database)
+
+
+@pytest.fixture
+def state(with_database: Callable[[Path], Path], tmp_path: Path) -> Path:
+    return with_database(tmp_path)
+
+
+@pytest.fixture
+def own(state: Path) -> Iterator[Database]:
+    database = Database(None, state)
+    yield database
+    database.close()
+
+
+@pytest.fixture
+def command(state: Path) -> Iterator[Callable[[], Command]]:
+    begun: list[Command] = []
+
+    def begin() -> Command:
+        begun.append(Command(state))
+        return begun[-1]
+
+    yield begin
+    for one in begun:
+        one.kill()
+    last = Database(None, state)
+    last.url()
+    last.close()
+
+
+@pytest.fixture
+def empty(server: Database) -> Iterator[str]:
+    """The address, as its owner, of a database without tables."""
+    name = f"empty_{uuid.uuid4().hex[:8]}"
+    with psycopg.connect(server.owner_url, autocommit=True) as owner:
+        owner.execute(f"CREATE DATABASE {name}")
+    yield server.owner_url.replace("/tallyman?", f"/{name}?")
+    with psycopg.connect(server.owner_url, autocommit=True) as owner:
+        owner.execute(f"DROP DATABASE {name} WITH (FORCE)")

@@ -128,6 +128,7 @@ def show(
     if json_output:
         shown = [_with_history(made, rows) for made in result.assets]
         facts = {"started_at": record.started_at, "completed_at": record.completed_at}
+        facts |= {"replay_of": record.params.get("replay_of")}
         more = {"actor": record.actor, "executor_node": record.executor_node, **facts}
         as_json(result.to_json() | more | {"assets": shown})
         return
@@ -136,6 +137,8 @@ def show(
         f"   by {record.actor}",
         markup=False,
     )
+    if replayed := record.params.get("replay_of"):
+        out.print(f"a replay of rejections of run {replayed}", markup=False)
     for made in result.assets:
         _show_asset(made, rows[_label(made)])
     if result.commit:

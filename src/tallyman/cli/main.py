@@ -19,8 +19,11 @@ from tallyman.cli import (
     lineage,
     make,
     publish,
+    rejections,
     run,
     tables,
+    trace,
+    walk,
 )
 from tallyman.cli.options import close_all
 from tallyman.cli.output import err, failure
@@ -52,7 +55,22 @@ def _root(
     pass
 
 
-for part in (make, run, data, publish, tables, history, ask, decide, lineage, graph, db):
+for part in (
+    make,
+    run,
+    data,
+    publish,
+    tables,
+    history,
+    ask,
+    rejections,
+    walk,
+    decide,
+    lineage,
+    trace,
+    graph,
+    db,
+):
     part.register(app)
 
 

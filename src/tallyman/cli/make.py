@@ -21,7 +21,7 @@ from tallyman.settings import read_settings
 
 YAML = """\
 name: {name}
-# pipelines: pipelines        # folder of Python files that declare sources and assets
+# pipelines: pipelines        # folder of Python and YAML files that declare sources and assets
 # runs: runs                  # where run folders go
 # warehouse: warehouse        # where the files of versions go
 # master: local[4]            # or spark://host:7077, or sc://host for Spark Connect
@@ -51,6 +51,23 @@ def daily_sales(orders: tm.Frame) -> tm.Frame:
         .agg(total="sum(amount)", orders="count(*)")
     )
 """
+PIPELINE_AS_YAML = """\
+sources:
+  orders:
+    path: data/orders.jsonl
+    format: json
+    key: order_id
+    schema: order_id string, day date not null, country string, amount decimal(10,2)
+
+assets:
+  daily_sales:
+    from: orders
+    key: day
+    steps:
+      - expect: {rule: positive_amount, that: amount > 0}
+      - filter: {where: country = 'NL', reason: abroad}
+      - groupBy: {by: day, agg: {total: sum(amount), orders: count(*)}}
+"""
 ORDERS = [
     f'{{"order_id":"o-{n}","day":"2026-01-{1 + n % 5:02d}",'
     f'"country":"{"BE" if n % 7 == 0 else "NL"}",'
@@ -61,17 +78,24 @@ ORDERS = [
 
 def init(
     name: Annotated[str, typer.Argument(help="Name of the project and of its folder.")],
+    as_yaml: Annotated[
+        bool, typer.Option("--yaml", help="Write the pipeline in YAML instead of Python.")
+    ] = False,
     json_output: AsJson = False,
 ) -> None:
-    """Write a small project that works: tallyman.yaml, pipelines/, data/."""
+    """Write a small project that works: tallyman.yaml, pipelines/, data/.
+
+    A pipeline is Python or YAML, or both side by side: equal pipelines mean the same.
+    """
     if not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", Path(name).name):
         raise UsageError(f"project name {name!r}: use letters, digits, '.', '_' and '-'")
     folder = Path(name)
     if folder.exists() and any(folder.iterdir()):
         raise UsageError(f"{folder} already exists and is not empty; nothing was written")
+    path, text = ("sales.yaml", PIPELINE_AS_YAML) if as_yaml else ("sales.py", PIPELINE)
     files = {
         "tallyman.yaml": YAML.format(name=folder.name),
-        "pipelines/sales.py": PIPELINE,
+        f"pipelines/{path}": text,
         "data/orders.jsonl": "".join(ORDERS),
         ".gitignore": "runs/\nwarehouse/\n.tallyman/\n",
     }

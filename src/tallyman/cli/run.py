@@ -263,7 +263,7 @@ def demo(
     if not json_output:
         out.print(
             f"look around:  cd {place} && tallyman show latest && tallyman rejections ls latest && "
-            "tallyman sources latest daily_revenue flight_date=2024-01-15",
+            "tallyman why daily_revenue flight_date=2024-01-15 --limit 3",
             markup=False,
         )
     raise typer.Exit(result.exit_code)

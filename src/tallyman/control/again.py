@@ -17,6 +17,7 @@ from tallyman.domain.frame import Frame
 from tallyman.domain.pipeline import Asset
 from tallyman.domain.plan import accounted_inputs
 from tallyman.domain.target import Target
+from tallyman.engine.overlay import FACTS, FOLDER, overlaid
 from tallyman.engine.runs import ledger_in
 from tallyman.engine.source import Input
 from tallyman.registry.materializations import Materializations
@@ -57,7 +58,11 @@ class Again:
         )
         made = next((m for m in from_registry if m.target == self.target), None)
         pins = self.pins.recorded(made) if made else self.pins.of(self.target)
-        return open_inputs(self.spark(), self.definition, pins)
+        opened = open_inputs(self.spark(), self.definition, pins)
+        replay = self.place / FOLDER
+        if not (replay / FACTS).exists():
+            return opened
+        return overlaid(opened, set(accounted_inputs(self.plan)), replay, self.pins.project)
 
     @property
     def accounted(self) -> list[Input]:

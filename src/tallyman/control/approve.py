@@ -8,6 +8,7 @@ from uuid import UUID
 
 from tallyman.control import upkeep
 from tallyman.control.cutover import publish_run
+from tallyman.control.exports import export, made_in
 from tallyman.domain.approval import Decision
 from tallyman.domain.materialization import RunRecord
 from tallyman.domain.run import Status
@@ -54,6 +55,8 @@ def decide(
 
     settled = database.durably(work)
     upkeep.rewrite_report(database, project, settled)
+    if settled.status is Status.SUCCESS:
+        export(project, settled.name, made_in(database, project, settled))
     return settled
 
 

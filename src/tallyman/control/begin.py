@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
 from tallyman.control import process, upkeep
@@ -19,13 +19,21 @@ from tallyman.domain.materialization import RunRecord
 from tallyman.domain.pipeline import Pipeline
 from tallyman.domain.run import RunIdentity, Status
 from tallyman.domain.target import Reading, Target, readings
-from tallyman.errors import DependencyNotReady, NotRunning, PlanOutdated, UsageError
+from tallyman.errors import (
+    DependencyNotReady,
+    NotRunning,
+    PlanOutdated,
+    ReplayInterrupted,
+    UsageError,
+)
 from tallyman.registry.audit import Audit
 from tallyman.registry.database import Database, Transaction
 from tallyman.registry.datasets import Datasets
 from tallyman.registry.materializations import Materializations
 from tallyman.registry.pipelines import Pipelines
 from tallyman.registry.runs import Runs
+
+E = TypeVar("E", bound=Execution)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +44,8 @@ class Begun:
     identity: RunIdentity
     targets: list[Target]
     options: Options
+    pins: Mapping[UUID, int] | None = None
+    """The versions that were looked at to ask for this; without them, those of now."""
 
 
 def targets_of(
@@ -80,12 +90,15 @@ def check_ready(pipeline: Pipeline, targets: Sequence[Target], pins: Pins) -> No
         raise DependencyNotReady(missing)
 
 
-def begin(asked: Begun, definitions: Definitions, listen: Listener) -> Execution:
+def begin(
+    asked: Begun, definitions: Definitions, listen: Listener, kind: type[E] = Execution
+) -> E:
     """Checked, registered, and held by this process."""
     settings, database = definitions.settings, definitions.database
     upkeep.upkeep(database, settings.name, settings.home, asked.actor)
     names = list(dict.fromkeys(target.asset for target in asked.targets))
-    pinned = database.durably(lambda tx: _register(tx, definitions, names))
+    found = database.durably(lambda tx: _register(tx, definitions, names))
+    pinned = found if asked.pins is None else dict(asked.pins)
     version = definitions.version()
     active = database.durably(lambda tx: Pipelines(tx).active(settings.name))
     bound = {"pipeline_version": version, "pipeline_before": active[0] if active else None}
@@ -111,7 +124,7 @@ def begin(asked: Begun, definitions: Definitions, listen: Listener) -> Execution
     )
     journal = Journal(database, run, executor, node, asked.actor)
     journal.begin(asked.targets, definitions.description())
-    return Execution(
+    return kind(
         settings=settings,
         journal=journal,
         identity=identity,
@@ -154,7 +167,9 @@ def _params(asked: Begun, pipeline: Pipeline) -> dict[str, Any]:
     options = asked.options
     assets = list(dict.fromkeys(target.asset for target in asked.targets))
     appended = [name for name in assets if pipeline.assets[name].update_strategy == "append"]
+    replay = {"replay_of": options.replay_of, "replay": options.replay}
     return {
+        **(replay if options.replay_of else {}),
         "assets": assets,
         "append": appended,
         "plan": options.plan,
@@ -171,6 +186,8 @@ def _params(asked: Begun, pipeline: Pipeline) -> dict[str, Any]:
 def resume(run: RunRecord, actor: str, definitions: Definitions, options: Options) -> Execution:
     """The same run goes on: what succeeded stays, the rest is done by the pipeline as it is now."""
     version, project = definitions.version(), definitions.settings.name
+    if run.params.get("replay_of"):
+        _check_replayed(definitions.database, run)
     if options.plan is None:
         definitions.database.durably(lambda tx: refuse_rolled_back(tx, project, version))
     elif options.plan["pipeline_to"] != version:
@@ -189,6 +206,13 @@ def resume(run: RunRecord, actor: str, definitions: Definitions, options: Option
         options=options,
         targets=targets_in(definitions.database, run),
     )
+
+
+def _check_replayed(database: Database, run: RunRecord) -> None:
+    """The records of a replay are gone with its process; what was made of them is not."""
+    rows = database.durably(lambda tx: Materializations(tx).of_run(run.id))
+    if not all(row.status.good or row.status is Status.WAITING for row in rows):
+        raise ReplayInterrupted(run.name, run.params["replay_of"])
 
 
 def targets_in(database: Database, run: RunRecord) -> list[Target]:

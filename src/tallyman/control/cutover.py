@@ -12,11 +12,13 @@ from tallyman.domain.change_plan import ChangePlan
 from tallyman.domain.commit import Change, Commit, Operation, Publication
 from tallyman.domain.dataset import Fragment
 from tallyman.domain.materialization import Materialization, RunRecord
+from tallyman.domain.run import Status
 from tallyman.engine.warehouse import Warehouse
-from tallyman.errors import FragmentGone
+from tallyman.errors import FragmentGone, RejectionsTaken
 from tallyman.registry.database import Transaction
 from tallyman.registry.fragments import Fragments
 from tallyman.registry.materializations import Materializations
+from tallyman.registry.resolutions import Resolutions
 
 
 def publish_run(tx: Transaction, warehouse: Warehouse, run: RunRecord, actor: str) -> Commit | None:
@@ -30,14 +32,21 @@ def publish_run(tx: Transaction, warehouse: Warehouse, run: RunRecord, actor: st
             raise FragmentGone(row.target.asset)
     appended, forced = set(run.params.get("append", ())), set(run.params.get("force", ()))
     assets = {row.fragment_id: row.target.asset for row in rows}
+    beside = {UUID(i): row.target.asset for row in rows for i in _registered(row)}
+    fragments, assets = fragments | Fragments(tx).get(beside), assets | beside
+    joining = set(run.params.get("replay", {}).get("adds", ()))
+    reused = {row.fragment_id: row.reused_id for row in rows if row.fragment_id and row.reused_id}
+    pinned = {UUID(dataset): ordinal for dataset, ordinal in run.pins.items()}
+    added = Fragments(tx).reused(reused, pinned)
     staged: dict[UUID, list[Fragment]] = {}
-    for fragment in fragments.values():
+    for fragment in (fragments | added).values():
         staged.setdefault(fragment.dataset_id, []).append(fragment)
     changes = []
     for dataset, adds in staged.items():
-        asset, pinned = assets[adds[0].id], run.pins.get(str(dataset), 0)
-        change = _change(dataset, adds, appends=asset in appended, read_at=pinned)
-        changes.append(replace(change, anew=asset in forced))
+        asset, joins = assets[adds[0].id], assets[adds[0].id] in joining
+        appends = asset in appended or joins
+        change = _change(dataset, adds, appends=appends, read_at=pinned.get(dataset, 0))
+        changes.append(replace(change, anew=asset in forced, joins=joins))
     asked = Publication(
         key=uuid5(run.id, "\n".join(sorted(str(f) for f in fragments))),
         kind="run",
@@ -53,8 +62,26 @@ def publish_run(tx: Transaction, warehouse: Warehouse, run: RunRecord, actor: st
     )
     plan = run.params.get("plan")
     if plan is None:
-        return publish(tx, warehouse, asked)
+        commit = publish(tx, warehouse, asked)
+        _settle_replay(tx, run)
+        return commit
     return publish_plan(tx, warehouse, asked, ChangePlan.of_json(plan))
+
+
+def _settle_replay(tx: Transaction, run: RunRecord) -> None:
+    """From now on the rejections it replayed are not open any more. The datasets are locked."""
+    replay = run.params.get("replay")
+    if replay is None:
+        return
+    found = Resolutions(tx).clashes(run.id, [UUID(other) for other in replay["taken_back"]])
+    if found["count"]:
+        raise RejectionsTaken(run.params["replay_of"], found["count"], found["run"], found["actor"])
+    Resolutions(tx).settle(run.id)
+
+
+def _registered(row: Materialization) -> list[str]:
+    """Fragments of further datasets; a result that was reused published them when it was made."""
+    return list(row.metadata.get("registered", ())) if row.status is Status.SUCCESS else []
 
 
 def _to_publish(run: RunRecord, rows: list[Materialization]) -> list[Materialization]:

@@ -12,13 +12,16 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+from tallyman.control import yaml_pipeline
 from tallyman.domain.frame import Frame
 from tallyman.domain.partition import encode
 from tallyman.domain.pipeline import Asset, Pipeline, Source, declaring
-from tallyman.domain.plan import accounted_inputs
+from tallyman.domain.plan import accounted_inputs, loading
+from tallyman.domain.step import Expect, Filter, Output
 from tallyman.domain.table import Table
 from tallyman.domain.target import PLACEHOLDER, Reading, Target, readings
 from tallyman.engine.check import check_asset, parsed_schema
+from tallyman.engine.code_hash import YAML
 from tallyman.engine.open import declared_schema
 from tallyman.errors import DefinitionError, Problem, TallymanError, UsageError
 
@@ -38,20 +41,31 @@ class Definition:
 
 
 def load(folder: Path) -> Pipeline:
-    """Import every Python file of the folder and collect what it declares."""
+    """Read every Python and YAML file of the folder and collect what it declares."""
     if not folder.is_dir():
         raise DefinitionError([Problem(str(folder.name), "the folder of pipelines does not exist")])
     declared: list[Source | Asset | Table] = []
-    for path in sorted(folder.glob("*.py")):
-        declared += _declared_in(path)
-    if not declared:
-        raise DefinitionError(
-            [Problem(f"{folder.name}/*.py", "no source and no asset is declared")]
-        )
+    problems: list[Problem] = []
+    for path in sorted(folder.glob("*")):
+        try:
+            declared += _declared_in(path)
+        except DefinitionError as error:
+            problems += error.problems
+    if not declared and not problems:
+        where = f"{folder.name}/*.py, *.yaml"
+        problems = [Problem(where, "no source and no asset is declared")]
+    if problems:
+        raise DefinitionError(problems)
     return Pipeline.of(declared)
 
 
 def _declared_in(path: Path) -> list[Source | Asset | Table]:
+    if path.suffix == ".py":
+        return _imported(path)
+    return yaml_pipeline.declared_in(path) if path.suffix in YAML and path.is_file() else []
+
+
+def _imported(path: Path) -> list[Source | Asset | Table]:
     name = f"tallyman_pipelines_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
@@ -86,6 +100,7 @@ def check(
         if name in wanted:
             schemas[name] = parsed_schema(f"table {name}", table.schema, table.key)
     plans: dict[str, Frame] = {}
+    written: dict[str, Frame] = {}
     for name in pipeline.order():
         asset = pipeline.assets[name]
         # What reads something broken cannot be judged; its own mistakes show on the next try.
@@ -94,11 +109,38 @@ def check(
         sample = partial(partition_plan, pipeline, _sample(asset), schemas)
         plan, schema, found = check_asset(spark, asset, schemas, sample)
         problems += found
+        if plan is not None:
+            written[name] = plan
         if plan is not None and not found:
             plans[name], schemas[name] = plan, schema
+    problems += _output_problems(pipeline, written)
     if problems:
         raise DefinitionError(problems)
     return Definition(pipeline, plans, schemas)
+
+
+OURS = ("tallyman.yaml", ".tallyman", "pipelines", "runs", "warehouse")
+
+
+def _output_problems(pipeline: Pipeline, plans: Mapping[str, Frame]) -> list[Problem]:
+    """Outputs that would be written over what the project reads, or over each other."""
+    read = {
+        s.path.split(PLACEHOLDER)[0].rstrip("/*"): f"source {s.name!r}"
+        for s in pipeline.sources.values()
+    }
+    taken = read | dict.fromkeys(OURS, "Tallyman")
+    found: list[Problem] = []
+    for name, plan in plans.items():
+        for step in plan.steps():
+            if not isinstance(step, Output):
+                continue
+            own = step.path.rstrip("/")
+            for path, whose in taken.items():
+                if own == path or f"{own}/".startswith(f"{path}/") or path.startswith(f"{own}/"):
+                    text = f"output to {step.path!r} would write over {path!r} of {whose}"
+                    found.append(Problem(f"asset {name}", text))
+            taken[own] = f"asset {name!r}"
+    return found
 
 
 def _upstream(pipeline: Pipeline, needed: Sequence[str]) -> set[str]:
@@ -152,12 +194,23 @@ def _cut_down(
         if not reading.of_source or column not in schemas[reading.name].names:
             return frame
         # A record in the wrong partition's files belongs to no run: it must not vanish.
-        return frame.expect("in_its_partition", f"{quoted} <=> {literal}", code="WRONG_PARTITION")
+        there = Expect(
+            rule="in_its_partition", predicate=f"{quoted} <=> {literal}", code="WRONG_PARTITION"
+        )
+        return loading(frame, there)
     if column not in schemas[reading.name].names:
         raise UsageError(
             f"it is partitioned by {column!r}, but its input {reading.name!r} has no such column; "
             f"give it one, or put {PLACEHOLDER} in the path of the source"
         )
-    return frame.expect(
-        "has_a_partition", f"{quoted} IS NOT NULL", name=f"{reading.name}_has_a_partition"
-    ).filter(f"{quoted} = {literal}", reason="another partition", name=f"{reading.name}_partition")
+    has = Expect(
+        rule="has_a_partition",
+        predicate=f"{quoted} IS NOT NULL",
+        name=f"{reading.name}_has_a_partition",
+    )
+    own = Filter(
+        predicate=f"{quoted} = {literal}",
+        reason="another partition",
+        name=f"{reading.name}_partition",
+    )
+    return loading(frame, has, own)

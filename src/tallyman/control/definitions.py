@@ -16,7 +16,8 @@ from tallyman.domain.materialization import Materialization
 from tallyman.domain.pipeline import Asset, Pipeline
 from tallyman.domain.target import Target
 from tallyman.domain.threshold import Thresholds
-from tallyman.engine.canonical import code_of, definition_hash
+from tallyman.engine.canonical import definition_hash
+from tallyman.engine.code_hash import code_of, python_of
 from tallyman.registry.database import Database
 from tallyman.registry.materializations import Materializations
 from tallyman.settings import Settings
@@ -91,7 +92,7 @@ class Definitions:
             sources=self.pipeline.sources,
             evidence=self.evidence(asset),
             thresholds=self.thresholds(asset),
-            code=code_of(self._folder),
+            code=python_of(self._folder),
         )
 
     @property

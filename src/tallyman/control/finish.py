@@ -73,6 +73,11 @@ def _run_ledger(run: RunIdentity, rows: list[Materialization], place: str) -> di
     return {"ledger_version": "1.0", "run_id": run.run_id, "balanced": whole, "assets": assets}
 
 
+def _operation(step: str | None) -> str | int | None:
+    """A step whose changes are recorded is called by its number."""
+    return int(step) if step is not None and step.isdigit() else step
+
+
 def _report(run: RunIdentity, result: RunResult, rows: list[Materialization]) -> dict[str, object]:
     assets = []
     for made, row in zip(result.assets, rows, strict=True):
@@ -84,7 +89,7 @@ def _report(run: RunIdentity, result: RunResult, rows: list[Materialization]) ->
                 "rejections_by_type": dict(
                     sorted(row.metadata.get("rejections_by_type", {}).items())
                 ),
-                "last_completed_operation": row.last_completed_operation,
+                "last_completed_operation": _operation(row.last_completed_operation),
             }
         )
     finished = datetime.now(UTC)

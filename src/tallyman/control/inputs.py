@@ -168,7 +168,9 @@ class Pins:
             return {}
         rows = Materializations(tx).of_run(self.run)
         made = [m for m in rows if m.target.asset == reading.name and m.status.good]
-        return Fragments(tx).get([m.fragment_id for m in made if m.fragment_id])
+        own = Fragments(tx).get([m.fragment_id for m in made if m.fragment_id])
+        reused = {m.fragment_id: m.reused_id for m in made if m.fragment_id and m.reused_id}
+        return own | Fragments(tx).reused(reused, self.ordinals or {})
 
     def _merged(
         self,

@@ -139,8 +139,9 @@ class Journal:
         def work(tx: Transaction) -> None:
             status = Status.WAITING if asks else Status.SUCCESS
             own = Materializations(tx).succeed(self.run.id, target, made, status)
-            if not Fragments(tx).stage(replace(made.fragment, materialization_id=own)):
-                raise FragmentGone(target.asset)
+            for fragment in (made.fragment, *made.registered):
+                if not Fragments(tx).stage(replace(fragment, materialization_id=own)):
+                    raise FragmentGone(target.asset)
             if asks:
                 Approvals(tx).ask(
                     self.run.id,
@@ -153,6 +154,10 @@ class Journal:
                 self._audit(tx, "approval.requested", {"target": str(target)}, key)
 
         key = uuid4()
+        self._write(work)
+
+    def replays(self, work: Callable[[Transaction], None]) -> None:
+        """What became of rejections; it counts when the run is published."""
         self._write(work)
 
     def skipped(self, target: Target, reused: Materialization, metadata: Mapping[str, Any]) -> None:

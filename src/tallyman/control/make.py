@@ -24,6 +24,8 @@ from tallyman.engine.asset_run import AssetRun, Outcome
 from tallyman.engine.content import holds
 from tallyman.engine.files import hash_files
 from tallyman.engine.run_folder import write_json, write_text
+from tallyman.engine.source import Input
+from tallyman.engine.trace import Redaction
 from tallyman.errors import RowsOutsidePartition, TallymanError, ThresholdExceeded
 from tallyman.faults import Point
 
@@ -44,6 +46,13 @@ class Order:
     progress: Callable[[str], None]
     completed: Callable[[str], None]
     tag: str
+    redaction: Redaction
+    canceled: Callable[[], bool] = lambda: False
+    replay_of: str | None = None
+    """The run whose rejections are replayed; `overlaid` puts them in their place."""
+    overlaid: Callable[[dict[str, Input]], dict[str, Input]] = lambda inputs: inputs
+    kept: Callable[[Path], object] = lambda _: None
+    """Puts into the folder what else belongs to the result, before its files are hashed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +88,8 @@ def make(spark: SparkSession, definition: Definition, order: Order) -> Making:
         asks = done.digest is not None and _asks(spark, definition, order)
     except TallymanError as error:
         status = Status.HALTED if isinstance(error, ThresholdExceeded) else Status.FAILED
+        if order.canceled():
+            settle.clear(order.place / "trace")  # what was done is taken back, the trace too
         if work is not None and not (order.place / "ledger.json").exists():
             _write_ledger(work.unfinished_ledger(), order.place)
         return Making(_result(order, status, started, error=error.facts()))
@@ -97,7 +108,7 @@ def _prepare(spark: SparkSession, definition: Definition, order: Order) -> Asset
         asset=asset,
         plan=definition.plan(order.target),
         run=order.run,
-        inputs=open_inputs(spark, definition, order.pins),
+        inputs=order.overlaid(open_inputs(spark, definition, order.pins)),
         thresholds=order.thresholds,
         evidence=order.evidence,
         folder=order.place,
@@ -107,13 +118,16 @@ def _prepare(spark: SparkSession, definition: Definition, order: Order) -> Asset
         completed=order.completed,
         epoch=declared.folder(partition).partition("=")[2] if declared and partition else "all",
         only=only,
+        partition=partition,
         tag=order.tag,
+        redaction=order.redaction,
     )
 
 
 def _conclude(work: AssetRun, outcome: Outcome, order: Order) -> Making:
     accounted = [work.inputs[source] for source in work.accounted]
-    ledger = gate.prove(outcome.ledger, accounted, order.place, work.locations())
+    proved = gate.prove(outcome.ledger, accounted, order.place, work.locations())
+    ledger = replace(proved, replay_of=order.replay_of)
     error: TallymanError | None = outcome.error
     status = Status.HALTED if error else Status.SUCCESS
     if error is None:
@@ -128,6 +142,7 @@ def _conclude(work: AssetRun, outcome: Outcome, order: Order) -> Making:
         work.publish(outcome)
         faults.reach(Point.OUTPUT_MOVED)
     settle.clear(work.staging)
+    order.kept(order.place)
     _write_ledger(ledger, order.place)
     faults.reach(Point.LEDGER_WRITTEN)
     content = outcome.content if error is None else None

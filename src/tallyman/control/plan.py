@@ -45,7 +45,12 @@ def plan(definitions: Definitions) -> ChangePlan:
         planned[name] = _asset(definitions, definitions.pipeline.assets[name], there, planned)
     known = {(Kind.ASSET, name) for name in planned}
     known |= {(Kind.TABLE, name) for name in definitions.pipeline.tables}
-    gone = [_removed(f) for f in every if (f.dataset.kind, f.dataset.producer) not in known]
+    # What an output step registered goes with its asset.
+    gone = [
+        _removed(f)
+        for f in every
+        if (f.dataset.kind, f.dataset.producer.partition("/")[0]) not in known
+    ]
     return ChangePlan(
         id=str(uuid4()),
         pipeline_from=active[0] if active else None,

@@ -276,7 +276,8 @@ def _version(planned: Planned, commit: UUID, location: str | None) -> Version:
 
 
 def _invalidate(tx: Transaction, planned: Planned, commit: UUID) -> None:
-    """For each scope that lost rows; and all that was made from them and is not made anew."""
+    """For each scope that lost rows, or got some of a replay; and all that was made from them and
+    is not made anew."""
     dataset, ordinal = planned.dataset, planned.ordinal
     invalidations = Invalidations(tx)
     reason = REASONS.get(planned.change.operation, "replaced")
@@ -284,7 +285,11 @@ def _invalidate(tx: Transaction, planned: Planned, commit: UUID) -> None:
         cause = invalidations.add(dataset.id, ordinal, None, reason=reason, commit=commit)
         invalidations.cascade(cause, commit, table=dataset.producer)
         return
-    for scope in sorted({f.partition for f in planned.removed.values()}, key=str):
+    changed = list(planned.removed.values())
+    if planned.change.joins:
+        joined = {f.partition for f in planned.added.values()}
+        changed += [f for f in planned.all if f.partition in joined and f.id not in planned.added]
+    for scope in sorted({f.partition for f in changed}, key=str):
         cause = invalidations.add(dataset.id, ordinal, scope, reason=reason, commit=commit)
-        made = {f.materialization_id for f in planned.removed.values() if f.partition == scope}
+        made = {f.materialization_id for f in changed if f.partition == scope}
         invalidations.cascade(cause, commit, gone=[one for one in made if one])

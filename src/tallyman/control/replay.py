@@ -80,7 +80,8 @@ def compare_by_replay(
 
 
 def _grouped(ledger: dict[str, Any]) -> list[str]:
-    parts = ledger["output_accounting"]["partitions"]
+    parts = [*ledger["output_accounting"]["partitions"]]
+    parts += [part for sub in ledger["sub_ledgers"] for part in sub["partitions"]]
     return [p["adjoint_location"] for p in parts if p["partition_type"] == "AGGREGATED"]
 
 
@@ -103,6 +104,9 @@ def _differing(inputs: Mapping[str, Input], stored: Path, keys: Path) -> int:
         else:
             rows = rows.select(group, *NAMES)
         sides.append(rows)
-    left = sides[0].exceptAll(sides[1]).unionAll(sides[1].exceptAll(sides[0]))
-    row = left.agg(F.sum("record_count").alias("n")).first()
-    return int(row["n"] or 0) if row else 0
+    stored_only, now_only = sides[0].exceptAll(sides[1]), sides[1].exceptAll(sides[0])
+    both = stored_only.select(F.col("record_count").alias("then"), F.lit(0).alias("now")).unionAll(
+        now_only.select(F.lit(0), "record_count")
+    )
+    row = both.agg(F.sum("then").alias("then"), F.sum("now").alias("now")).first()
+    return max(int(row["then"] or 0), int(row["now"] or 0)) if row else 0

@@ -16,9 +16,11 @@ from tallyman import faults
 from tallyman.control import finish, upkeep
 from tallyman.control.approve import settle
 from tallyman.control.definitions import Definitions
+from tallyman.control.exports import export, made_in
 from tallyman.control.inputs import Pin, Pins
 from tallyman.control.journal import Journal
 from tallyman.control.make import Making, Order, make
+from tallyman.control.redaction import redaction
 from tallyman.control.schedule import in_order
 from tallyman.control.stage import Staging
 from tallyman.control.watch import Watch
@@ -29,7 +31,14 @@ from tallyman.domain.run import AssetResult, RunIdentity, RunResult, Status
 from tallyman.domain.target import Target, dependencies, folder_of
 from tallyman.domain.threshold import Thresholds
 from tallyman.engine.run_folder import RunFolder
-from tallyman.errors import Conflict, RunCanceled, RunTaken, StorageFailed, TallymanError
+from tallyman.errors import (
+    Conflict,
+    ExportFailed,
+    RunCanceled,
+    RunTaken,
+    StorageFailed,
+    TallymanError,
+)
 from tallyman.faults import Point
 from tallyman.registry.commits import Commits
 from tallyman.registry.database import Transaction
@@ -55,6 +64,9 @@ class Options:
     """Publish the partitions that were done when others were not."""
     plan: Mapping[str, Any] | None = None
     """The plan that is applied, if one is."""
+    replay_of: str | None = None
+    """The run whose rejections are replayed; `replay` says what its commit has to know."""
+    replay: Mapping[str, Any] | None = None
 
     @classmethod
     def of(cls, params: Mapping[str, Any]) -> Options:
@@ -68,6 +80,8 @@ class Options:
             go_on=bool(params.get("go_on", True)),
             good_partitions=bool(params.get("publish_good_partitions")),
             plan=params.get("plan"),
+            replay_of=params.get("replay_of"),
+            replay=params.get("replay"),
         )
 
     def with_force(self, force: frozenset[str]) -> Options:
@@ -144,9 +158,12 @@ class Execution:
             if result.status is not Status.CANCELED:
                 result = result.with_commit(self.journal.publish(self._pins.warehouse))
                 faults.reach(Point.COMMITTED)
+                if result.status is Status.SUCCESS:
+                    home, run = self.settings.home, self.journal.run
+                    export(home, run.name, made_in(self.journal.database, home, run))
         except RunTaken:
             raise
-        except Conflict as found:
+        except (Conflict, ExportFailed) as found:
             trouble = found
         except OSError as error:
             trouble = StorageFailed(f"publishing {self.identity.run_id}", str(error))
@@ -179,7 +196,7 @@ class Execution:
             return False
         self._tell(target, "opening", None)
         try:
-            pins = self._pins.of(target)
+            pins = self._pins_of(target)
             reused = self._unchanged(target, pins)
             if reused is not None:
                 result = self._reuse(target, reused)
@@ -196,6 +213,9 @@ class Execution:
             result = self._failed(target, attempt, error)
         self._tell(target, "done", result)
         return result.status.good
+
+    def _pins_of(self, target: Target) -> dict[str, Pin]:
+        return self._pins.of(target)
 
     def _failed(self, target: Target, attempt: int, error: TallymanError) -> AssetResult:
         result = AssetResult(
@@ -268,13 +288,19 @@ class Execution:
             progress=lambda phase: self._progress(target, phase),
             completed=lambda step: self.journal.step(target, step),
             tag=str(self.journal.run.id),
+            redaction=redaction(self.settings),
+            canceled=self._watch.stop.is_set,
         )
-        making = make(self.definitions.spark(), definition, order)
+        making = make(self.definitions.spark(), definition, self._adapted(order))
         self._folder.put(name, attempt)
         faults.reach(Point.FILES_PUT)
         if self._watch.stop.is_set() and not making.result.status.good:
             making = _canceled(making, self.identity)
         return self._record(target, making, pins, name)
+
+    def _adapted(self, order: Order) -> Order:
+        """A replay reads other records than those that stand in the inputs."""
+        return order
 
     def _record(
         self, target: Target, making: Making, pins: Mapping[str, Pin], name: str
@@ -287,12 +313,16 @@ class Execution:
         asks = asset.approval if making.asks else None
         place, spark = self._folder.path / name, self.definitions.spark()
         fragment, counts = self._staging.stage(spark, asset, target, place, making.digest)
+        beside = self._staging.registered(spark, asset, target, place)
+        if beside:
+            counts = counts | {"registered": [str(one.id) for one in beside]}
         made = Made(
             consumed=tuple(_consumed(pins)),
             digest=making.digest,
             location=f"{self.journal.run.folder}/{name}/output",
             fragment=fragment,
             metadata=metadata | counts,
+            registered=beside,
         )
         self.journal.succeeded(target, made, making.result, asks)
         faults.reach(Point.ASSET_RECORDED)

@@ -7,21 +7,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from pyspark.sql import SparkSession
 
 from tallyman import faults
 from tallyman.control.inputs import Pins
 from tallyman.control.journal import Journal
-from tallyman.domain.dataset import Dataset, Fragment
+from tallyman.domain.dataset import Dataset, Fragment, Kind
 from tallyman.domain.pipeline import Asset
 from tallyman.domain.target import Reading, Target
 from tallyman.engine import append, open_table
+from tallyman.engine.content import measure
 from tallyman.engine.files import sha256
 from tallyman.engine.runs import ledger_in
 from tallyman.engine.warehouse import Warehouse
+from tallyman.engine.working_run import outputs_in
 from tallyman.faults import Point
+from tallyman.registry.datasets import Datasets
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,16 +47,41 @@ class Staging:
             kept = append.new_rows(spark, output, current, asset.unique_key, self._aside())
             counts = {"rows_appended": kept.rows, "rows_already_there": kept.dropped}
             output, digest = kept.folder, kept.digest or digest
-        return self.take(target, output, digest, _hashes(place, output)), counts
+        dataset = self.datasets[target.asset]
+        return self.take(dataset, target.partition, digest, _hashes(place, output)), counts
+
+    def registered(
+        self, spark: SparkSession, asset: Asset, target: Target, place: Path
+    ) -> tuple[Fragment, ...]:
+        """What output steps wrote under a name of its own: datasets beside that of the asset."""
+        found = []
+        for one in outputs_in(place):
+            if one["register_as"] is None:
+                continue
+            folder = place / "outputs" / one["id"]
+            dataset = self._registered(asset, str(one["register_as"]))
+            content = measure(spark.read.parquet(str(folder)))
+            hashed = _hashes(place, folder)
+            found.append(self.take(dataset, target.partition, content.digest, hashed))
+        return tuple(found)
+
+    def _registered(self, asset: Asset, name: str) -> Dataset:
+        split = asset.partitioned_by
+        wanted = Dataset(
+            id=UUID(int=0),
+            name=name,
+            kind=Kind.ASSET,
+            project=self.journal.run.project,
+            producer=f"{asset.name}/{name}",
+            partition_column=split.column if split else None,
+        )
+        return self.journal.database.durably(lambda tx: Datasets(tx).ensure(wanted))
 
     def take(
-        self, target: Target, output: Path, digest: str, hashed: Mapping[Path, str]
+        self, dataset: Dataset, partition: str | None, digest: str, hashed: Mapping[Path, str]
     ) -> Fragment:
         """By reference: the files keep their bytes and get a second name."""
-        dataset = self.datasets[target.asset]
-        fragment = Fragment(
-            id=uuid4(), dataset_id=dataset.id, partition=target.partition, digest=digest
-        )
+        fragment = Fragment(id=uuid4(), dataset_id=dataset.id, partition=partition, digest=digest)
         self.journal.opened(fragment)
         faults.reach(Point.FRAGMENT_OPENED)
         files = self.warehouse.take(hashed, dataset.id, fragment.id)

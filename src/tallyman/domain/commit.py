@@ -42,6 +42,8 @@ class Change:
     expected: int | None = None
     read_at: int = 0
     restores: int | None = None
+    joins: bool = False
+    """The rows join those of the scopes, and who was made from these has to know."""
     anew: bool = False
     """Equal content is replaced too: it was made again on purpose."""
 

@@ -146,6 +146,8 @@ class Ledger:
     discrepancy: Discrepancy = Discrepancy()
     completed: bool = True
     """False when the asset stopped before every record had met a fate."""
+    replay_of: str | None = None
+    """The run whose rejections these records, or some of them, were."""
 
     @property
     def records_in(self) -> int:
@@ -195,6 +197,7 @@ class Ledger:
         return {
             "ledger_version": "1.0",
             "run_id": self.run_id,
+            **({"replay_of": self.replay_of} if self.replay_of else {}),
             "asset": self.asset,
             "input_dataset": " + ".join(a.dataset for a in self.inputs),
             "input_accounting": accounting,

@@ -63,6 +63,8 @@ class Made:
     location: str
     fragment: Fragment
     metadata: Mapping[str, Any]
+    registered: tuple[Fragment, ...] = ()
+    """Of datasets beside its own, which output steps registered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

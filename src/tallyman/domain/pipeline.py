@@ -24,6 +24,7 @@ Declared = TypeVar("Declared", "Source", "Asset", Table)
 
 FORMATS = ("json", "csv", "parquet")
 STRATEGIES = ("replace", "append")
+TRACES = ("off", "changes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +56,8 @@ class Asset:
     unique_key: tuple[str, ...] = ()
     publish: str | bool = True
     """The name of its dataset where that is not the asset's own; False: not for outside readers."""
+    trace: str | None = None
+    """What is recorded of each row: "changes" or nothing ("off"); None: what its steps call for."""
 
     @property
     def dataset(self) -> str:
@@ -262,6 +265,7 @@ def asset(  # noqa: PLR0913  one keyword for each thing an asset may say
     update_strategy: str = "replace",
     unique_key: str | Sequence[str] | None = None,
     publish: str | bool = True,
+    trace: str | None = None,
 ) -> Asset | Callable[[Callable[..., Frame]], Asset]:
     """Declare a function of Frames as an asset: its parameter names are the inputs."""
 
@@ -270,6 +274,8 @@ def asset(  # noqa: PLR0913  one keyword for each thing an asset may say
         if evidence not in tuple(Evidence):
             raise UsageError(f"asset {own}: evidence is 'keys' or 'digest', not {evidence!r}")
         _check_strategy(own, update_strategy, _names(unique_key))
+        if trace not in (None, *TRACES):
+            raise UsageError(f"asset {own}: trace is 'off' or 'changes', not {trace!r}")
         if not DATASET_NAME.fullmatch(publish if isinstance(publish, str) else own):
             raise UsageError(
                 f"asset {own}: {publish if isinstance(publish, str) else own!r} is no name for a "
@@ -289,6 +295,7 @@ def asset(  # noqa: PLR0913  one keyword for each thing an asset may say
                 update_strategy=update_strategy,
                 unique_key=_names(unique_key),
                 publish=publish,
+                trace=trace,
             )
         )
 

@@ -11,11 +11,16 @@ if TYPE_CHECKING:
 Expression = object
 """SQL text, or a pyspark Column, which only the engine looks into."""
 
+LOADING = 0
+"""The number of what happens before the first step: rows are loaded, not changed."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Step:
     kind: ClassVar[str] = "step"
     name: str | None = None
+    seq: int | None = None
+    """Its number in the chain. None: the next ten; LOADING: a step that its author never wrote."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -94,3 +99,60 @@ class Union(Step):
 class DropDuplicates(Step):
     kind = "dropDuplicates"
     subset: tuple[str, ...] | None
+
+
+# ---- steps on a working set: rows are changed in place, and each change is recorded ----------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lookup:
+    """A reference that one step looks rows up in, as `alias.column`."""
+
+    alias: str
+    other: Frame
+    on: object
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Update(Step):
+    kind = "update"
+    set: tuple[tuple[str, Expression], ...]
+    where: Expression | None = None
+    join: tuple[Lookup, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Delete(Step):
+    kind = "delete"
+    where: Expression | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Aggregate(Step):
+    kind = "aggregate"
+    by: tuple[str, ...]
+    aggregates: tuple[tuple[str, Expression], ...]
+    where: Expression | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Append(Step):
+    kind = "append"
+    other: Frame
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Output(Step):
+    kind = "output"
+    path: str
+    columns: tuple[str, ...] | None = None
+    include_deleted: bool = False
+    format: str = "parquet"
+    register_as: str | None = None
+
+
+WORKING = (Update, Delete, Aggregate, Append, Output)
+CHANGES = (Update, Delete, Aggregate, Append)
+"""Steps that make an asset a traced one, unless it says otherwise."""
+COMBINES = (GroupBy, Explode, Union, DropDuplicates)
+"""Steps after which rows are other rows: a working set begins behind the last of them."""

@@ -120,6 +120,12 @@ def _columns(schema: str, keys: Sequence[str]) -> tuple[list[Column], list[str]]
     return columns, mistakes
 
 
+def spark_columns(schema: str) -> list[tuple[str, str]]:
+    """Name and type of each column of a schema, whatever the types are."""
+    found = (_COLUMN.fullmatch(text) for text in _parts(schema))
+    return [(_unquoted(match["name"]), match["type"].strip()) for match in found if match]
+
+
 def _parts(schema: str) -> Iterator[str]:
     """Cut at the commas between columns: not at those in `a,b`, decimal(1,0) or map<a,b>."""
     part, depth, quoted = "", 0, False

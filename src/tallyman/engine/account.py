@@ -21,7 +21,7 @@ KIND = {Fate.AGGREGATED: "reverse_joins", Fate.EXPLODED: "parent_child"}
 
 
 def rejected_by_groups(evaluation: Evaluation, totals: Totals) -> dict[int, KeyDigest]:
-    """By level: the records behind groups that failed, moved from AGGREGATED to ERROR."""
+    """By the level of groups that failed: the records behind them, not AGGREGATED but ERROR."""
     found: dict[int, KeyDigest] = {}
     for stage in evaluation.staged:
         if not stage.level or ERROR not in totals.get(id(stage), {}):
@@ -29,7 +29,8 @@ def rejected_by_groups(evaluation: Evaluation, totals: Totals) -> dict[int, KeyD
         opened = evaluation.opened[stage.level - 1]
         if opened.unit == "group":
             rows = settle.failed_sources(opened, settle.failed_rows(stage)).select(KEY)
-            found[stage.level - 1] = digest.of_keys(rows)
+            before = found.get(stage.level, KeyDigest())
+            found[stage.level] = before + digest.of_keys(rows)
     return found
 
 
@@ -43,15 +44,16 @@ class Account:
     folder: Path
 
     def close(
-        self, passed: KeyDigest | None
+        self, passed: Mapping[int, KeyDigest]
     ) -> tuple[tuple[Partition, ...], tuple[SubLedger, ...]]:
-        """The partitions of the records, and a sub-ledger for every level above them."""
+        """The partitions of the records, and a sub-ledger for every level above them. `passed` are
+        the rows of the output, by their level."""
         opened = self.evaluation.opened
         levels = [self._partitions(level) for level in range(len(opened) + 1)]
-        if passed is not None:
+        for level, met in passed.items():
             key = self.evaluation.output_key
-            place = _partition(Fate.PASSED, "Rows of the output", passed, "output/", key)
-            levels[-1].append(place)
+            place = _partition(Fate.PASSED, "Rows of the output", met, "output/", key)
+            levels[level].append(place)
         subs = tuple(
             SubLedger(
                 opened_by=cut.morphism_id,
@@ -65,11 +67,13 @@ class Account:
 
     def _partitions(self, level: int) -> list[Partition]:
         stages = [s for s in self.evaluation.staged if s.level == level]
-        moved = self.rejected.get(level, KeyDigest())
-        errors = self._met(stages, ERROR) + moved
+        errors = self._met(stages, ERROR)
         found: list[Partition] = []
-        if level < len(self.evaluation.opened):
-            found.append(self._opened(self.evaluation.opened[level], moved))
+        for made, cut in enumerate(self.evaluation.opened, 1):
+            if cut.consumes and cut.stage.level == level:
+                moved = self.rejected.get(made, KeyDigest())
+                found.append(self._opened(cut, moved))
+                errors += moved
         for number, part in self.evaluation.book.parts.items():
             if part.fate is Fate.FILTERED and part.level == level:
                 place = f"adjoint/filtered_keys/{part.morphism_id}.parquet"
@@ -90,6 +94,8 @@ class Account:
 
     def _units(self, cut: Opened, partitions: Sequence[Partition]) -> int:
         """How many rows the cut made, from the evidence it left."""
+        if not cut.consumes:
+            return sum(met.count for met in self.totals[id(cut.stage)].values())
         if cut.unit == "group" and cut.groups is None:
             return sum(p.digest.count for p in partitions)
         place = self.folder / "adjoint" / KIND[cut.fate] / f"{cut.morphism_id}.parquet"

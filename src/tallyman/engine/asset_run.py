@@ -16,9 +16,14 @@ from tallyman.domain.fate import Evidence
 from tallyman.domain.frame import Frame
 from tallyman.domain.ledger import InputAccount, KeyDigest, Ledger
 from tallyman.domain.pipeline import Asset
-from tallyman.domain.plan import accounted_inputs, morphism_ids
+from tallyman.domain.plan import (
+    accounted_inputs,
+    has_working_set,
+    is_traced,
+    morphism_ids,
+)
 from tallyman.domain.run import RunIdentity
-from tallyman.domain.step import Expect, GroupBy, Join, Step
+from tallyman.domain.step import Append, Expect, GroupBy, Join, Step
 from tallyman.domain.threshold import Halt, Thresholds
 from tallyman.engine import early, settle
 from tallyman.engine.account import Account, Totals, rejected_by_groups
@@ -31,6 +36,8 @@ from tallyman.engine.segment import Flow
 from tallyman.engine.settling import Settling
 from tallyman.engine.source import Door, Input
 from tallyman.engine.stage import Stage
+from tallyman.engine.trace import Redaction, RowIds, Tracer
+from tallyman.engine.working_run import WorkingRun
 from tallyman.errors import (
     EmptyInput,
     JoinFanOut,
@@ -77,8 +84,10 @@ class AssetRun:
     epoch: str = "all"
     only: Column | None = None
     """True of every row the output may hold: those of its partition."""
+    partition: str | None = None
     tag: str | None = None
     """Marks the Spark jobs, so that they can be interrupted together."""
+    redaction: Redaction = field(default_factory=Redaction)
     totals: Totals = field(default_factory=dict)
     halt: Halt | None = None
 
@@ -96,10 +105,8 @@ class AssetRun:
             self.run, self.book, self.folder, self.staging, self.epoch
         )
         self.accounted = accounted_inputs(self.plan)
-        self.reads = {
-            name: columns_read(self.plan, name, self.inputs[name].schema.names)
-            for name in self.accounted
-        }
+        self.traced = is_traced(self.asset.trace, self.plan)
+        self.reads = {name: self._columns_read(name) for name in self.accounted}
         self.evaluation = Evaluation(
             book=self.book,
             inputs=self.inputs,
@@ -116,6 +123,30 @@ class AssetRun:
         self.settling = Settling(self.settlement, self.evaluation, self.pool)
         self.written: tuple[Stage, Future[dict[int, KeyDigest]]] | None = None
         self.content: Future[Content] | None = None
+        works = has_working_set(self.asset.trace, self.plan)
+        self.working = self._working_run() if works else None
+
+    def _columns_read(self, name: str) -> set[str]:
+        names = self.inputs[name].schema.names
+        # Of a row whose changes are recorded everything is loaded: its state is all of it.
+        return set(names) if self.traced else columns_read(self.plan, name, names)
+
+    def _working_run(self) -> WorkingRun:
+        ids = RowIds(self.run, self.asset.name, self.partition)
+        tracer = None
+        if self.traced:
+            place = self.folder / "trace"
+            tracer = Tracer(ids, place, self.staging, self.pool, self.completed, self.redaction)
+        return WorkingRun(
+            self.plan,
+            self.inputs,
+            self.evaluation,
+            ids,
+            tracer,
+            self.pool,
+            self.staging,
+            self._check_segment,
+        )
 
     def _mark_jobs(self) -> None:
         if self.tag:
@@ -159,14 +190,18 @@ class AssetRun:
 
     def _evaluate(self, output: Path) -> Stage | None:
         try:
-            flow = self.evaluation.flow(self.plan)
-            if flow.untouched_groups:
-                self.settling.start()  # every segment is written: evidence and output side by side
-            final = self.evaluation.output(flow, str(output))
-            self._measure(flow, final, output)
+            if self.working is not None:
+                final, rows = self.working.evaluate(output)
+            else:
+                flow = self.evaluation.flow(self.plan)
+                if flow.untouched_groups:
+                    self.settling.start()  # all segments are written: evidence beside the output
+                final = self.evaluation.output(flow, str(output))
+                rows = self._rows(flow, final, output)
+            # The digest of the rows that passed, while evidence is still being written.
+            self.content = self.pool.submit(measure, rows, self.only)
             self._check_segment()
-            if self.evaluation.reached:
-                self.completed(self.evaluation.reached)
+            self._tell_reached()
             return final
         except _Halted:
             return None
@@ -174,20 +209,21 @@ class AssetRun:
             if not self.settling.jobs:
                 self.settling.start()
 
-    def _measure(self, flow: Flow, final: Stage | None, output: Path) -> None:
-        """The digest of the rows that passed, while evidence is still being written."""
+    def _tell_reached(self) -> None:
+        """Steps whose trace is written tell it themselves."""
+        if self.evaluation.reached and not self.traced:
+            self.completed(self.evaluation.reached)
+
+    def _rows(self, flow: Flow, final: Stage | None, output: Path) -> DataFrame:
         if final is not None:
-            rows = final.live().drop(SYSTEM)
-        else:
-            reader = flow.rows.sparkSession.read.schema(flow.rows.drop(KEY).schema)
-            rows = reader.parquet(str(output))
-        self.content = self.pool.submit(measure, rows, self.only)
+            return final.live().drop(SYSTEM)
+        reader = flow.rows.sparkSession.read.schema(flow.rows.drop(KEY).schema)
+        return reader.parquet(str(output))
 
     def _after_segment(self, stage: Stage) -> None:
         """Count what was written, while the next job already starts on it."""
         faults.reach(Point.SEGMENT_WRITTEN)
-        if self.evaluation.reached:
-            self.completed(self.evaluation.reached)
+        self._tell_reached()
         self._check_segment()
         self.written = (stage, self.pool.submit(stage.totals))
 
@@ -242,9 +278,7 @@ class AssetRun:
         self.halt = self.halt or self.thresholds.check(
             self._errors() + sum(d.count for d in rejected.values()), self.records_in
         )
-        reached = final is None and output.exists() and not self.halt
-        live = settle.rows_in(output) if reached else None
-        ledger = self._ledger(final, rejected, live)
+        ledger = self._ledger(self._passed(final, output), rejected)
         by_type: dict[str, int] = {}
         for row in summary:
             kind = str(row["error_type"])
@@ -268,13 +302,20 @@ class AssetRun:
         target = self.folder / "output"
         settle.move_parts(self._output, target)
         outcome.rows_out = settle.rows_in(target)
+        if self.working is not None:
+            self.working.keep_outputs(self.folder, self.epoch)
 
-    def _ledger(
-        self, final: Stage | None, rejected: Mapping[int, KeyDigest], live: int | None
-    ) -> Ledger:
-        passed = None if live is None else KeyDigest(live)
+    def _passed(self, final: Stage | None, output: Path) -> dict[int, KeyDigest]:
+        """The rows of the output, by their level: what was written, not what was meant to be."""
         if final is not None:
-            passed = self.totals[id(final)].get(LIVE, KeyDigest())
+            return {final.level: self.totals[id(final)].get(LIVE, KeyDigest())}
+        if self.halt or not output.exists():
+            return {}
+        if self.working is None:
+            return {len(self.evaluation.opened): KeyDigest(settle.rows_in(output))}
+        return self.working.passed()
+
+    def _ledger(self, passed: Mapping[int, KeyDigest], rejected: Mapping[int, KeyDigest]) -> Ledger:
         partitions, subs = Account(self.evaluation, self.totals, rejected, self.folder).close(
             passed
         )
@@ -335,8 +376,14 @@ def repeated_keys(keys: DataFrame) -> int:
 
 def _validates_groups(plan: Frame) -> bool:
     steps = list(plan.steps())
-    grouped = [n for n, step in enumerate(steps) if isinstance(step, GroupBy)]
+    grouped = [n for n, step in enumerate(steps) if _groups(step)]
     return bool(grouped) and any(map(_rejects, steps[grouped[0] :]))
+
+
+def _groups(step: Step) -> bool:
+    if isinstance(step, Append):
+        return any(map(_groups, step.other.steps()))
+    return isinstance(step, GroupBy)
 
 
 def _rejects(step: Step) -> bool:

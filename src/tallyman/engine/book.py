@@ -21,6 +21,8 @@ class Part:
     description: str
     predicate: str = ""
     level: int = 0
+    asked_as: str = ""
+    """The step's own id, where `morphism_id` had to be told from that of another level."""
 
 
 @dataclass(slots=True)
@@ -36,10 +38,15 @@ class Book:
     def part(
         self, fate: Fate | None, morphism_id: str, description: str, predicate: str, level: int
     ) -> int:
+        for part in self.parts.values():
+            if (part.fate, part.asked_as, part.level) == (fate, morphism_id, level):
+                return part.id  # rows that came in another way, at the same step
         number = ERROR + 1 + len(self.parts)
         taken = {part.morphism_id for part in self.parts.values()}
         unique, again = morphism_id, 2
         while unique in taken:
             unique, again = f"{morphism_id}_{again}", again + 1
-        self.parts[number] = Part(number, fate, unique, description, predicate, level)
+        self.parts[number] = Part(
+            number, fate, unique, description, predicate, level, asked_as=morphism_id
+        )
         return number

@@ -6,14 +6,9 @@ data. So wherever it is doubtful whether two texts mean the same, they are compa
 
 from __future__ import annotations
 
-import ast
-import hashlib
-import json
 import re
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
-from pathlib import Path
 
 import sqlglot
 from sqlglot.errors import SqlglotError
@@ -21,8 +16,21 @@ from sqlglot.errors import SqlglotError
 from tallyman.domain.fate import Evidence
 from tallyman.domain.frame import Frame
 from tallyman.domain.pipeline import Asset, Source
-from tallyman.domain.step import Explode, GroupBy, Join, Rename, Select, Step, Union, WithColumns
+from tallyman.domain.plan import frames, is_traced, next_number
+from tallyman.domain.step import (
+    Aggregate,
+    Explode,
+    GroupBy,
+    Join,
+    Lookup,
+    Rename,
+    Select,
+    Step,
+    Update,
+    WithColumns,
+)
 from tallyman.domain.threshold import Thresholds
+from tallyman.engine.code_hash import sha256_of
 from tallyman.engine.columns import text_of
 from tallyman.engine.plain import join_pairs, shares_names
 from tallyman.errors import UsageError
@@ -30,14 +38,17 @@ from tallyman.errors import UsageError
 FORMAT = 1
 """Raised when what was hashed before must count as something else."""
 
-EXPRESSIONS = {
-    "select": "columns",
-    "withColumn": "columns",
-    "filter": "predicate",
-    "expect": "predicate",
-    "groupBy": "aggregates",
+EXPRESSIONS: Mapping[str, tuple[str, ...]] = {
+    "select": ("columns",),
+    "withColumn": ("columns",),
+    "filter": ("predicate",),
+    "expect": ("predicate",),
+    "groupBy": ("aggregates",),
+    "update": ("set", "where"),
+    "delete": ("where",),
+    "aggregate": ("aggregates", "where"),
 }
-"""The field of a step that holds SQL or Columns; all other fields are taken as they are."""
+"""The fields of a step that hold SQL or Columns; all other fields are taken as they are."""
 
 # Between two tokens: what Spark's lexer and sqlglot's both skip. They disagree on comments that
 # are nested or continued by a backslash, and on a lone carriage return that ends one.
@@ -69,13 +80,18 @@ def definition_hash(
 
     `code` counts where the plan holds a Column: its text alone does not tell what it means.
     """
-    read = {name: sources[name] for name in _inputs(plan) if name in sources}
+    read = {name: sources[name] for name in {f.input for f in frames(plan)} if name in sources}
     writer = _Writer(as_written=_has_odd_names(plan, list(read.values())))
     tree = writer.frame(plan)
     split = asset.partitioned_by
-    appends = {"append": asset.unique_key} if asset.update_strategy == "append" else {}
-    return _sha256(
-        appends
+    # Absent where it says what is so anyway: results made before it could be said still count.
+    said: dict[str, object] = {}
+    if asset.update_strategy == "append":
+        said["append"] = asset.unique_key
+    if is_traced(asset.trace, plan) != is_traced(None, plan):
+        said["trace"] = asset.trace
+    return sha256_of(
+        said
         | {
             "format": FORMAT,
             "plan": tree,
@@ -89,12 +105,6 @@ def definition_hash(
     )
 
 
-def code_of(folder: Path) -> str:
-    """Of the Python files of a folder as Python reads them, without docstrings."""
-    files = sorted((path.relative_to(folder).as_posix(), path) for path in folder.rglob("*.py"))
-    return _sha256([[name, _meaning(path.read_bytes())] for name, path in files])
-
-
 class _Writer:
     """Writes a plan as plain values, and remembers whether it met a Column."""
 
@@ -103,13 +113,21 @@ class _Writer:
         self.met_column = False
 
     def frame(self, frame: Frame) -> dict[str, object]:
-        return {"input": frame.input, "steps": [self._step(step) for step in frame.steps()]}
+        steps: list[object] = []
+        last = 0
+        for step in frame.steps():
+            usual = next_number(last)
+            steps.append(self._step(step, usual))
+            last = max(last, usual if step.seq is None else step.seq)
+        return {"input": frame.input, "steps": steps}
 
-    def _step(self, step: Step) -> dict[str, object]:
-        # All fields there are: one that is added to a step later counts by itself.
+    def _step(self, step: Step, usual: int) -> dict[str, object]:
+        # All fields there are: one that is added to a step later counts by itself. A number that
+        # the step would have anyway is not told: it does not matter who gave it.
         return {"kind": step.kind} | {
             field.name: self._field(step, field.name, getattr(step, field.name))
             for field in fields(step)
+            if field.name != "seq" or step.seq not in (None, usual)
         }
 
     def _field(self, step: Step, name: str, value: object) -> object:
@@ -117,14 +135,19 @@ class _Writer:
             return self.frame(value)
         if isinstance(step, Join) and name == "on":
             return self._on(value)
-        if EXPRESSIONS.get(step.kind) != name:
+        if isinstance(step, Update) and name == "join":
+            return [self._lookup(lookup) for lookup in step.join]
+        if name not in EXPRESSIONS.get(step.kind, ()):
             return value
-        if isinstance(step, (WithColumns, GroupBy)):
-            pairs = step.columns if isinstance(step, WithColumns) else step.aggregates
-            return [[column, self._expression(given)] for column, given in pairs]
         if isinstance(step, Select):
             return [self._expression(given) for given in step.columns]
-        return self._expression(value)
+        if isinstance(value, tuple):
+            return [[column, self._expression(given)] for column, given in value]
+        return None if value is None else self._expression(value)
+
+    def _lookup(self, lookup: Lookup) -> dict[str, object]:
+        on = self._on(lookup.on)
+        return {"alias": lookup.alias, "other": self.frame(lookup.other), "on": on}
 
     def _expression(self, given: object) -> object:
         if isinstance(given, str):
@@ -242,7 +265,7 @@ def _has_odd_names(plan: Frame, sources: Sequence[Source]) -> bool:
         pieces = _pieces(schema)
         if pieces is None or any("`" in p and not _WORD.fullmatch(p[1:-1]) for p in pieces):
             return True
-    steps = (step for frame in _frames(plan) for step in frame.steps())
+    steps = (step for frame in frames(plan) for step in frame.steps())
     return not all(_WORD.fullmatch(name) for step in steps for name in _made_names(step))
 
 
@@ -250,7 +273,9 @@ def _made_names(step: Step) -> list[str]:
     match step:
         case WithColumns():
             return [name for name, _ in step.columns]
-        case GroupBy():
+        case Update():
+            return [name for name, _ in step.set]
+        case GroupBy() | Aggregate():
             return [name for name, _ in step.aggregates]
         case Rename():
             return [step.new]
@@ -271,42 +296,7 @@ def _selected_name(text: str) -> str:
     return pieces[-1] if is_alias or is_path else text.strip()
 
 
-def _frames(frame: Frame) -> Iterator[Frame]:
-    yield frame
-    for step in frame.steps():
-        if isinstance(step, (Join, Union)):
-            yield from _frames(step.other)
-
-
-def _inputs(plan: Frame) -> set[str]:
-    return {frame.input for frame in _frames(plan)}
-
-
 def _source(source: Source) -> dict[str, object]:
     written = {field.name: getattr(source, field.name) for field in fields(source)}
     schema = None if source.schema is None else ddl(source.schema)
     return written | {"options": dict(source.options), "schema": schema}
-
-
-def _meaning(content: bytes) -> str:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = ast.parse(content)
-    except (SyntaxError, ValueError):
-        return hashlib.sha256(content).hexdigest()
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
-            first = node.body[0] if node.body else None
-            if isinstance(first, ast.Expr) and isinstance(_constant(first.value), str):
-                del node.body[0]
-    return ast.dump(tree)
-
-
-def _constant(node: ast.expr) -> object:
-    return node.value if isinstance(node, ast.Constant) else None
-
-
-def _sha256(value: object) -> str:
-    written = json.dumps(value, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(written.encode()).hexdigest()

@@ -12,7 +12,11 @@ from pyspark.sql.types import StructType
 
 from tallyman.domain.frame import Frame
 from tallyman.domain.pipeline import Asset, Source
+from tallyman.domain.plan import numbers
 from tallyman.domain.step import (
+    Aggregate,
+    Append,
+    Delete,
     Drop,
     DropDuplicates,
     Expect,
@@ -20,13 +24,15 @@ from tallyman.domain.step import (
     Filter,
     GroupBy,
     Join,
+    Output,
     Rename,
     Select,
     Step,
     Union,
+    Update,
     WithColumns,
 )
-from tallyman.engine import plain, tables
+from tallyman.engine import check_working, in_place, plain, tables
 from tallyman.engine.columns import GENERATORS, HIDDEN, RANDOM, SYSTEM, col, text_of
 from tallyman.errors import DefinitionError, Problem, TallymanError
 
@@ -96,9 +102,13 @@ def check_asset(
     if not isinstance(frame, Frame):
         kind = type(frame).__name__
         return None, StructType(), [Problem(where, f"the function must return a Frame, not {kind}")]
+    try:
+        numbers(frame)
+    except TallymanError as error:
+        return None, StructType(), [Problem(where, str(error))]
     checker = _Checker(spark, asset, schemas)
     result = checker.check(frame).drop(_PROBE)
-    problems = checker.problems
+    problems = checker.problems + check_working.problems(asset, frame)
     for name in asset.key:
         if name not in result.columns:
             near = nearest(name, result.columns)
@@ -178,9 +188,9 @@ class _Checker:
         return _assume(frame.step, rows)
 
     def _place(self, frame: Frame) -> str:
-        seq = 10 * len(list(frame.steps()))
         step = frame.step
-        name = step.name if step is not None and step.name else f"{seq}_{step.kind if step else ''}"
+        assert step is not None
+        name = step.name or f"{numbers(frame)[id(frame)]}_{step.kind}"
         return f"asset {self.asset.name}, step {name}"
 
     def _applied(self, step: Step, rows: DataFrame, where: str) -> DataFrame:
@@ -204,6 +214,11 @@ class _Checker:
             case DropDuplicates():
                 names = list(step.subset) if step.subset is not None else _visible(rows)
                 return rows.dropDuplicates(names)
+            case Update() | Delete() | Aggregate() | Append() | Output():
+                probed = rows.drop(_PROBE)
+                check_working.check_conditions(step, probed)
+                done = in_place.apply(step, probed, lambda f: self.check(f).drop(_PROBE))
+                return done.withColumn(_PROBE, F.lit(1))
         found = plain.apply(step, rows, self.check)
         if isinstance(step, (Filter, Expect)):
             return rows
@@ -231,6 +246,7 @@ class _Checker:
                         "union of rows that were grouped or multiplied before; "
                         "make that part an asset of its own and unite its output",
                     )
+        self.problems += check_working.step_problems(step, columns, where)
         if isinstance(step, Join) and any(isinstance(s, Expect) for s in step.other.steps()):
             self._add(
                 where,
@@ -292,7 +308,7 @@ def _expressions(step: Step | None) -> list[object]:
             return [step.predicate]
         case GroupBy():
             return [expression for _, expression in step.aggregates]
-    return []
+    return check_working.expressions(step)
 
 
 def _new_names(step: Step | None) -> list[str]:
@@ -301,10 +317,12 @@ def _new_names(step: Step | None) -> list[str]:
             return [name for name, _ in step.columns]
         case Rename():
             return [step.new]
-        case GroupBy():
+        case GroupBy() | Aggregate():
             return [name for name, _ in step.aggregates]
         case Explode():
             return [step.alias]
+        case Update():
+            return [name for name, _ in step.set]
     return []
 
 
@@ -314,7 +332,7 @@ def _needed(step: Step | None) -> Sequence[str]:
             return step.columns
         case Rename():
             return (step.old,)
-        case GroupBy():
+        case GroupBy() | Aggregate():
             return step.by
         case Explode():
             return (step.column,)

@@ -36,6 +36,18 @@ class Opened:
     """Child and parent keys, for rows that were multiplied."""
     groups: DataFrame | None = None
     """Group keys with count and digest, when the keys themselves are not stored."""
+    links: DataFrame | None = None
+    """Group keys and the keys of rows that went into them, where those rows stayed."""
+
+    @property
+    def consumes(self) -> bool:
+        """Whether the records ended here: a working set adds rows and leaves the others."""
+        return self.unit != "row"
+
+    @property
+    def kept_as_written(self) -> bool:
+        """Whether the live rows of the stage are the evidence."""
+        return self.unit == "group" and self.groups is None
 
 
 def checkpoint(flow: Flow, path: str) -> tuple[Stage, Flow]:
@@ -100,11 +112,16 @@ def group_digests(flow: Flow, step: GroupBy, path: str) -> tuple[Stage, DataFram
 
 def group_flow(output: DataFrame, step: GroupBy, level: int) -> Flow:
     """Groups as rows of their own, keyed by their group columns."""
-    shown = [col(name).cast("string").alias(name) for name in step.by]
-    key = F.to_json(F.struct(*shown), {"ignoreNullFields": "false"}) if shown else F.lit("{}")
+    key = group_text(step.by)
     return Flow(
         output.withColumn(KEY, key), tuple(output.columns), None, level=level, after_group=True
     )
+
+
+def group_text(by: Sequence[str]) -> Column:
+    """The key of a group, from the columns that tell it."""
+    shown = [col(name).cast("string").alias(name) for name in by]
+    return F.to_json(F.struct(*shown), {"ignoreNullFields": "false"}) if shown else F.lit("{}")
 
 
 def childless_filtered(flow: Flow, step: Explode, morphism_id: str, book: Book) -> Flow:

@@ -51,10 +51,10 @@ class Evaluation:
     reached: str | None = None
     """The last step whose effect on every row is decided."""
 
-    def _path(self) -> str:
+    def path(self) -> str:
         return os.path.join(self.folder, f"segment-{len(self.staged) + 1}")
 
-    def _staged(self, stage: Stage) -> Stage:
+    def staged_as(self, stage: Stage) -> Stage:
         # First the word on the segment before: when that halts, this one never came about.
         self.on_stage(stage)
         self.staged.append(stage)
@@ -66,11 +66,11 @@ class Evaluation:
             return admit(source, self.book, self.reads[frame.input])
         flow = self.flow(frame.parent)
         name = self.morphism_ids[id(frame)]
-        done = self._step(flow, frame, name)
+        done = self.step(flow, frame, name)
         self.reached = name
         return done
 
-    def _step(self, flow: Flow, frame: Frame, name: str) -> Flow:
+    def step(self, flow: Flow, frame: Frame, name: str) -> Flow:
         match frame.step:
             case Select() as step:
                 return segment.select(self._past_window(flow, step.columns), step)
@@ -105,42 +105,45 @@ class Evaluation:
         """Rows that look at each other must not see those that ended."""
         if not flow.tagged:
             return flow
-        stage, rest = cuts.checkpoint(flow, self._path())
-        self._staged(stage)
+        stage, rest = cuts.checkpoint(flow, self.path())
+        self.staged_as(stage)
         return rest
 
+    def reference(self, other: Frame) -> DataFrame:
+        return plain.evaluate(other, _Lazily(self.references))
+
     def _join(self, flow: Flow, step: Join, name: str) -> Flow:
-        reference = plain.evaluate(step.other, _Lazily(self.references))
+        reference = self.reference(step.other)
         if step.fanout == "error":
             return segment.join(flow, step, reference, name, self.book)
         looked_up = segment.join(flow, step, reference, name, self.book)
         only = replace(looked_up, columns=flow.columns)
-        stage, parents = cuts.checkpoint(only, self._path())
+        stage, parents = cuts.checkpoint(only, self.path())
         children, links = cuts.expanded(flow, step, parents, reference)
         why = f"Records expanded by their matches in {step.other.input}"
-        self._open(Opened(stage, name, Fate.EXPLODED, "child", why, children=links))
-        return children
+        self.open(Opened(stage, name, Fate.EXPLODED, "child", why, children=links))
+        return replace(children, level=len(self.opened))
 
     def _explode(self, flow: Flow, step: Explode, name: str) -> Flow:
         whole = cuts.childless_filtered(flow, step, name, self.book)
-        stage, parents = cuts.checkpoint(whole, self._path())
+        stage, parents = cuts.checkpoint(whole, self.path())
         children, links = cuts.exploded(flow, step, parents)
         why = f"Records exploded by {step.column}"
-        self._open(Opened(stage, name, Fate.EXPLODED, "child", why, children=links))
-        return children
+        self.open(Opened(stage, name, Fate.EXPLODED, "child", why, children=links))
+        return replace(children, level=len(self.opened))
 
     def _group(self, flow: Flow, step: GroupBy, name: str) -> Flow:
         why = f"Records aggregated by {', '.join(step.by) or 'all'}"
         if self.evidence is Evidence.KEYS:
-            stage, output = cuts.group_keys(flow, step, self._path())
-            self._open(Opened(stage, name, Fate.AGGREGATED, "group", why))
+            stage, output = cuts.group_keys(flow, step, self.path())
+            self.open(Opened(stage, name, Fate.AGGREGATED, "group", why))
         else:
-            stage, output, groups = cuts.group_digests(flow, step, self._path())
-            self._open(Opened(stage, name, Fate.AGGREGATED, "group", why, groups=groups))
-        return cuts.group_flow(output, step, flow.level + 1)
+            stage, output, groups = cuts.group_digests(flow, step, self.path())
+            self.open(Opened(stage, name, Fate.AGGREGATED, "group", why, groups=groups))
+        return cuts.group_flow(output, step, len(self.opened))
 
-    def _open(self, opened: Opened) -> None:
-        self._staged(opened.stage)
+    def open(self, opened: Opened) -> None:
+        self.staged_as(opened.stage)
         self.opened.append(opened)
 
     def _union(self, left: Flow, right: Flow, step: Union) -> Flow:
@@ -166,10 +169,10 @@ class Evaluation:
         key = F.col(f"{SYSTEM}.key")
         if known:
             key = F.coalesce(key, key_text(flow.key_columns or ()))
-        stage = self._staged(
+        stage = self.staged_as(
             write(
                 flow,
-                self._path(),
+                self.path(),
                 [*user_columns(flow), system],
                 key=key,
                 reasons=F.col(f"{SYSTEM}.rejections"),

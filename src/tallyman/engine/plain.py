@@ -27,6 +27,7 @@ from tallyman.engine.columns import col, text_of, to_column
 from tallyman.errors import UsageError
 
 Evaluate = Callable[[Frame], DataFrame]
+MATCHES, REFERENCE = "_tm_matches", "_tm_reference"
 _EQUALITY = re.compile(r"\(*\s*`?([^`=()]+?)`?\s*==?\s*`?([^`=()]+?)`?\s*\)*")
 
 
@@ -124,6 +125,20 @@ def joined_columns(on: object, left: Sequence[str], added: Sequence[str]) -> tup
     """The order of a join's columns: those joined by name come first."""
     first = [name for name, _ in join_pairs(on, left, ())] if shares_names(on) else []
     return (*first, *(name for name in left if name not in first), *added)
+
+
+def looked_up(rows: DataFrame, reference: DataFrame, pairs: Sequence[tuple[str, str]]) -> DataFrame:
+    """Beside each row how many rows of the reference it meets, and one of them: rows cannot
+    multiply."""
+    keys = [col(right).alias(f"_tm_on{n}") for n, (_, right) in enumerate(pairs)]
+    found = reference.groupBy(*keys).agg(
+        F.count(F.lit(1)).alias(MATCHES),
+        F.first(F.struct(*(col(name).alias(name) for name in reference.columns))).alias(REFERENCE),
+    )
+    condition = F.lit(True)
+    for number, (left, _) in enumerate(pairs):
+        condition = condition & (col(left) == F.col(f"_tm_on{number}"))
+    return rows.join(found, condition, "left")
 
 
 def joined(step: Join, rows: DataFrame, reference: DataFrame) -> DataFrame:

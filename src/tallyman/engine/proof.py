@@ -72,6 +72,8 @@ def _claimed(spark: SparkSession, partition: Mapping[str, Any], folder: Path) ->
         own = [F.col(f"{SYSTEM}.key")]
         if partition.get("key_columns"):
             own.append(key_text(partition["key_columns"]))
+        if "step" in rows.select(f"{SYSTEM}.*").columns:
+            rows = rows.where(f"{SYSTEM}.step IS NULL")  # the others are rows of no record
         return rows.select(F.coalesce(*own).alias(KEY))
     return rows.select(col("source_key").alias(KEY))
 

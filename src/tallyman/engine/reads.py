@@ -6,6 +6,9 @@ from collections.abc import Sequence
 
 from tallyman.domain.frame import Frame
 from tallyman.domain.step import (
+    Aggregate,
+    Append,
+    Delete,
     Drop,
     DropDuplicates,
     Expect,
@@ -13,10 +16,12 @@ from tallyman.domain.step import (
     Filter,
     GroupBy,
     Join,
+    Output,
     Rename,
     Select,
     Step,
     Union,
+    Update,
     WithColumns,
 )
 from tallyman.engine import plain
@@ -36,7 +41,7 @@ def _chains(plan: Frame, name: str) -> list[list[Step]]:
     if plan.step is None or plan.parent is None:
         return [[]] if plan.input == name else []
     chains = _chains(plan.parent, name)
-    if isinstance(plan.step, Union):
+    if isinstance(plan.step, (Union, Append)):
         chains = chains + _chains(plan.step.other, name)
     return [[*chain, plan.step] for chain in chains]
 
@@ -65,7 +70,7 @@ def _read_by(steps: Sequence[Step], columns: Sequence[str]) -> set[str]:
                 found.add(step.old)
             case Drop():
                 continue
-            case Union():
+            case Union() | Update() | Delete() | Aggregate() | Append() | Output():
                 return set(columns)
             case DropDuplicates():
                 if step.subset is None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -32,6 +33,7 @@ from tallyman.engine.columns import (
     text_of,
     to_column,
 )
+from tallyman.engine.plain import MATCHES
 from tallyman.engine.source import Input, LinesInput
 
 REJECTION = "struct<rule:int,actual:string>"
@@ -48,6 +50,8 @@ class Flow:
     tagged: bool = False
     level: int = 0
     after_group: bool = False
+    beside: tuple[str, ...] = ()
+    """Further columns of ours that go with every row."""
 
     @property
     def untouched_groups(self) -> bool:
@@ -55,7 +59,7 @@ class Flow:
         return self.after_group and not self.tagged
 
     def carried(self) -> list[str]:
-        return [KEY, PART, REJECTIONS] if self.tagged else [KEY]
+        return [KEY, *([PART, REJECTIONS] if self.tagged else []), *self.beside]
 
     def live(self, value: Column) -> Column:
         return F.when(F.col(PART) == LIVE, value) if self.tagged else value
@@ -98,9 +102,14 @@ def admit(source: Input, book: Book, read: Collection[str]) -> Flow:
     """
     names = tuple(f.name for f in source.schema if f.name in read or not f.nullable)
     known = source.every_record_keyed and len(source.key) == 1 and source.key[0] in names
-    flow = Flow(source.records(names), names, source.key if known else None)
+    key = source.key if known else None
     if not source.rejects:
-        return flow
+        return Flow(source.records(names), names, key)
+    admitted = [_tagged(part, rows, names, book) for part, rows in source.parts(names)]
+    return Flow(reduce(DataFrame.unionByName, admitted), names, key, tagged=True)
+
+
+def _tagged(source: Input, records: DataFrame, names: Sequence[str], book: Book) -> DataFrame:
     required = [f.name for f in source.schema if not f.nullable]
     missing = {
         name: book.rule(_ingest_rule(ErrorType.NULL, source.name, name, "not null"))
@@ -121,8 +130,7 @@ def admit(source: Input, book: Book, read: Collection[str]) -> Flow:
         PART: F.when(wrong, ERROR).otherwise(LIVE),
         REJECTIONS: F.when(wrong, reasons.cast(f"array<{REJECTION}>")),
     }
-    rows = flow.rows.withColumns(tags)
-    return replace(flow, rows=rows.select(*map(col, names), KEY, PART, REJECTIONS), tagged=True)
+    return records.withColumns(tags).select(*map(col, names), KEY, PART, REJECTIONS)
 
 
 def _ingest_rule(kind: ErrorType, entity: str, name: str, expected: str) -> Rule:
@@ -279,39 +287,27 @@ def _values(names: Sequence[str]) -> Column:
 
 # ---- joins ---------------------------------------------------------------------------------
 
-MATCHES = "_tm_matches"
-
 
 def join(flow: Flow, step: Join, reference: DataFrame, morphism_id: str, book: Book) -> Flow:
     """Each row meets at most one row of the reference, grouped by its key: rows cannot multiply."""
     pairs = plain.join_pairs(step.on, flow.columns, reference.columns)
     flow = flow.with_tags()
-    found, names = grouped_reference(reference, [right for _, right in pairs])
-    condition = F.lit(True)
-    for number, (left, _) in enumerate(pairs):
-        condition = condition & (col(left) == F.col(f"_tm_on{number}"))
-    rows = flow.rows.join(found, condition, "left")
+    rows = plain.looked_up(flow.rows, reference, pairs)
     shared = {right for _, right in pairs} if plain.shares_names(step.on) else set()
-    added = [name for name in names if name not in shared]
-    new = [F.col("_tm_reference").getField(name).alias(name) for name in added]
+    added = [name for name in reference.columns if name not in shared]
+    new = [F.col(plain.REFERENCE).getField(name).alias(name) for name in added]
     rows = rows.select(*map(col, flow.columns), *new, *flow.carried(), MATCHES)
     flow = replace(flow, rows=rows, columns=plain.joined_columns(step.on, flow.columns, added))
     flow = _unmatched(flow, step, [left for left, _ in pairs], morphism_id, book)
     if step.fanout == "error":
-        many = book.part(
-            None, f"{morphism_id}.{FANOUT}", f"{morphism_id}: more than one match", "", 0
-        )
-        flow = end_unless(flow, F.coalesce(F.col(MATCHES), F.lit(1)) <= 1, many)
+        flow = refuse_several(flow, morphism_id, book)
     return replace(flow, rows=flow.rows.drop(MATCHES))
 
 
-def grouped_reference(reference: DataFrame, keys: Sequence[str]) -> tuple[DataFrame, list[str]]:
-    names = reference.columns
-    grouped = reference.groupBy(*(col(k).alias(f"_tm_on{i}") for i, k in enumerate(keys))).agg(
-        F.count(F.lit(1)).alias(MATCHES),
-        F.first(F.struct(*(col(name).alias(name) for name in names))).alias("_tm_reference"),
-    )
-    return grouped, list(names)
+def refuse_several(flow: Flow, morphism_id: str, book: Book) -> Flow:
+    """A row that met more than one row of the reference makes the step fail."""
+    many = book.part(None, f"{morphism_id}.{FANOUT}", f"{morphism_id}: more than one match", "", 0)
+    return end_unless(flow, F.coalesce(F.col(MATCHES), F.lit(1)) <= 1, many)
 
 
 def _unmatched(flow: Flow, step: Join, keys: Sequence[str], morphism_id: str, book: Book) -> Flow:

@@ -145,6 +145,12 @@ class Settlement:
         found.write.parquet(str(aside))
         move_parts(aside, self._evidence("reverse_joins", opened.morphism_id))
 
+    def write_links(self, opened: Opened) -> None:
+        assert opened.links is not None
+        aside = self.staging / f"links-{opened.morphism_id}"
+        opened.links.write.options(**EVIDENCE_OPTIONS).parquet(str(aside))
+        move_parts(aside, self._evidence("reverse_joins", opened.morphism_id))
+
     def write_children(self, opened: Opened) -> None:
         assert opened.children is not None
         aside = self.staging / f"children-{opened.morphism_id}"
@@ -209,7 +215,7 @@ def filtered_parts(book: Book, level: int) -> list[int]:
 def move_parts(origin: Path, target: Path, suffix: str = ".parquet") -> None:
     """Files into their place, under names that do not change from run to run."""
     target.mkdir(parents=True, exist_ok=True)
-    files = sorted(p for p in origin.glob("part-*") if p.is_file()) if origin.exists() else []
+    files = sorted(p for p in origin.rglob("part-*") if p.is_file()) if origin.exists() else []
     for number, file in enumerate(files):
         os.rename(file, target / f"part-{number:05d}{suffix}")
 

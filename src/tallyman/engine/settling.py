@@ -50,14 +50,15 @@ class Settling:
         for number in (n for n, p in self.settlement.book.parts.items() if p.fate is Fate.FILTERED):
             self.settlement.make_filtered(number)
         for opened in self.evaluation.opened:
-            stored = opened.groups is None and opened.children is None
-            if stored and id(opened) not in self.failed_groups:
+            if opened.kept_as_written and id(opened) not in self.failed_groups:
                 self.settlement.keep_keys(opened)
         return self.letters.result() if self.letters else []
 
     def _keep_evidence(
         self, opened: Opened, failed_groups: Mapping[int, DataFrame]
     ) -> list[Future[object]]:
+        if opened.links is not None:
+            return [self.pool.submit(self.settlement.write_links, opened)]
         if opened.groups is not None:
             return [self.pool.submit(self.settlement.write_groups, opened)]
         if opened.children is not None:

@@ -62,6 +62,10 @@ class Input(ABC):
     def door(self) -> Door:
         """Counts and key digest, from a scan of its own."""
 
+    def parts(self, columns: Sequence[str]) -> list[tuple[Input, DataFrame]]:
+        """Its records by how they are read: what is wrong with one is found in the same way."""
+        return [(self, self.records(columns))]
+
     @property
     def rejects(self) -> bool:
         """Whether a record of this input can fail before the first step."""

@@ -98,12 +98,17 @@ class StepFailed(TallymanError):
         "for what it protects."
     )
 
-    def __init__(self, asset: str, reason: str) -> None:
-        super().__init__(asset, reason)
-        self.asset, self.reason = asset, reason
+    def __init__(self, asset: str, reason: str, seq: int | None = None) -> None:
+        super().__init__(asset, reason, seq)
+        self.asset, self.reason, self.seq = asset, reason, seq
 
     def __str__(self) -> str:
-        return f"{self.asset} stopped: {self.reason}"
+        at = "" if self.seq is None else f" at step {self.seq}"
+        return f"{self.asset} stopped{at}: {self.reason}"
+
+    def facts(self) -> dict[str, object]:
+        order = {} if self.seq is None else {"operation_order": self.seq}
+        return {**super().facts(), **order}
 
 
 class StorageFailed(TallymanError):

@@ -41,6 +41,13 @@ IDS_AT = """
     WHERE vf.dataset_id = %(dataset)s
       AND vf.since <= %(ordinal)s AND (vf.until IS NULL OR vf.until > %(ordinal)s)
 """
+ADDITIONS = f"""
+    SELECT {COLUMNS}, vf.since
+    FROM version_fragments vf JOIN fragments f ON f.id = vf.fragment_id
+    JOIN materializations m ON m.id = f.materialization_id
+    WHERE vf.dataset_id = %(dataset)s AND m.adds_to = ANY(%(results)s)
+      AND vf.since <= %(ordinal)s AND (vf.until IS NULL OR vf.until > %(ordinal)s)
+"""
 GET = f"""
     SELECT {COLUMNS}, NULL::integer AS since FROM fragments f
     WHERE f.id = ANY(%(ids)s) AND f.staged_at IS NOT NULL AND f.purged_at IS NULL
@@ -103,6 +110,19 @@ class Fragments:
         given = {"dataset": dataset, "ordinal": ordinal}
         for row in self.tx.execute(IDS_AT, given).fetchall():
             found.setdefault(row["partition"], set()).add(row["id"])
+        return found
+
+    def reused(
+        self, results: Mapping[UUID, UUID], ordinals: Mapping[UUID, int]
+    ) -> dict[UUID, Fragment]:
+        """What replays added to these results (fragment -> result), as far as it is in the
+        versions: whoever uses a result again uses it with them."""
+        found: dict[UUID, Fragment] = {}
+        for dataset in {fragment.dataset_id for fragment in self.get(results).values()}:
+            given = {"dataset": dataset, "ordinal": ordinals.get(dataset, 0)}
+            given |= {"results": list(results.values())}
+            rows = self.tx.execute(ADDITIONS, given).fetchall()
+            found |= {row["id"]: _fragment(row) for row in rows}
         return found
 
     def get(self, ids: Iterable[UUID]) -> dict[UUID, Fragment]:

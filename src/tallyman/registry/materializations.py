@@ -89,6 +89,7 @@ LAST_SUCCESS = f"""
     SELECT {COLUMNS} FROM materializations m
     WHERE m.asset_name = %(asset)s AND m.status = 'success' AND m.invalidated_at IS NULL
       AND coalesce(m.partition, '') = coalesce(%(partition)s, '')
+      AND m.adds_to IS NULL   -- a few rows that joined others are not the asset
     ORDER BY m.completed_at DESC LIMIT 1
 """
 LATEST_OF_EACH = f"""

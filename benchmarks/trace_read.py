@@ -1,0 +1,183 @@
+"""How long the history of one row takes, out of a trace of ten million records.
+
+    .venv/bin/python benchmarks/trace_read.py --records 10000000 --steps 5
+
+Every row is loaded and then updated by every step. The files are laid out as in a run folder: four
+a step, sorted by row id, groups of 20,000 rows, a bloom filter for each. Cold is the first question
+of a fresh process, without its imports; the files may be in the system's cache. Warm is the median
+of questions about other rows on the same `Trace`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from uuid import UUID
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tallyman.engine.runs import Run
+from tallyman.query.trace import Trace
+
+FILES, GROUP = 4, 20_000
+ID = (
+    "'019c1681-2000-7000-' || printf('%04x', 32768 + (hash(i) % 16384)::INT) || '-' "
+    "|| substr(md5(i::VARCHAR), 1, 12)"
+)
+LOADED = """{
+    'id': 'JE-' || i, 'line': (i % 10)::INT, 'account': (4000 + i % 1000)::VARCHAR,
+    'amount': i::DECIMAL(18, 2), 'day': DATE '2026-01-01' + (i % 31)::INT,
+    'at': TIMESTAMPTZ '2026-01-01 00:00:00Z' + to_seconds(i), 'note': md5(i::VARCHAR)
+}"""
+NAMES = ("id", "line", "account", "amount", "day", "at", "note")
+
+
+def write(folder: Path, rows: int, steps: int) -> None:
+    place = folder / "runs" / "0201_000000_bench"
+    trace = place / "ledger" / "trace"
+    trace.mkdir(parents=True)
+    listed = [
+        {"seq": 10 * n, "id": f"{10 * n}_update", "kind": "update", "text": "amount = amount + 1"}
+        | {"assigned": ["amount"], "renamed": {}, "columns": NAMES}
+        for n in range(1, steps + 1)
+    ]
+    described = {
+        "format": 1,
+        "run_id": "bench",
+        "openlineage_run_id": str(UUID(int=1)),
+        "asset": "ledger",
+        "partition": None,
+        "timestamp": "2026-02-01T00:00:00Z",
+        "loaded": [{"name": name} for name in NAMES],
+        "steps": listed,
+        "redacted": [],
+    }
+    target = {"asset": "ledger", "partition": None, "folder": "ledger"}
+    made = {"name": "ledger", "partition": None, "status": "success"}
+    for name, content in (
+        ("manifest.json", {"run_id": "bench", "targets": [target]}),
+        ("processing_report.json", {"status": "success", "assets": [made]}),
+        ("ledger/trace/steps.json", described),
+    ):
+        (place / name).write_text(json.dumps(content))
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.execute(f"CREATE TABLE ids AS SELECT i, {ID} AS row_id FROM range({rows}) r(i)")
+        for file in range(FILES):
+            mine = f"FROM ids WHERE i % {FILES} = {file} ORDER BY row_id"
+            for n in range(1, steps + 1):
+                step = trace / f"operation_seq={10 * n}"
+                step.mkdir(exist_ok=True)
+                sides = [f"{{'amount': (i + {d})::DECIMAL(18, 2)}}" for d in (n - 1, n)]
+                query = f"SELECT row_id, '1' AS changed, {sides[0]} AS before, {sides[1]} AS after"
+                copy(connection, f"{query} {mine}", step / f"updated-{file:05d}.parquet")
+            first = trace / "operation_seq=10" / f"baseline-{file:05d}.parquet"
+            copy(connection, f"SELECT row_id, {LOADED} AS after {mine}", first)
+
+
+def copy(connection: duckdb.DuckDBPyConnection, query: str, place: Path) -> None:
+    """By pyarrow: DuckDB writes no bloom filter for a column in which all values differ."""
+    reader = connection.sql(query).to_arrow_reader(GROUP)
+    filters = {"row_id": {"ndv": GROUP, "fpp": 0.01}}
+    with pq.ParquetWriter(
+        place, reader.schema, compression="zstd", bloom_filter_options=filters
+    ) as writer:
+        for rows in groups(reader):
+            writer.write_table(rows, row_group_size=GROUP)
+
+
+def groups(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
+    waiting: list[pa.RecordBatch] = []
+    for batch in reader:
+        waiting.append(batch)
+        if sum(b.num_rows for b in waiting) >= GROUP:
+            table = pa.Table.from_batches(waiting)
+            whole = table.num_rows // GROUP * GROUP
+            yield table.slice(0, whole)
+            waiting = table.slice(whole).to_batches()
+    if waiting:
+        yield pa.Table.from_batches(waiting)
+
+
+def ask(folder: Path, rows: int, questions: int, seed: int) -> dict[str, float]:
+    """In this process: the first question, then others."""
+    drawn = random.Random(seed)
+    listed = ", ".join(f"({drawn.randrange(rows)})" for _ in range(questions))
+    with duckdb.connect() as connection:
+        ids = [i for (i,) in connection.sql(f"SELECT {ID} FROM (VALUES {listed}) t(i)").fetchall()]
+    run = Run.open(folder / "runs" / "0201_000000_bench")
+    taken = []
+    started = time.perf_counter()
+    with Trace(run) as trace:
+        for row_id in ids:
+            history = trace.row(row_id).history()
+            taken.append(1000 * (time.perf_counter() - started))
+            assert len(history) == len(trace.row(row_id).steps), history.diagnostic
+            started = time.perf_counter()
+    return {"cold_ms": taken[0], "warm_ms": statistics.median(taken[1:])}
+
+
+def measure(folder: Path, given: argparse.Namespace) -> dict[str, float]:
+    """Fresh processes, and the median of what they say."""
+    found = []
+    for seed in range(given.repeats):
+        words = ["--ask", str(folder), "--seed", str(seed), "--records", str(given.records)]
+        command = [sys.executable, __file__, *words, "--steps", str(given.steps)]
+        out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        found.append(json.loads(out))
+    return {name: round(statistics.median(f[name] for f in found), 1) for name in found[0]}
+
+
+def report(folder: Path, given: argparse.Namespace) -> None:
+    load = os.getloadavg()[0]
+    write(folder, given.records // given.steps, given.steps)
+    size = sum(f.stat().st_size for f in folder.rglob("*.parquet"))
+    results = measure(folder, given)
+    print(
+        f"{given.records:,} records of {given.steps} steps, {size / 1e6:,.0f} MB, load {load:.1f}"
+    )
+    print(f"history of one row   cold {results['cold_ms']} ms   warm {results['warm_ms']} ms")
+    written = {
+        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        "machine": f"{os.cpu_count()} cores, {platform.machine()}",
+        "load_before": round(load, 1),  # of other work: beyond the cores, times are too long
+        "repeats": given.repeats,
+        "records": given.records,
+        "steps": given.steps,
+        "megabytes": round(size / 1e6),
+        "results": results,
+    }
+    place = Path(__file__).parent / "results" / "trace-read.json"
+    place.write_text(json.dumps(written, indent=2) + "\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--records", type=int, default=10_000_000)
+    parser.add_argument("--steps", type=int, default=5)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--ask", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--seed", type=int, default=0, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.ask:
+        print(json.dumps(ask(given.ask, given.records // given.steps, 21, given.seed)))
+        return
+    with tempfile.TemporaryDirectory(prefix="tallyman-bench-") as folder:
+        report(Path(folder), given)
+
+
+if __name__ == "__main__":
+    main()

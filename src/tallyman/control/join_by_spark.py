@@ -1,0 +1,63 @@
+"""A join whose columns were computed: only the plan itself can say which rows met."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from tallyman.control.again import Again
+from tallyman.control.joins import Link
+from tallyman.domain.plan import accounted_inputs
+from tallyman.domain.step import Join
+from tallyman.engine import plain
+from tallyman.engine.columns import KEY, col
+from tallyman.engine.desk import Desk, text
+
+
+def matched_by_plan(
+    again: Again, link: Link, desk: Desk, keys: str, limit: int | None
+) -> list[dict[str, Any]]:
+    """Rows of the reference that the records with these keys met; each once."""
+    with _sides(again, link, desk, keys, accounted_inputs(again.plan)) as (left, right, same):
+        met = right.join(left, same, "left_semi").distinct()
+        few = met if limit is None else met.orderBy(*met.columns).limit(limit)
+        return [row.asDict(recursive=True) for row in few.collect()]  # what is shown
+
+
+def met_by_plan(again: Again, link: Link, desk: Desk, keys: str) -> int:
+    """How many rows of the asset met the rows of the reference with these keys."""
+    with _sides(again, link, desk, keys, [link.reference]) as (left, right, same):
+        return left.join(right, same, "left_semi").count()
+
+
+@contextmanager
+def _sides(
+    again: Again, link: Link, desk: Desk, keys: str, only: Collection[str]
+) -> Iterator[tuple[DataFrame, DataFrame, Column]]:
+    """Both sides of the join, the inputs in `only` cut down to the keys; and when rows meet."""
+    step, parent = link.node.step, link.node.parent
+    assert isinstance(step, Join)
+    assert parent is not None
+    with tempfile.TemporaryDirectory(prefix="tallyman-keys-") as aside:
+        file = Path(aside) / "keys.parquet"
+        desk.rows(f"COPY (SELECT DISTINCT k FROM {keys}) TO {text(str(file))} (FORMAT parquet)")
+        wanted = again.spark().read.parquet(str(file)).select(F.col("k").alias(KEY))
+        inputs = {}
+        for name, source in again.inputs.items():
+            rows = source.records()
+            if name in only:
+                rows = rows.join(wanted, KEY, "left_semi")
+            inputs[name] = rows.select(*(col(one) for one in source.schema.names))
+        left, right = plain.evaluate(parent, inputs), plain.evaluate(step.other, inputs)
+        pairs = plain.join_pairs(step.on, left.columns, right.columns)
+        named = [col(own).alias(f"_tm_on{n}") for n, (own, _) in enumerate(pairs)]
+        same = F.lit(True)
+        for number, (_, other) in enumerate(pairs):
+            same = same & (F.col(f"_tm_on{number}") == col(other))
+        yield left.select(*named), right, same

@@ -1,0 +1,258 @@
+"""Results of the past: what made them, what they read, and whether that is still there."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from pyspark.sql import SparkSession
+
+from tallyman.control.again import Again
+from tallyman.control.begin import options_in
+from tallyman.control.definitions import Definitions
+from tallyman.control.inputs import Pins
+from tallyman.control.past_inputs import Input, PastInputs
+from tallyman.control.replay import replayed
+from tallyman.domain.dataset import Dataset, Fragment
+from tallyman.domain.frame import Frame
+from tallyman.domain.ledger import PROOF
+from tallyman.domain.materialization import Consumed, Materialization, RunRecord, dependency_hash
+from tallyman.domain.pipeline import Asset, Pipeline
+from tallyman.domain.plan import accounted_inputs
+from tallyman.engine.files import InputFiles
+from tallyman.engine.runs import Run, ledger_in
+from tallyman.engine.warehouse import Warehouse
+from tallyman.errors import EvidenceGone, NotFound, ReplayDiffers
+from tallyman.registry.commits import Commits
+from tallyman.registry.database import Database, Transaction
+from tallyman.registry.reads import Reads
+from tallyman.registry.runs import Runs
+from tallyman.settings import Settings
+
+
+@dataclass(frozen=True)
+class Result:
+    """A result, the run that made it, and its files."""
+
+    made: Materialization
+    run: RunRecord
+    place: Path
+    inputs: tuple[Input, ...]
+    asset: Asset | None
+    plan: Frame | None
+    as_defined: bool
+    """Whether the asset still means what it meant in that run."""
+
+    @cached_property
+    def ledger(self) -> dict[str, Any]:
+        return ledger_in(self.place)
+
+    @property
+    def accounted(self) -> list[Input]:
+        """The inputs whose records it accounts for; of an asset that is gone, all it read."""
+        if self.plan is None:
+            return list(self.inputs)
+        wanted = set(accounted_inputs(self.plan))
+        return [given for given in self.inputs if given.name in wanted]
+
+    @property
+    def digests_only(self) -> bool:
+        return bool(self.ledger["verification"]["proof_method"] != PROOF)
+
+
+@dataclass
+class Past:
+    """Opens results, each once. Spark starts for a replay, and for a plan made of Columns."""
+
+    pipeline: Pipeline
+    database: Database
+    settings: Settings
+    warehouse: Warehouse
+    spark: Callable[[], SparkSession]
+    _results: dict[UUID, Result] = field(default_factory=dict)
+    _hashes: dict[tuple[str, str | None], Future[str]] = field(default_factory=dict)
+    _pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "hash"))
+
+    @property
+    def inputs(self) -> PastInputs:
+        return PastInputs(self.pipeline, self.settings, self.warehouse)
+
+    def close(self) -> None:
+        self._pool.shutdown(cancel_futures=True)
+
+    def result(self, wanted: UUID) -> Result:
+        if wanted not in self._results:
+            self._results[wanted] = self.database.durably(lambda tx: self._result(tx, wanted))
+        return self._results[wanted]
+
+    def _result(self, tx: Transaction, wanted: UUID) -> Result:
+        made = Reads(tx).result(wanted)
+        if made is None:
+            raise NotFound("result", str(wanted))
+        if made.reused_id is not None:
+            return self._result(tx, made.reused_id)
+        run = Runs(tx).by_id(made.run_id)
+        asset = self.pipeline.assets.get(made.target.asset)
+        plan = self._plan(asset) if asset else None
+        return Result(
+            made=made,
+            run=run,
+            place=self._place(made, run),
+            inputs=tuple(self.inputs.of(tx, made, run)),
+            asset=asset,
+            plan=plan,
+            as_defined=asset is not None and self._same_definition(asset, made, run),
+        )
+
+    def _place(self, made: Materialization, run: RunRecord) -> Path:
+        if made.location:
+            return (self.settings.home / made.location).parent
+        folder = Run.open(self.settings.home / run.folder)
+        return folder.place(made.target.asset, made.target.partition)[1]
+
+    def _plan(self, asset: Asset) -> Frame:
+        try:
+            return asset.plan()
+        except Exception:
+            self.spark()  # Columns can only be made when Spark is up.
+            return asset.plan()
+
+    def _same_definition(self, asset: Asset, made: Materialization, run: RunRecord) -> bool:
+        options = options_in(run.params, None)
+        now = Definitions(
+            settings=self.settings,
+            pipeline=self.pipeline,
+            database=self.database,
+            spark=self.spark,
+            chosen=(asset.name,),
+            known={},
+            overriding_evidence=options.evidence,
+            overriding_thresholds=options.thresholds,
+        )
+        return now.hash(asset.name) == made.definition_hash
+
+    def evidence_of(self, result: Result, dataset: str) -> None:
+        """EvidenceGone, if nothing of the run is left."""
+        if not (result.place / "ledger.json").exists():
+            folder = os.path.relpath(result.place, self.settings.home)
+            raise EvidenceGone(dataset, result.run.name, folder)
+
+    def commit_of(self, dataset: Dataset, version: int) -> tuple[str, str]:
+        """The commit that made a version, and who made it."""
+
+        def work(tx: Transaction) -> tuple[str, str]:
+            at = Commits(tx).version(dataset, version)
+            commit = Commits(tx).get(str(at.commit_id), dataset.project)
+            return str(commit.id), commit.actor
+
+        return self.database.durably(work)
+
+    # ---- the same as then? ----------------------------------------------------------------
+
+    def hash_ahead(self, result: Result) -> None:
+        """While evidence is read, the other core looks at the sources."""
+        for given in result.inputs:
+            if given.kind == "source" and given.files is not None:
+                self._hash(given, given.files)
+
+    def _hash(self, given: Input, files: InputFiles) -> Future[str]:
+        place = (given.name, given.partition)
+        if place not in self._hashes:
+            self._hashes[place] = self._pool.submit(lambda: files.content_hash)
+        return self._hashes[place]
+
+    def content_hash(self, given: Input) -> str | None:
+        return None if given.files is None else self._hash(given, given.files).result()
+
+    def changed(self, result: Result, given: Input) -> str | None:
+        """What is known about the files of a source not being those that the run read."""
+        if given.gone:
+            return f"{given.gone}: what run {result.run.name} read cannot be shown"
+        if given.kind != "source" or result.plan is None:
+            return None
+        now = self.content_hash(given)
+        accounted = accounted_inputs(result.plan)
+        then = str(result.ledger["input_accounting"]["input_hash"]).split("+")
+        if given.name in accounted and len(then) == len(accounted):
+            before = then[accounted.index(given.name)]
+            return None if now == before else _differs(result, before, str(now))
+        if dependency_hash(self._consumed(result)) == result.made.dependency_hash:
+            return None
+        others = [
+            i.name for i in result.inputs if i.kind == "source" and self._differing(result, i)
+        ]
+        return (
+            None
+            if others
+            else f"its files, or another reference, changed since run {result.run.name}"
+        )
+
+    def _differing(self, result: Result, given: Input) -> bool:
+        """Of an accounted source: whether the ledger knows another hash."""
+        assert result.plan is not None
+        return (
+            given.name in accounted_inputs(result.plan) and self.changed(result, given) is not None
+        )
+
+    def _consumed(self, result: Result) -> list[Consumed]:
+        found: list[Consumed] = []
+        for given in result.inputs:
+            if given.kind == "source":
+                digest = (self.content_hash(given) or "").removeprefix("sha256:")
+                found.append(Consumed(given.name, given.partition, digest))
+            elif given.kind == "asset":
+                found += [Consumed(given.name, f.partition, f.digest) for f in given.fragments]
+            else:
+                found.append(Consumed(given.name, None, _table_digest(given.fragments)))
+        return found
+
+    # ---- replay -------------------------------------------------------------------------
+
+    @contextmanager
+    def evidence(self, result: Result) -> Iterator[Path]:
+        """The folder with keys: the run's own, or that of a replay whose digests agree."""
+        groups = any(sub["unit"] != "child" for sub in result.ledger["sub_ledgers"])
+        if not result.digests_only or not groups:
+            yield result.place
+            return
+        again = self.again(result)
+        with replayed(again.asset, again.plan, again.inputs, result.ledger, result.place) as replay:
+            if replay.broken:
+                target = str(result.made.target)
+                raise ReplayDiffers(target, result.run.name, replay.broken, self._why(result))
+            yield replay.folder
+
+    def again(self, result: Result) -> Again:
+        pinned = {UUID(dataset): ordinal for dataset, ordinal in result.run.pins.items()}
+        pins = Pins(self.pipeline, self.database, self.settings, ordinals=pinned)
+        run = {"openlineage_run_id": result.run.id, "run_id": result.run.name}
+        return Again(result.made.target, result.place, run, pins, self.spark)
+
+    def _why(self, result: Result) -> str:
+        for given in result.accounted:
+            if self.changed(result, given):
+                return f"the files of {given.name} changed since"
+        if not result.as_defined:
+            return "the asset is defined differently now"
+        return "what the run left was changed, or the plan does not give the same twice"
+
+
+def _table_digest(fragments: tuple[Fragment, ...]) -> str:
+    """As `Pin.consumed` has it."""
+    return hashlib.sha256("\n".join(sorted(f.digest for f in fragments)).encode()).hexdigest()
+
+
+def _differs(result: Result, then: str, now: str) -> str:
+    short = [one.removeprefix("sha256:")[:12] for one in (then, now)]
+    return (
+        f"its files changed since run {result.run.name} read them "
+        f"(sha256 {short[0]}… then, {short[1]}… now)"
+    )

@@ -1,0 +1,333 @@
+"""Where: from records of a source forward to all they reached, or to the step that ended them."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tallyman.control.join_by_spark import met_by_plan
+from tallyman.control.joins import Link
+from tallyman.control.past import Past, Result
+from tallyman.control.past_inputs import Input
+from tallyman.control.why import Asked, Walk, check_columns
+from tallyman.domain.dataset import Dataset, Fragment
+from tallyman.domain.materialization import Materialization, RunRecord
+from tallyman.domain.run import Status
+from tallyman.domain.walk import Became, Ended, Record, Where
+from tallyman.engine.desk import Desk, text
+from tallyman.engine.fates import Fates, Forward
+from tallyman.engine.files import list_files
+from tallyman.engine.key_text import Shape
+from tallyman.engine.levels import Levels
+from tallyman.engine.records import Records
+from tallyman.engine.shelf import Shelf
+from tallyman.errors import NotFound, UsageError
+from tallyman.registry.database import Transaction
+from tallyman.registry.datasets import Datasets
+from tallyman.registry.fragments import Fragments
+from tallyman.registry.materializations import Materializations
+from tallyman.registry.reads import Reads
+
+
+@dataclass(frozen=True)
+class Followed:
+    """Records of one input: a table `k` of keys, and hits where the records can be read."""
+
+    name: str
+    keys: str
+    shape: Shape | None
+    records: Records | None = None
+    hits: str | None = None
+
+
+@dataclass
+class Onward:
+    past: Past
+    desk: Desk
+    shelf: Shelf
+    asked: Asked
+    run: RunRecord | None = None
+    _walk: Walk = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._walk = Walk(self.past, self.desk, self.shelf, self.asked)
+
+    @classmethod
+    @contextmanager
+    def begun(cls, past: Past, asked: Asked) -> Iterator[Onward]:
+        with Desk() as desk, closing(past), closing(Shelf(desk)) as shelf:
+            yield cls(past, desk, shelf, asked)
+
+    def where(self, source: str, run: RunRecord | None) -> Where:
+        self.run = run
+        followed, count, shown = self._start(source)
+        readers = self.past.database.durably(lambda tx: self._readers(tx, source))
+        if not readers:
+            raise NotFound(f"result in {_of(run)} that read", source)
+        became = self._became(followed, [self.past.result(made.id) for made in readers])
+        if not count and not any(_known(one) for one in became):
+            said = " ".join(f"{name}={value}" for name, value in self.asked.row.items())
+            raise NotFound(f"record in {source}, nor in the evidence of {_of(run)}, with", said)
+        notes = () if count else (f"no such record is in the files of {source} now",)
+        return Where(
+            source=source,
+            row=dict(self.asked.row),
+            count=count,
+            records=tuple(shown),
+            became=tuple(became),
+            notes=notes,
+        )
+
+    # ---- the record itself ------------------------------------------------------------------
+
+    def _start(self, name: str) -> tuple[Followed, int, list[Record]]:
+        """Found in the source's files; or by its key alone, when it is not in them any more."""
+        pipeline = self.past.pipeline
+        if name not in pipeline.sources:
+            near = difflib.get_close_matches(name, list(pipeline.sources), 1)
+            raise NotFound("source", name, near[0] if near else None)
+        source = pipeline.sources[name]
+        home = self.past.settings.home
+        files = list_files(name, source.path.replace("{partition}", "*"), home)
+        records = self.shelf.source(source, files)
+        hits = self._hits(records)
+        count = self.desk.count(hits)
+        limit = self.asked.limit
+        if limit is not None and count > limit:
+            said = " ".join(f"{n}={v}" for n, v in self.asked.row.items())
+            raise UsageError(
+                f"{count:,} records of {name} have {said}, more than {limit}: say also "
+                f"{', '.join(f'{n}=…' for n in source.key or records.types)}, or raise --limit"
+            )
+        keys = hits if count else self._said(records)
+        shape = records.shape if source.key else None
+        below = os.path.relpath(files.root, home)
+        shown = [
+            replace(one, file=os.path.normpath(os.path.join(below, one.file or "")))
+            for one in records.shown(hits, limit)
+        ]
+        return Followed(name, keys, shape, records, hits), count, shown
+
+    def _hits(self, records: Records) -> str:
+        place = self.asked.row.get("@")
+        if place is not None:
+            return records.by_keys(self.desk.keep("SELECT $place AS k", {"place": place}))
+        check_columns(records, self.asked.row, f"source {records.name}")
+        return records.matching(self.asked.row)
+
+    def _said(self, records: Records) -> str:
+        """The key as it was given, if it was given whole."""
+        row = self.asked.row
+        if "@" in row:
+            return self.desk.keep("SELECT $k AS k", {"k": row["@"]})
+        if set(row) != set(records.key):
+            return self.desk.keep("SELECT NULL::VARCHAR AS k WHERE false")
+        typed = [
+            f"CAST({text(row[name])} AS {kind})"
+            for name, kind in zip(records.shape.names, records.shape.types, strict=True)
+        ]
+        return self.desk.keep(f"SELECT {records.shape.text_of(typed)} AS k")
+
+    # ---- results that read it -------------------------------------------------------------
+
+    def _readers(self, tx: Transaction, name: str) -> list[Materialization]:
+        """In current versions, or in the run; of an asset without a version, its latest try."""
+        if self.run is not None:
+            reading = [a.name for a in self.past.pipeline.assets.values() if name in a.inputs]
+            made = Materializations(tx).of_run(self.run.id)
+            return [m for m in made if m.target.asset in reading and self._has_evidence(m)]
+        project = self.past.settings.name
+        found = Reads(tx).of_source(name, project)
+        known = {made.target.asset for made in found}
+        for made in Materializations(tx).latest_of_each(project):
+            asset = self.past.pipeline.assets.get(made.target.asset)
+            unread = asset is not None and name in asset.inputs and asset.name not in known
+            if unread and self._has_evidence(made):
+                found.append(made)
+        return found
+
+    def _has_evidence(self, made: Materialization) -> bool:
+        if made.status in (Status.PENDING, Status.RUNNING):
+            return False
+        try:
+            return (self.past.result(made.id).place / "ledger.json").exists()
+        except NotFound:
+            return False
+
+    # ---- forward ----------------------------------------------------------------------------
+
+    def _became(self, followed: Followed, results: Sequence[Result]) -> list[Became]:
+        found: list[Became] = []
+        elsewhere: dict[str, int] = {}
+        for result in results:
+            one = self._in(followed, result)
+            if one.role == "record" and _left_to_another(one, followed.name):
+                elsewhere[one.asset] = elsewhere.get(one.asset, 0) + 1
+            elif one.role == "reference" or _known(one) or result.made.target.partition is None:
+                found.append(one)
+        return [replace(one, other_partitions=elsewhere.get(one.asset)) for one in found] + [
+            Became(
+                asset=asset,
+                partition=None,
+                run="",
+                status="",
+                role="record",
+                other_partitions=count,
+            )
+            for asset, count in elsewhere.items()
+            if asset not in {one.asset for one in found}
+        ]
+
+    def _in(self, followed: Followed, result: Result) -> Became:
+        self.past.evidence_of(result, str(result.made.target))
+        start = Became(
+            asset=result.made.target.asset,
+            partition=result.made.target.partition,
+            run=result.run.name,
+            status=result.made.status.value,
+            role="record",
+        )
+        if followed.name in {given.name for given in result.accounted}:
+            return self._as_record(start, followed, result)
+        return self._as_reference(replace(start, role="reference"), followed, result)
+
+    def _as_record(self, start: Became, followed: Followed, result: Result) -> Became:
+        dataset, version, fragment = self.past.database.durably(lambda tx: self._output(tx, result))
+        paths = self.past.warehouse.paths([fragment]) if fragment else []
+        fates, replayed = self._fates(followed, result, paths)
+        notes = []
+        if not fates.known:
+            notes.append("this run did not meet the record: the source held other records then")
+        if fates.rows and dataset and version is None:
+            notes.append("the rows are in no version")
+        shown, then = self._reached(fates, paths, dataset, result, fragment)
+        return replace(
+            start,
+            dataset=dataset.name if dataset and fates.rows else None,
+            version=version if fates.rows else None,
+            steps=tuple(fates.steps),
+            rejections=tuple(fates.rejections),
+            filtered=tuple(fates.filtered),
+            rows=self.desk.count(fates.rows) if fates.rows else 0,
+            shown=tuple(shown),
+            replayed=replayed,
+            notes=tuple(notes),
+            then=tuple(then),
+        )
+
+    def _fates(
+        self, followed: Followed, result: Result, paths: Sequence[str]
+    ) -> tuple[Fates, bool]:
+        """Only what is not rejected or left out needs the keys of groups, and perhaps a replay."""
+        ended = self._forward(result, result.place, followed.shape, ())
+        stored = not result.digests_only
+        fates = ended.fates(followed.keys) if not stored else Fates()
+        if not stored and (fates.rejections or fates.filtered):
+            return fates, False
+        with self.past.evidence(result) as folder:
+            forward = self._forward(result, folder, followed.shape, tuple(paths))
+            return forward.fates(followed.keys), folder != result.place
+
+    def _forward(
+        self, result: Result, folder: Any, shape: Shape | None, paths: tuple[str, ...]
+    ) -> Forward:
+        return Forward(self.desk, Levels(self.desk, folder, result.ledger), shape, paths)
+
+    def _output(
+        self, tx: Transaction, result: Result
+    ) -> tuple[Dataset | None, int | None, Fragment | None]:
+        if result.made.fragment_id is None:
+            return None, None, None
+        fragment = Fragments(tx).get([result.made.fragment_id]).get(result.made.fragment_id)
+        if fragment is None:
+            return None, None, None
+        dataset = Datasets(tx).by_ids([fragment.dataset_id])[fragment.dataset_id]
+        pinned = dataset.ordinal if self.run is None else self.run.pins.get(str(dataset.id), 0)
+        return dataset, Reads(tx).version_of(dataset.id, fragment.id, pinned), fragment
+
+    def _reached(
+        self,
+        fates: Fates,
+        paths: Sequence[str],
+        dataset: Dataset | None,
+        result: Result,
+        fragment: Fragment | None,
+    ) -> tuple[list[Mapping[str, Any]], list[Became]]:
+        """The rows themselves, and what became of them further on."""
+        if not fates.rows or dataset is None or fragment is None:
+            return [], []
+        asset = self.past.pipeline.assets.get(dataset.producer)
+        key = asset.key if asset else dataset.key_columns
+        files = self.past.inputs.stored_files(dataset.producer, (fragment,))
+        records = self.shelf.dataset(dataset.producer, files, key)
+        hits = records.at(fates.rows)
+        shown = [record.values for record in records.shown(hits, self.asked.limit)]
+        run = self.run.id if self.run else None
+        project = self.past.settings.name
+        readers = self.past.database.durably(
+            lambda tx: Reads(tx).of_result(result.made.id, project, run)
+        )
+        shape = records.shape if key else None
+        followed = Followed(dataset.producer, hits, shape, records, hits)
+        return shown, self._became(followed, [self.past.result(made.id) for made in readers])
+
+    # ---- as a reference -------------------------------------------------------------------
+
+    def _as_reference(self, start: Became, followed: Followed, result: Result) -> Became:
+        if not result.as_defined or result.plan is None:
+            note = f"{start.asset} is defined differently now than in run {start.run}"
+            return replace(start, notes=(note,))
+        if followed.records is None or followed.hits is None:
+            return start
+        total = 0
+        for link in self._walk.links(result):
+            if link.reference == followed.name:
+                total += self._joined_by(link, followed, result)
+        return replace(start, joined_by=total)
+
+    def _joined_by(self, link: Link, followed: Followed, result: Result) -> int:
+        """Records that met one of these rows: those that ended before the join are not counted."""
+        given = {one.name: one for one in result.inputs if one.files is not None}
+        if link.left is None or link.right is None or not set(link.left) <= set(given):
+            return met_by_plan(self.past.again(result), link, self.desk, followed.keys)
+        assert followed.records is not None
+        assert followed.hits is not None
+        values = followed.records.values(followed.hits, link.right)
+        total = 0
+        for name, columns in link.left.items():
+            hits = self._walk.records(result, name).by_values(values, columns)
+            total += self._alive(hits, link, result, given[name])
+        return total
+
+    def _alive(self, hits: str, link: Link, result: Result, given: Input) -> int:
+        levels = Levels(self.desk, result.place, result.ledger)
+        shape = self._walk.records(result, given.name).shape if given.key else None
+        forward = Forward(self.desk, levels, shape, ())
+        return self.desk.count(hits) - forward.ended_before(hits, link.before)
+
+
+def _of(run: RunRecord | None) -> str:
+    return f"run {run.name}" if run else "any current version"
+
+
+def _known(one: Became) -> bool:
+    return bool(one.rejections or one.filtered or one.steps or one.rows or one.joined_by)
+
+
+def _left_to_another(one: Became, source: str) -> bool:
+    """Whether all that happened is that the record is of another partition."""
+    name = f"{source}_partition"
+    return (
+        one.partition is not None
+        and not (one.rejections or one.steps or one.rows)
+        and bool(one.filtered)
+        and all(_is(ended, name) for ended in one.filtered)
+    )
+
+
+def _is(ended: Ended, step: str) -> bool:
+    return ended.step == step

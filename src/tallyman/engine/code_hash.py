@@ -1,0 +1,72 @@
+"""What the files of a pipeline say, as one hash: comments and formatting do not change it."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import warnings
+from pathlib import Path
+
+import yaml
+
+YAML = (".yaml", ".yml")
+_NOT_TEXT = frozenset({"", "~", "null", "true", "false"})
+"""What means something else in YAML when it is quoted."""
+
+
+def code_of(folder: Path) -> str:
+    """Of all that declares the pipeline, as it is read: without comments and docstrings."""
+    written = [path for path in folder.glob("*") if path.suffix in YAML and path.is_file()]
+    return sha256_of(_python_in(folder) + sorted([p.name, _told(p.read_bytes())] for p in written))
+
+
+def python_of(folder: Path) -> str:
+    """Of the Python files alone: nothing else decides what a Column means."""
+    return sha256_of(_python_in(folder))
+
+
+def _python_in(folder: Path) -> list[list[object]]:
+    files = sorted((path.relative_to(folder).as_posix(), path) for path in folder.rglob("*.py"))
+    return [[name, _meaning(path.read_bytes())] for name, path in files]
+
+
+def _meaning(content: bytes) -> str:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(content)
+    except (SyntaxError, ValueError):
+        return hashlib.sha256(content).hexdigest()
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            first = node.body[0] if node.body else None
+            if isinstance(first, ast.Expr) and isinstance(_constant(first.value), str):
+                del node.body[0]
+    return ast.dump(tree)
+
+
+def _told(content: bytes) -> str:
+    """What a YAML file says, event by event: nothing is unfolded."""
+    try:
+        events = [_event(event) for event in yaml.parse(content, Loader=yaml.BaseLoader)]
+    except (yaml.YAMLError, RecursionError):
+        return hashlib.sha256(content).hexdigest()
+    return sha256_of(events)
+
+
+def _event(event: yaml.Event) -> list[object]:
+    kind, anchor, tag = type(event).__name__, *(getattr(event, n, None) for n in ("anchor", "tag"))
+    if not isinstance(event, yaml.ScalarEvent):
+        return [kind, anchor, tag]
+    plain = event.style is None and event.value.lower() in _NOT_TEXT
+    return [kind, anchor, tag, event.value, plain]
+
+
+def _constant(node: ast.expr) -> object:
+    return node.value if isinstance(node, ast.Constant) else None
+
+
+def sha256_of(value: object) -> str:
+    written = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(written.encode()).hexdigest()

@@ -1,0 +1,112 @@
+"""The records of an input, found by key or by value with DuckDB, each with its file and line."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from tallyman.domain.walk import Record
+from tallyman.engine.desk import Desk, text
+from tallyman.engine.files import InputFiles
+from tallyman.engine.key_text import PLACE, Shape
+
+
+@dataclass
+class Records(ABC):
+    """Hits are a table of `k` (key text), `_tm_file`, `_tm_line`, and what shows the record."""
+
+    desk: Desk
+    name: str
+    files: InputFiles
+    key: tuple[str, ...]
+
+    @property
+    @abstractmethod
+    def types(self) -> Mapping[str, str]:
+        """The columns that can be asked for, and their types in DuckDB."""
+
+    @abstractmethod
+    def by_keys(self, keys: str, *, shown: int | None = None) -> str:
+        """Hits of the keys in a table; the record itself for the first `shown` keys only."""
+
+    @abstractmethod
+    def matching(self, conditions: Mapping[str, str]) -> str:
+        """Hits of the records that have these values."""
+
+    @abstractmethod
+    def shown(self, hits: str, limit: int | None) -> list[Record]:
+        """The records of hits, by key."""
+
+    @abstractmethod
+    def column(self, name: str) -> str:
+        """The typed value of a column, as an expression."""
+
+    @abstractmethod
+    def values(self, hits: str, columns: Sequence[str], limit: int | None = None) -> str:
+        """A table `v0, v1…` of the values that these records have, each once."""
+
+    @abstractmethod
+    def by_values(self, values: str, columns: Sequence[str]) -> str:
+        """Hits of the records that have values of a table `v0, v1…`."""
+
+    @cached_property
+    def shape(self) -> Shape:
+        return Shape(self.key, tuple(self.types[name] for name in self.key))
+
+    def counts(self, hits: str) -> dict[str, int]:
+        found = self.desk.rows(
+            f"SELECT _tm_file AS file, count(*) AS n FROM {hits} GROUP BY 1 ORDER BY 1"
+        )
+        return {row["file"]: row["n"] for row in found}
+
+    def place(self) -> str:
+        """What a record without a key is called."""
+        return "'@' || _tm_name || '#' || _tm_line"
+
+    def same_key(self, columns: Sequence[str]) -> str:
+        """Whether a record with these columns has the key `k`."""
+        if not self.key:
+            return "false"
+        if self.shape.plain and self.shape.types == ("VARCHAR",):
+            return f"{columns[0]} = k"
+        pairs = zip(columns, self.shape.parts("k"), strict=True)
+        return " AND ".join(f"{own} = {other}" for own, other in pairs)
+
+    def placed(self, keys: str) -> bool:
+        """Whether some of the keys are places."""
+        found = self.desk.value(
+            f"SELECT count(*) FROM {keys} WHERE starts_with(k, '@') AND regexp_matches(k, {PLACE})"
+        )
+        return bool(found)
+
+    def last_shown(self, keys: str, shown: int | None) -> str | None:
+        """The greatest key that is shown."""
+        if shown is None:
+            return None
+        return self.desk.value(
+            f"SELECT max(k) FROM (SELECT k FROM {keys} ORDER BY k LIMIT {int(shown)})"
+        )
+
+
+def first(hits: str, limit: int | None) -> str:
+    most = "" if limit is None else f" LIMIT {int(limit)}"
+    return f"(SELECT * FROM {hits} ORDER BY k, _tm_file, _tm_line{most})"
+
+
+def equal(columns: Sequence[str]) -> str:
+    return " AND ".join(f"{own} = w.v{number}" for number, own in enumerate(columns))
+
+
+def condition(
+    types: Mapping[str, str], wanted: Mapping[str, str], columns: Mapping[str, str]
+) -> str:
+    """All of `name=value`, compared by the column's type; `null` is NULL."""
+    parts = []
+    for name, value in wanted.items():
+        if value.lower() == "null":
+            parts.append(f"{columns[name]} IS NULL")
+        else:
+            parts.append(f"{columns[name]} = TRY_CAST({text(value)} AS {types[name]})")
+    return " AND ".join(parts) or "true"

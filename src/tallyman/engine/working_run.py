@@ -1,0 +1,118 @@
+"""A working set in an asset's run: its steps in order, then its rows as the output."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from tallyman.domain.frame import Frame
+from tallyman.domain.ledger import KeyDigest
+from tallyman.domain.plan import numbers, working_steps
+from tallyman.engine import digest, plain, settle, tables, trace_steps
+from tallyman.engine.columns import KEY, SYSTEM
+from tallyman.engine.evaluate import Evaluation
+from tallyman.engine.run_folder import write_json
+from tallyman.engine.source import Input
+from tallyman.engine.stage import Stage
+from tallyman.engine.trace import RowIds, Tracer
+from tallyman.engine.working import WorkingSet, is_file
+
+OUTPUTS = "outputs.json"
+
+
+def outputs_in(place: Path) -> list[dict[str, Any]]:
+    """What the output steps of a target wrote."""
+    listed = place / OUTPUTS
+    return list(json.loads(listed.read_text(encoding="utf-8"))) if listed.exists() else []
+
+
+@dataclass
+class WorkingRun:
+    plan: Frame
+    inputs: Mapping[str, Input]
+    evaluation: Evaluation
+    ids: RowIds
+    tracer: Tracer | None
+    pool: ThreadPoolExecutor
+    staging: Path
+    check: Callable[[], None]
+    """Called when rows were written, before the trace says that their steps are complete."""
+    _passed: list[tuple[int, Future[KeyDigest]]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        nodes = working_steps(self.plan)
+        names, seqs = self.evaluation.morphism_ids, numbers(self.plan)
+        staging = str(self.staging)
+        self.working = WorkingSet(
+            self.evaluation, nodes, names, seqs, self.ids, self.tracer, staging, self.check
+        )
+
+    def evaluate(self, output: Path) -> tuple[Stage | None, DataFrame]:
+        """The stage whose live rows are the output, if there is one, and the output's rows."""
+        working = self.working
+        first = working.nodes[0].parent if working.nodes else self.plan
+        assert first is not None
+        working.load(self.evaluation.flow(first))
+        if self.tracer is not None:
+            self.tracer.begin(working.schema(), self._steps())
+        for node in working.nodes:
+            working.do(node)
+        if working.in_one_piece:
+            stage = self.evaluation.output(working.members[0].flow, str(output))
+            assert stage is not None
+            return stage, stage.live().drop(SYSTEM)
+        return None, self._written(output)
+
+    def _written(self, output: Path) -> DataFrame:
+        spark = next(iter(self.inputs.values())).spark
+        found = []
+        for each in self.working.finish(str(output)):
+            rows = spark.read.schema(each.schema).parquet(each.folder)
+            keys = rows.select(each.key.alias(KEY))
+            self._passed.append((each.level, self.pool.submit(digest.of_keys, keys)))
+            found.append(rows)
+        if self.tracer is not None:
+            self.tracer.wait()
+        return reduce(DataFrame.unionAll, found).drop(SYSTEM)
+
+    def passed(self) -> dict[int, KeyDigest]:
+        """The rows of the output by their level, measured on what was written."""
+        found: dict[int, KeyDigest] = {}
+        for level, measured in self._passed:
+            found[level] = found.get(level, KeyDigest()) + measured.result()
+        return found
+
+    def _steps(self) -> list[dict[str, object]]:
+        working, spark = self.working, next(iter(self.inputs.values())).spark
+        empty = {name: tables.empty(spark, given.schema) for name, given in self.inputs.items()}
+        return trace_steps.described(
+            spark,
+            working.nodes,
+            working.schema(),
+            lambda node: (working.numbers[id(node)], working.names[id(node)]),
+            lambda other: plain.evaluate(other, empty),
+        )
+
+    def keep_outputs(self, folder: Path, partition: str) -> None:
+        """What output steps wrote stays with the run; copies go where they were asked for."""
+        listed = []
+        for name, (step, place) in self.working.outputs.items():
+            settle.move_parts(Path(place), folder / "outputs" / name, f".{step.format}")
+            listed.append(
+                {
+                    "id": name,
+                    "path": step.path.replace("{partition}", partition),
+                    "format": step.format,
+                    "single_file": is_file(step.path),
+                    "register_as": step.register_as,
+                }
+            )
+        if listed:
+            write_json(folder / OUTPUTS, listed)

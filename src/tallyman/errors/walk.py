@@ -1,0 +1,45 @@
+"""A row or a record cannot be followed: what is missing, or no longer the same."""
+
+from __future__ import annotations
+
+from tallyman.errors.base import TallymanError
+
+
+class EvidenceGone(TallymanError):
+    """The rows are there, but not the folder of the run that made them."""
+
+    code = "evidence_gone"
+    hint = (
+        "`tallyman why` with --version asks another version; `tallyman run --force` makes the "
+        "asset again, with evidence."
+    )
+
+    def __init__(self, dataset: str, run: str, folder: str) -> None:
+        super().__init__(dataset, run, folder)
+        self.dataset, self.run, self.folder = dataset, run, folder
+
+    def __str__(self) -> str:
+        return (
+            f"rows of {self.dataset} were made by run {self.run}, and what that run left in "
+            f"{self.folder} is gone: nothing tells what is behind them."
+        )
+
+
+class ReplayDiffers(TallymanError):
+    """A run kept digests, and its plan on its inputs gives other keys now."""
+
+    code = "replay_differs"
+    hint = (
+        "No record is shown: these would not be the ones of that run. `tallyman verify --exact` "
+        "compares them key by key."
+    )
+
+    def __init__(self, target: str, run: str, records: int, reason: str) -> None:
+        super().__init__(target, run, records, reason)
+        self.target, self.run, self.records, self.reason = target, run, records, reason
+
+    def __str__(self) -> str:
+        return (
+            f"{self.target}: {self.records:,} record(s) of a replay are in groups whose digest is "
+            f"not the one that run {self.run} stored: {self.reason}."
+        )

@@ -1,0 +1,334 @@
+"""The same pipeline in Python and in YAML: the same declarations, and one hash for one meaning."""
+
+import inspect
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tallyman.cli.make import PIPELINE, PIPELINE_AS_YAML
+from tallyman.control.define import load
+from tallyman.control.yaml_pipeline import ASSET, SOURCE, TABLE
+from tallyman.control.yaml_verbs import VERBS
+from tallyman.domain import pipeline as declare
+from tallyman.domain.frame import Frame
+from tallyman.domain.pipeline import Pipeline
+from tallyman.domain.plan import frames
+from tallyman.domain.step import Step
+from tallyman.engine.canonical import definition_hash
+from tallyman.errors import DefinitionError
+
+IN_PYTHON = """
+import tallyman as tm
+
+lines = tm.source(
+    "lines", path="data/{partition}/lines.csv", format="csv", key=["journal", "line"],
+    schema="journal string, line int, tags array<string>", options={"header": False, "sep": ";"},
+)
+centers = tm.table("centers", schema="code string, region string", key="code")
+rates = tm.table("rates", schema="currency string, center string, rate decimal(9,4)",
+                 key=["currency"], references={"center": "centers.code"})
+plans = tm.source("plans", path="data/plans.jsonl", schema="account string, amount int")
+NO_DRAFTS = "(status <> 'DRAFT' AND (region = 'EMEA'))"
+
+
+@tm.asset(
+    key=["journal", "line"], thresholds={"absolute": 5, "percentage": 0.10}, evidence="digest",
+    tags=["finance", "daily"], partitioned_by=tm.daily("day", "2026-01-01", "2026-12-31"),
+    approval=tm.approval("large", when="sum(amount) > 10", timeout_s=60),
+    update_strategy="append", unique_key="journal", publish="ledger",
+)
+def rows_in(lines, plans):
+    return (
+        lines.select("journal", "line", "tags", "coalesce(amount, 0) AS amount", name="few")
+        .drop("unused", "this")
+        .withColumns({"twice": "amount * 2", "half": "amount / 2"}, name="both")
+        .withColumn("nothing", "null")
+        .withColumnRenamed("half", "part")
+        .filter("status = 'PAID'", reason="not paid", name="paid")
+        .expect("positive", "amount > 0", code="E1")
+        .unionByName(lines.filter(NO_DRAFTS))
+        .union(plans)
+        .dropDuplicates(["journal"])
+        .dropDuplicates()
+        .join(plans.withColumn("x", "1").drop("amount"), "account = account",
+              how="left", unmatched="error", fanout="error")
+        .join(plans, ["account", "line"], unmatched="filter", fanout="expand")
+        .explode("tags", "tag", outer=True)
+        .groupBy("journal", "line")
+        .agg(total="sum(amount)", lines="count(*)", name="groups")
+    )
+
+
+@tm.asset(key="journal", trace="off", thresholds="strict")
+def close(rows_in, rates, centers, plans):
+    return (
+        rows_in.update(
+            {"reported": "amount * fx.rate", "note": "concat('a', note)"},
+            where=NO_DRAFTS,
+            join={"fx": (rates.filter("rate > 0"), "currency = currency"),
+                  "centers": (centers, ["center", "code"])},
+            name="fx", seq=5,
+        )
+        .delete("source = 'EXPENSE'")
+        .delete()
+        .aggregate(["currency", "center"], total="sum(reported)", n="count(1)",
+                   where="reported > 0", seq=40)
+        .append(plans.filter("a"), where="amount > 5000",
+                aggregate={"by": ["account"], "set": {"amount": "sum(amount)"}}, name="budget")
+        .append(plans)
+        .output("exports/close", format="csv", columns=["journal", "total"], include_deleted=True,
+                register_as="close_copy")
+        .output("exports/all.parquet", name="copy", seq=99)
+    )
+
+
+@tm.asset(partitioned_by=tm.partitions("region", ["NL", "1.10"]), publish=False)
+def unchanged(close):
+    return close
+"""
+
+IN_YAML = """
+sources:
+  lines:
+    path: data/{partition}/lines.csv
+    format: csv
+    key: [journal, line]
+    schema: journal string, line int, tags array<string>
+    options: {header: false, sep: ;}
+  plans: {path: data/plans.jsonl, schema: "account string, amount int"}
+tables:
+  centers: {schema: "code string, region string", key: code}
+  rates:
+    schema: currency string, center string, rate decimal(9,4)
+    key: [currency]
+    references: {center: centers.code}
+selectors:
+  NO_DRAFTS: status <> 'DRAFT' AND {{ EMEA }}
+  EMEA: region = 'EMEA'
+assets:
+  rows_in:
+    from: lines
+    key: [journal, line]
+    thresholds: {absolute: 5, percentage: 0.10}
+    evidence: digest
+    tags: [finance, daily]
+    partitioned_by: {column: day, start: 2026-01-01, end: 2026-12-31}
+    approval: {message: large, when: sum(amount) > 10, timeout_s: 60}
+    update_strategy: append
+    unique_key: journal
+    publish: ledger
+    steps:
+      - select: {columns: [journal, line, tags, "coalesce(amount, 0) AS amount"], name: few}
+      - drop: [unused, this]
+      - withColumn: {columns: {twice: amount * 2, half: amount / 2}, name: both}
+      - withColumn: {nothing: null}
+      - withColumnRenamed: {existing: half, new: part}
+      - filter: {where: status = 'PAID', reason: not paid, name: paid}
+      - expect: {rule: positive, that: amount > 0, code: E1}
+      - unionByName: {with: {from: lines, where: {{NO_DRAFTS}}}}
+      - union: plans
+      - dropDuplicates: [journal]
+      - dropDuplicates:
+      - join:
+          with: {from: plans, steps: [withColumn: {x: 1}, drop: amount]}
+          on: account = account
+          how: left
+          unmatched: error
+          fanout: error
+      - join: {with: plans, on: [account, line], unmatched: filter, fanout: expand}
+      - explode: {column: tags, alias: tag, outer: true}
+      - groupBy: {by: [journal, line], agg: {total: sum(amount), lines: count(*)}, name: groups}
+  close:
+    from: rows_in
+    key: journal
+    trace: off
+    thresholds: strict
+    steps:
+      - update:
+          set: {reported: amount * fx.rate, note: "concat('a', note)"}
+          where: "{{NO_DRAFTS}}"
+          join:
+            fx: {from: rates, where: rate > 0, on: currency = currency}
+            centers: {from: centers, on: [center, code]}
+          name: fx
+          seq: 5
+      - delete: source = 'EXPENSE'
+      - delete: {where: }
+      - aggregate:
+          by: [currency, center]
+          set: {total: sum(reported), n: count(1)}
+          where: reported > 0
+          seq: 40
+      - append:
+          from: {from: plans, where: a}
+          where: amount > 5000
+          aggregate: {by: account, set: {amount: sum(amount)}}
+          name: budget
+      - append: {from: plans}
+      - output:
+          path: exports/close
+          format: csv
+          columns: [journal, total]
+          include_deleted: true
+          register_as: close_copy
+      - output: {path: exports/all.parquet, name: copy, seq: 99}
+  unchanged:
+    from: close
+    partitioned_by: {column: region, values: [NL, 1.10]}
+    publish: false
+"""
+
+
+def loaded(folder: Path, file: str, text: str) -> Pipeline:
+    folder.mkdir(exist_ok=True)
+    (folder / file).write_text(text)
+    return load(folder)
+
+
+def hashes(pipeline: Pipeline) -> dict[str, str]:
+    return {
+        name: definition_hash(
+            asset.plan(),
+            asset=asset,
+            sources=pipeline.sources,
+            evidence=asset.evidence,
+            thresholds=asset.thresholds,
+            code="never counts: there are no Columns",
+        )
+        for name, asset in pipeline.assets.items()
+    }
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[Pipeline, Pipeline]:
+    folder = tmp_path_factory.mktemp("both")
+    python = loaded(folder / "python", "p.py", IN_PYTHON)
+    return python, loaded(folder / "yaml", "p.yaml", IN_YAML)
+
+
+def test_both_forms_have_equal_hashes(both: tuple[Pipeline, Pipeline]) -> None:
+    python, yaml_form = both
+
+    assert hashes(yaml_form) == hashes(python)
+    used = {s.kind for a in python.assets.values() for f in frames(a.plan()) for s in f.steps()}
+    assert used == {step.kind for step in Step.__subclasses__()}, "every step there is"
+
+
+def test_both_forms_declare_the_same(both: tuple[Pipeline, Pipeline]) -> None:
+    python, yaml_form = both
+
+    assert yaml_form.sources == python.sources
+    assert yaml_form.tables == python.tables
+    assert list(yaml_form.assets) == list(python.assets)
+    for name, asset in python.assets.items():
+        assert replace(yaml_form.assets[name], function=asset.function) == asset
+
+
+def test_init_writes_the_same_pipeline_in_both_forms(tmp_path: Path) -> None:
+    python = loaded(tmp_path / "python", "sales.py", PIPELINE)
+    yaml_form = loaded(tmp_path / "yaml", "sales.yaml", PIPELINE_AS_YAML)
+
+    assert hashes(yaml_form) == hashes(python)
+    assert yaml_form.sources == python.sources
+
+
+def test_yaml_can_say_all_that_python_can() -> None:
+    """Also what is added to Frame later: it is missing here until YAML has it."""
+    for name, verb in VERBS.items():
+        if verb.call is None:
+            said = {key.parameter or word for word, key in verb.keys.items()}
+            assert said == set(inspect.signature(getattr(Frame, name)).parameters) - {"self"}, name
+    given = {word: key.parameter or word for word, key in VERBS["aggregate"].keys.items()}
+    assert set(given.values()) == set(inspect.signature(Frame.aggregate).parameters) - {"self"}
+    for keys, function, others in (
+        (SOURCE, declare.source, {"name"}),
+        (TABLE, declare.table, {"name"}),
+        (ASSET, declare.asset, {"name", "function"}),
+    ):
+        assert set(keys) == set(inspect.signature(function).parameters) - others
+
+
+# ---- every value counts ------------------------------------------------------------------------
+
+ANOTHER = {
+    "how": "inner",
+    "unmatched": {"error": "filter", "filter": "error"},
+    "format": {"csv": "json"},
+    "fanout": {"error": "expand", "expand": "error"},
+    "update_strategy": None,
+    "evidence": "keys",
+    "trace": "changes",
+    "thresholds": "permissive",
+    "outer": "false",
+    "include_deleted": "false",
+    "absolute": "6",
+    "percentage": "0.11",
+    "seq": {"5": "6", "40": "41", "99": "98"},
+    "path": {"exports/all.parquet": "exports/al.parquet"},
+    "on": "account = x",
+}
+"""Where adding a letter would be a mistake; None: it cannot be changed alone."""
+NOT_PART_OF_IT = {"tags", "approval", "publish", "start", "end", "values", "unchanged"}
+"""They say when, and for whom, but not what is made."""
+
+
+def _leaves(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    if isinstance(node, str):
+        yield path
+    else:
+        pairs = node.items() if isinstance(node, dict) else enumerate(node)
+        for key, child in pairs:
+            yield from _leaves(child, (*path, key))
+
+
+def _changed(path: tuple[Any, ...], value: str) -> str | None:
+    word = next((w for w in reversed(path) if isinstance(w, str)), "")
+    found = ANOTHER.get(word, f"{value}x" if value else "x")
+    return found.get(value, f"{value}x") if isinstance(found, dict) else found
+
+
+def test_a_difference_in_any_value_changes_the_hash(tmp_path: Path) -> None:
+    document = yaml.load(IN_YAML.replace("{{NO_DRAFTS}}}", "'{{NO_DRAFTS}}'}"), yaml.BaseLoader)
+    before = hashes(loaded(tmp_path / "first", "p.yaml", IN_YAML))
+    tried = 0
+    for path in _leaves(document):
+        if path[0] == "tables" or NOT_PART_OF_IT & set(path):
+            continue
+        *place, last = path
+        node: Any = document
+        for key in place:
+            node = node[key]
+        value = node[last]
+        another = _changed(path, value)
+        if another is None:
+            continue
+        node[last] = another
+        after = _hashes_or_unknown(tmp_path / "edited", json.dumps(_written(document)))
+        node[last] = value
+        assert after != before, (path, value, another)
+        tried += 1
+    assert tried > 100
+
+
+def _hashes_or_unknown(folder: Path, text: str) -> dict[str, str] | None:
+    """None: there is no input or selector of that name, which is noticed as well."""
+    try:
+        return hashes(loaded(folder, "p.yaml", text))
+    except DefinitionError as error:
+        if all(problem.message.startswith("unknown ") for problem in error.problems):
+            return None
+        raise
+
+
+def _written(node: Any) -> Any:
+    """For JSON, which is YAML: numbers and truth values are not quoted."""
+    if isinstance(node, str):
+        return int(node) if node.isdigit() else {"true": True, "false": False}.get(node, node)
+    if isinstance(node, list):
+        return [_written(each) for each in node]
+    return {key: _written(each) for key, each in node.items()}

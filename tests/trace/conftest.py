@@ -1,0 +1,52 @@
+"""Projects in this process, as the engine's tests have them, and the general ledger on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.engine.conftest import new_database, spark, workshop
+from tests.orchestration.conftest import Home
+from tests.trace import general_ledger
+from tests.trace.recorded import Recorded
+
+__all__ = ["new_database", "spark", "workshop"]
+
+
+@dataclass(frozen=True)
+class Closed:
+    """A run of the general-ledger close: what the command said, and what it left."""
+
+    home: Home
+    said: dict[str, Any]
+
+    @property
+    def folder(self) -> Path:
+        return self.home.path / self.said["folder"] / "gl_close"
+
+    @property
+    def recorded(self) -> Recorded:
+        return Recorded(self.folder / "trace")
+
+
+@pytest.fixture(scope="session")
+def ledger_home(
+    tmp_path_factory: pytest.TempPathFactory, spark_server: str
+) -> Callable[[str], Home]:
+    def make(form: str) -> Home:
+        path = tmp_path_factory.mktemp("ledger")
+        (path / "tallyman.yaml").write_text(f"name: ledger\nmaster: {spark_server}\n")
+        general_ledger.write(path, form)
+        return Home(path)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def closed(ledger_home: Callable[[str], Home]) -> Closed:
+    home = ledger_home("python")
+    return Closed(home, home.ok("run"))

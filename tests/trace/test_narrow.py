@@ -1,0 +1,267 @@
+"""Single promises of the trace, each an asset of one run."""
+# ruff: noqa: E501 -- pipelines are written the way a user writes them
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.engine.conftest import Ran, Workshop
+from tests.trace.recorded import Recorded
+
+ROWS = [
+    {"id": f"r{n}", "v": n, "w": "xy"[n % 2], "region": ("NL", "BE")[n > 3], "ssn": ssn}
+    for n, ssn in enumerate(["078-05-1120", None, "219-09-9999", "078-05-1120", "457-55-5462"], 1)
+]
+PIPELINE = """
+SCHEMA = "id string, v int, w string, region string, ssn string"
+rows = tm.source("rows", "data/rows.jsonl", schema=SCHEMA, key="id")
+repeated = tm.source("repeated", "data/repeated.jsonl", schema=SCHEMA, key="id")
+codes = tm.source("codes", "data/codes.jsonl", schema="code string, factor int")
+
+
+def steps(frame, path):
+    return (
+        frame.update({"v": "v * 2"}, where="w = 'y'")
+        .withColumn("v", "v + 1").delete("v = 5").withColumn("v", "v * 10")
+        .aggregate(["w"], total="sum(v)").withColumnRenamed("region", "area").withColumn("ssn", "length(ssn)")
+        .update({"total": "total + 1"}, where="id IS NULL").output(path, columns=["id", "total"])
+    )
+
+
+@tm.asset
+def traced(rows):
+    return steps(rows, "exports/on").output("exports/traced", include_deleted=True)
+
+@tm.asset(trace="off")
+def untraced(rows):
+    return steps(rows, "exports/off").output("exports/untraced", include_deleted=True)
+
+@tm.asset(trace="changes", thresholds=dict(absolute=0, percentage=1))
+def asked_for(rows):
+    return (
+        rows.withColumn("v", "v % 4").withColumn("double", "v * 2")
+        .expect("known", "ssn IS NOT NULL").filter("double < 6", reason="large")
+    )
+
+@tm.asset
+def late(rows):
+    return (
+        rows.update({"v": "v + 1"}, where="id = 'r1'").drop("region")
+        .aggregate(["w"], n="count(*)").withColumnRenamed("w", "word")
+        .update({"v": "v * 10", "word": "upper(word)"}, where="id = 'r2'").delete("id = 'r3'")
+    )
+
+@tm.asset
+def spelled_anew(rows):
+    return rows.update({"V": "v + 1"}, where="id = 'r1'").select("ID", "v").withColumn("V", "IF(ID = 'r1', V + 1, V)")
+
+@tm.asset
+def same_key(repeated):
+    return repeated.update({"v": "v + 1"})
+
+@tm.asset
+def same_key_untouched_at_first(repeated):
+    return repeated.aggregate(["w"], n="count(*)").update({"v": "v + 1"}, where="id IS NOT NULL")
+
+@tm.asset
+def fans_out(rows, codes):
+    return rows.update({"v": "0"}, where="id = 'r1'").update({"v": "c.factor"}, join={"c": (codes, "w = code")})
+
+@tm.asset(partitioned_by=tm.partitions("region", ["NL", "BE"]))
+def by_region(rows):
+    return rows.update({"v": "-v"}).delete("id = 'r2'")
+
+@tm.asset(trace="changes")
+def grouped(rows):
+    return rows.groupBy("w").agg(total="sum(v)").update({"total": "total + 1"}, where="w = 'x'")
+
+@tm.asset
+def secretive(rows):
+    return (
+        rows.update({"ssn": "concat(ssn, '0')"}, where="id <> 'r4'").aggregate(["ssn"], n="count(*)")
+        .update({"SSN": "NULL"}, where="id = 'r3'")
+    )
+"""
+
+
+@pytest.fixture(scope="module")
+def ran(workshop: Callable[[], Workshop]) -> Ran:
+    made = workshop().pipeline(PIPELINE).lines("rows.jsonl", ROWS)
+    made.lines("repeated.jsonl", [*ROWS, ROWS[0], ROWS[2], ROWS[2]])
+    made.lines("codes.jsonl", [{"code": c, "factor": n} for n, c in enumerate("xyy")])
+    with (made.home / "tallyman.yaml").open("a") as file:
+        file.write("trace: {redact: [ssn]}\n")
+    return made.run(partition=["NL", "BE"])
+
+
+def trace(ran: Ran, asset: str) -> Recorded:
+    assert ran.asset(asset).error is None, ran.asset(asset)
+    return Recorded(ran[asset].folder / "trace")
+
+
+def told(recorded: Recorded) -> list[tuple[int, str, str | None, Any]]:
+    """Step, kind, id column of the row, and the new values of what changed."""
+    ids = {row: after["id"] for row, (_, after) in recorded.baselines.items()}
+    return sorted(
+        (r.seq, r.kind, ids.get(r.row_id), r.after if r.kind == "updated" else None)
+        for r in recorded.records
+    )
+
+
+def test_without_a_trace_the_rows_are_the_same(ran: Ran) -> None:
+    assert not (ran["untraced"].folder / "trace").exists()
+    rows = [
+        sorted((r["id"] or "", r["v"] or 0, r["total"] or 0) for r in ran.rows(name))
+        for name in ("traced", "untraced")
+    ]
+    assert rows[0] == rows[1]
+    assert len(rows[0]) == 6  # five, less one, and two totals
+    shown = [_output(ran, name, "100_output") for name in ("traced", "untraced")]
+    assert [{k: v for k, v in row.items() if k != "_row_id"} for row in shown[0]] == [
+        {k: v for k, v in row.items() if k != "_row_id"} for row in shown[1]
+    ]
+    assert ran["traced"].fates == ran["untraced"].fates == {"PASS_THROUGH": 4, "FILTERED": 1}
+
+
+def _output(ran: Ran, asset: str, step: str) -> list[dict[str, Any]]:
+    place = ran[asset].folder / "outputs" / step
+    rows = ran.project.spark.read.parquet(str(place)).orderBy("id", "w").collect()
+    return [row.asDict() for row in rows]
+
+
+def test_a_column_spelled_anew_keeps_its_values(ran: Ran) -> None:
+    [state] = trace(ran, "spelled_anew").replayed().values()
+    assert state == {"ID": "r1", "V": 3, "_deleted": False}
+
+
+def test_a_deleted_row_is_shown_as_it_was(ran: Ran) -> None:
+    for asset in ("traced", "untraced"):
+        [gone] = [row for row in _output(ran, asset, "100_output") if row["_deleted"]]
+        shown = (gone["id"], gone["v"], gone["w"], gone["area"], gone["total"])
+        assert shown == ("r4", 5, "x", "BE", None), asset
+        assert gone["ssn"] is None  # the column has another type now
+
+
+def test_any_asset_can_be_traced_on_demand(ran: Ran) -> None:
+    assert told(trace(ran, "asked_for")) == [
+        (10, "updated", "r4", {"v": 0}),
+        (10, "updated", "r5", {"v": 1}),
+        *((20, "updated", f"r{n}", {"double": n % 4 * 2}) for n in range(1, 6)),
+        (30, "deleted", "r2", None),
+        (40, "deleted", "r3", None),
+    ]
+
+
+def test_rows_first_touched_late_have_the_baseline_they_were_loaded_with(ran: Ran) -> None:
+    recorded = trace(ran, "late")
+    found = {
+        after["id"]: (seq, after["v"], after["w"], after["region"])
+        for seq, after in recorded.baselines.values()
+    }
+    assert found == {
+        "r1": (10, 1, "y", "NL"),
+        "r2": (50, 2, "x", "NL"),
+        "r3": (60, 3, "y", "NL"),
+    }
+    assert told(recorded) == [
+        (10, "updated", "r1", {"v": 2}),
+        (30, "created", None, None),
+        (30, "created", None, None),
+        (50, "updated", "r2", {"v": 20, "word": "X"}),
+        (60, "deleted", "r3", None),
+    ]
+
+
+@pytest.mark.parametrize("asset", ["same_key", "same_key_untouched_at_first"])
+def test_rows_that_share_a_key_are_refused(ran: Ran, asset: str) -> None:
+    error = ran.asset(asset).error
+    assert error is not None, "its rows cannot be told apart"
+    assert error["code"] == "rows_not_distinct"
+    assert "2 key(s) of the rows as loaded" in str(error["message"])
+    assert "r1, r3" in str(error["message"])
+    assert not (ran[asset].folder / "output").exists()
+
+
+def test_a_lookup_that_meets_several_rows_fails_the_step(ran: Ran) -> None:
+    error = ran.asset("fans_out").error
+    assert error is not None
+    assert error["code"] == "join_fan_out"
+    assert "20_update" in str(error["message"])
+    assert not (ran["fans_out"].folder / "output").exists()
+
+
+def test_a_lookup_that_fails_is_no_complete_step(ran: Ran) -> None:
+    assert 20 not in Recorded(ran["fans_out"].folder / "trace").complete
+
+
+def test_each_partition_has_a_trace_of_its_own(ran: Ran) -> None:
+    found = {
+        part: Recorded(ran["by_region"].folder / f"region={part}" / "trace")
+        for part in ("NL", "BE")
+    }
+    assert {p: len(r.baselines) for p, r in found.items()} == {"NL": 3, "BE": 2}
+    assert [r.head["partition"] for r in found.values()] == ["NL", "BE"]
+    assert [t for t in told(found["NL"]) if t[0] == 20] == [(20, "deleted", "r2", None)]
+    ids = [{r.row_id for r in recorded.records} for recorded in found.values()]
+    assert not ids[0] & ids[1]
+
+
+def test_groups_are_the_rows_of_what_follows_them(ran: Ran) -> None:
+    recorded = trace(ran, "grouped")
+    assert [(r.seq, r.kind, r.before, r.after) for r in recorded.records] == [
+        (20, "updated", {"total": 6}, {"total": 7})
+    ]
+    assert [after for _, after in recorded.baselines.values()] == [{"w": "x", "total": 6}]
+
+
+# ---- redaction -----------------------------------------------------------------------------
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    for part in parts:
+        yield from _texts(part)
+
+
+def test_a_redacted_value_is_in_no_file_of_a_trace(ran: Ran) -> None:
+    home = ran.project.settings.home / ran.result.folder
+    secrets = [row["ssn"] for row in ROWS if row["ssn"]]
+    files = 0
+    for folder in home.rglob("trace"):
+        recorded = Recorded(folder)
+        for seq in recorded.complete:
+            for kind in ("updated", "deleted", "created", "baseline"):
+                for table in recorded.tables(seq, kind):
+                    files += 1
+                    shown = "\n".join(_texts(table.to_pylist()))
+                    assert not any(secret in shown for secret in secrets), (folder, seq, kind)
+    assert files > 10
+
+
+def test_equal_values_have_equal_hashes_and_null_stays_null(ran: Ran) -> None:
+    recorded = trace(ran, "secretive")
+    assert recorded.head["redacted"] == ["ssn"]
+    before = {after["id"]: after["ssn"] for _, after in recorded.baselines.values()}
+    # r2 and r4 were never touched: NULL || '0' is NULL.
+    assert before.keys() == {"r1", "r3", "r5"}
+    assert all(re.fullmatch(r"redacted:[0-9a-f]{32}", text) for text in before.values())
+    assert len(set(before.values())) == 3
+    changed = {r.row_id: r for r in recorded.records if r.seq == 10}
+    assert {r.before["ssn"] for r in changed.values() if r.before} == set(before.values())
+    made = {
+        r.after["ssn"]: r.after["n"] for r in recorded.records if r.kind == "created" and r.after
+    }
+    assert made[None] == 1
+    assert {r.after["ssn"] for r in changed.values() if r.after} < made.keys()
+    [cleared] = [r for r in recorded.records if r.seq == 30]
+    assert cleared.after == {"ssn": None}
+    first = trace(ran, "late")
+    same = {after["id"]: after["ssn"] for _, after in first.baselines.values()}
+    assert same["r1"] == before["r1"]
+    assert same["r2"] is None

@@ -1,0 +1,147 @@
+"""Files that output steps are asked for: the rows as they were there, where people look for them.
+
+One project: a run that writes four outputs, then a folder that is not ours in the way of the next.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from tests.orchestration.conftest import Home, Reply
+
+PIPELINE = """\
+import tallyman as tm
+
+tm.source("stock", "data/stock.csv", "csv", key="item", schema="item string, n int, kind string")
+
+
+@tm.asset(key="item")
+def counted(stock):
+    return (
+        stock.output("exports/before.csv", columns=["item", "n"])
+        .update({"n": "n + 1"}, where="kind = 'a'")
+        .delete("n > 20")
+        .output("exports/after.jsonl")
+        .output("exports/all", include_deleted=True, register_as="all_counted")
+        .update({"n": "0"})
+    )
+"""
+MISTAKES = """\
+import tallyman as tm
+
+tm.source("stock", "data/stock.csv", "csv", key="item", schema="item string, n int, kind string")
+
+
+@tm.asset
+def a(stock):
+    return stock.output("data").output("runs/x").output("exports/x.csv", register_as="Bad Name")
+
+
+@tm.asset
+def b(stock):
+    return stock.output("exports").output("exports/b", columns=["itm"])
+"""
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory, spark_server: str) -> Home:
+    path = tmp_path_factory.mktemp("outputs")
+    (path / "tallyman.yaml").write_text(f"name: outputs\nmaster: {spark_server}\n")
+    (path / "data").mkdir()
+    (path / "data" / "stock.csv").write_text("item,n,kind\nx,1,a\ny,20,a\nz,3,b\n")
+    return Home(path).pipeline(PIPELINE)
+
+
+@dataclass(frozen=True)
+class First:
+    """The first run, and what could be asked and seen then; later ones change it."""
+
+    said: Reply
+    answers: dict[str, Any]
+    exports: Path
+
+
+@pytest.fixture(scope="module")
+def first(home: Home, tmp_path_factory: pytest.TempPathFactory) -> First:
+    said = home.tallyman("run")
+    assert said.code == 0, said
+    asked = (("read", "counted"), ("read", "all_counted"), ("commits",), ("plan",))
+    answers = {" ".join(words): home.ok(*words) for words in asked}
+    kept = tmp_path_factory.mktemp("kept") / "exports"
+    shutil.copytree(home.path / "exports", kept)
+    return First(said, answers, kept)
+
+
+def test_an_output_holds_the_rows_as_they_were_at_its_step(first: First) -> None:
+    with open(first.exports / "before.csv") as file:
+        assert sorted(csv.reader(file)) == [["item", "n"], ["x", "1"], ["y", "20"], ["z", "3"]]
+    text = (first.exports / "after.jsonl").read_text().splitlines()
+    after = {row["item"]: row for row in map(json.loads, text)}
+    assert {item: row["n"] for item, row in after.items()} == {"x": 2, "z": 3}
+    assert after["z"]["_updated_at"] is None
+    assert after["x"]["_updated_at"] is not None
+    assert after["x"]["kind"] == "a"
+    found = duckdb.sql(
+        f"SELECT item, n, _deleted, _updated_at IS NULL FROM '{first.exports}/all/*.parquet' "
+        "ORDER BY item"
+    ).fetchall()
+    assert found == [("x", 2, False, False), ("y", 21, True, False), ("z", 3, False, True)]
+
+
+def test_the_asset_itself_has_what_its_last_step_left(first: First) -> None:
+    [asset] = first.said.json["assets"]
+    assert (asset["records_in"], asset["rows_out"], asset["unaccounted"]) == (3, 2, 0)
+    read = first.answers["read counted"]
+    assert sorted((row["item"], row["n"]) for row in read) == [("x", 0), ("z", 0)]
+
+
+def test_a_registered_output_is_a_dataset_of_the_same_commit(first: First) -> None:
+    assert first.said.json["published"] == {"all_counted": 1, "counted": 1}
+    assert len(first.answers["commits"]) == 1
+    read = first.answers["read all_counted"]
+    assert sorted((row["item"], row["_deleted"]) for row in read) == [
+        ("x", False),
+        ("y", True),
+        ("z", False),
+    ]
+    assert "all_counted" not in json.dumps(first.answers["plan"])  # it goes with its asset
+
+
+def test_files_that_no_run_wrote_are_not_replaced(home: Home, first: First) -> None:
+    folder = home.path / "exports" / "all"
+    (folder / "_tallyman.json").unlink()
+    (folder / "precious.txt").write_text("mine")
+    (home.path / "data" / "stock.csv").write_text("item,n,kind\nx,5,a\n")
+    said = home.tallyman("run")
+    assert said.code == 1, said
+    error = said.json["error"]
+    assert error["code"] == "export_failed"
+    assert "'exports/all'" in error["message"]
+    assert "no run wrote" in error["message"]
+    assert (folder / "precious.txt").read_text() == "mine"
+    assert len(home.ok("commits")) == 2  # what was published stays
+
+
+def test_outputs_that_would_write_over_something_are_definition_errors(home: Home) -> None:
+    mistaken = home.path / "mistaken"
+    (mistaken / "pipelines").mkdir(parents=True)
+    (mistaken / "tallyman.yaml").write_text((home.path / "tallyman.yaml").read_text())
+    said = Home(mistaken).pipeline(MISTAKES).tallyman("run")
+    assert said.code == 2, said
+    for text in (
+        "output to 'data' would write over 'data/stock.csv' of source 'stock'",
+        "output to 'runs/x' would write over 'runs' of Tallyman",
+        "'Bad Name' is no name for a dataset",
+        "a dataset is Parquet, the output is csv",
+        "output to 'exports' would write over 'exports/x.csv' of asset 'a'",
+        "unknown column 'itm'. Did you mean 'item'?",
+    ):
+        assert text in json.dumps(said.json), (text, said)
