@@ -41,7 +41,8 @@ def close(entries, rates):
         .update({{"reporting": "amount * fx.rate"}}, where="currency <> 'USD'",
                 join={{"fx": (rates, "currency = code")}})
         .update({{"amount": "amount * 1.05"}}, where="region = 'EMEA'")
-        .update({{"note": "concat(account, '/', center)", "kind": "'review'"}}, where="amount > 800")
+        .update({{"note": "concat(account, '/', center)", "kind": "'review'"}},
+                where="amount > 800")
         .delete("kind = 'EXPENSE' AND amount < 100")
         .update({{"center": "'CC-000'"}}, where="account < '1010'"))
 
@@ -67,8 +68,11 @@ def make_data(spark: SparkSession, folder: Path, records: int) -> None:
         F.format_string("JE%010d", F.col("id")).alias("entry"),
         F.format_string("1%03d", (one(1) * 300).cast("int")).alias("account"),
         F.format_string("CC-%03d", (one(2) * 200).cast("int")).alias("center"),
-        F.when(one(3) < 0.5, "USD").when(one(4) < 0.6, "EUR").when(one(5) < 0.7, "GBP")
-        .otherwise("JPY").alias("currency"),
+        F.when(one(3) < 0.5, "USD")
+        .when(one(4) < 0.6, "EUR")
+        .when(one(5) < 0.7, "GBP")
+        .otherwise("JPY")
+        .alias("currency"),
         F.when(one(6) < 0.25, "EMEA").otherwise("AMER").alias("region"),
         F.round(one(7) * 1000, 2).cast("decimal(18,2)").alias("amount"),
         F.lit(None).cast("decimal(18,2)").alias("reporting"),
@@ -79,7 +83,7 @@ def make_data(spark: SparkSession, folder: Path, records: int) -> None:
     rows.write.parquet(str(folder / "entries"))
 
 
-def trace_facts(trace: Path, rows: Path, data: Path) -> dict[str, object]:
+def trace_facts(trace: Path, data: Path) -> dict[str, object]:
     """Records and bytes by kind, beside the bytes that the changed rows have as rows."""
     counts: dict[str, int] = {}
     sizes: dict[str, int] = {}
@@ -87,7 +91,6 @@ def trace_facts(trace: Path, rows: Path, data: Path) -> dict[str, object]:
         kind = file.name.split("-")[0]
         counts[kind] = counts.get(kind, 0) + pq.read_metadata(file).num_rows
         sizes[kind] = sizes.get(kind, 0) + file.stat().st_size
-    del rows
     whole = sum(p.stat().st_size for p in (data / "entries").glob("*.parquet"))
     total = sum(pq.read_metadata(p).num_rows for p in (data / "entries").glob("*.parquet"))
     changed = counts.get("updated", 0) + counts.get("deleted", 0)
@@ -128,7 +131,7 @@ def main() -> None:
                 processor[name].append(processor_seconds() - used)
             place = home / result.folder / name
             if name == "changes":
-                facts = trace_facts(place / "trace", place / "output", home / "data")
+                facts = trace_facts(place / "trace", home / "data")
             shutil.rmtree(home / "runs")
     report(given, times, processor, facts)
     if not given.keep:
@@ -152,7 +155,9 @@ def report(
     worked = {name: statistics.median(taken) for name, taken in processor.items()}
     ratio = seconds["changes"] / seconds["off"]
     print(f"\n{given.records:,} rows, five row-local steps, median of {given.repeats}, interleaved")
-    print(f"untraced {seconds['off']:.2f} s   traced {seconds['changes']:.2f} s   ratio {ratio:.2f}")
+    print(
+        f"untraced {seconds['off']:.2f} s   traced {seconds['changes']:.2f} s   ratio {ratio:.2f}"
+    )
     print(
         f"processor seconds: untraced {worked['off']:.2f}   traced {worked['changes']:.2f}   "
         f"ratio {worked['changes'] / worked['off']:.2f}"

@@ -1,7 +1,8 @@
 """A command in a process of its own, forked from one that has imported it already.
 
-Of the time of a short command the imports are most. What is forked has no thread, no Spark and no
-database yet: it is as good as new.
+Of the time of a short command the imports are most, also of those that come with a session of
+Spark Connect and with the first publication. What is forked has no thread, no Spark and no database
+yet: it is as good as new.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from pathlib import Path
 from tallyman.cli.main import main
 
 _context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["tallyman.project", "pytest", __name__])
+_late = ["pyspark.sql.connect.session", "pyiceberg.io.pyarrow", "pyiceberg.table"]
+_context.set_forkserver_preload(["tallyman.project", "pytest", __name__, *_late])
 
 
 class Running:

@@ -338,9 +338,7 @@ class Project(Data):
         """List, replay or discard what runs rejected; `chosen` says which."""
         return Rejections(self.settings, self.database, self._definitions)
 
-    def chosen(
-        self, run: str, *, asset: str | None = None, where: str | None = None
-    ) -> Chosen:
+    def chosen(self, run: str, *, asset: str | None = None, where: str | None = None) -> Chosen:
         """Rejections of a run, also of one that was copied here and the registry never saw."""
         folder = self.folder(run)
         try:

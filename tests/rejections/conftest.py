@@ -57,10 +57,10 @@ def new_home(
         home.close()
 
 
-def lettered(home: Home) -> str:
+def lettered(home: Home, *more: str) -> str:
     """Two good records, four bad ones, a table to look kinds up in; the run that met them."""
     home.pipeline(LETTERS).data("kinds.jsonl", *({"kind": k, "label": k * 2} for k in "xy"))
-    (home.path / "data" / "raw.jsonl").write_text(RAW)
+    (home.path / "data" / "raw.jsonl").write_text("\n".join([RAW.rstrip(), *more]) + "\n")
     home.ok("load", "kinds", "data/kinds.jsonl")
     return str(home.ok("run", TALLYMAN_ACTOR="ann")["run_id"])
 

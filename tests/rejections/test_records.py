@@ -169,10 +169,7 @@ def test_refused_when_the_world_has_moved_on(shared: tuple[Home, str]) -> None:
 
 def test_a_key_that_stands_twice_is_not_replayed(new_home: Callable[[], Home]) -> None:
     home = new_home()
-    first = lettered(home)
-    raw = home.path / "data" / "raw.jsonl"
-    raw.write_text(raw.read_text() + '{"id": "b", "n": 7, "kind": "x"}\n')
-    first = home.ok("run", "good")["run_id"]
+    first = lettered(home, '{"id": "b", "n": 7, "kind": "x"}')
     refused = home.tallyman("rejections", "replay", first)
     assert (refused.code, refused.json["error"]["code"]) == (2, "not_replayable")
     assert "1 of the records share their key with another (b)" in refused.json["error"]["message"]

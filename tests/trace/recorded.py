@@ -144,6 +144,6 @@ def row_id(head: Mapping[str, Any], started_ms: int, born: int, key: str) -> str
     seqs = [0, *(step["seq"] for step in head["steps"])]
     scope = (head["openlineage_run_id"], head["asset"], head["partition"] or "", str(born), key)
     found = hashlib.sha256("\x1f".join(scope).encode()).hexdigest()
-    moment, variant = f"{started_ms:012x}", "89ab"[int(found[0], 16) % 4]
+    moment, variant = f"{started_ms:012x}", "89ab"[int(found[0], 16) // 4]
     ordinal = f"7{seqs.index(born):03x}"
     return f"{moment[:8]}-{moment[8:]}-{ordinal}-{variant}{found[1:4]}-{found[4:16]}"

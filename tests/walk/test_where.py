@@ -57,6 +57,14 @@ def test_records_that_are_left_out_name_the_step_and_the_reason(shop: Shop) -> N
     assert [e["step"] for e in lines["filtered"]] == ["10_explode.empty"]
 
 
+def test_a_record_is_found_by_its_place(shop: Shop) -> None:
+    """The second file begins with a blank line."""
+    found = shop.where("orders", "@b.jsonl#5")
+    assert [record["key"] for record in found["records"]] == ["o7"]
+    clean = next(o for o in found["became"] if o["asset"] == "clean")
+    assert [letter["source_key"] for letter in clean["rejections"]] == ["o7"]
+
+
 def test_a_reference_is_joined_by_the_records_that_reached_the_join(shop: Shop) -> None:
     """Of the three orders of ann one was rejected before the join."""
     [clean] = shop.where("customers", "code=ann")["became"]

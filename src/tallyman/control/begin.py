@@ -90,9 +90,7 @@ def check_ready(pipeline: Pipeline, targets: Sequence[Target], pins: Pins) -> No
         raise DependencyNotReady(missing)
 
 
-def begin(
-    asked: Begun, definitions: Definitions, listen: Listener, kind: type[E] = Execution
-) -> E:
+def begin(asked: Begun, definitions: Definitions, listen: Listener, kind: type[E] = Execution) -> E:
     """Checked, registered, and held by this process."""
     settings, database = definitions.settings, definitions.database
     upkeep.upkeep(database, settings.name, settings.home, asked.actor)

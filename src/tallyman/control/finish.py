@@ -45,12 +45,16 @@ def conclude(
     return RunResult(run_id=run.run_id, status=status, folder=place, assets=results)
 
 
+def set_aside(folder: RunFolder) -> None:
+    for name in (LEDGER, REPORT):
+        folder.set_aside(name, 1)
+
+
 def write(
     folder: RunFolder, run: RunIdentity, result: RunResult, rows: list[Materialization]
 ) -> None:
     """ledger.json and the report; those of an earlier end of the run are kept aside."""
-    for name in (LEDGER, REPORT):
-        folder.set_aside(name, 1)
+    set_aside(folder)
     folder.clear_staging()
     folder.write(LEDGER, _run_ledger(run, rows, result.folder))
     folder.write(REPORT, _report(run, result, rows))

@@ -115,6 +115,7 @@ class Execution:
         self._pins = Pins(pipeline, self.journal.database, self.settings, run.id, pinned)
         self._staging = Staging(self.journal, self._pins.warehouse, self._pins, self._datasets())
         self._folder = RunFolder.open(self.settings.home / run.folder)
+        finish.set_aside(self._folder)  # of an earlier end: this run is at work again
         self._describe()
         faults.reach(Point.FOLDER_MADE)
         self._watch = Watch(self.journal, self.definitions.interrupt(str(run.id)))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
@@ -13,35 +11,23 @@ from tallyman.control.join_by_spark import met_by_plan
 from tallyman.control.joins import Link
 from tallyman.control.past import Past, Result
 from tallyman.control.past_inputs import Input
-from tallyman.control.why import Asked, Walk, check_columns
+from tallyman.control.sought import Followed, Sought
+from tallyman.control.why import Asked, Walk
 from tallyman.domain.dataset import Dataset, Fragment
 from tallyman.domain.materialization import Materialization, RunRecord
 from tallyman.domain.run import Status
 from tallyman.domain.walk import Became, Ended, Record, Where
-from tallyman.engine.desk import Desk, text
+from tallyman.engine.desk import Desk
 from tallyman.engine.fates import Fates, Forward
-from tallyman.engine.files import list_files
 from tallyman.engine.key_text import Shape
 from tallyman.engine.levels import Levels
-from tallyman.engine.records import Records
 from tallyman.engine.shelf import Shelf
-from tallyman.errors import NotFound, UsageError
+from tallyman.errors import NotFound
 from tallyman.registry.database import Transaction
 from tallyman.registry.datasets import Datasets
 from tallyman.registry.fragments import Fragments
 from tallyman.registry.materializations import Materializations
 from tallyman.registry.reads import Reads
-
-
-@dataclass(frozen=True)
-class Followed:
-    """Records of one input: a table `k` of keys, and hits where the records can be read."""
-
-    name: str
-    keys: str
-    shape: Shape | None
-    records: Records | None = None
-    hits: str | None = None
 
 
 @dataclass
@@ -64,8 +50,9 @@ class Onward:
 
     def where(self, source: str, run: RunRecord | None) -> Where:
         self.run = run
-        followed, count, shown = self._start(source)
+        followed, count, shown = self._sought(source)
         readers = self.past.database.durably(lambda tx: self._readers(tx, source))
+        readers = [made for made in readers if self._has_evidence(made)]
         if not readers:
             raise NotFound(f"result in {_of(run)} that read", source)
         became = self._became(followed, [self.past.result(made.id) for made in readers])
@@ -82,55 +69,8 @@ class Onward:
             notes=notes,
         )
 
-    # ---- the record itself ------------------------------------------------------------------
-
-    def _start(self, name: str) -> tuple[Followed, int, list[Record]]:
-        """Found in the source's files; or by its key alone, when it is not in them any more."""
-        pipeline = self.past.pipeline
-        if name not in pipeline.sources:
-            near = difflib.get_close_matches(name, list(pipeline.sources), 1)
-            raise NotFound("source", name, near[0] if near else None)
-        source = pipeline.sources[name]
-        home = self.past.settings.home
-        files = list_files(name, source.path.replace("{partition}", "*"), home)
-        records = self.shelf.source(source, files)
-        hits = self._hits(records)
-        count = self.desk.count(hits)
-        limit = self.asked.limit
-        if limit is not None and count > limit:
-            said = " ".join(f"{n}={v}" for n, v in self.asked.row.items())
-            raise UsageError(
-                f"{count:,} records of {name} have {said}, more than {limit}: say also "
-                f"{', '.join(f'{n}=…' for n in source.key or records.types)}, or raise --limit"
-            )
-        keys = hits if count else self._said(records)
-        shape = records.shape if source.key else None
-        below = os.path.relpath(files.root, home)
-        shown = [
-            replace(one, file=os.path.normpath(os.path.join(below, one.file or "")))
-            for one in records.shown(hits, limit)
-        ]
-        return Followed(name, keys, shape, records, hits), count, shown
-
-    def _hits(self, records: Records) -> str:
-        place = self.asked.row.get("@")
-        if place is not None:
-            return records.by_keys(self.desk.keep("SELECT $place AS k", {"place": place}))
-        check_columns(records, self.asked.row, f"source {records.name}")
-        return records.matching(self.asked.row)
-
-    def _said(self, records: Records) -> str:
-        """The key as it was given, if it was given whole."""
-        row = self.asked.row
-        if "@" in row:
-            return self.desk.keep("SELECT $k AS k", {"k": row["@"]})
-        if set(row) != set(records.key):
-            return self.desk.keep("SELECT NULL::VARCHAR AS k WHERE false")
-        typed = [
-            f"CAST({text(row[name])} AS {kind})"
-            for name, kind in zip(records.shape.names, records.shape.types, strict=True)
-        ]
-        return self.desk.keep(f"SELECT {records.shape.text_of(typed)} AS k")
+    def _sought(self, source: str) -> tuple[Followed, int, list[Record]]:
+        return Sought(self.past, self.desk, self.shelf, self.asked).records(source)
 
     # ---- results that read it -------------------------------------------------------------
 
@@ -139,14 +79,13 @@ class Onward:
         if self.run is not None:
             reading = [a.name for a in self.past.pipeline.assets.values() if name in a.inputs]
             made = Materializations(tx).of_run(self.run.id)
-            return [m for m in made if m.target.asset in reading and self._has_evidence(m)]
+            return [m for m in made if m.target.asset in reading]
         project = self.past.settings.name
         found = Reads(tx).of_source(name, project)
         known = {made.target.asset for made in found}
         for made in Materializations(tx).latest_of_each(project):
             asset = self.past.pipeline.assets.get(made.target.asset)
-            unread = asset is not None and name in asset.inputs and asset.name not in known
-            if unread and self._has_evidence(made):
+            if asset is not None and name in asset.inputs and asset.name not in known:
                 found.append(made)
         return found
 
@@ -202,6 +141,8 @@ class Onward:
         notes = []
         if not fates.known:
             notes.append("this run did not meet the record: the source held other records then")
+        if fates.steps and not paths:
+            notes.append("the run did not succeed: there are no rows of it")
         if fates.rows and dataset and version is None:
             notes.append("the rows are in no version")
         shown, then = self._reached(fates, paths, dataset, result, fragment)

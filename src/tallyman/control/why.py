@@ -17,7 +17,7 @@ from tallyman.control.past_inputs import Input
 from tallyman.control.resolve import Resolved
 from tallyman.domain.dataset import Dataset, Fragment, Kind
 from tallyman.domain.walk import Counted, Hop, Joined, Origin, Record, Why
-from tallyman.engine.desk import Desk, parquet, quoted
+from tallyman.engine.desk import Desk, parquet, quoted, text
 from tallyman.engine.levels import Levels
 from tallyman.engine.records import Records
 from tallyman.engine.shelf import Shelf
@@ -84,7 +84,7 @@ class Walk:
         found = []
         for fragment in fragments:
             paths = self.past.warehouse.paths([fragment])
-            listed = ", ".join("'" + path.replace("'", "''") + "'" for path in paths)
+            listed = ", ".join(text(path) for path in paths)
             own = self.desk.keep(f"SELECT * FROM {hits} WHERE _tm_file IN ({listed})")
             if self.desk.count(own):
                 found.append(self._hop(dataset, version, fragment, paths, own))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pyspark.sql import Column, DataFrame
@@ -36,6 +36,7 @@ from tallyman.engine.segment import Flow
 from tallyman.engine.settling import Settling
 from tallyman.engine.source import Door, Input
 from tallyman.engine.stage import Stage
+from tallyman.engine.tainted import tainted
 from tallyman.engine.trace import Redaction, RowIds, Tracer
 from tallyman.engine.working_run import WorkingRun
 from tallyman.errors import (
@@ -136,7 +137,9 @@ class AssetRun:
         tracer = None
         if self.traced:
             place = self.folder / "trace"
-            tracer = Tracer(ids, place, self.staging, self.pool, self.completed, self.redaction)
+            hidden = tainted(self.plan, self.redaction.columns)
+            redaction = replace(self.redaction, columns=hidden)
+            tracer = Tracer(ids, place, self.staging, self.pool, self.completed, redaction)
         return WorkingRun(
             self.plan,
             self.inputs,

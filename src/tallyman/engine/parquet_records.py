@@ -61,6 +61,12 @@ class ParquetRecords(Records):
             f"JOIN {few} h USING (_tm_file, _tm_line)"
         )
 
+    def at_place(self, place: str) -> str:
+        return self.desk.keep(
+            f"SELECT {self._key()} AS k, _tm_file, _tm_line FROM {self._source} "
+            f"WHERE {self.place()} = {text(place)}"
+        )
+
     def at(self, places: str) -> str:
         """Hits of rows told by file and line."""
         return self.desk.keep(
@@ -85,7 +91,7 @@ class ParquetRecords(Records):
         few = first(hits, limit)
         named = ", ".join(f"r.{quoted(name)}" for name in self.types)
         found = self.desk.rows(
-            f"SELECT h.k, _tm_name, h._tm_line, {named} FROM {few} h JOIN {self._source} r "
+            f"SELECT h.k, _tm_name, h._tm_line, {named} FROM {self._source} r JOIN {few} h "
             "USING (_tm_file, _tm_line) ORDER BY h.k, _tm_name, h._tm_line"
         )
         return [

@@ -36,6 +36,10 @@ class Records(ABC):
         """Hits of the records that have these values."""
 
     @abstractmethod
+    def at_place(self, place: str) -> str:
+        """The hit of `@file#number`, under its own key if it has one."""
+
+    @abstractmethod
     def shown(self, hits: str, limit: int | None) -> list[Record]:
         """The records of hits, by key."""
 

@@ -33,9 +33,11 @@ def lines(path: str, shown: str) -> str:
     )
 
 
-def readable(path: str, aside: Path) -> str:
+def readable(path: str, aside: Path, *, look_at_bytes: bool) -> str:
     """The file itself, or a copy that DuckDB counts and reads as Spark does."""
-    if os.path.getsize(path) == 0 or not (_has_returns(path) or _has_bad_bytes(path)):
+    if os.path.getsize(path) == 0:
+        return path
+    if not _has_returns(path) and not (look_at_bytes and _has_bad_bytes(path)):
         return path
     copy = aside / f"{len(list(aside.iterdir()))}.txt"
     with (

@@ -16,6 +16,7 @@ from tallyman.domain.walk import Record
 from tallyman.engine import key_text, text_lines
 from tallyman.engine.desk import text
 from tallyman.engine.records import Records, condition, equal, first
+from tallyman.errors import DatasetDamaged
 
 BATCH = 100
 """Text files in one query."""
@@ -32,6 +33,7 @@ class TextRecords(Records):
     source: Source
     aside: Path
     _readable: dict[str, str] = field(default_factory=dict)
+    _has_bad_bytes: bool = False
 
     @cached_property
     def types(self) -> Mapping[str, str]:
@@ -88,11 +90,24 @@ class TextRecords(Records):
 
     def _path(self, path: str) -> str:
         if path not in self._readable:
-            self._readable[path] = text_lines.readable(path, self.aside)
+            self._readable[path] = text_lines.readable(
+                path, self.aside, look_at_bytes=self._has_bad_bytes
+            )
         return self._readable[path]
 
     def _filled(self, columns: str, rest: str) -> str:
         """A table of what one query finds in all files."""
+        try:
+            return self._fill(columns, rest)
+        except DatasetDamaged:
+            if self._has_bad_bytes:
+                raise
+        # Looking for bad bytes beforehand would read everything twice.
+        self._has_bad_bytes = True
+        self._readable.clear()
+        return self._fill(columns, rest)
+
+    def _fill(self, columns: str, rest: str) -> str:
         hits = None
         records = f"WHERE line IS NOT NULL AND NOT {BLANK}"
         records += " AND _tm_line > 1" if self._has_header else ""
@@ -118,6 +133,12 @@ class TextRecords(Records):
     def matching(self, conditions: Mapping[str, str]) -> str:
         where = condition(self.types, conditions, {n: self.column(n) for n in conditions})
         return self._filled(f"{self._key()} AS k, _tm_file, _tm_line, line", f"WHERE {where}")
+
+    def at_place(self, place: str) -> str:
+        return self._filled(
+            f"{self._key()} AS k, _tm_file, _tm_line, line",
+            f"WHERE {self.place()} = {text(place)}",
+        )
 
     def _key(self) -> str:
         if not self.key:

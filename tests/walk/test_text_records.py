@@ -1,0 +1,66 @@
+"""Lines that DuckDB would count or read differently from Spark keep their number and their key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tallyman.domain.pipeline import Source
+from tallyman.engine.desk import Desk
+from tallyman.engine.files import list_files
+from tallyman.engine.records import Records
+from tallyman.engine.shelf import Shelf
+
+
+@pytest.fixture
+def shelf() -> Iterator[Shelf]:
+    with Desk() as desk, closing(Shelf(desk)) as shelf:
+        yield shelf
+
+
+def opened(shelf: Shelf, folder: Path, content: bytes, *, kind: str, schema: str) -> Records:
+    (folder / "data.txt").write_bytes(content)
+    source = Source(name="s", path="data.txt", format=kind, schema=schema, key=("id",))
+    return shelf.source(source, list_files("s", "data.txt", folder))
+
+
+def places(records: Records, **wanted: str) -> list[tuple[str | None, int | None]]:
+    return [(r.key, r.line) for r in records.shown(records.matching(wanted), None)]
+
+
+JSON = b"""{"id": "a", "n": 1}\r
+
+{"id": "b", "n": 1, "t": "\xff\xfe"}
+\t
+{"id": "c\\"d", "n": 1}
+{"id": "cut", "n": 1, "t": "
+{"n": 1}
+"""
+
+
+def test_json_lines_of_every_kind(shelf: Shelf, tmp_path: Path) -> None:
+    records = opened(shelf, tmp_path, JSON, kind="json", schema="id string, n int, t string")
+    assert places(records, n="1") == [
+        ("@data.txt#7", 7),
+        ("a", 1),
+        ("b", 3),
+        ('c"d', 5),
+        ("cut", 6),
+    ]
+    assert places(records, id="cut") == [("cut", 6)]
+    keys = shelf.desk.keep("SELECT unnest(['cut', '@data.txt#7', 'nobody']) AS k")
+    assert [(r.key, r.line) for r in records.shown(records.by_keys(keys), None)] == [
+        ("@data.txt#7", 7),
+        ("cut", 6),
+    ]
+
+
+def test_csv_fields_with_quotes_separators_and_nothing(shelf: Shelf, tmp_path: Path) -> None:
+    content = b'id,name\n1,"Smith, ""Al"""\n2,\n\n03,"x"\n'
+    records = opened(shelf, tmp_path, content, kind="csv", schema="id int, name string")
+    assert places(records, name='Smith, "Al"') == [("1", 2)]
+    assert places(records, name="null") == [("2", 3)]
+    assert places(records, id="3") == [("3", 5)]  # as Spark types it, whatever its text
