@@ -1,16 +1,19 @@
 """For every test: a Java that starts fast, one Spark server for many short commands, and
 databases that need not be made."""
 
+import fcntl
+import json
 import os
+import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
 from tallyman.registry.database import Database
-from tests.spark_servers import connect_server
+from tests.spark_servers import start_connect_server
 
 FAST_START = (
     "-XX:TieredStopAtLevel=1",
@@ -32,14 +35,32 @@ spark:
   spark.sql.codegen.wholeStage: "false"
   spark.sql.codegen.factoryMode: NO_CODEGEN
 """
+SERVER = "spark_server.json"
 
 
 @pytest.fixture(scope="session")
-def spark_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def spark_server(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The address of a Spark Connect server: starting a JVM for each command takes most of the
-    time of a suite that runs hundreds of them."""
-    with connect_server(tmp_path_factory.mktemp("connect")) as address:
-        yield address
+    time of a suite that runs hundreds of them. The first worker that needs it starts it for all;
+    it ends with the whole session, because nobody knows which worker is the last."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    known = shared / SERVER
+    with (shared / "spark_server.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not known.exists():
+            # Each worker may have a sleeping task.
+            started = start_connect_server(tmp_path_factory.mktemp("connect"), cores=4)
+            known.write_text(json.dumps(started))
+    return str(json.loads(known.read_text())[1])
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """After the workers have gone; their folders are below the one of this process."""
+    folder = getattr(getattr(config, "_tmp_path_factory", None), "_basetemp", None)
+    known = folder and "PYTEST_XDIST_WORKER" not in os.environ and folder / SERVER
+    if known and known.exists():
+        os.killpg(json.loads(known.read_text())[0], signal.SIGKILL)
 
 
 @pytest.fixture(scope="session")

@@ -7,13 +7,13 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pyspark
 
 SPARK_HOME = Path(pyspark.__file__).parent
+_kept: list[subprocess.Popen[bytes]] = []  # Python warns of processes that are forgotten
 CONNECT = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
 
@@ -48,9 +48,8 @@ def spark_class(folder: Path, name: str, *words: str) -> subprocess.Popen[bytes]
         )
 
 
-@contextmanager
-def connect_server(folder: Path) -> Iterator[str]:
-    """The address of a Spark Connect server that lives as long as the block."""
+def start_connect_server(folder: Path, cores: int) -> tuple[int, str]:
+    """The process group and the address of a Spark Connect server, which answers already."""
     port = free_port()
     conf = (
         "spark.ui.enabled=false",
@@ -58,12 +57,14 @@ def connect_server(folder: Path) -> Iterator[str]:
         "spark.sql.shuffle.partitions=2",
     )
     words = [word for setting in conf for word in ("--conf", setting)]
+    master = ("--master", f"local[{cores}]")
     running = spark_class(
-        folder, "SparkSubmit", "--master", "local[2]", *words, "--class", CONNECT, "spark-internal"
+        folder, "SparkSubmit", *master, *words, "--class", CONNECT, "spark-internal"
     )
+    _kept.append(running)
     try:
         wait_until(lambda: listening(port))
-        yield f"sc://127.0.0.1:{port}"
-    finally:
+    except BaseException:
         os.killpg(running.pid, signal.SIGKILL)
-        running.wait()
+        raise
+    return running.pid, f"sc://127.0.0.1:{port}"

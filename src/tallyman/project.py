@@ -239,6 +239,12 @@ class Project(Data):
     ) -> Why:
         """What rows of a dataset were made from, back to the records and files of sources."""
         found = self.resolve(dataset, version)
+        asset, registered, _ = found.dataset.producer.partition("/")
+        if registered:
+            raise UsageError(
+                f"{dataset} was registered by an output step of {asset}: "
+                f"ask `tallyman why {asset} …`, or `tallyman trace RUN --key …`"
+            )
         fragments = [f for f in found.fragments if f.files]
         if partition is not None:
             wanted = self.target(found.dataset.producer, partition).partition

@@ -83,12 +83,13 @@ def test_a_project_from_before_versions_publishes_with_its_next_run(home: Home) 
     before = home.ok("run", "--run-id", "before")
     # As the program before this one left it: its tables, its run folder, no warehouse.
     owner = home.project.database.owner_url
-    undo = [f"DROP TABLE {table} CASCADE" for table in OF_0002]
+    undo = [f"DROP TABLE {table} CASCADE" for table in ("resolutions", *OF_0002)]
     undo += [
+        "ALTER TABLE materializations DROP replays CASCADE, DROP adds_to CASCADE",
         "DROP INDEX idx_materializations_upstream_ids",
         "ALTER TABLE materializations DROP fragment_id",
         "ALTER TABLE runs DROP pins",
-        "DELETE FROM schema_migrations WHERE version = 2",
+        "DELETE FROM schema_migrations WHERE version >= 2",
     ]
     home.change(owner, *undo)
     shutil.rmtree(home.path / "warehouse")

@@ -75,7 +75,7 @@ def both(rows):
 
 @tm.asset
 def registered(rows):
-    return rows.output("exports/x", register_as="No Name")
+    return rows.output("exports/y", register_as="No Name")
 
 @tm.asset(trace="changes")
 def nothing(rows):

@@ -34,6 +34,12 @@ def counted(stock):
         .update({"n": "0"})
     )
 """
+CHECKED = """
+
+@tm.asset(thresholds={"absolute": 0, "percentage": 0.0})
+def checked(counted):
+    return counted.expect("few", "RULE")
+"""
 MISTAKES = """\
 import tallyman as tm
 
@@ -145,3 +151,24 @@ def test_outputs_that_would_write_over_something_are_definition_errors(home: Hom
         "unknown column 'itm'. Did you mean 'item'?",
     ):
         assert text in json.dumps(said.json), (text, said)
+
+
+def test_what_a_failed_run_kept_back_comes_with_the_run_that_publishes_it(
+    home: Home, tmp_path: Path
+) -> None:
+    (tmp_path / "tallyman.yaml").write_text((home.path / "tallyman.yaml").read_text())
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "stock.csv").write_text("item,n,kind\nx,1,a\n")
+    own = Home(tmp_path).pipeline(PIPELINE + CHECKED.replace("RULE", "n > 5"))
+    failed = own.tallyman("run")
+    assert failed.code == 3, failed
+    assert not (tmp_path / "exports").exists()
+    own.pipeline(PIPELINE + CHECKED.replace("RULE", "n < 5"))
+    said = own.ok("run")
+    assert [asset["status"] for asset in said["assets"]] == ["skipped", "success"]
+    assert set(said["published"]) == {"all_counted", "counted", "checked"}
+    assert sorted(path.name for path in (tmp_path / "exports").iterdir()) == [
+        "after.jsonl",
+        "all",
+        "before.csv",
+    ]

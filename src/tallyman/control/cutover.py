@@ -12,7 +12,6 @@ from tallyman.domain.change_plan import ChangePlan
 from tallyman.domain.commit import Change, Commit, Operation, Publication
 from tallyman.domain.dataset import Fragment
 from tallyman.domain.materialization import Materialization, RunRecord
-from tallyman.domain.run import Status
 from tallyman.engine.warehouse import Warehouse
 from tallyman.errors import FragmentGone, RejectionsTaken
 from tallyman.registry.database import Transaction
@@ -80,8 +79,8 @@ def _settle_replay(tx: Transaction, run: RunRecord) -> None:
 
 
 def _registered(row: Materialization) -> list[str]:
-    """Fragments of further datasets; a result that was reused published them when it was made."""
-    return list(row.metadata.get("registered", ())) if row.status is Status.SUCCESS else []
+    """Fragments of further datasets, made or reused with it."""
+    return list(row.metadata.get("registered", ())) if row.status.good else []
 
 
 def _to_publish(run: RunRecord, rows: list[Materialization]) -> list[Materialization]:

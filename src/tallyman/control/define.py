@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -113,7 +115,7 @@ def check(
             written[name] = plan
         if plan is not None and not found:
             plans[name], schemas[name] = plan, schema
-    problems += _output_problems(pipeline, written)
+    problems += _output_problems(pipeline, written, project)
     if problems:
         raise DefinitionError(problems)
     return Definition(pipeline, plans, schemas)
@@ -122,19 +124,27 @@ def check(
 OURS = ("tallyman.yaml", ".tallyman", "pipelines", "runs", "warehouse")
 
 
-def _output_problems(pipeline: Pipeline, plans: Mapping[str, Frame]) -> list[Problem]:
+def _place(path: str, project: Path) -> str:
+    """As it is named from the project, up to the first part that is a pattern."""
+    plain = re.split(r"[*?\[{]", path)[0]
+    if plain != path:
+        plain = plain.rpartition("/")[0]
+    own = os.path.normpath(plain or ".")
+    return os.path.relpath(own, project) if os.path.isabs(own) else own
+
+
+def _output_problems(
+    pipeline: Pipeline, plans: Mapping[str, Frame], project: Path
+) -> list[Problem]:
     """Outputs that would be written over what the project reads, or over each other."""
-    read = {
-        s.path.split(PLACEHOLDER)[0].rstrip("/*"): f"source {s.name!r}"
-        for s in pipeline.sources.values()
-    }
+    read = {_place(s.path, project): f"source {s.name!r}" for s in pipeline.sources.values()}
     taken = read | dict.fromkeys(OURS, "Tallyman")
     found: list[Problem] = []
     for name, plan in plans.items():
         for step in plan.steps():
             if not isinstance(step, Output):
                 continue
-            own = step.path.rstrip("/")
+            own = _place(step.path, project)
             for path, whose in taken.items():
                 if own == path or f"{own}/".startswith(f"{path}/") or path.startswith(f"{own}/"):
                     text = f"output to {step.path!r} would write over {path!r} of {whose}"

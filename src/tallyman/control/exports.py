@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from tallyman.domain.materialization import RunRecord
-from tallyman.domain.run import Status
 from tallyman.engine.durable import sync
 from tallyman.engine.run_folder import write_json
 from tallyman.engine.working_run import outputs_in
@@ -36,9 +35,10 @@ def export(home: Path, run: str, places: Iterable[Path]) -> list[str]:
 
 
 def made_in(database: Database, home: Path, run: RunRecord) -> list[Path]:
-    """The folders of what a run made itself."""
+    """The folders of what a run published: of partitions that were not done, nothing."""
     rows = database.durably(lambda tx: Materializations(tx).of_run(run.id))
-    made = [row.location for row in rows if row.status is Status.SUCCESS and row.location]
+    bad = {row.target.partition for row in rows if not row.status.good}
+    made = [row.location for row in rows if row.location and row.target.partition not in bad]
     return [(home / location).parent for location in made]
 
 

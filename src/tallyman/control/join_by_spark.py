@@ -14,8 +14,7 @@ from pyspark.sql import functions as F
 from tallyman.control.again import Again
 from tallyman.control.joins import Link
 from tallyman.domain.plan import accounted_inputs
-from tallyman.domain.step import Join
-from tallyman.engine import plain
+from tallyman.engine import in_place, plain
 from tallyman.engine.columns import KEY, col
 from tallyman.engine.desk import Desk, text
 
@@ -41,9 +40,6 @@ def _sides(
     again: Again, link: Link, desk: Desk, keys: str, only: Collection[str]
 ) -> Iterator[tuple[DataFrame, DataFrame, Column]]:
     """Both sides of the join, the inputs in `only` cut down to the keys; and when rows meet."""
-    step, parent = link.node.step, link.node.parent
-    assert isinstance(step, Join)
-    assert parent is not None
     with tempfile.TemporaryDirectory(prefix="tallyman-keys-") as aside:
         file = Path(aside) / "keys.parquet"
         desk.rows(f"COPY (SELECT DISTINCT k FROM {keys}) TO {text(str(file))} (FORMAT parquet)")
@@ -54,8 +50,9 @@ def _sides(
             if name in only:
                 rows = rows.join(wanted, KEY, "left_semi")
             inputs[name] = rows.select(*(col(one) for one in source.schema.names))
-        left, right = plain.evaluate(parent, inputs), plain.evaluate(step.other, inputs)
-        pairs = plain.join_pairs(step.on, left.columns, right.columns)
+        left = in_place.evaluate(link.rows, inputs)
+        right = in_place.evaluate(link.looked_in, inputs)
+        pairs = plain.join_pairs(link.equalities, left.columns, right.columns)
         named = [col(own).alias(f"_tm_on{n}") for n, (own, _) in enumerate(pairs)]
         same = F.lit(True)
         for number, (_, other) in enumerate(pairs):

@@ -7,7 +7,19 @@ from dataclasses import dataclass
 
 from tallyman.domain.frame import Frame
 from tallyman.domain.plan import morphism_ids
-from tallyman.domain.step import Explode, GroupBy, Join, Rename, Union, WithColumns
+from tallyman.domain.step import (
+    Aggregate,
+    Append,
+    Explode,
+    GroupBy,
+    Join,
+    Rename,
+    Step,
+    Union,
+    Update,
+    WithColumns,
+)
+from tallyman.engine import in_place
 from tallyman.engine.columns import text_of
 from tallyman.engine.origin import column_of, only_columns
 from tallyman.engine.plain import join_pairs
@@ -21,7 +33,10 @@ class Link:
     step: str
     reference: str
     on: str
-    node: Frame
+    rows: Frame
+    """What was looked up, and what it was looked up in."""
+    looked_in: Frame
+    equalities: object
     left: Mapping[str, tuple[str, ...]] | None
     """By accounted input, the columns that were compared; None if they were computed."""
     right: tuple[str, ...] | None
@@ -34,24 +49,34 @@ def links(plan: Frame, known: Mapping[str, Collection[str]]) -> list[Link]:
     names = morphism_ids(plan)
     found = []
     for node, before in _joins(plan, names):
-        step = node.step
-        assert isinstance(step, Join)
-        assert node.parent is not None
-        pairs = join_pairs(step.on, _visible(node.parent, known), _visible(step.other, known))
-        left = [column_of(node.parent, own, known) for own, _ in pairs]
-        right = [column_of(step.other, other, known) for _, other in pairs]
-        found.append(
-            Link(
-                step=names[id(node)],
-                reference=step.other.input,
-                on=_shown(step.on),
-                node=node,
-                left=_together(left),
-                right=_right(right, step),
-                before=frozenset(before),
+        for looked_in, on in _looked_in(node.step):
+            assert node.parent is not None
+            pairs = join_pairs(on, _visible(node.parent, known), _visible(looked_in, known))
+            left = [column_of(node.parent, own, known) for own, _ in pairs]
+            right = [column_of(looked_in, other, known) for _, other in pairs]
+            found.append(
+                Link(
+                    step=names[id(node)],
+                    reference=looked_in.input,
+                    on=_shown(on),
+                    rows=node.parent,
+                    looked_in=looked_in,
+                    equalities=on,
+                    left=_together(left),
+                    right=_right(right, looked_in),
+                    before=frozenset(before),
+                )
             )
-        )
     return found
+
+
+def _looked_in(step: Step | None) -> list[tuple[Frame, object]]:
+    """Each reference of a step, and the equalities by which rows were looked up."""
+    if isinstance(step, Join):
+        return [(step.other, step.on)]
+    if isinstance(step, Update):
+        return [(lookup.other, in_place.equalities(lookup)) for lookup in step.join]
+    return []
 
 
 def _joins(frame: Frame, names: Mapping[int, str]) -> Iterator[tuple[Frame, list[str]]]:
@@ -62,9 +87,9 @@ def _joins(frame: Frame, names: Mapping[int, str]) -> Iterator[tuple[Frame, list
         nodes.append(node)
         node = node.parent
     for one in reversed(nodes):
-        if isinstance(one.step, Union):
+        if isinstance(one.step, (Union, Append)):
             yield from _joins(one.step.other, names)
-        if isinstance(one.step, Join):
+        if isinstance(one.step, (Join, Update)):
             yield one, list(before)
         before.append(names.get(id(one), ""))
 
@@ -80,8 +105,10 @@ def _visible(frame: Frame, known: Mapping[str, Collection[str]]) -> list[str]:
                 found.append(step.new)
             case Explode():
                 found.append(step.alias)
-            case GroupBy():
+            case GroupBy() | Aggregate():
                 found += [name for name, _ in step.aggregates]
+            case Update():
+                found += [name for name, _ in step.set]
             case Join():
                 found += _visible(step.other, known)
     return found
@@ -95,10 +122,10 @@ def _together(columns: Sequence[Mapping[str, str] | None]) -> dict[str, tuple[st
     return {name: tuple(found[name] for found in whole) for name in inputs} or None
 
 
-def _right(columns: Sequence[Mapping[str, str] | None], step: Join) -> tuple[str, ...] | None:
-    if not only_columns(step.other) or not all(columns):
+def _right(columns: Sequence[Mapping[str, str] | None], looked_in: Frame) -> tuple[str, ...] | None:
+    if not only_columns(looked_in) or not all(columns):
         return None
-    return tuple(found[step.other.input] for found in columns if found)
+    return tuple(found[looked_in.input] for found in columns if found)
 
 
 def _shown(on: object) -> str:

@@ -251,7 +251,8 @@ class Preparation:
     ) -> None:
         """Records are known by their keys: two with one key cannot be told apart."""
         known = ledger_in(one.place)["input_accounting"]["duplicate_keys"]
-        if known == 0 or (whole and not corrects):
+        alone = len(accounted) == 1  # keys are counted by input, and two may share one
+        if (known == 0 and alone) or (whole and not corrects):
             return
         self._check_unchanged(one, accounted, "some of its keys may stand in it more than once")
         chosen = keys_in(self._spark, folder / KEYS)

@@ -159,9 +159,8 @@ class Execution:
             if result.status is not Status.CANCELED:
                 result = result.with_commit(self.journal.publish(self._pins.warehouse))
                 faults.reach(Point.COMMITTED)
-                if result.status is Status.SUCCESS:
-                    home, run = self.settings.home, self.journal.run
-                    export(home, run.name, made_in(self.journal.database, home, run))
+                if result.commit is not None:
+                    self._export()
         except RunTaken:
             raise
         except (Conflict, ExportFailed) as found:
@@ -184,7 +183,13 @@ class Execution:
         if settled.status is result.status:
             return result
         upkeep.rewrite_report(database, self.settings.home, settled)
+        if settled.status is Status.SUCCESS:
+            self._export()
         return upkeep.result_of(database, settled)
+
+    def _export(self) -> None:
+        home, run = self.settings.home, self.journal.run
+        export(home, run.name, made_in(self.journal.database, home, run))
 
     def _in_order(self, rows: Mapping[Target, Materialization]) -> list[Materialization]:
         return [rows[target] for target in self.targets]
@@ -266,7 +271,9 @@ class Execution:
             rows_out=int(last.metadata.get("rows_out", 0)),
             unchanged_since=str(last.metadata.get("run", last.run_id)),
         )
-        self.journal.skipped(target, last, result.to_json())
+        # Whoever publishes a result publishes what was registered beside it.
+        beside = {"registered": last.metadata.get("registered", [])}
+        self.journal.skipped(target, last, result.to_json() | beside)
         return result
 
     def _make(self, target: Target, attempt: int, pins: Mapping[str, Pin]) -> AssetResult:

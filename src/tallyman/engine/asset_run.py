@@ -312,8 +312,8 @@ class AssetRun:
         """The rows of the output, by their level: what was written, not what was meant to be."""
         if final is not None:
             return {final.level: self.totals[id(final)].get(LIVE, KeyDigest())}
-        if self.halt or not output.exists():
-            return {}
+        if self.content is None or not output.exists():
+            return {}  # it did not come to an output
         if self.working is None:
             return {len(self.evaluation.opened): KeyDigest(settle.rows_in(output))}
         return self.working.passed()
@@ -380,7 +380,9 @@ def repeated_keys(keys: DataFrame) -> int:
 def _validates_groups(plan: Frame) -> bool:
     steps = list(plan.steps())
     grouped = [n for n, step in enumerate(steps) if _groups(step)]
-    return bool(grouped) and any(map(_rejects, steps[grouped[0] :]))
+    if grouped and any(map(_rejects, steps[grouped[0] :])):
+        return True
+    return any(_validates_groups(step.other) for step in steps if isinstance(step, Append))
 
 
 def _groups(step: Step) -> bool:

@@ -11,7 +11,7 @@ from pyspark.sql.types import DoubleType, FloatType
 from pyspark.sql.window import Window
 
 from tallyman.domain.fate import Fate
-from tallyman.domain.step import DropDuplicates, Explode, GroupBy, Join
+from tallyman.domain.step import Aggregate, DropDuplicates, Explode, GroupBy, Join
 from tallyman.engine import digest, plain
 from tallyman.engine.book import Book
 from tallyman.engine.columns import KEY, LIVE, PART, REJECTIONS, col, mentioned, to_column
@@ -58,7 +58,7 @@ def checkpoint(flow: Flow, path: str) -> tuple[Stage, Flow]:
     return stage, replace(flow, rows=rows, tagged=False)
 
 
-def group_fields(step: GroupBy, rows: DataFrame) -> list[Column]:
+def group_fields(step: GroupBy | Aggregate, rows: DataFrame) -> list[Column]:
     """What tells a group; -0.0 falls into the group of 0.0, so it must also read like it."""
     kinds = {f.name: f.dataType for f in rows.schema if f.name in step.by}
     fields = [

@@ -6,12 +6,13 @@ The conditions under which a row is touched come from the caller: rows that ende
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType
 
+from tallyman.domain.frame import Frame
 from tallyman.domain.step import (
     Aggregate,
     Append,
@@ -43,8 +44,7 @@ def assigned_by(step: Step, before: Sequence[str], after: Sequence[str]) -> tupl
         case WithColumns():
             return tuple(name for name, _ in step.columns)
         case Update():
-            named = dict.fromkeys(spelled(n, before) or n for n, _ in step.set)
-            return tuple(named)
+            return set_names(step, before)
         case Join():
             return tuple(name for name in after if name not in before)
         case Select():
@@ -53,6 +53,16 @@ def assigned_by(step: Step, before: Sequence[str], after: Sequence[str]) -> tupl
             kept = set(before) if star else bare & set(before)
             return tuple(name for name in after if name not in kept)
     return ()
+
+
+def set_names(step: Update, before: Sequence[str]) -> tuple[str, ...]:
+    """What an update assigns, each column once and as it is spelled first."""
+    found: list[str] = []
+    for name, _ in step.set:
+        own = spelled(name, [*before, *found]) or name
+        if own not in found:
+            found.append(own)
+    return tuple(found)
 
 
 def may_assign(step: Step, columns: Sequence[str]) -> tuple[str, ...]:
@@ -85,14 +95,18 @@ def _spelled_anew(names: Iterable[str], before: Sequence[str]) -> dict[str, str]
     return {old: new for old, new in found.items() if old is not None and old != new}
 
 
+def equalities(lookup: Lookup) -> object:
+    """Its own columns may be written as `alias.column`."""
+    if not isinstance(lookup.on, str):
+        return lookup.on
+    return re.sub(rf"\b{re.escape(lookup.alias)}\.", "", lookup.on)
+
+
 def look_up(
     rows: DataFrame, lookup: Lookup, reference: DataFrame, columns: Sequence[str]
 ) -> DataFrame:
     """The row of the reference as a struct named by the alias, and how many there were."""
-    on = lookup.on
-    if isinstance(on, str):  # its own columns may be written as `alias.column`
-        on = re.sub(rf"\b{re.escape(lookup.alias)}\.", "", on)
-    pairs = plain.join_pairs(on, columns, reference.columns)
+    pairs = plain.join_pairs(equalities(lookup), columns, reference.columns)
     kept = [c for c in rows.columns if c != lookup.alias]
     found = plain.looked_up(rows, reference, pairs)
     return found.select(*map(col, kept), F.col(plain.REFERENCE).alias(lookup.alias), plain.MATCHES)
@@ -137,17 +151,32 @@ def groups(
     return aligned(found, widened), widened
 
 
-def aligned(rows: DataFrame, schema: StructType, carried: Sequence[str] = ()) -> DataFrame:
-    """The columns of the working set: what is there in its type, NULL for the rest."""
+def aligned(
+    rows: DataFrame, schema: StructType, carried: Sequence[str] = (), live: Column | None = None
+) -> DataFrame:
+    """The columns of the working set: what is there in its type, NULL for the rest.
+
+    Only values of `live` rows are cast: one that was left out may be left out for not fitting.
+    """
     there = {f.name: f.dataType for f in rows.schema}
-    chosen = [_as(name, there, kind) for name, kind in ((f.name, f.dataType) for f in schema)]
+    chosen = [_as(f.name, there, f.dataType, live) for f in schema]
     return rows.select(*chosen, *carried)
 
 
-def _as(name: str, there: dict[str, DataType], kind: DataType) -> Column:
+def _as(name: str, there: dict[str, DataType], kind: DataType, live: Column | None) -> Column:
     if name not in there:
         return F.lit(None).cast(kind).alias(name)
-    return col(name) if there[name] == kind else col(name).cast(kind).alias(name)
+    if there[name] == kind:
+        return col(name)
+    value = col(name).cast(kind)
+    return (value if live is None else F.when(live, value)).alias(name)
+
+
+def evaluate(frame: Frame, inputs: Mapping[str, DataFrame]) -> DataFrame:
+    """A whole plan as plain transformations."""
+    if frame.step is None or frame.parent is None:
+        return inputs[frame.input]
+    return apply(frame.step, evaluate(frame.parent, inputs), lambda f: evaluate(f, inputs))
 
 
 def apply(step: Step, rows: DataFrame, other: plain.Evaluate) -> DataFrame:

@@ -53,7 +53,9 @@ class Levels:
         for sub in self.ledger["sub_ledgers"]:
             step, unit = str(sub["opened_by"]), str(sub["unit"])
             place = f"adjoint/{KIND.get(unit, KIND['group'])}/{step}.parquet"
-            replaces = any(part["adjoint_location"] == place for part in below)
+            # Rows that went on beside the groups were not replaced by them.
+            on = any(part["partition_type"] == "PASS_THROUGH" for part in below)
+            replaces = not on and any(part["adjoint_location"] == place for part in below)
             files = tuple(parquet_files(self.folder / place))
             found.append(Level(step, "child" if unit == "child" else "group", files, replaces))
             below = sub["partitions"]

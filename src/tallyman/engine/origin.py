@@ -14,6 +14,7 @@ from tallyman.domain.step import (
     Rename,
     Select,
     Union,
+    Update,
     WithColumns,
 )
 from tallyman.engine.columns import text_of
@@ -21,7 +22,16 @@ from tallyman.engine.plain import is_star
 
 NAME = re.compile(r"`([^`]+)`|(\w+)")
 ALIASED = re.compile(r"(?:`([^`]+)`|(\w+))\s+AS\s+`?([^`]+?)`?", re.I)
-KEEPS_COLUMNS = ("filter", "expect", "drop", "dropDuplicates", "delete", "output", "append")
+KEEPS_COLUMNS = (
+    "filter",
+    "expect",
+    "drop",
+    "dropDuplicates",
+    "delete",
+    "aggregate",
+    "append",
+    "output",
+)
 
 
 def column_of(
@@ -38,6 +48,9 @@ def column_of(
             if column.lower() not in given:
                 return column_of(parent, column, known)
             return _copied(parent, given[column.lower()], known)
+        case Update():
+            given = {name.lower() for name, _ in step.set}
+            return None if column.lower() in given else column_of(parent, column, known)
         case Rename() if step.new.lower() == column.lower():
             return column_of(parent, step.old, known)
         case Rename():

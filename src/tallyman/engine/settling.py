@@ -78,7 +78,8 @@ class Settling:
             opened = self.evaluation.opened[stage.level - 1] if stage.level else None
             if opened and opened.unit == "group":
                 groups = settle.failed_rows(stage)
-                failed[id(opened)] = groups
+                before = failed.get(id(opened))
+                failed[id(opened)] = groups if before is None else before.unionByName(groups)
                 ended.append(settle.failed_sources(opened, groups))
             else:
                 ended.append(settle.failed_rows(stage))

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 
 from tallyman.domain.frame import Frame
 from tallyman.domain.plan import frames
-from tallyman.domain.step import Aggregate, GroupBy, Rename, Select, Step, Update, WithColumns
+from tallyman.domain.step import (
+    Aggregate,
+    Explode,
+    GroupBy,
+    Rename,
+    Select,
+    Step,
+    Update,
+    WithColumns,
+)
 from tallyman.engine.columns import mentioned, text_of
 
 
@@ -22,6 +32,13 @@ def tainted(plan: Frame, columns: Collection[str]) -> frozenset[str]:
     return frozenset(found)
 
 
+def _named(text: str) -> str:
+    """What is selected is called by its alias, or by the last part of its path."""
+    words = text.replace("`", "").strip()
+    alias = re.search(r"\bAS\s+(.+)$", words, re.I)
+    return (alias.group(1) if alias else words.rpartition(".")[2] or words).strip().lower()
+
+
 def _made_from(step: Step, hidden: Collection[str]) -> set[str]:
     match step:
         case Rename():
@@ -30,14 +47,18 @@ def _made_from(step: Step, hidden: Collection[str]) -> set[str]:
             pairs = step.columns
         case Update():
             pairs = step.set
+            aliases = {lookup.alias.lower() for lookup in step.join}
+            whole = [n for n, value in pairs if text_of(value).strip("` ").lower() in aliases]
+            # A row of a reference, all of it; who knows what is in it.
+            found = {name.lower() for name in whole}
+            return found | {n.lower() for n, value in pairs if mentioned([value], list(hidden))}
         case Aggregate() | GroupBy():
             pairs = step.aggregates
         case Select():
-            # Its new name is the last word of the text; one that Spark makes up holds the old.
             texts = [text_of(each) for each in step.columns]
-            telling = [text for text in texts if mentioned([text], list(hidden))]
-            last = {text.replace("`", "").split()[-1].lower() for text in telling}
-            return last | {text.lower() for text in telling}
+            return {_named(text) for text in texts if mentioned([text], list(hidden))}
+        case Explode():
+            return {step.alias.lower()} if step.column.lower() in hidden else set()
         case _:
             return set()
     return {name.lower() for name, value in pairs if mentioned([value], list(hidden))}

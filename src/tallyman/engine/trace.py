@@ -40,13 +40,14 @@ OPTIONS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Redaction:
-    """Columns of which only a keyed hash is kept."""
+    """Columns of which only a keyed hash is kept; `*` stands for all."""
 
     columns: frozenset[str] = frozenset()
     key: str = field(default="", repr=False)
 
     def covers(self, name: str) -> bool:
-        return name.lower() in {column.lower() for column in self.columns}
+        hidden = {column.lower() for column in self.columns}
+        return name.lower() in hidden or "*" in hidden
 
     def value(self, name: str, value: Column) -> Column:
         if not self.covers(name):

@@ -24,7 +24,7 @@ from tallyman.engine import changes, digest, in_place, plain, segment
 from tallyman.engine.book import Book
 from tallyman.engine.changes import SEEN, Member
 from tallyman.engine.columns import KEY, LIVE, PART, SYSTEM, col, text_of, to_column
-from tallyman.engine.cuts import GROUP_KEY, SOURCE_KEY, Opened, group_text
+from tallyman.engine.cuts import GROUP_KEY, SOURCE_KEY, Opened, group_fields, group_text
 from tallyman.engine.evaluate import Evaluation
 from tallyman.engine.segment import Flow
 from tallyman.engine.source import key_text
@@ -97,6 +97,15 @@ class WorkingSet:
         return self.members[0].flow.rows.select(*map(col, self.columns)).schema
 
     def do(self, node: Frame) -> None:
+        try:
+            self._do(node)
+        except PySparkException as error:
+            if "cancel" in str(error).lower():
+                raise
+            reason = str(error).strip().splitlines()[0][:500]
+            raise StepFailed(self.ids.asset, reason, self.numbers[id(node)]) from error
+
+    def _do(self, node: Frame) -> None:
         step, seq, name = node.step, self.numbers[id(node)], self.names[id(node)]
         assert step is not None
         match step:
@@ -140,8 +149,7 @@ class WorkingSet:
             flow = replace(flow, rows=flow.rows.drop(plain.MATCHES))
         rows = in_place.update(flow.rows, step, flow.columns, F.col(PART) == LIVE)
         aliases = [lookup.alias for lookup in step.join]
-        before = {n.lower() for n in flow.columns}
-        new = dict.fromkeys(n for n, _ in step.set if n.lower() not in before)
+        new = [n for n in in_place.set_names(step, flow.columns) if n not in flow.columns]
         beside = tuple(n for n in flow.beside if n not in aliases)
         flow = replace(flow, rows=rows, columns=(*flow.columns, *new), beside=beside)
         return flow.without_key([n for n, _ in step.set])
@@ -219,7 +227,7 @@ class WorkingSet:
         flow = Flow(rows, tuple(widened.names), None, level=level, after_group=True)
         self._widen(widened)
         member = self._join(flow, seq, name)
-        group = F.struct(*(col(n).alias(n) for n in step.by)).alias(GROUP_KEY)
+        group = F.struct(*group_fields(step, matched)).alias(GROUP_KEY)
         why = f"Rows added, one for each {', '.join(step.by)}"
         opened = partial(Opened, member.stages[0], name, Fate.AGGREGATED, "row", why)
         if self.evaluation.evidence is Evidence.KEYS:
@@ -234,7 +242,7 @@ class WorkingSet:
         flow = self.evaluation.flow(step.other).with_tags()
         schema = self.schema()
         rows = in_place.incoming(flow.rows, schema, flow.carried())
-        rows = in_place.aligned(rows, schema, flow.carried())
+        rows = in_place.aligned(rows, schema, flow.carried(), F.col(PART) == LIVE)
         flow = replace(flow, rows=rows, columns=tuple(schema.names), key_columns=None)
         self._join(flow, seq, name)
 
