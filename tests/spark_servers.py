@@ -55,6 +55,12 @@ def start_connect_server(folder: Path, cores: int) -> tuple[int, str]:
         "spark.ui.enabled=false",
         f"spark.connect.grpc.binding.port={port}",
         "spark.sql.shuffle.partitions=2",
+        # Hundreds of commands leave their sessions, and each its plans: a full heap is slow.
+        "spark.driver.memory=3g",
+        "spark.connect.session.manager.defaultSessionTimeout=4m",
+        "spark.sql.ui.retainedExecutions=5",
+        "spark.ui.retainedJobs=20",
+        "spark.ui.retainedStages=20",
     )
     words = [word for setting in conf for word in ("--conf", setting)]
     master = ("--master", f"local[{cores}]")

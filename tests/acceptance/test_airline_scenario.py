@@ -273,7 +273,8 @@ def test_the_filtered_keys_are_the_cancelled_segments(airline, scenario):
 
 
 def test_a_day_leads_back_to_its_source_keys(airline, tallyman):
-    reply = tallyman(airline.project, "why", "daily_revenue", "flight_date=2024-01-15", "--keys")
+    asked = ("daily_revenue", "flight_date=2024-01-15", "--keys", "--version", "1")
+    reply = tallyman(airline.project, "why", *asked)
     assert reply.code == 0, str(reply)
     [hop] = reply.json["hops"]
     assert (hop["asset"], hop["version"], hop["run"]) == ("daily_revenue", 1, airline.run_id)
@@ -314,7 +315,8 @@ def test_a_record_leads_forward_to_its_row_its_filter_or_its_rejections(airline,
     """Number 0 is rejected twice, 1 is cancelled, 32 is in a day; 2120 is half a line."""
     became = {}
     for number in (0, 1, 32, 2120):
-        reply = tallyman(airline.project, "where", "segments", f"segment_id=SEG-{number:07d}")
+        asked = ("segments", f"segment_id=SEG-{number:07d}", "--run", airline.run_id)
+        reply = tallyman(airline.project, "where", *asked)
         assert reply.code == 0, str(reply)
         [became[number]] = reply.json["became"]
     rules = {(r["rule"], r["step"], r["actual"]) for r in became[0]["rejections"]}

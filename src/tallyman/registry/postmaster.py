@@ -170,7 +170,8 @@ class Postmaster:
             return
         for process in psutil.process_iter():
             with suppress(psutil.Error, OSError):
-                child = process.name() == "postgres" and process.cmdline()[0][:10] == "postgres: "
+                said = "".join(process.cmdline()[:1])  # nothing, of one that is ending
+                child = process.name() == "postgres" and said.startswith("postgres: ")
                 if child and os.path.samefile(process.cwd(), self.folder):
                     process.send_signal(signal.SIGQUIT)
 
