@@ -21,6 +21,8 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NoSuchTableError
 
 from tallyman.project import Project
+from tallyman.registry.database import Database
+from tallyman.registry.embedded import Embedded
 from tests.conftest import INTERPRETED
 from tests.forked import Running, command
 from tests.orchestration.conftest import Reply
@@ -114,6 +116,11 @@ class Home:
         if "catalog" in self.__dict__:
             self.catalog.engine.dispose()
         self.project.close()
+        state = self.path / ".tallyman"
+        if Embedded(state).running:  # for a connection of the catalog that was still ending
+            last = Database(None, state)
+            last.url()
+            last.close()
 
     def heads(self) -> dict[str, int]:
         return self.project.heads()
