@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from tests.engine.conftest import Ran, Workshop
@@ -20,6 +21,7 @@ PIPELINE = """
 SCHEMA = "id string, v int, w string, region string, ssn string"
 rows = tm.source("rows", "data/rows.jsonl", schema=SCHEMA, key="id")
 repeated = tm.source("repeated", "data/repeated.jsonl", schema=SCHEMA, key="id")
+odd = tm.source("odd", "data/odd.jsonl", schema="id string, v string", key="id")
 codes = tm.source("codes", "data/codes.jsonl", schema="code string, factor int")
 
 
@@ -79,6 +81,25 @@ def by_region(rows):
 def grouped(rows):
     return rows.groupBy("w").agg(total="sum(v)").update({"total": "total + 1"}, where="w = 'x'")
 
+@tm.asset(thresholds=dict(absolute=0, percentage=0.1, on_halt="commit"))
+def halted(rows):
+    return rows.update({"v": "v + 1"}).expect("known", "ssn IS NOT NULL")
+
+@tm.asset(thresholds=dict(absolute=0, percentage=1))
+def failing_twice(rows):
+    return (
+        rows.groupBy("w").agg(total="sum(v)").expect("no_x", "w <> 'x'")
+        .output("exports/between").expect("no_y", "w <> 'y'")
+    )
+
+@tm.asset
+def appended(rows, odd):
+    return rows.append(odd, where="v RLIKE '^[0-9]+$'").update({"New": "v", "new": "New + 1"})
+
+@tm.asset
+def failing_by_number(rows):
+    return rows.update({"v": "v + 1"}, where="id = 'r1'").aggregate(["w"], n="sum(v) DIV 0")
+
 @tm.asset
 def secretive(rows):
     return (
@@ -92,6 +113,7 @@ def secretive(rows):
 def ran(workshop: Callable[[], Workshop]) -> Ran:
     made = workshop().pipeline(PIPELINE).lines("rows.jsonl", ROWS)
     made.lines("repeated.jsonl", [*ROWS, ROWS[0], ROWS[2], ROWS[2]])
+    made.lines("odd.jsonl", [{"id": "o1", "v": "7"}, {"id": "o2", "v": "n/a"}])
     made.lines("codes.jsonl", [{"code": c, "factor": n} for n, c in enumerate("xyy")])
     with (made.home / "tallyman.yaml").open("a") as file:
         file.write("trace: {redact: [ssn]}\n")
@@ -144,6 +166,32 @@ def test_a_deleted_row_is_shown_as_it_was(ran: Ran) -> None:
         shown = (gone["id"], gone["v"], gone["w"], gone["area"], gone["total"])
         assert shown == ("r4", 5, "x", "BE", None), asset
         assert gone["ssn"] is None  # the column has another type now
+
+
+def test_what_passed_before_a_halt_is_accounted_for(ran: Ran) -> None:
+    assert (ran.asset("halted").error or {})["code"] == "threshold_exceeded"
+    assert ran["halted"].fates == {"PASS_THROUGH": 4, "ERROR": 1}
+    assert len(ran.rows("halted")) == 4
+
+
+def test_groups_that_fail_in_two_segments_are_no_evidence_of_rows(ran: Ran) -> None:
+    assert ran["failing_twice"].fates == {"ERROR": 5}
+    place = ran["failing_twice"].folder / "adjoint" / "reverse_joins"
+    files = [path for path in place.rglob("*.parquet") if path.is_file()]
+    assert sum(pq.read_metadata(file).num_rows for file in files) == 0
+
+
+def test_a_record_that_is_not_appended_need_not_fit(ran: Ran) -> None:
+    assert ran["appended"].fates == {"PASS_THROUGH": 6, "FILTERED": 1}
+    rows = {row["id"]: row for row in ran.rows("appended")}
+    assert (rows["o1"]["v"], rows["o1"]["New"], rows["o1"]["w"]) == (7, 8, None)
+
+
+def test_a_step_that_fails_is_named_and_those_before_it_can_be_read(ran: Ran) -> None:
+    error = ran.asset("failing_by_number").error or {}
+    assert (error["code"], error["operation_order"]) == ("step_failed", 20)
+    recorded = Recorded(ran["failing_by_number"].folder / "trace")
+    assert told(recorded) == [(10, "updated", "r1", {"v": 2})]
 
 
 def test_any_asset_can_be_traced_on_demand(ran: Ran) -> None:

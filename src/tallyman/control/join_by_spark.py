@@ -16,7 +16,8 @@ from tallyman.control.joins import Link
 from tallyman.domain.plan import accounted_inputs
 from tallyman.engine import in_place, plain
 from tallyman.engine.columns import KEY, col
-from tallyman.engine.desk import Desk, text
+from tallyman.engine.desk import Desk
+from tallyman.engine.duck import text
 
 
 def matched_by_plan(

@@ -10,7 +10,8 @@ from tallyman.control.past import Past
 from tallyman.control.why import Asked, check_columns
 from tallyman.domain.target import source_path
 from tallyman.domain.walk import Record
-from tallyman.engine.desk import Desk, text
+from tallyman.engine.desk import Desk
+from tallyman.engine.duck import text
 from tallyman.engine.files import list_files
 from tallyman.engine.key_text import Shape
 from tallyman.engine.records import Records

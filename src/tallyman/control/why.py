@@ -16,8 +16,10 @@ from tallyman.control.past import Past, Result
 from tallyman.control.past_inputs import Input
 from tallyman.control.resolve import Resolved
 from tallyman.domain.dataset import Dataset, Fragment, Kind
+from tallyman.domain.plan import morphism_ids
 from tallyman.domain.walk import Counted, Hop, Joined, Origin, Record, Why
-from tallyman.engine.desk import Desk, parquet, quoted, text
+from tallyman.engine.desk import Desk, parquet
+from tallyman.engine.duck import quoted, text
 from tallyman.engine.levels import Levels
 from tallyman.engine.records import Records
 from tallyman.engine.shelf import Shelf
@@ -148,7 +150,9 @@ class Walk:
 
     def _last_step(self, result: Result, keys: str) -> list[Counted]:
         """Rows that went through as they are were last touched by the last step."""
-        step = result.made.last_completed_operation or "read"
+        step = "read"
+        if result.plan is not None and result.plan.step is not None:
+            step = morphism_ids(result.plan)[id(result.plan)]
         return [Counted(step=step, did="passed", count=self.desk.count(keys))]
 
     # ---- inputs -------------------------------------------------------------------------

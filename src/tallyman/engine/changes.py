@@ -107,7 +107,7 @@ def carry(
     moved = member.with_flow(replace(done, beside=flow.beside))
     moved = _followed(moved, renamed_by(step, flow.columns), assigned)
     if not assigned:
-        return _without(moved, olds)
+        return _selected(moved)
     after = {f.name: f.dataType for f in done.rows.schema}
     copies = {name: copy for copy, name in olds.items()}
     pairs: list[tuple[str, Column, bool]] = []
@@ -142,7 +142,7 @@ def carry(
         rows = rows.withColumn(SEEN, F.col(SEEN) | any_differs)
         beside = moved.flow.beside
     flow = replace(moved.flow, rows=rows, beside=beside)
-    return _without(moved.with_flow(flow), olds)
+    return _selected(moved.with_flow(flow))
 
 
 def _with_ended(rows: DataFrame, step: Step, olds: Mapping[str, Column]) -> DataFrame:
@@ -154,7 +154,7 @@ def _with_ended(rows: DataFrame, step: Step, olds: Mapping[str, Column]) -> Data
     )
 
 
-def _without(member: Member, olds: Mapping[str, str]) -> Member:
+def _selected(member: Member) -> Member:
     """The flow with only what it carries on."""
     flow = member.flow
     rows = flow.rows.select(*map(col, flow.columns), *flow.carried())

@@ -17,6 +17,7 @@ from sqlglot.errors import ParseError, SqlglotError
 
 from tallyman.domain.mutation import Where
 from tallyman.domain.table import Table
+from tallyman.engine.duck import quoted
 from tallyman.engine.values import duck_type, typed
 from tallyman.errors import InvalidMutation, Problem
 
@@ -85,10 +86,6 @@ def condition(where: Where, table: Table, path: str) -> Condition:
     values: list[object] = []
     tree = _ready(exp.Paren(this=tree), table, values)
     return Condition(tree.sql(dialect="duckdb", comments=False), tuple(values))
-
-
-def quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _equalities(where: Mapping[str, object], table: Table, path: str) -> Condition:

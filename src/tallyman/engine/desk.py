@@ -10,24 +10,15 @@ from typing import Any, Self
 
 import duckdb
 
+from tallyman.engine.duck import connect, text
 from tallyman.errors import DatasetDamaged
-
-
-def quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
-def text(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"
 
 
 class Desk:
     def __init__(self) -> None:
-        self.connection = duckdb.connect()
+        self.connection = connect()
         # As the runs themselves: a timestamp reads the same here and there.
         self.connection.execute("SET TimeZone = 'UTC'")
-        # Where it takes a process for a person's, it draws on stdout when a query is slow.
-        self.connection.execute("SET enable_progress_bar = false")
         # It can only guess how long text files are; queries here name the small side last.
         self.connection.execute("SET disabled_optimizers = 'build_side_probe_side'")
         self._number = itertools.count(1)

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from tallyman.domain.walk import Counted, Ended, Rejected
-from tallyman.engine.desk import Desk, parquet, parquet_files, quoted, text
+from tallyman.engine.desk import Desk, parquet, parquet_files
+from tallyman.engine.duck import quoted, text
 from tallyman.engine.key_text import Shape
 from tallyman.engine.levels import SYSTEM, WHOLE, Level, Levels
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tallyman.domain.table import spark_columns
-from tallyman.engine.desk import text
+from tallyman.engine.duck import text
 
 PLACE = "'^@.*#[0-9]+$'"
 """What a record is called that has no key of its own: `@file#number`."""

@@ -10,6 +10,7 @@ from typing import Any, Self
 import duckdb
 import pyarrow as pa
 
+from tallyman.engine.duck import connect
 from tallyman.errors import UsageError
 
 FIELDS = (
@@ -61,7 +62,7 @@ class Letters:
     """Those of some targets. What is not told to be resolved is open."""
 
     def __init__(self, places: Mapping[str, Path]) -> None:
-        self._db = duckdb.connect()
+        self._db = connect()
         columns = ", ".join(f"{n} VARCHAR" for n in FIELDS if n != "context")
         columns = f"{columns}, context MAP(VARCHAR, VARCHAR)"
         self._db.execute(_TABLES.format(columns=columns))
@@ -269,7 +270,7 @@ def files_in(place: Path) -> list[str]:
 
 def rejected_keys(place: Path) -> pa.Table:
     """The keys of the rejections in a folder, once each."""
-    with duckdb.connect() as connection:
+    with connect() as connection:
         files = files_in(place)
         if not files:
             return pa.table({"source_key": pa.array([], pa.string())})

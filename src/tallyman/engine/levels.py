@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from tallyman.domain.walk import Counted
-from tallyman.engine.desk import Desk, parquet, parquet_files, quoted
+from tallyman.engine.desk import Desk, parquet, parquet_files
+from tallyman.engine.duck import quoted
 from tallyman.engine.key_text import Shape
 
 WHOLE = "_tm_all"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Literal
 
-from tallyman.engine.condition import quoted
+from tallyman.engine.duck import quoted
 from tallyman.engine.load_file import give_file
 from tallyman.engine.table_state import FRAGMENT, GIVEN, NEW, Changed, Held, TableState
 

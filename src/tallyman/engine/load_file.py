@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyarrow import parquet as pq
 
 from tallyman.domain.table import Column, Table
-from tallyman.engine.condition import quoted
+from tallyman.engine.duck import quoted
 from tallyman.engine.table_state import GIVEN, ROW, TableState, column_or_null
 from tallyman.engine.values import arrow_schema, decimal_parts, duck_type, text_pattern
 from tallyman.errors import InputMissing, InputUnreadable, UsageError

@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from tallyman.domain.mutation import Delete, Insert, Statement, Update, Where, where_path
 from tallyman.domain.table import Table
-from tallyman.engine.condition import Condition, condition, quoted
+from tallyman.engine.condition import Condition, condition
+from tallyman.engine.duck import quoted
 from tallyman.engine.table_state import FRAGMENT, GIVEN, NEW, Changed, Held, TableState, shown
 from tallyman.engine.values import arrow_type, typed
 from tallyman.errors import InvalidMutation, Problem

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tallyman.domain.walk import Record
-from tallyman.engine.desk import parquet, quoted, text
+from tallyman.engine.desk import parquet
+from tallyman.engine.duck import quoted, text
 from tallyman.engine.records import Records, condition, equal, first
 
 

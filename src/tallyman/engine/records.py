@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tallyman.domain.walk import Record
-from tallyman.engine.desk import Desk, text
+from tallyman.engine.desk import Desk
+from tallyman.engine.duck import text
 from tallyman.engine.files import InputFiles
 from tallyman.engine.key_text import PLACE, Shape
 

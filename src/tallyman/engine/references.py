@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import duckdb
-
+from tallyman.engine.duck import connect
 from tallyman.engine.table_file import read_files
 from tallyman.engine.table_state import Held, shown
 from tallyman.engine.values import arrow_schema
@@ -16,7 +15,7 @@ SAMPLES = 5
 
 def check_references(held: Mapping[str, Held]) -> None:
     """MutationRefused if a row refers to a key that is not there; of the tables that are held."""
-    with duckdb.connect() as connection:
+    with connect() as connection:
         for name, one in held.items():
             for reference in one.table.references:
                 if reference.table not in held:

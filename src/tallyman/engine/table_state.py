@@ -14,11 +14,10 @@ from types import TracebackType
 from typing import Any
 from uuid import UUID
 
-import duckdb
 import pyarrow as pa
 
 from tallyman.domain.table import Column, Reference, Table
-from tallyman.engine.condition import quoted
+from tallyman.engine.duck import connect, quoted
 from tallyman.engine.table_file import lacks_columns, read_files, write_file
 from tallyman.engine.values import arrow_schema, duck_type
 from tallyman.errors import KeyConflict, MutationRefused
@@ -97,7 +96,7 @@ class TableState:
         self.changes = {name: Change() for name in held}
         self.statement: int | None = None
         self._names = {name: f"_tm_table_{place}" for place, name in enumerate(held)}
-        self.connection = duckdb.connect(config=_OPENING)
+        self.connection = connect(_OPENING)
 
     def __enter__(self) -> TableState:
         self.ask("SET TimeZone = 'UTC'")

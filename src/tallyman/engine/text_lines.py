@@ -13,7 +13,7 @@ from pathlib import Path
 
 import duckdb
 
-from tallyman.engine.desk import text
+from tallyman.engine.duck import connect, text
 
 LONGEST = 1 << 28
 NOWHERE = "\x1d\x1e\x1f\x07"
@@ -54,7 +54,7 @@ def _has_returns(path: str) -> bool:
 
 
 def _has_bad_bytes(path: str) -> bool:
-    with duckdb.connect() as connection:
+    with connect() as connection:
         try:
             connection.execute(f"SELECT count(line) FROM ({lines(path, '')})").fetchall()
         except duckdb.InvalidInputException:

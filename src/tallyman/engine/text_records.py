@@ -14,7 +14,7 @@ from typing import Any
 from tallyman.domain.pipeline import Source
 from tallyman.domain.walk import Record
 from tallyman.engine import key_text, text_lines
-from tallyman.engine.desk import text
+from tallyman.engine.duck import text
 from tallyman.engine.records import Records, condition, equal, first
 from tallyman.errors import DatasetDamaged
 

@@ -19,6 +19,7 @@ from typing import Any, Literal, get_args
 import duckdb
 from duckdb.sqltypes import DuckDBPyType
 
+from tallyman.engine.duck import connect
 from tallyman.query.diff_columns import forms, literal, shown
 
 SYSTEM = "_tm"
@@ -259,7 +260,7 @@ def _database() -> Iterator[tuple[duckdb.DuckDBPyConnection, Path]]:
             "preserve_insertion_order": False,
             "autoinstall_known_extensions": False,
         }
-        with duckdb.connect(config=config) as connection:
+        with connect(config) as connection:
             connection.execute("SET TimeZone = 'UTC'")
             yield connection, Path(folder)
 

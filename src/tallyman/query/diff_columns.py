@@ -10,6 +10,8 @@ from typing import cast
 
 from duckdb.sqltypes import DuckDBPyType
 
+from tallyman.engine.duck import quoted
+
 NESTED = {"array", "list", "map", "struct"}
 FLOATS = {"double", "float"}
 INTEGERS = {
@@ -22,10 +24,6 @@ INSTANTS = {"date", "timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns", 
 PLAIN = {*NUMBERS, "blob", "boolean", "uuid", "varchar"}
 """Types that Python has too. Instants are not among them: DuckDB's reach further than Python's,
 and those with a zone need a package that is not ours."""
-
-
-def quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def literal(text: str) -> str:

@@ -10,6 +10,7 @@ from uuid import UUID
 import duckdb
 
 from tallyman.domain.trace import BASELINE, DELETED, ChangeType, TraceRecord, Values
+from tallyman.engine.duck import connect
 from tallyman.errors import TraceCorrupt
 from tallyman.query.arrow_values import rows_of
 from tallyman.query.diff_columns import literal
@@ -68,7 +69,7 @@ class TraceReader:
     @property
     def _connection(self) -> duckdb.DuckDBPyConnection:
         if self._opened is None:
-            self._opened = duckdb.connect(config=CONFIG)
+            self._opened = connect(CONFIG)
             self._opened.execute(SETTINGS)
         return self._opened
 
