@@ -1,0 +1,91 @@
+"""A seal: the hash of every file of a finished run, and of the seal before it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tallyman.domain.canonical_json import canonical, hashed
+
+VERSION = "1.0"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signature:
+    """`key` names the public half of the key that made it."""
+
+    key: str
+    value: str
+    algorithm: str = "ed25519"
+
+    def to_json(self) -> dict[str, str]:
+        return {"algorithm": self.algorithm, "key": self.key, "value": self.value}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seal:
+    project: str
+    run_id: str
+    openlineage_run_id: str
+    status: str
+    sealed_at: str
+    files: Mapping[str, str]
+    """sha256 of each file of the run's folder, by name; what a ledger binds is not repeated."""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """What else it binds: results it reused, what it published, where it ran."""
+    ordinal: int = 1
+    previous: str | None = None
+    """The hash of the seal before it in the project; None for the first."""
+    signature: Signature | None = None
+
+    def after(self, last: tuple[int, str] | None) -> Seal:
+        """The next in the chain after the seal with this ordinal and hash."""
+        if last is None:
+            return replace(self, ordinal=1, previous=None)
+        return replace(self, ordinal=last[0] + 1, previous=last[1])
+
+    def signed(self, signature: Signature) -> Seal:
+        return replace(self, signature=signature)
+
+    @property
+    def to_sign(self) -> bytes:
+        """Everything but the signature."""
+        return canonical(self._content()).encode()
+
+    @property
+    def text(self) -> str:
+        """seal.json, byte for byte."""
+        signed = {"signature": self.signature.to_json()} if self.signature else {}
+        return json.dumps(self._content() | signed, indent=2, ensure_ascii=False) + "\n"
+
+    @property
+    def hash(self) -> str:
+        """What `sha256sum seal.json` says."""
+        return hashed(self.text)
+
+    def _content(self) -> dict[str, Any]:
+        return {
+            "seal_version": VERSION,
+            "project": self.project,
+            "ordinal": self.ordinal,
+            "previous": self.previous,
+            "run_id": self.run_id,
+            "openlineage_run_id": self.openlineage_run_id,
+            "status": self.status,
+            "sealed_at": self.sealed_at,
+            "files": dict(self.files),
+            **self.facts,
+        }
+
+    @classmethod
+    def of_text(cls, text: str) -> Seal:
+        """KeyError, TypeError or ValueError when it is no seal."""
+        found = dict(json.loads(text))
+        signature = found.pop("signature", None)
+        if found.pop("seal_version") != VERSION:
+            raise ValueError("not a seal of this version")
+        named = ("project", "run_id", "openlineage_run_id", "status", "sealed_at", "ordinal")
+        known = {name: found.pop(name) for name in (*named, "previous", "files")}
+        return cls(**known, facts=found, signature=Signature(**signature) if signature else None)

@@ -1,0 +1,76 @@
+"""Seals: one chain for each project, added to and never changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+from tallyman.domain.seal import Seal
+from tallyman.registry.database import Transaction
+
+# Until the transaction ends nobody else adds to the chain: two seals never name one before them.
+ADDING = "SELECT pg_advisory_xact_lock(x'7A110003'::integer, hashtext(%(project)s))"
+LAST = """
+    SELECT ordinal, hash FROM seals WHERE project = %(project)s ORDER BY ordinal DESC LIMIT 1
+"""
+ADD = """
+    INSERT INTO seals (project, ordinal, run_id, hash, previous, key_id, body)
+    VALUES (%(project)s, %(ordinal)s, %(run)s, %(hash)s, %(previous)s, %(key)s, %(body)s)
+"""
+COLUMNS = "s.ordinal, s.run_id, r.name AS run, r.folder, s.hash, s.previous, s.key_id, s.body"
+OF_RUN = f"""
+    SELECT {COLUMNS} FROM seals s JOIN runs r ON r.id = s.run_id
+    WHERE s.run_id = %(run)s ORDER BY s.ordinal DESC
+"""
+CHAIN = f"""
+    SELECT {COLUMNS} FROM seals s JOIN runs r ON r.id = s.run_id
+    WHERE s.project = %(project)s ORDER BY s.ordinal
+"""
+NOT_PLACED = f"""
+    SELECT {COLUMNS} FROM seals s JOIN runs r ON r.id = s.run_id
+    WHERE s.project = %(project)s AND NOT s.placed ORDER BY s.ordinal
+"""
+PLACED = "UPDATE seals SET placed = true WHERE project = %(project)s AND ordinal = %(ordinal)s"
+
+
+class Seals:
+    def __init__(self, tx: Transaction) -> None:
+        self.tx = tx
+
+    def add(self, seal: Seal, run: UUID, sign: Callable[[Seal], Seal] = lambda seal: seal) -> Seal:
+        """As the next of its project's chain. Told twice, because a reply was lost, it is added
+        once: `sealed_at` and the files tell that it is the same."""
+        self.tx.execute(ADDING, {"project": seal.project})
+        for row in self.of_run(run):
+            found = Seal.of_text(row["body"])
+            if (found.sealed_at, found.files) == (seal.sealed_at, dict(seal.files)):
+                return found
+        row = self.tx.execute(LAST, {"project": seal.project}).fetchone()
+        added = sign(seal.after((row["ordinal"], row["hash"]) if row else None))
+        given = {
+            "project": added.project,
+            "ordinal": added.ordinal,
+            "run": run,
+            "hash": added.hash,
+            "previous": added.previous,
+            "key": added.signature.key if added.signature else None,
+            "body": added.text,
+        }
+        self.tx.execute(ADD, given)
+        return added
+
+    def placed(self, project: str, ordinal: int) -> None:
+        self.tx.execute(PLACED, {"project": project, "ordinal": ordinal})
+
+    def not_placed(self, project: str) -> list[dict[str, Any]]:
+        """Sealed, but their process died before the file was in the folder."""
+        return self.tx.execute(NOT_PLACED, {"project": project}).fetchall()
+
+    def of_run(self, run: UUID) -> list[dict[str, Any]]:
+        """Newest first: a run that was resumed has several."""
+        return self.tx.execute(OF_RUN, {"run": run}).fetchall()
+
+    def chain(self, project: str) -> list[dict[str, Any]]:
+        """Oldest first."""
+        return self.tx.execute(CHAIN, {"project": project}).fetchall()
