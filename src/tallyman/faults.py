@@ -28,6 +28,7 @@ class Point(StrEnum):
     METADATA_WRITTEN = "metadata_written"
     COMMITTED = "committed"
     REPORT_WRITTEN = "report_written"
+    SEALED = "sealed"
 
 
 class Planted(Exception):

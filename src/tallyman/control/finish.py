@@ -9,7 +9,7 @@ from tallyman import faults
 from tallyman.domain.fate import Fate
 from tallyman.domain.materialization import Materialization
 from tallyman.domain.run import AssetResult, RunIdentity, RunResult, Status, run_status
-from tallyman.engine.run_folder import REPORT, RunFolder
+from tallyman.engine.run_folder import REPORT, SEAL, RunFolder
 from tallyman.faults import Point
 
 LEDGER = "ledger.json"
@@ -46,7 +46,7 @@ def conclude(
 
 
 def set_aside(folder: RunFolder) -> None:
-    for name in (LEDGER, REPORT):
+    for name in (LEDGER, REPORT, SEAL):
         folder.set_aside(name, 1)
 
 

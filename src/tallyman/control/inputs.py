@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from uuid import UUID
@@ -17,7 +17,7 @@ from tallyman.domain.dataset import Dataset, Fragment, Kind
 from tallyman.domain.materialization import Consumed, Materialization
 from tallyman.domain.pipeline import Pipeline
 from tallyman.domain.target import Reading, Target, readings, source_path
-from tallyman.engine.files import InputFiles, list_files, listed_files
+from tallyman.engine.files import Hasher, InputFiles, hash_here, list_files, listed_files
 from tallyman.engine.open import open_output, open_source
 from tallyman.engine.source import Input
 from tallyman.engine.warehouse import Warehouse
@@ -62,6 +62,7 @@ class Pins:
     run: UUID | None = None
     ordinals: Mapping[UUID, int] | None = None
     """The version of each dataset that is read; without them, what is current."""
+    hasher: Hasher = hash_here
     _sources: dict[Reading, Pin] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -77,7 +78,7 @@ class Pins:
         found = {}
         for reading in readings(self.pipeline, target):
             found[reading.name] = (
-                self._source(target, reading)
+                self.source(target, reading)
                 if reading.of_source
                 else self._dataset(target, reading)
             )
@@ -98,14 +99,14 @@ class Pins:
         for reading in readings(self.pipeline, made.target):
             fragments = used.get(reading.name)
             if reading.of_source:
-                found[reading.name] = self._source(made.target, reading)
+                found[reading.name] = self.source(made.target, reading)
             elif fragments:
                 found[reading.name] = self._pinned(reading, fragments)
             else:
                 found[reading.name] = self._dataset(made.target, reading)
         return found
 
-    def _source(self, target: Target, reading: Reading) -> Pin:
+    def source(self, target: Target, reading: Reading) -> Pin:
         with self._lock:
             if reading not in self._sources:
                 source = self.pipeline.sources[reading.name]
@@ -114,7 +115,7 @@ class Pins:
                 if declared is not None and reading.partition is not None:
                     text = declared.text(reading.partition)
                 files = list_files(reading.name, source_path(source, text), self.project)
-                self._sources[reading] = Pin(reading, files)
+                self._sources[reading] = Pin(reading, replace(files, hasher=self.hasher))
             return self._sources[reading]
 
     def _dataset(self, target: Target, reading: Reading) -> Pin:
@@ -136,15 +137,21 @@ class Pins:
 
     def _pinned(self, reading: Reading, fragments: Iterable[Fragment]) -> Pin:
         listed = tuple(fragments)
-        files = {}
+        files: dict[str, str] = {}
+        known: dict[str, str] = {}
         for number, fragment in enumerate(listed):
             folder = self.warehouse.dataset(fragment.dataset_id)
             # The name says nothing of ids: equal content has an equal hash in another run.
             part = fragment.partition or f"{number:05d}"
             for file in fragment.files:
                 name = Path(file.path).name
-                files[name if len(listed) == 1 else f"{part}/{name}"] = str(folder / file.path)
-        return Pin(reading, listed_files(reading.name, files, self.project), listed)
+                path = str(folder / file.path)
+                files[name if len(listed) == 1 else f"{part}/{name}"] = path
+                known[path] = file.sha256
+        found = listed_files(reading.name, files, self.project)
+        # What a version consists of was hashed when it was made.
+        hashed = replace(found, hasher=lambda asked: [known[file.path] for file in asked])
+        return Pin(reading, hashed, listed)
 
     def fragments(self, reading: Reading) -> list[Fragment]:
         """What the run itself made or chose to reuse; where it did not, what is published."""

@@ -11,8 +11,10 @@ from tallyman.control.cutover import publish_run
 from tallyman.domain.approval import Approval
 from tallyman.domain.commit import Commit
 from tallyman.domain.dataset import Fragment
+from tallyman.domain.lineage_event import LineageEvent
 from tallyman.domain.materialization import Made, Materialization, RunRecord
 from tallyman.domain.run import AssetResult, Status
+from tallyman.domain.seal import Seal
 from tallyman.domain.target import Target
 from tallyman.engine.warehouse import Warehouse
 from tallyman.errors import ForeignAsset, FragmentGone
@@ -23,6 +25,8 @@ from tallyman.registry.fragments import Fragments
 from tallyman.registry.materializations import Materializations
 from tallyman.registry.pipelines import Pipelines
 from tallyman.registry.runs import Runs
+from tallyman.registry.seals import Seals
+from tallyman.registry.spool import Spool
 
 T = TypeVar("T")
 
@@ -86,9 +90,14 @@ class Journal:
             lambda tx: Runs(tx).beat(self.run.id, self.executor), patience=5
         )
 
-    def finish(self, status: Status) -> None:
+    def finish(self, status: Status, seal: Seal, events: Iterable[LineageEvent] = ()) -> None:
+        """Ended, sealed and told of, in one transaction."""
+        told = list(events)
+
         def work(tx: Transaction) -> None:
             Runs(tx).finish(self.run.id, self.executor, status)
+            Seals(tx).add(seal, self.run.id)
+            Spool(tx).add(self.run.project, self.run.id, told)
             self._audit(tx, f"run.{status.value}", {}, key)
 
         key = uuid4()

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import platform
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
-
-import pyspark
 
 from tallyman import faults
 from tallyman.control import finish, upkeep
@@ -20,8 +17,10 @@ from tallyman.control.exports import export, made_in
 from tallyman.control.inputs import Pin, Pins
 from tallyman.control.journal import Journal
 from tallyman.control.make import Making, Order, make
+from tallyman.control.manifest import bind, config_file, manifest_of
 from tallyman.control.redaction import redaction
 from tallyman.control.schedule import in_order
+from tallyman.control.seal import place, seal_of
 from tallyman.control.stage import Staging
 from tallyman.control.watch import Watch
 from tallyman.domain.dataset import Dataset, Kind
@@ -30,7 +29,8 @@ from tallyman.domain.materialization import Consumed, Made, Materialization, dep
 from tallyman.domain.run import AssetResult, RunIdentity, RunResult, Status
 from tallyman.domain.target import Target, dependencies, folder_of
 from tallyman.domain.threshold import Thresholds
-from tallyman.engine.run_folder import RunFolder
+from tallyman.engine.hashing import hasher_for
+from tallyman.engine.run_folder import CONFIG, MANIFEST, RunFolder
 from tallyman.errors import (
     Conflict,
     ExportFailed,
@@ -112,7 +112,9 @@ class Execution:
         pipeline = self.definitions.pipeline
         run = self.journal.run
         pinned = {UUID(dataset): ordinal for dataset, ordinal in run.pins.items()}
-        self._pins = Pins(pipeline, self.journal.database, self.settings, run.id, pinned)
+        hasher = hasher_for(self.settings.master, self.definitions.spark)
+        database, settings = self.journal.database, self.settings
+        self._pins = Pins(pipeline, database, settings, run.id, pinned, hasher)
         self._staging = Staging(self.journal, self._pins.warehouse, self._pins, self._datasets())
         self._folder = RunFolder.open(self.settings.home / run.folder)
         finish.set_aside(self._folder)  # of an earlier end: this run is at work again
@@ -170,7 +172,10 @@ class Execution:
         if trouble is not None:
             result = result.with_error(trouble.facts())
         finish.write(self._folder, self.identity, result, rows)
-        self.journal.finish(result.status)
+        sealed = seal_of(self.settings.home, self.journal.run, result, rows)
+        self.journal.finish(result.status, sealed)
+        faults.reach(Point.SEALED)
+        place(self.journal.database, self.settings.home, self.settings.name)
         if trouble is not None:
             raise trouble
         return self._decided(result) if result.status is Status.WAITING else result
@@ -350,43 +355,15 @@ class Execution:
     # ---- the files of the run -----------------------------------------------------------
 
     def _describe(self) -> None:
-        """Written once; a resume finds them there."""
-        for name, content in (("manifest.json", self._manifest()), ("config.json", self._config())):
-            if not (self._folder.path / name).exists():
-                self._folder.write(name, content)
-
-    def _config(self) -> dict[str, object]:
-        return {
-            "project": self.settings.name,
-            **self.journal.run.params,
-            "master": self.settings.master,
-            "spark": dict(self.settings.spark),
-        }
-
-    def _manifest(self) -> dict[str, object]:
-        pipeline = self.definitions.pipeline
-        return {
-            "manifest_version": "1.0",
-            "run_id": self.identity.run_id,
-            "timestamp": self.identity.timestamp,
-            "folder_name": self.identity.folder_name,
-            "assets": list(dict.fromkeys(target.asset for target in self.targets)),
-            "targets": [
-                {
-                    "asset": target.asset,
-                    "partition": target.partition,
-                    "folder": folder_of(pipeline.assets, target),
-                    "definition_hash": self.definitions.hash(target.asset),
-                }
-                for target in self.targets
-            ],
-            "execution_metadata": {
-                "spark_version": pyspark.__version__,
-                "pyspark_version": pyspark.__version__,
-                "python_version": platform.python_version(),
-            },
-            "openlineage_run_id": self.identity.openlineage_run_id,
-        }
+        """What the run is bound to, written once: a resume finds it there."""
+        if (self._folder.path / MANIFEST).exists():
+            return
+        run, definitions = self.journal.run, self.definitions
+        binding = bind(definitions, self.targets, run, self._pins)
+        if not (self._folder.path / CONFIG).exists():
+            self._folder.write(CONFIG, config_file(binding.config, run, self.settings.master))
+        manifest = manifest_of(self.identity, run, definitions, self.targets, binding)
+        self._folder.write(MANIFEST, manifest)
 
 
 def _consumed(pins: Mapping[str, Pin]) -> list[Consumed]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from uuid import UUID
 
-from tallyman.control import finish, process
+from tallyman.control import finish, process, seal
 from tallyman.domain.materialization import RunRecord
 from tallyman.domain.run import RunIdentity, RunResult, Status, run_status
 from tallyman.domain.target import Target
@@ -16,6 +16,7 @@ from tallyman.registry.commits import Commits
 from tallyman.registry.database import Database, Transaction
 from tallyman.registry.materializations import Materializations
 from tallyman.registry.runs import Runs
+from tallyman.registry.seals import Seals
 
 
 def upkeep(database: Database, project: str, home: Path, actor: str) -> None:
@@ -23,6 +24,7 @@ def upkeep(database: Database, project: str, home: Path, actor: str) -> None:
     database.durably(lambda tx: _release_gone(tx, project, actor))
     for run in database.durably(lambda tx: _expire(tx, project, actor)):
         rewrite_report(database, home, run)
+    seal.place(database, home, project)
 
 
 def _release_gone(tx: Transaction, project: str, actor: str) -> None:
@@ -82,3 +84,6 @@ def rewrite_report(database: Database, project: Path, run: RunRecord) -> None:
     commit = database.durably(lambda tx: Commits(tx).of_run(run.id))
     result = finish.conclude(identity, rows, run.folder).with_commit(commit)
     finish.write(folder, identity, result, rows)
+    sealed = seal.seal_of(project, run, result, rows)
+    database.durably(lambda tx: Seals(tx).add(sealed, run.id))
+    seal.place(database, project, run.project)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import glob
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import TypeAlias
 
 from tallyman.errors import InputChanged, InputMissing
 
@@ -26,6 +27,10 @@ class InputFile:
     modified_ns: int
 
 
+Hasher: TypeAlias = "Callable[[Sequence[InputFile]], list[str]]"
+"""The sha256 of each file, in the order given, wherever it is computed."""
+
+
 @dataclass(frozen=True)
 class InputFiles:
     input: str
@@ -33,11 +38,11 @@ class InputFiles:
     files: tuple[InputFile, ...]
     folders_are_columns: bool = True
     """Whether `a=1/` in a path is a column; in our own outputs the column is in the files."""
+    hasher: Hasher = field(default=lambda files: hash_here(files), compare=False, repr=False)
 
     @property
     def paths(self) -> list[str]:
-        # Spark reads a bare path as a glob; characters of real names must not act as patterns.
-        return ["".join("\\" + c if c in "[]{}*?\\" else c for c in f.path) for f in self.files]
+        return [escaped(file.path) for file in self.files]
 
     @property
     def bytes(self) -> int:
@@ -51,12 +56,22 @@ class InputFiles:
     @cached_property
     def content_hash(self) -> str:
         """sha256 over (name, size, sha256 of the bytes), sorted by name."""
-        with ThreadPoolExecutor(max_workers=os.cpu_count() or 2) as pool:
-            hashes = list(pool.map(sha256, (f.path for f in self.files)))
+        hashes = self.hasher(self.files)
         whole = hashlib.sha256()
         for file, digest in sorted(zip(self.files, hashes, strict=True), key=lambda x: x[0].name):
             whole.update(f"{file.name}\0{file.size}\0{digest}\n".encode())
         return f"sha256:{whole.hexdigest()}"
+
+
+def escaped(path: str) -> str:
+    """Spark reads a bare path as a glob; characters of real names must not act as patterns."""
+    return "".join("\\" + c if c in "[]{}*?\\" else c for c in path)
+
+
+def hash_here(files: Sequence[InputFile]) -> list[str]:
+    """sha256 of each, in this process; hashing lets go of the interpreter's lock."""
+    with ThreadPoolExecutor(max_workers=os.cpu_count() or 2) as pool:
+        return list(pool.map(sha256, (f.path for f in files)))
 
 
 def list_files(name: str, path: str, project: Path, advice: str = "Check the path.") -> InputFiles:

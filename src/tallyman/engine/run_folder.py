@@ -11,7 +11,10 @@ from pathlib import Path
 
 from tallyman.errors import RunTaken
 
+MANIFEST = "manifest.json"
+CONFIG = "config.json"
 REPORT = "processing_report.json"
+SEAL = "seal.json"
 
 
 @dataclass(frozen=True, slots=True)

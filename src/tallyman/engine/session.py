@@ -39,20 +39,28 @@ ONE_MACHINE: Mapping[str, str] = {
 """Settings for Spark inside this process; a cluster has its own."""
 
 LOG = "spark.log"
+LOCAL = f"local[{CORES}]"
+
+
+def settings_for(master: str | None, conf: Mapping[str, str]) -> dict[str, str]:
+    """What a session on `master` is started with."""
+    where = master or LOCAL
+    if where.startswith("sc://"):
+        return {**ANYWHERE, **conf}
+    settings = {**ANYWHERE, **ONE_MACHINE}
+    if not where.startswith("local"):
+        settings.pop("spark.sql.shuffle.partitions")
+    return {**settings, **conf}
 
 
 def open_session(master: str | None, conf: Mapping[str, str], state: str) -> SparkSession:
     """A session on `master`: `local[N]`, a cluster's address, or `sc://` for Spark Connect."""
-    master = master or f"local[{CORES}]"
+    master, settings = master or LOCAL, settings_for(master, conf)
     if master.startswith("sc://"):
         session = SparkSession.builder.remote(master).getOrCreate()
-        for name, value in {**ANYWHERE, **conf}.items():
+        for name, value in settings.items():
             session.conf.set(name, value)
         return session
-    settings = {**ANYWHERE, **ONE_MACHINE}
-    if not master.startswith("local"):
-        settings.pop("spark.sql.shuffle.partitions")
-    settings.update(conf)
     # Workers and driver must be the same Python, also when it was not activated.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master(master).appName("tallyman")

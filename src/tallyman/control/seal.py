@@ -1,0 +1,70 @@
+"""Sealing a run that ended: the hash of all it left, chained to the seal before it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from tallyman.domain.commit import Commit
+from tallyman.domain.materialization import Materialization, RunRecord
+from tallyman.domain.run import RunResult, Status
+from tallyman.domain.seal import Seal
+from tallyman.engine.bound import LEDGER, bound_by_seal
+from tallyman.engine.files import hash_files, sha256
+from tallyman.engine.run_folder import SEAL, RunFolder, write_text
+from tallyman.registry.database import Database
+from tallyman.registry.seals import Seals
+
+
+def seal_of(home: Path, run: RunRecord, result: RunResult, rows: Iterable[Materialization]) -> Seal:
+    """Everything in its folder is in its place; the chain and the signature come when it is
+    added to the registry."""
+    folder = home / run.folder
+    return Seal(
+        project=run.project,
+        run_id=run.name,
+        openlineage_run_id=str(run.id),
+        status=result.status.value,
+        sealed_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        files=hash_files(bound_by_seal(folder), folder),
+        facts={"reused": _reused(home, rows), **_published(result.commit)},
+    )
+
+
+def _reused(home: Path, rows: Iterable[Materialization]) -> dict[str, Any]:
+    """Results that other runs made: bound by the hash of their ledger there."""
+    found = {}
+    for row in rows:
+        if row.status is Status.SKIPPED and row.location:
+            place = Path(row.location).parent
+            ledger = home / place / LEDGER
+            found[str(row.target)] = {
+                "place": str(place),
+                "content_digest": row.content_digest,
+                "ledger": sha256(str(ledger)) if ledger.exists() else None,
+            }
+    return found
+
+
+def _published(commit: Commit | None) -> dict[str, Any]:
+    if commit is None:
+        return {"commit": None, "published": {}}
+    return {
+        "commit": str(commit.id),
+        "published": {move.dataset: move.ordinal for move in commit.moves},
+    }
+
+
+def place(database: Database, home: Path, project: str) -> None:
+    """seal.json of every run that was sealed, also of one whose process died on the way."""
+    for row in database.durably(lambda tx: Seals(tx).not_placed(project)):
+        folder, ordinal = home / row["folder"], row["ordinal"]
+        newest = database.durably(lambda tx, run=row["run_id"]: Seals(tx).of_run(run))[0]
+        if folder.is_dir() and newest["ordinal"] == ordinal:
+            RunFolder(folder).set_aside(SEAL, 1)
+            with contextlib.suppress(FileExistsError):  # another process was faster
+                write_text(folder / SEAL, row["body"])
+        database.durably(lambda tx, ordinal=ordinal: Seals(tx).placed(project, ordinal))
