@@ -90,22 +90,35 @@ LONGEST_FIRST = (
     "engine",
     "trace",
     "orchestration",
+    "lineage_run",
     "publication",
     "rejections",
+    "reproduce",
     "walk",
     "acceptance",
     "tables",
+    "seals",
+    "lineage_send",
+    "report",
     "registry",
     "query",
     "trace_read",
     "definitions_yaml",
     "engine_tables",
+    "lineage_events",
+    "manifest",
     "domain",
 )
 
 
 # Folders whose files share a Spark in the test's own process, or one run, stay in one worker.
-TOGETHER = {"engine": "engine", "trace": "engine", "faults": "faults", "walk": "walk"}
+TOGETHER = {
+    "engine": "engine",
+    "trace": "engine",
+    "faults": "faults",
+    "walk": "walk",
+    "report": "report",
+}
 
 
 class ByFile(LoadFileScheduling):

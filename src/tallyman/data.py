@@ -293,5 +293,5 @@ class Data:
     def _cleanup(self) -> Cleanup:
         settings = self.settings
         # A run whose process was killed is not at work: what it staged is nobody's.
-        upkeep.upkeep(self.database, settings.name, settings.home, settings.actor)
+        upkeep.upkeep(self.database, settings)
         return Cleanup(self.database, self.warehouse, settings.home, settings.name, settings.actor)

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from uuid import UUID
 
 from pyspark.sql import DataFrame
 
-from tallyman.control import apply, approve, begin, define, plan, upkeep
+from tallyman.control import apply, approve, begin, define, outbox, plan, send, upkeep
 from tallyman.control.again import Again
+from tallyman.control.chain import Chain, check_chain
+from tallyman.control.check_inputs import Bound, Checked
 from tallyman.control.definitions import Definitions
 from tallyman.control.inputs import Pins
 from tallyman.control.past import Past
 from tallyman.control.rejections import Chosen, Rejections
+from tallyman.control.reproduce import Reproduction, Teller, pinned_spark
+from tallyman.control.reproducible import Reproducible
 from tallyman.control.run import Execution, Listener, Options
+from tallyman.control.sealed import look, witness
+from tallyman.control.verify import Case, Verdict, verify
 from tallyman.control.where import Onward
 from tallyman.control.why import Asked, Walk
 from tallyman.data import Data
@@ -25,6 +32,7 @@ from tallyman.domain.commit import Commit
 from tallyman.domain.fate import Evidence
 from tallyman.domain.lineage import Granularity, Reached
 from tallyman.domain.materialization import Materialization, RunRecord
+from tallyman.domain.reproduction import Reproduced
 from tallyman.domain.run import RunIdentity, RunResult, Status
 from tallyman.domain.selection import find_asset, named, select
 from tallyman.domain.target import Target
@@ -32,6 +40,9 @@ from tallyman.domain.threshold import Thresholds
 from tallyman.domain.walk import Where, Why
 from tallyman.engine.runs import Run, find_folder
 from tallyman.errors import NotFound, UsageError
+from tallyman.query.compare import Comparison, Side, compare
+from tallyman.query.diff import told_difference
+from tallyman.query.report import Known, Report, report
 from tallyman.query.trace import Trace
 from tallyman.registry.audit import Audit
 from tallyman.registry.database import Transaction
@@ -39,6 +50,7 @@ from tallyman.registry.lineage import Lineage
 from tallyman.registry.materializations import Materializations
 from tallyman.registry.pipelines import Pipelines
 from tallyman.registry.runs import Runs
+from tallyman.registry.seals import Seals
 from tallyman.settings import Settings
 
 MOST_JOBS = 32
@@ -204,7 +216,7 @@ class Project(Data):
     def cancel(self, run: str, *, timeout_s: float = 30) -> Status:
         """Ask the run's process to stop; when it does not in time, take the run from it."""
         record = self.find_run(run)
-        return begin.cancel(self.database, record, self.settings.actor, timeout_s)
+        return begin.cancel(self.database, self.settings, record, timeout_s)
 
     def decide(
         self,
@@ -218,7 +230,7 @@ class Project(Data):
         """Approve or reject a result that waits."""
         return approve.decide(
             self.database,
-            self.settings.home,
+            self.settings,
             self.warehouse,
             self.find_run(run),
             self.target(asset, partition),
@@ -287,8 +299,7 @@ class Project(Data):
         return Target(asset, declared.parse(partition) if declared and partition else None)
 
     def _upkeep(self) -> None:
-        settings = self.settings
-        upkeep.upkeep(self.database, settings.name, settings.home, settings.actor)
+        upkeep.upkeep(self.database, self.settings)
 
     def find_run(self, run: str) -> RunRecord:
         """By name, unique prefix, folder, or `latest`; as it is now, not as it was left."""
@@ -302,24 +313,89 @@ class Project(Data):
 
     def folder(self, run: str) -> Run:
         """The run's files; also of a run that was copied here and that the registry never saw."""
+        place, record = self._place(run)
+        return Run.open(place, self._reused(record))
+
+    def _place(self, run: str) -> tuple[Path, RunRecord | None]:
+        """The run's folder, whatever is in it."""
+        record: RunRecord | None = None
         try:
             record = self.find_run(run)
-            rows = self.materializations(record)
-            reused = {
-                row.target: (self.settings.home / str(row.location)).parent
-                for row in rows
-                if row.status is Status.SKIPPED
-            }
-            return Run.open(self.settings.home / record.folder, reused)
+            place = self.settings.home / record.folder
+            if place.is_dir():
+                return place, record
+            raise NotFound("folder of the run", place.name)
         except NotFound:
-            copied = find_folder(self.settings.runs_folder, run)
+            copied = find_folder(self.settings.runs_folder, record.name if record else run)
             if copied is None:
                 raise
-            return Run.open(copied)
+            return copied, record
+
+    def _reused(self, run: RunRecord | None) -> dict[Target, Path]:
+        rows = self.materializations(run) if run else []
+        return {
+            row.target: (self.settings.home / str(row.location)).parent
+            for row in rows
+            if row.status is Status.SKIPPED
+        }
+
+    def verify(self, run: str, *, exact: bool = False) -> Verdict:
+        """A run again from its files: is it balanced, and is every byte what was sealed?"""
+        place, record = self._place(run)
+        known = self.database.durably(lambda tx: witness(tx, self.settings, record))
+        case = Case(
+            folder=place,
+            name=record.name if record else place.name,
+            sealed=look(place, known),
+            reused=self._reused(record),
+            exact=exact,
+        )
+        return verify(case, self.again)
+
+    def chain(self, head: str | None = None) -> Chain:
+        """Every seal of the project, from the first: does each name the one before it?"""
+        self._upkeep()
+        return check_chain(self.database, self.settings, head)
 
     def trace(self, run: str) -> Trace:
         """What a finished run changed, row by row and step by step; without Spark."""
         return Trace(self.folder(run))
+
+    def report(self, run: str) -> Report:
+        """All that can be told of a run; also of one that was copied here."""
+        try:
+            record = self.find_run(run)
+        except NotFound:
+            return report(self.folder(run), None)
+        return report(self.folder_of(record), self.known(record))
+
+    def compare(self, a: str, b: str) -> Comparison:
+        """What differs between two runs: config, code, environment, inputs, ledgers."""
+        return compare(self._side(a), self._side(b))
+
+    def _side(self, run: str) -> Side:
+        folder = self.folder(run)
+        try:
+            return Side(folder, self.known(self.find_run(folder.run_id)))
+        except NotFound:
+            return Side(folder, None)
+
+    def known(self, run: RunRecord) -> Known:
+        """What the registry holds of it, for its report."""
+        seals = self.database.durably(lambda tx: Seals(tx).of_run(run.id))
+        return Known(
+            record=run,
+            result=self.result_of(run),
+            rows=self.materializations(run),
+            seal=seals[0]["body"] if seals else None,
+        )
+
+    def folder_of(self, run: RunRecord) -> Run | None:
+        """None when it was taken away, or the run ended before it had one."""
+        try:
+            return self.folder(run.name)
+        except NotFound:
+            return None
 
     def result_of(self, run: RunRecord) -> RunResult:
         return upkeep.result_of(self.database, run)
@@ -338,6 +414,35 @@ class Project(Data):
         """Opens targets of a past run for a second look."""
         pins = Pins(self.pipeline, self.database, self.settings)
         return lambda target, place: Again(target, place, run.manifest, pins, lambda: self.spark)
+
+    def check_inputs(self, run: str) -> Checked:
+        """Are config, code and inputs what the run was bound to? The first that is not."""
+        return self._bound(run).check()
+
+    def _bound(self, run: str) -> Bound:
+        record = self.find_run(run)
+        options = begin.options_in(record.params, None)
+        assets = [n for n in record.params.get("assets", ()) if n in self.pipeline.assets]
+        folder = Run.open(self.settings.home / record.folder)
+        return Bound(record, folder, self._definitions(assets, options))
+
+    def reproduce(
+        self,
+        run: str,
+        *,
+        spark_conf: Mapping[str, str] | None = None,
+        keep: bool = False,
+        tell: Teller = lambda *_: None,
+    ) -> Reproduced:
+        """Make a run again from its pinned inputs, aside, and compare; nothing is published."""
+        bound = self._bound(run)
+        conf = pinned_spark(bound.config.get("spark", {}), self.settings.spark, spark_conf or {})
+        # Spark is not up yet: it starts with the settings of the run.
+        self.settings = replace(self.settings, spark=conf)
+        definitions = self._definitions(bound.definitions.chosen, Options())
+        checked = Reproducible(bound, definitions)
+        jobs = int(bound.record.params.get("jobs", 1))
+        return Reproduction(checked, told_difference, tell, jobs, keep).reproduce()
 
     @property
     def rejections(self) -> Rejections:
@@ -373,6 +478,20 @@ class Project(Data):
             return lineage.impact(asset, key, granularity=granularity)
 
         return self.database.durably(work)
+
+    def lineage_state(self) -> outbox.LineageState:
+        """Where OpenLineage events go, and those that are not there yet."""
+        return outbox.state(self._outbox())
+
+    def flush_lineage(
+        self, *, refused: bool = False, listen: Callable[[int], None] = lambda _: None
+    ) -> send.Flushed:
+        """Send every event that waits, and on demand those that were refused before."""
+        return send.flush(self._outbox(), refused=refused, listen=listen)
+
+    def _outbox(self) -> outbox.Outbox:
+        settings = self.settings
+        return outbox.Outbox.of(self.database, settings.name, settings.home)
 
     def _key_of(self, name: str, partition: str | None) -> str | None:
         """Of an asset, or of a source by the partitions of an asset that reads it."""

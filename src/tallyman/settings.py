@@ -26,8 +26,10 @@ KNOWN = (
     "thresholds",
     "database",
     "trace",
+    "signing_key",
 )
 DATABASE_VARIABLE = "TALLYMAN_DATABASE_URL"
+KEY_VARIABLE = "TALLYMAN_SIGNING_KEY"
 HOST = re.compile(r"(\[[^\]]*\]|[^:]*)(:\d*)?")
 
 
@@ -84,6 +86,8 @@ class Settings:
     """Of a server that somebody runs; without one, the project has its own."""
     redacted: tuple[str, ...] = ()
     """Columns of which a trace keeps a keyed hash instead of the value."""
+    signing_key: Path | None = None
+    """The file of the private key that signs seals; without one, that of `tallyman keys init`."""
     actor: str = "unknown"
     """Who is at work, for the record: TALLYMAN_ACTOR, or the user of the operating system."""
 
@@ -136,6 +140,7 @@ def _parsed(home: Path) -> Settings:
     name = str(found.get("name", home.name))
     rest["database"] = _database(home, found.get("database"))
     rest["redacted"] = _redacted(home, found.get("trace"))
+    rest["signing_key"] = _signing_key(home, found.get("signing_key"))
     return Settings(home=home, name=name, spark=texts, actor=_actor(), **rest)
 
 
@@ -148,6 +153,18 @@ def _redacted(home: Path, written: object) -> tuple[str, ...]:
     if not isinstance(listed, list) or not all(isinstance(name, str) for name in listed):
         raise UsageError(f"{home / FILE}: trace: redact: expected a list of columns")
     return tuple(listed)
+
+
+def _signing_key(home: Path, written: object) -> Path | None:
+    from_environment = os.environ.get(KEY_VARIABLE)
+    if from_environment:
+        return Path.cwd() / Path(from_environment).expanduser()
+    if written is None:
+        return None
+    if not isinstance(written, str) or not written.strip() or "\n" in written:
+        # Not quoted: somebody may have written the key itself.
+        raise UsageError(f"{home / FILE}: signing_key: expected the path of a file")
+    return home / Path(written).expanduser()
 
 
 def _actor() -> str:

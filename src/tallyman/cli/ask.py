@@ -1,4 +1,4 @@
-"""`verify`: a run, or a version, checked again from its files."""
+"""`verify`: a run, the chain of all seals, or a version, checked again from its files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from tallyman.cli.options import (
     opened,
 )
 from tallyman.cli.output import as_json, out
-from tallyman.control.verify import verify as verify_run
+from tallyman.cli.reproduce import check_inputs
+from tallyman.cli.seals import show_chain, show_verdict
+from tallyman.errors import UsageError
 from tallyman.project import Project
 
 
@@ -27,6 +29,20 @@ def verify(
         bool,
         typer.Option("--exact", help="Compare key by key with the inputs, even if all looks well."),
     ] = False,
+    inputs: Annotated[
+        bool,
+        typer.Option("--inputs", help="Are config, code and inputs still what the run used?"),
+    ] = False,
+    chain: Annotated[
+        bool,
+        typer.Option("--chain", help="All seals of the project instead of a run, from the first."),
+    ] = False,
+    head: Annotated[
+        str | None,
+        typer.Option(
+            "--head", help="With --chain: a seal's hash noted before; is it still in the chain?"
+        ),
+    ] = None,
     dataset: Annotated[
         str | None, typer.Option("--dataset", "-d", help="A dataset's files instead of a run.")
     ] = None,
@@ -36,31 +52,24 @@ def verify(
     spark_conf: SparkConf = None,
     json_output: AsJson = False,
 ) -> None:
-    """Check a run again from its files: is every record still accounted for?
+    """Check a run again from its files: is every record still accounted for, and every byte
+    what was sealed? The first file that changed is named.
 
+    With --chain: does every seal name the one before it, and bear its signature?
     With --dataset: is every file of a version byte for byte what was published?
     """
+    if head is not None and not chain:
+        raise UsageError("--head goes with --chain")
+    if chain and (exact or inputs or dataset is not None or run != "latest"):
+        raise UsageError("--chain checks all seals: it goes with no run and no other check")
     opening = opened(project, master, spark_conf)
     if dataset is not None:
         _verify_dataset(opening, dataset, version, json_output)
-    found = opening.folder(run)
-    verdict = verify_run(found, opening.again(found), exact)
-    if json_output:
-        as_json(verdict.to_json())
-    else:
-        word = "balanced" if verdict.balanced else "NOT BALANCED"
-        counts = verdict.found
-        out.print(
-            f"{word}   {counts.missing:,} missing   {counts.extra:,} extra   "
-            f"{counts.duplicate:,} duplicate   run {verdict.run_id}",
-            markup=False,
-        )
-        for reason in verdict.reasons[:20]:
-            out.print(f"  {reason}", markup=False)
-        for kind, keys in counts.samples.items():
-            for key in keys[:10]:
-                out.print(f"  {kind}: {key}", markup=False)
-    raise typer.Exit(0 if verdict.balanced else 1)
+    if inputs:
+        check_inputs(opening, run, json_output)
+    if chain:
+        show_chain(opening.chain(head), json_output)
+    show_verdict(opening.verify(run, exact=exact), json_output)
 
 
 def _verify_dataset(

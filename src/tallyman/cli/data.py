@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
@@ -11,7 +9,7 @@ import typer
 from tallyman.cli.options import AsJson, ProjectFolder, opened
 from tallyman.cli.output import as_json, out, short, table
 from tallyman.domain.commit import Commit
-from tallyman.query.diff import Difference, Row
+from tallyman.query.diff import Row
 
 DatasetName = Annotated[str, typer.Argument(help="A dataset, or the asset that produces it.")]
 AtVersion = Annotated[
@@ -135,7 +133,7 @@ def diff(
     """
     found = opened(project).diff(dataset, before, after, limit=limit)
     if json_output:
-        as_json(_difference(found))
+        as_json(found.to_json())
         return
     how = "" if found.by_key else "   (no unique key: whole rows compared)"
     out.print(
@@ -169,33 +167,6 @@ def _line(row: Row) -> str:
     rest = {k: v for k, v in (row.after or row.before or {}).items() if k not in row.key}
     shown = ", ".join(f"{name}={value}" for name, value in rest.items())
     return f"{named}   {shown}" if named else shown
-
-
-def _difference(found: Difference) -> dict[str, Any]:
-    return {
-        "added": found.added,
-        "removed": found.removed,
-        "changed": found.changed,
-        "by_key": found.by_key,
-        "columns_added": found.columns_added,
-        "columns_removed": found.columns_removed,
-        "columns_retyped": found.columns_retyped,
-        "changed_by_column": dict(found.changed_by_column),
-        "rows": [
-            {
-                "kind": row.kind,
-                "key": _plain(row.key),
-                "before": _plain(row.before),
-                "after": _plain(row.after),
-                "columns": row.columns,
-            }
-            for row in found.rows
-        ],
-    }
-
-
-def _plain(row: Mapping[str, Any] | None) -> Any:
-    return None if row is None else json.loads(json.dumps(dict(row), default=str))
 
 
 def register(app: typer.Typer) -> None:

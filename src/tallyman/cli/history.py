@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
 
 from tallyman.cli.options import AsJson, Partition, ProjectFolder, RunName, opened
 from tallyman.cli.output import as_json, err, next_steps, out, published, short, table, tally
+from tallyman.cli.report_page import duration
 from tallyman.domain.dataset import Dataset
 from tallyman.domain.materialization import Materialization
+from tallyman.domain.report import run_facts
 from tallyman.domain.run import AssetResult
+from tallyman.engine.runs import Run
+from tallyman.query.report import Known, bound_to, lineage_ids, seal_facts, told_of
 from tallyman.registry.audit import Audit
 
 
@@ -120,17 +125,17 @@ def runs(
 def show(
     run: RunName = "latest", project: ProjectFolder = None, json_output: AsJson = False
 ) -> None:
-    """What a run did: the tally of each asset, rejections by rule, timings."""
+    """What a run did: the tally of each asset, rejections by rule, timings, what proves it.
+
+    `tallyman report RUN` tells more, `tallyman report RUN --html` on a page to keep.
+    """
     found = opened(project)
     record = found.find_run(run)
-    result = found.result_of(record)
-    rows = {str(row.target): row for row in found.materializations(record)}
+    known, folder = found.known(record), found.folder_of(record)
+    result, rows = known.result, known.rows
+    seal = seal_facts(folder, known)
     if json_output:
-        shown = [_with_history(made, rows) for made in result.assets]
-        facts = {"started_at": record.started_at, "completed_at": record.completed_at}
-        facts |= {"replay_of": record.params.get("replay_of")}
-        more = {"actor": record.actor, "executor_node": record.executor_node, **facts}
-        as_json(result.to_json() | more | {"assets": shown})
+        as_json(_shown(known, folder, seal))
         return
     out.print(
         f"run {record.name}   {record.status.value}   {record.started_at:%Y-%m-%d %H:%M:%S} UTC"
@@ -139,22 +144,41 @@ def show(
     )
     if replayed := record.params.get("replay_of"):
         out.print(f"a replay of rejections of run {replayed}", markup=False)
-    for made in result.assets:
-        _show_asset(made, rows[_label(made)])
+    for made, row in zip(result.assets, rows, strict=True):
+        _show_asset(made, row)
     if result.commit:
         out.print(published(result.commit), markup=False)
+    if seal:
+        signed = f"   signed by {seal['signature']['key']}" if seal["signature"] else ""
+        out.print(f"seal {seal['ordinal']}   {seal['hash']}{signed}", markup=False)
     for line in next_steps(result):
         out.print(line, markup=False)
 
 
-def _label(made: AssetResult) -> str:
-    return f"{made.name}[{made.partition}]" if made.partition else made.name
+def _shown(known: Known, folder: Run | None, seal: Mapping[str, Any] | None) -> dict[str, Any]:
+    record, told = known.record, told_of(folder, known)
+    assets = [
+        facts | _with_history(row) for facts, row in zip(told["assets"], known.rows, strict=True)
+    ]
+    return known.result.to_json() | {
+        "actor": record.actor,
+        "executor_node": record.executor_node,
+        "started_at": record.started_at,
+        "completed_at": record.completed_at,
+        "duration_ms": told.get("duration_ms"),
+        "replay_of": record.params.get("replay_of"),
+        **run_facts(assets),
+        "versions": told["versions"],
+        "timings": told["timings"],
+        "lineage": lineage_ids(folder, known),
+        "binding": bound_to(folder),
+        "seal": seal,
+        "assets": assets,
+    }
 
 
-def _with_history(made: AssetResult, rows: dict[str, Materialization]) -> dict[str, object]:
-    row = rows[_label(made)]
-    return made.to_json() | {
-        "rejections_by_type": row.metadata.get("rejections_by_type", {}),
+def _with_history(row: Materialization) -> dict[str, object]:
+    return {
         "last_completed_operation": row.last_completed_operation,
         "definition_hash": row.definition_hash,
         "dependency_hash": row.dependency_hash,
@@ -172,6 +196,10 @@ def _show_asset(made: AssetResult, row: Materialization) -> None:
         out.print(f"    last completed step: {row.last_completed_operation}", markup=False)
     for kind, count in sorted(row.metadata.get("rejections_by_type", {}).items()):
         out.print(f"    {count:>10,}  {kind}", markup=False)
+    laps = row.metadata.get("timings", ())
+    phases = [f"{lap['phase']} {duration(lap['ms'])}" for lap in laps if "phase" in lap]
+    if phases:
+        out.print(f"    {', '.join(phases)}", markup=False)
 
 
 def invalidate(

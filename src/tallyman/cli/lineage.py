@@ -6,12 +6,14 @@ from typing import Annotated
 
 import typer
 
+from tallyman.cli import lineage_send
 from tallyman.cli.options import AsJson, ProjectFolder, opened
 from tallyman.cli.output import as_json, out, table
 from tallyman.domain.lineage import Granularity, Reached
 
 lineage = typer.Typer(
-    help="What results were made from, and what was made from them, as recorded by past runs.",
+    help="What results were made from, and what was made from them, as recorded by past runs; "
+    "and the events that tell other lineage tools of it.",
     no_args_is_help=True,
 )
 COLUMNS = ("depth", "asset", "partition", "kind", "status")
@@ -89,4 +91,5 @@ def _show(found: list[Reached], nothing: str, json_output: bool) -> None:
 
 
 def register(app: typer.Typer) -> None:
+    lineage_send.register(lineage)
     app.add_typer(lineage, name="lineage")

@@ -110,6 +110,10 @@ def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
 def _cell(value: object) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
-    text = "" if value is None else str(value)
-    text = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)
+    text = printable("" if value is None else str(value))
     return (text if len(text) <= 120 else text[:117] + "…").replace("[", "\\[")
+
+
+def printable(text: str) -> str:
+    """What a terminal or a page would obey instead of showing it is spelled out."""
+    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)

@@ -112,6 +112,8 @@ def tell_result(result: RunResult, json_output: bool) -> None:
             out.print(line, markup=False)
         if any(made.rejections for made in result.assets):
             out.print("rejections: tallyman rejections ls latest", markup=False)
+        for note in result.notes:
+            err.print(note, style="yellow", markup=False)
 
 
 Selection = Annotated[

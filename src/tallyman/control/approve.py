@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 from tallyman.control import upkeep
 from tallyman.control.cutover import publish_run
 from tallyman.control.exports import export, made_in
+from tallyman.control.signature import signer
 from tallyman.domain.approval import Decision
 from tallyman.domain.materialization import RunRecord
 from tallyman.domain.run import Status
@@ -19,11 +19,12 @@ from tallyman.registry.approvals import Approvals
 from tallyman.registry.audit import Audit
 from tallyman.registry.database import Database, Transaction
 from tallyman.registry.materializations import Materializations
+from tallyman.settings import Settings
 
 
 def decide(
     database: Database,
-    project: Path,
+    settings: Settings,
     warehouse: Warehouse,
     run: RunRecord,
     target: Target,
@@ -53,10 +54,13 @@ def decide(
         )
         return settle(tx, warehouse, run.id, decision.actor)
 
+    home = settings.home
+    # The run is sealed anew after the decision: whoever cannot sign that decides nothing.
+    sign = database.durably(lambda tx: signer(tx, settings))
     settled = database.durably(work)
-    upkeep.rewrite_report(database, project, settled)
+    upkeep.rewrite_report(database, home, settled, sign)
     if settled.status is Status.SUCCESS:
-        export(project, settled.name, made_in(database, project, settled))
+        export(home, settled.name, made_in(database, home, settled))
     return settled
 
 

@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
-from tallyman.control import process, upkeep
+from tallyman.control import gone, process, upkeep
 from tallyman.control.definitions import Definitions
 from tallyman.control.inputs import Pins
 from tallyman.control.journal import Journal
 from tallyman.control.publish import refuse_rolled_back
 from tallyman.control.run import Execution, Listener, Options
+from tallyman.control.signature import signer
 from tallyman.domain.dataset import Dataset, Kind
 from tallyman.domain.materialization import RunRecord
 from tallyman.domain.pipeline import Pipeline
@@ -32,6 +33,7 @@ from tallyman.registry.datasets import Datasets
 from tallyman.registry.materializations import Materializations
 from tallyman.registry.pipelines import Pipelines
 from tallyman.registry.runs import Runs
+from tallyman.settings import Settings
 
 E = TypeVar("E", bound=Execution)
 
@@ -93,7 +95,8 @@ def check_ready(pipeline: Pipeline, targets: Sequence[Target], pins: Pins) -> No
 def begin(asked: Begun, definitions: Definitions, listen: Listener, kind: type[E] = Execution) -> E:
     """Checked, registered, and held by this process."""
     settings, database = definitions.settings, definitions.database
-    upkeep.upkeep(database, settings.name, settings.home, asked.actor)
+    upkeep.upkeep(database, settings)
+    sign = database.durably(lambda tx: signer(tx, settings))
     names = list(dict.fromkeys(target.asset for target in asked.targets))
     found = database.durably(lambda tx: _register(tx, definitions, names))
     pinned = found if asked.pins is None else dict(asked.pins)
@@ -120,7 +123,7 @@ def begin(asked: Begun, definitions: Definitions, listen: Listener, kind: type[E
         executor=executor,
         executor_node=node,
     )
-    journal = Journal(database, run, executor, node, asked.actor)
+    journal = Journal(database, run, executor, node, asked.actor, sign)
     journal.begin(asked.targets, definitions.description())
     return kind(
         settings=settings,
@@ -191,9 +194,10 @@ def resume(run: RunRecord, actor: str, definitions: Definitions, options: Option
     elif options.plan["pipeline_to"] != version:
         raise PlanOutdated(options.plan["id"], "the pipeline was edited since")
     definitions.check_what_is_new()
+    sign = definitions.database.durably(lambda tx: signer(tx, definitions.settings))
     executor, node = uuid4(), process.node()
     run = replace(run, params={**run.params, "pipeline_version": version})
-    journal = Journal(definitions.database, run, executor, node, actor)
+    journal = Journal(definitions.database, run, executor, node, actor, sign)
     journal.claim(definitions.description())
     identity = RunIdentity(run.name, str(run.id), run.started_at)
     return Execution(
@@ -224,13 +228,13 @@ def options_in(params: Mapping[str, Any], jobs: int | None) -> Options:
     return from_params if jobs is None else from_params.with_jobs(jobs)
 
 
-def cancel(database: Database, run: RunRecord, actor: str, timeout_s: float) -> Status:
+def cancel(database: Database, settings: Settings, run: RunRecord, timeout_s: float) -> Status:
     """Ask its process to stop; after the timeout take the run away from it."""
 
     def ask(tx: Transaction) -> None:
         if not Runs(tx).request_cancel(run.id):
             raise NotRunning(run.name, run.status.value)
-        Audit(tx).add("run.cancel_requested", actor, run.name, run=run.id)
+        Audit(tx).add("run.cancel_requested", settings.actor, run.name, run=run.id)
 
     database.durably(ask)
     deadline = time.monotonic() + timeout_s
@@ -241,15 +245,20 @@ def cancel(database: Database, run: RunRecord, actor: str, timeout_s: float) -> 
         if process.is_gone(now):
             break
         time.sleep(0.2)
-    return _take_away(database, run, actor, timeout_s)
+    return _take_away(database, settings, run, timeout_s)
 
 
-def _take_away(database: Database, run: RunRecord, actor: str, timeout_s: float) -> Status:
-    def work(tx: Transaction) -> Status:
+def _take_away(database: Database, settings: Settings, run: RunRecord, timeout_s: float) -> Status:
+    actor = settings.actor
+
+    def work(tx: Transaction) -> tuple[Status, gone.Events]:
         runs = Runs(tx)
         why = f"canceled by {actor}; its process did not stop in {timeout_s:g} s"
-        status = runs.release(runs.by_id(run.id), why, canceled=True)
+        now = runs.by_id(run.id)
+        status, events = gone.release(tx, settings.home, now, why, canceled=True)
         Audit(tx).add("run.canceled", actor, run.name, run=run.id, details={"forced": True})
-        return status or runs.by_id(run.id).status
+        return status or runs.by_id(run.id).status, events
 
-    return database.durably(work)
+    status, events = database.durably(work)
+    gone.record(settings.home, run, events)
+    return status

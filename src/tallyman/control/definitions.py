@@ -52,6 +52,11 @@ class Definitions:
                 self._started.append(self.spark())
             return self.known[self.chosen]
 
+    @property
+    def is_checked(self) -> bool:
+        """Whether asking for the plans and schemas costs nothing."""
+        return self.chosen in self.known and bool(self._started)
+
     def check_what_is_new(self) -> None:
         """Before a run begins: what was never run as it is now may be full of mistakes."""
         with self._lock:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 from tallyman import faults
-from tallyman.domain.fate import Fate
 from tallyman.domain.materialization import Materialization
+from tallyman.domain.report import run_facts, target_facts, versions_of
 from tallyman.domain.run import AssetResult, RunIdentity, RunResult, Status, run_status
 from tallyman.engine.run_folder import REPORT, SEAL, RunFolder
 from tallyman.faults import Point
 
 LEDGER = "ledger.json"
+ENDS = ("lineage/run_complete.json", "lineage/run_fail.json")
 
 
 def result_of(row: Materialization) -> AssetResult:
@@ -46,18 +48,22 @@ def conclude(
 
 
 def set_aside(folder: RunFolder) -> None:
-    for name in (LEDGER, REPORT, SEAL):
+    for name in (LEDGER, REPORT, SEAL, *ENDS):
         folder.set_aside(name, 1)
 
 
 def write(
-    folder: RunFolder, run: RunIdentity, result: RunResult, rows: list[Materialization]
+    folder: RunFolder,
+    run: RunIdentity,
+    result: RunResult,
+    rows: list[Materialization],
+    timings: Sequence[Mapping[str, Any]] = (),
 ) -> None:
     """ledger.json and the report; those of an earlier end of the run are kept aside."""
     set_aside(folder)
     folder.clear_staging()
     folder.write(LEDGER, _run_ledger(run, rows, result.folder))
-    folder.write(REPORT, _report(run, result, rows))
+    folder.write(REPORT, _report(run, result, rows, timings))
     faults.reach(Point.REPORT_WRITTEN)
 
 
@@ -77,25 +83,13 @@ def _run_ledger(run: RunIdentity, rows: list[Materialization], place: str) -> di
     return {"ledger_version": "1.0", "run_id": run.run_id, "balanced": whole, "assets": assets}
 
 
-def _operation(step: str | None) -> str | int | None:
-    """A step whose changes are recorded is called by its number."""
-    return int(step) if step is not None and step.isdigit() else step
-
-
-def _report(run: RunIdentity, result: RunResult, rows: list[Materialization]) -> dict[str, object]:
-    assets = []
-    for made, row in zip(result.assets, rows, strict=True):
-        errors = made.fates.get(Fate.ERROR, 0)
-        assets.append(
-            made.to_json()
-            | {
-                "error_rate": errors / made.records_in if made.records_in else 0.0,
-                "rejections_by_type": dict(
-                    sorted(row.metadata.get("rejections_by_type", {}).items())
-                ),
-                "last_completed_operation": _operation(row.last_completed_operation),
-            }
-        )
+def _report(
+    run: RunIdentity,
+    result: RunResult,
+    rows: list[Materialization],
+    timings: Sequence[Mapping[str, Any]],
+) -> dict[str, object]:
+    assets = [target_facts(made, row) for made, row in zip(result.assets, rows, strict=True)]
     finished = datetime.now(UTC)
     return {
         "run_id": run.run_id,
@@ -104,11 +98,11 @@ def _report(run: RunIdentity, result: RunResult, rows: list[Materialization]) ->
         "started_at": run.timestamp,
         "finished_at": finished.strftime("%Y-%m-%dT%H:%M:%SZ"),
         "duration_ms": int((finished - run.started_at).total_seconds() * 1000),
-        "records_in": sum(a.records_in for a in result.assets),
-        "rows_out": sum(a.rows_out for a in result.assets),
+        **run_facts(assets),
         "commit": str(result.commit.id) if result.commit else None,
         "published": result.published(),
+        "versions": versions_of(result.commit),
         **({"error": dict(result.error)} if result.error else {}),
-        "error_count": sum(a.fates.get(Fate.ERROR, 0) for a in result.assets),
+        "timings": list(timings),
         "assets": assets,
     }

@@ -87,14 +87,7 @@ class Pins:
     def recorded(self, made: Materialization) -> dict[str, Pin]:
         """What a result was made from, as the registry has it; a source as it is now."""
 
-        def work(tx: Transaction) -> dict[str, list[Fragment]]:
-            used: dict[str, list[Fragment]] = {}
-            for result in Materializations(tx).inputs(made):
-                kept = Fragments(tx).get([result.fragment_id] if result.fragment_id else [])
-                used.setdefault(result.target.asset, []).extend(kept.values())
-            return used
-
-        used = self.database.durably(work)
+        used = self._used(made)
         found = {}
         for reading in readings(self.pipeline, made.target):
             fragments = used.get(reading.name)
@@ -105,6 +98,31 @@ class Pins:
             else:
                 found[reading.name] = self._dataset(made.target, reading)
         return found
+
+    def as_read(self, made: Materialization) -> dict[str, Pin]:
+        """What a target of this run read, in the order in which it read it, whatever was declared
+        invalid since."""
+        used = self._used(made) if made.content_digest else {}
+        found = {}
+        for reading in readings(self.pipeline, made.target):
+            if reading.of_source:
+                found[reading.name] = self.source(made.target, reading)
+                continue
+            then, recorded = self.fragments(reading), used.get(reading.name)
+            if recorded and {f.id for f in recorded} != {f.id for f in then}:
+                then = recorded  # a replay reads what the first run read
+            found[reading.name] = self._pinned(reading, then)
+        return found
+
+    def _used(self, made: Materialization) -> dict[str, list[Fragment]]:
+        def work(tx: Transaction) -> dict[str, list[Fragment]]:
+            used: dict[str, list[Fragment]] = {}
+            for result in Materializations(tx).inputs(made):
+                kept = Fragments(tx).get([result.fragment_id] if result.fragment_id else [])
+                used.setdefault(result.target.asset, []).extend(kept.values())
+            return used
+
+        return self.database.durably(work)
 
     def source(self, target: Target, reading: Reading) -> Pin:
         with self._lock:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
 from tallyman.control.cutover import publish_run
+from tallyman.control.destination import disabled
 from tallyman.domain.approval import Approval
 from tallyman.domain.commit import Commit
 from tallyman.domain.dataset import Fragment
@@ -29,6 +30,7 @@ from tallyman.registry.seals import Seals
 from tallyman.registry.spool import Spool
 
 T = TypeVar("T")
+Events = Sequence[LineageEvent]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,7 @@ class Journal:
     executor: UUID
     node: str
     actor: str
+    sign: Callable[[Seal], Seal] = lambda seal: seal
 
     def _write(self, work: Callable[[Transaction], T]) -> T:
         def held(tx: Transaction) -> T:
@@ -47,6 +50,10 @@ class Journal:
             return work(tx)
 
         return self.database.durably(held)
+
+    def _spool(self, tx: Transaction, events: Events) -> None:
+        if not disabled():
+            Spool(tx).add(self.run.project, self.run.id, events)
 
     # ---- the run ------------------------------------------------------------------------
 
@@ -80,6 +87,10 @@ class Journal:
         key = uuid4()
         self.database.durably(work)
 
+    def tell(self, events: Events) -> None:
+        """What lineage tools will be told."""
+        self._write(lambda tx: self._spool(tx, events))
+
     def check(self) -> None:
         """RunTaken when the run is no longer this process's own."""
         self._write(lambda _: None)
@@ -90,25 +101,25 @@ class Journal:
             lambda tx: Runs(tx).beat(self.run.id, self.executor), patience=5
         )
 
-    def finish(self, status: Status, seal: Seal, events: Iterable[LineageEvent] = ()) -> None:
+    def finish(self, status: Status, seal: Seal, events: Events) -> None:
         """Ended, sealed and told of, in one transaction."""
-        told = list(events)
 
         def work(tx: Transaction) -> None:
             Runs(tx).finish(self.run.id, self.executor, status)
-            Seals(tx).add(seal, self.run.id)
-            Spool(tx).add(self.run.project, self.run.id, told)
+            Seals(tx).add(seal, self.run.id, self.sign)
+            self._spool(tx, events)
             self._audit(tx, f"run.{status.value}", {}, key)
 
         key = uuid4()
         self.database.durably(work)
 
-    def abandon(self) -> None:
+    def abandon(self, events: Events) -> None:
         """Canceled by the one who started it."""
 
         def work(tx: Transaction) -> None:
             runs = Runs(tx)
             runs.release(runs.by_id(self.run.id), f"interrupted by {self.actor}", canceled=True)
+            self._spool(tx, events)
             self._audit(tx, "run.canceled", {"interrupted": True}, key)
 
         key = uuid4()
@@ -123,12 +134,14 @@ class Journal:
 
     # ---- its targets --------------------------------------------------------------------
 
-    def started(self, target: Target, attempt: int, definition: str) -> None:
-        self._write(
-            lambda tx: Materializations(tx).start(
+    def started(self, target: Target, attempt: int, definition: str, events: Events) -> None:
+        def work(tx: Transaction) -> None:
+            Materializations(tx).start(
                 self.run.id, target, attempt=attempt, definition=definition, node=self.node
             )
-        )
+            self._spool(tx, events)
+
+        self._write(work)
 
     def step(self, target: Target, step: str) -> None:
         self._write(lambda tx: Materializations(tx).step(self.run.id, target, step))
@@ -141,7 +154,12 @@ class Journal:
         return self._write(lambda tx: publish_run(tx, warehouse, self.run, self.actor))
 
     def succeeded(
-        self, target: Target, made: Made, result: AssetResult, asks: Approval | None
+        self,
+        target: Target,
+        made: Made,
+        result: AssetResult,
+        asks: Approval | None,
+        events: Events,
     ) -> None:
         """With what it was made from, in one transaction; or with a question to be answered."""
 
@@ -151,6 +169,7 @@ class Journal:
             for fragment in (made.fragment, *made.registered):
                 if not Fragments(tx).stage(replace(fragment, materialization_id=own)):
                     raise FragmentGone(target.asset)
+            self._spool(tx, events)
             if asks:
                 Approvals(tx).ask(
                     self.run.id,
@@ -176,9 +195,14 @@ class Journal:
             )
         )
 
-    def failed(self, target: Target, result: AssetResult, metadata: Mapping[str, Any]) -> None:
+    def failed(
+        self, target: Target, result: AssetResult, metadata: Mapping[str, Any], events: Events
+    ) -> None:
         status = Status.CANCELED if result.status is Status.CANCELED else Status.FAILED
         message = str((result.error or {}).get("message", ""))
-        self._write(
-            lambda tx: Materializations(tx).end(self.run.id, target, status, message, metadata)
-        )
+
+        def work(tx: Transaction) -> None:
+            Materializations(tx).end(self.run.id, target, status, message, metadata)
+            self._spool(tx, events)
+
+        self._write(work)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -14,6 +15,7 @@ from tallyman import faults
 from tallyman.control import gate
 from tallyman.control.define import Definition
 from tallyman.control.inputs import Pin, open_inputs
+from tallyman.control.stopwatch import Stopwatch
 from tallyman.domain.fate import Evidence
 from tallyman.domain.ledger import Ledger
 from tallyman.domain.run import AssetResult, RunIdentity, Status
@@ -64,6 +66,7 @@ class Making:
     rejections_by_type: Mapping[str, int] | None = None
     balanced: bool = False
     asks: bool = False
+    timings: Sequence[Mapping[str, Any]] = ()
 
     def metadata(self, run: RunIdentity) -> dict[str, object]:
         """What the registry keeps of it, and reports are written from."""
@@ -71,10 +74,29 @@ class Making:
             "run": run.run_id,
             "rejections_by_type": dict(self.rejections_by_type or {}),
             "balanced": self.balanced,
+            "timings": [dict(lap) for lap in self.timings],
         }
 
 
 def make(spark: SparkSession, definition: Definition, order: Order) -> Making:
+    watch = Stopwatch()
+    making = _make(spark, definition, _timed(order, watch))
+    return replace(making, timings=watch.stop())
+
+
+def _timed(order: Order, watch: Stopwatch) -> Order:
+    def progress(phase: str) -> None:
+        watch.phase(phase)
+        order.progress(phase)
+
+    def completed(step: str) -> None:
+        watch.step(step)
+        order.completed(step)
+
+    return replace(order, progress=progress, completed=completed)
+
+
+def _make(spark: SparkSession, definition: Definition, order: Order) -> Making:
     started = time.monotonic()
     work: AssetRun | None = None
     try:

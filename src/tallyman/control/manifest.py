@@ -109,7 +109,7 @@ def inputs_of(
     found: dict[str, dict[str, Any]] = {}
     for target in targets:
         for reading in readings(pipeline, target):
-            name = f"{reading.name}[{reading.partition}]" if reading.partition else reading.name
+            name = label(reading)
             if name in found or Target(reading.name, reading.partition) in made:
                 continue
             if reading.of_source:
@@ -117,6 +117,11 @@ def inputs_of(
             elif fragments := pins.fragments(reading):
                 found[name] = _dataset(pins, reading, fragments)
     return found
+
+
+def label(reading: Reading) -> str:
+    """What an input is called in a manifest."""
+    return f"{reading.name}[{reading.partition}]" if reading.partition else reading.name
 
 
 def _source(pipeline: Pipeline, pins: Pins, target: Target, reading: Reading) -> dict[str, Any]:

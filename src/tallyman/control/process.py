@@ -17,9 +17,15 @@ def node() -> str:
 
 def is_gone(run: RunRecord) -> bool:
     """On this machine, ask for the process; of another only its silence can be heard."""
-    host, _, process = (run.executor_node or "").rpartition("/")
+    ended = has_ended(run.executor_node or "")
+    return run.lease_expired if ended is None else ended
+
+
+def has_ended(node: str) -> bool | None:
+    """None: it is, or was, on another machine."""
+    host, _, process = node.rpartition("/")
     if host != socket.gethostname():
-        return run.lease_expired
+        return None
     pid, _, started = process.partition("@")
     return not pid.isdigit() or _started(int(pid)) != started
 

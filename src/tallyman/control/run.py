@@ -18,10 +18,13 @@ from tallyman.control.inputs import Pin, Pins
 from tallyman.control.journal import Journal
 from tallyman.control.make import Making, Order, make
 from tallyman.control.manifest import bind, config_file, manifest_of
+from tallyman.control.read_facts import inputs_read
 from tallyman.control.redaction import redaction
 from tallyman.control.schedule import in_order
 from tallyman.control.seal import place, seal_of
 from tallyman.control.stage import Staging
+from tallyman.control.stopwatch import Stopwatch
+from tallyman.control.telling import Telling
 from tallyman.control.watch import Watch
 from tallyman.domain.dataset import Dataset, Kind
 from tallyman.domain.fate import Evidence
@@ -31,6 +34,7 @@ from tallyman.domain.target import Target, dependencies, folder_of
 from tallyman.domain.threshold import Thresholds
 from tallyman.engine.hashing import hasher_for
 from tallyman.engine.run_folder import CONFIG, MANIFEST, RunFolder
+from tallyman.engine.sizes import sizes
 from tallyman.errors import (
     Conflict,
     ExportFailed,
@@ -104,7 +108,8 @@ class Execution:
     _pins: Pins = field(init=False)
     _staging: Staging = field(init=False)
     _watch: Watch = field(init=False)
-    _telling: threading.Lock = field(default_factory=threading.Lock)
+    _lineage: Telling = field(init=False)
+    _listening: threading.Lock = field(default_factory=threading.Lock)
 
     def execute(self) -> RunResult:
         """The run is registered and held by this process."""
@@ -119,7 +124,18 @@ class Execution:
         self._folder = RunFolder.open(self.settings.home / run.folder)
         finish.set_aside(self._folder)  # of an earlier end: this run is at work again
         self._describe()
+        self._lineage = Telling(self.definitions, self.journal, self._folder)
         faults.reach(Point.FOLDER_MADE)
+        notes: list[str] = []
+        try:
+            self._lineage.begun(self.targets)
+            result = self._work()
+        finally:
+            notes = self._lineage.close()
+        return result.with_notes(notes)
+
+    def _work(self) -> RunResult:
+        pipeline, run = self.definitions.pipeline, self.journal.run
         self._watch = Watch(self.journal, self.definitions.interrupt(str(run.id)))
         with self._watch:
             rows = self.journal.rows()
@@ -141,8 +157,10 @@ class Execution:
     def abandon(self) -> None:
         """The person at the terminal stops it: nothing of it is at work any more."""
         self.definitions.interrupt(str(self.journal.run.id))()
+        told = getattr(self, "_lineage", None)
+        events = told.interrupted() if told else []
         with contextlib.suppress(TallymanError):
-            self.journal.abandon()
+            self.journal.abandon(events)
 
     def _datasets(self) -> dict[str, Dataset]:
         assets = sorted({target.asset for target in self.targets})
@@ -157,6 +175,7 @@ class Execution:
             self.identity, rows, self.journal.run.folder, canceled=self._watch.stop.is_set()
         )
         trouble: TallymanError | None = None
+        watch = Stopwatch("publishing")
         try:
             if result.status is not Status.CANCELED:
                 result = result.with_commit(self.journal.publish(self._pins.warehouse))
@@ -171,9 +190,10 @@ class Execution:
             trouble = StorageFailed(f"publishing {self.identity.run_id}", str(error))
         if trouble is not None:
             result = result.with_error(trouble.facts())
-        finish.write(self._folder, self.identity, result, rows)
+        finish.write(self._folder, self.identity, result, rows, watch.stop())
+        events = self._lineage.closed(result, self.targets)
         sealed = seal_of(self.settings.home, self.journal.run, result, rows)
-        self.journal.finish(result.status, sealed)
+        self.journal.finish(result.status, sealed, events)
         faults.reach(Point.SEALED)
         place(self.journal.database, self.settings.home, self.settings.name)
         if trouble is not None:
@@ -187,7 +207,7 @@ class Execution:
         settled = database.durably(lambda tx: settle(tx, warehouse, run.id, actor))
         if settled.status is result.status:
             return result
-        upkeep.rewrite_report(database, self.settings.home, settled)
+        upkeep.rewrite_report(database, self.settings.home, settled, self.journal.sign)
         if settled.status is Status.SUCCESS:
             self._export()
         return upkeep.result_of(database, settled)
@@ -236,7 +256,9 @@ class Execution:
             status=Status.FAILED,
             error=error.facts(),
         )
-        self.journal.failed(target, result, result.to_json())
+        self._lineage.never_started(
+            target, result, lambda told: self.journal.failed(target, result, result.to_json(), told)
+        )
         return result
 
     def _unchanged(self, target: Target, pins: Mapping[str, Pin]) -> Materialization | None:
@@ -283,7 +305,10 @@ class Execution:
 
     def _make(self, target: Target, attempt: int, pins: Mapping[str, Pin]) -> AssetResult:
         definition = self.definitions.checked()  # Spark starts here, if nothing needed it before
-        self.journal.started(target, attempt, self.definitions.hash(target.asset))
+        meaning = self.definitions.hash(target.asset)
+        self._lineage.started(
+            target, attempt, lambda told: self.journal.started(target, attempt, meaning, told)
+        )
         faults.reach(Point.ASSET_STARTED)
         asset = self.definitions.pipeline.assets[target.asset]
         name = folder_of(self.definitions.pipeline.assets, target)
@@ -318,17 +343,25 @@ class Execution:
     def _record(
         self, target: Target, making: Making, pins: Mapping[str, Pin], name: str
     ) -> AssetResult:
-        metadata = making.metadata(self.identity)
+        metadata = making.metadata(self.identity) | {"bytes": sizes(self._folder.path / name)}
         if making.digest is None:
-            self.journal.failed(target, making.result, metadata)
+            self._lineage.ended(
+                target,
+                making.result,
+                pins,
+                lambda told: self.journal.failed(target, making.result, metadata, told),
+            )
             return making.result
         asset = self.definitions.pipeline.assets[target.asset]
         asks = asset.approval if making.asks else None
         place, spark = self._folder.path / name, self.definitions.spark()
+        watch = Stopwatch("staging")
         fragment, counts = self._staging.stage(spark, asset, target, place, making.digest)
         beside = self._staging.registered(spark, asset, target, place)
         if beside:
             counts = counts | {"registered": [str(one.id) for one in beside]}
+        counts |= {"inputs": inputs_read(pins, self.journal.run.pins, self.targets)}
+        counts |= {"timings": [*map(dict, making.timings), *watch.stop()]}
         made = Made(
             consumed=tuple(_consumed(pins)),
             digest=making.digest,
@@ -337,9 +370,15 @@ class Execution:
             metadata=metadata | counts,
             registered=beside,
         )
-        self.journal.succeeded(target, made, making.result, asks)
+        result = making.result.with_status(Status.WAITING) if asks else making.result
+        self._lineage.ended(
+            target,
+            result,
+            pins,
+            lambda told: self.journal.succeeded(target, made, making.result, asks, told),
+        )
         faults.reach(Point.ASSET_RECORDED)
-        return making.result.with_status(Status.WAITING) if asks else making.result
+        return result
 
     # ---- telling ------------------------------------------------------------------------
 
@@ -349,7 +388,7 @@ class Execution:
         self._tell(target, phase, None)
 
     def _tell(self, target: Target, phase: str, result: AssetResult | None) -> None:
-        with self._telling:
+        with self._listening:
             self.listen(str(target), phase, result)
 
     # ---- the files of the run -----------------------------------------------------------
@@ -372,4 +411,5 @@ def _consumed(pins: Mapping[str, Pin]) -> list[Consumed]:
 
 def _canceled(making: Making, run: RunIdentity) -> Making:
     error = RunCanceled(run.run_id).facts()
-    return Making(making.result.with_status(Status.CANCELED, error=error))
+    result = making.result.with_status(Status.CANCELED, error=error)
+    return Making(result, timings=making.timings)

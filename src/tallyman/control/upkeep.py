@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeAlias
 from uuid import UUID
 
-from tallyman.control import finish, process, seal
+from tallyman.control import finish, gone, process, seal
+from tallyman.control.signature import Signer, signer
 from tallyman.domain.materialization import RunRecord
 from tallyman.domain.run import RunIdentity, RunResult, Status, run_status
+from tallyman.domain.seal import Seal
 from tallyman.domain.target import Target
 from tallyman.engine.run_folder import RunFolder
+from tallyman.errors import SigningKeyUnusable
 from tallyman.registry.approvals import Approvals
 from tallyman.registry.audit import Audit
 from tallyman.registry.commits import Commits
@@ -17,42 +23,54 @@ from tallyman.registry.database import Database, Transaction
 from tallyman.registry.materializations import Materializations
 from tallyman.registry.runs import Runs
 from tallyman.registry.seals import Seals
+from tallyman.settings import Settings
+
+Sign: TypeAlias = Callable[[Seal], Seal]
 
 
-def upkeep(database: Database, project: str, home: Path, actor: str) -> None:
+def upkeep(database: Database, settings: Settings) -> None:
     """Done before a command looks at runs, so that it sees them as they are."""
-    database.durably(lambda tx: _release_gone(tx, project, actor))
-    for run in database.durably(lambda tx: _expire(tx, project, actor)):
-        rewrite_report(database, home, run)
-    seal.place(database, home, project)
+    for run, events in database.durably(lambda tx: _release_gone(tx, settings)):
+        gone.record(settings.home, run, events)
+    # Without the key that seals are signed with, what expired is left to a command that has it.
+    with contextlib.suppress(SigningKeyUnusable):
+        settled, sign = database.durably(lambda tx: _expire(tx, settings))
+        for run in settled:
+            rewrite_report(database, settings.home, run, sign)
+    seal.place(database, settings.home, settings.name)
 
 
-def _release_gone(tx: Transaction, project: str, actor: str) -> None:
-    for run in Runs(tx).list(project, status=Status.RUNNING, limit=1000):
+def _release_gone(tx: Transaction, settings: Settings) -> list[tuple[RunRecord, gone.Events]]:
+    found = []
+    for run in Runs(tx).list(settings.name, status=Status.RUNNING, limit=1000):
         if not process.is_gone(run):
             continue
         why = f"the process that ran it is gone ({run.executor_node})"
-        status = Runs(tx).release(run, why)
+        status, events = gone.release(tx, settings.home, run, why)
         if status is not None:
-            details = {"node": run.executor_node, "seen_by": actor}
+            details = {"node": run.executor_node, "seen_by": settings.actor}
             Audit(tx).add(f"run.{status.value}", "tallyman", run.name, run=run.id, details=details)
+            found.append((run, events))
+    return found
 
 
-def _expire(tx: Transaction, project: str, actor: str) -> list[RunRecord]:
-    settled = []
-    for question in Approvals(tx).expire(project):
+def _expire(tx: Transaction, settings: Settings) -> tuple[list[RunRecord], Sign]:
+    settled: list[RunRecord] = []
+    questions = Approvals(tx).expire(settings.name)
+    sign = signer(tx, settings) if questions else Signer(settings, None)
+    for question in questions:
         target = Target(question["asset"], question["partition"])
         message = f"nobody decided before {question['timeout_at']:%Y-%m-%d %H:%M:%S %Z}"
         facts = {"code": "approval_expired", "message": message}
         Materializations(tx).decide(
             question["run_id"], target, Status.FAILED, message, {"error": facts}
         )
-        details = {"target": str(target), "seen_by": actor}
+        details = {"target": str(target), "seen_by": settings.actor}
         Audit(tx).add(
             "approval.expired", "tallyman", str(target), run=question["run_id"], details=details
         )
         settled.append(settle(tx, question["run_id"], "tallyman"))
-    return settled
+    return settled, sign
 
 
 def settle(tx: Transaction, run: UUID, actor: str) -> RunRecord:
@@ -74,7 +92,7 @@ def result_of(database: Database, run: RunRecord) -> RunResult:
     )
 
 
-def rewrite_report(database: Database, project: Path, run: RunRecord) -> None:
+def rewrite_report(database: Database, project: Path, run: RunRecord, sign: Sign) -> None:
     """Not while a process is at work on it: that one writes the report when it is done."""
     if run.status is Status.RUNNING or not (project / run.folder).is_dir():
         return
@@ -84,6 +102,13 @@ def rewrite_report(database: Database, project: Path, run: RunRecord) -> None:
     commit = database.durably(lambda tx: Commits(tx).of_run(run.id))
     result = finish.conclude(identity, rows, run.folder).with_commit(commit)
     finish.write(folder, identity, result, rows)
+    events = gone.settled(project, run, result)
+    gone.record(project, run, events)
     sealed = seal.seal_of(project, run, result, rows)
-    database.durably(lambda tx: Seals(tx).add(sealed, run.id))
+
+    def work(tx: Transaction) -> None:
+        Seals(tx).add(sealed, run.id, sign)
+        gone.spool(tx, run, events)
+
+    database.durably(work)
     seal.place(database, project, run.project)

@@ -3,76 +3,148 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
+
+from pyspark.errors import PySparkException
 
 from tallyman.control.again import Again
 from tallyman.control.replay import compare_by_replay
+from tallyman.control.sealed import ChangedFile, Sealed
 from tallyman.domain.ledger import PROOF, Discrepancy
+from tallyman.domain.seal import Seal
 from tallyman.domain.target import Target
-from tallyman.engine.files import hash_files
+from tallyman.engine.bound import LEDGER
 from tallyman.engine.proof import compare_keys
-from tallyman.engine.runs import Run
-from tallyman.errors import TallymanError
+from tallyman.engine.run_folder import MANIFEST, REPORT
+from tallyman.engine.runs import Run, ledger_in
+from tallyman.errors import NotFound, TallymanError
+
+Opened: TypeAlias = Callable[[Run], Callable[[Target, Path], Again]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
+    """`verified` is more than `balanced`: nothing has changed since the run was sealed."""
+
     run_id: str
     balanced: bool
     found: Discrepancy
-    changed_files: list[str] = field(default_factory=list)
+    sealed: Sealed
     reasons: list[str] = field(default_factory=list)
+
+    @property
+    def verified(self) -> bool:
+        sealed = self.sealed
+        return self.balanced and sealed.seal is not None and not sealed.problems
+
+    @property
+    def changes(self) -> tuple[ChangedFile, ...]:
+        return self.sealed.changes
 
     def to_json(self) -> dict[str, object]:
         return {
             "run_id": self.run_id,
+            "verified": self.verified,
             "balanced": self.balanced,
             "missing": self.found.missing,
             "extra": self.found.extra,
             "duplicate": self.found.duplicate,
             "samples": dict(self.found.samples),
-            "changed_files": self.changed_files,
+            "changed_files": [changed.file for changed in self.changes],
+            "first_changed": self.changes[0].to_json() if self.changes else None,
+            "sealed": self.sealed.seal is not None,
+            "signed_by": self.sealed.signed_by,
+            "seal": _facts(self.sealed.seal),
             "reasons": self.reasons,
         }
 
 
-def verify(run: Run, opened: Callable[[Target, Path], Again], exact: bool) -> Verdict:
+def _facts(seal: Seal | None) -> dict[str, object] | None:
+    if seal is None:
+        return None
+    return {"ordinal": seal.ordinal, "hash": seal.hash, "previous": seal.previous}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A run's folder, and what of it was made by other runs."""
+
+    folder: Path
+    name: str
+    sealed: Sealed
+    reused: Mapping[Target, Path] = field(default_factory=dict)
+    exact: bool = False
+
+
+def verify(case: Case, again: Opened) -> Verdict:
     """What could not be checked counts as failure, never as success."""
+    changes = case.sealed.changes
+    reasons = [f"{one.file}: changed, missing or added since the run" for one in changes]
     found = Discrepancy()
-    changed: list[str] = []
-    reasons: list[str] = []
-    if run.report is None:
-        reasons.append("the run did not finish: its ledger was never closed")
-    for target, place in run.places().items():
-        if not (place / "ledger.json").exists():
-            reasons.append(f"{target}: there is no ledger")
-            continue
-        again = opened(target, place)
-        differing = _changed(place, again.ledger)
-        shown = os.path.relpath(place, run.folder)
-        changed += [f"{shown}/{name}" for name in differing]
-        reasons += _arithmetic(str(target), again.ledger)
-        if differing or exact:
-            try:
-                found += _compare(again)
-                reasons += _input_changed(again)
-            except TallymanError as error:
-                reasons.append(f"{target}: could not be checked key by key: {error}")
-    reasons += [f"{name}: changed, missing or added since the run" for name in changed]
+    run = _opened(case, reasons)
+    if run is not None:
+        for target, place in run.places().items():
+            shown = os.path.relpath(place, run.folder)
+            differing = {one.file for one in changes if one.file.startswith(f"{shown}/")}
+            # By a ledger that is not the run's own no keys are compared.
+            whole = _check_ledger(target, place, reasons) and f"{shown}/{LEDGER}" not in differing
+            if whole and (differing or case.exact):
+                found += _by_key(again(run), target, place, reasons)
     balanced = found.empty and not reasons
     return Verdict(
-        run_id=run.run_id, balanced=balanced, found=found, changed_files=changed, reasons=reasons
+        run_id=run.run_id if run else case.name,
+        balanced=balanced,
+        found=found,
+        sealed=case.sealed,
+        reasons=[*reasons, *case.sealed.problems],
     )
 
 
-def _changed(folder: Path, ledger: dict[str, Any]) -> list[str]:
-    """Files that are not byte for byte what the run wrote."""
-    present = sorted(p for p in folder.rglob("*") if p.is_file() and p.name != "ledger.json")
-    now, then = hash_files(present, folder), ledger.get("files", {})
-    return sorted(name for name in set(now) | set(then) if now.get(name) != then.get(name))
+def _opened(case: Case, reasons: list[str]) -> Run | None:
+    """None when it does not tell what the run made."""
+    if any(one.file == MANIFEST for one in case.sealed.changes):
+        reasons.append(f"what the run made is told by {MANIFEST}: nothing else was checked by key")
+        return None
+    try:
+        run = Run.open(case.folder, case.reused)
+        run.places()
+    except (AttributeError, KeyError, OSError, TypeError, ValueError):
+        reasons.append(f"{MANIFEST} or {REPORT} cannot be read: nothing was checked by key")
+        return None
+    if run.report is None:
+        reasons.append("the run did not finish: its ledger was never closed")
+    return run
+
+
+def _check_ledger(target: Target, place: Path, reasons: list[str]) -> bool:
+    """Whether it is there, and is one."""
+    try:
+        reasons += _arithmetic(str(target), ledger_in(place))
+    except NotFound:
+        reasons.append(f"{target}: there is no ledger")
+        return False
+    except (AttributeError, KeyError, OSError, TypeError, ValueError):
+        reasons.append(f"{target}: what is in its {LEDGER} is no ledger")
+        return False
+    return True
+
+
+def _by_key(
+    opened: Callable[[Target, Path], Again], target: Target, place: Path, reasons: list[str]
+) -> Discrepancy:
+    try:
+        again = opened(target, place)
+        found = _compare(again)
+        reasons += _input_changed(again)
+    except (PySparkException, TallymanError) as error:
+        # Of what Spark says the first line tells what it met; the rest is where it was.
+        said = str(error).strip().splitlines() or [type(error).__name__]
+        reasons.append(f"{target}: could not be checked key by key: {said[0]}")
+        return Discrepancy()
+    return found
 
 
 def _arithmetic(asset: str, ledger: dict[str, Any]) -> list[str]:

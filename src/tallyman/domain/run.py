@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
@@ -141,6 +141,11 @@ class RunResult:
     commit: Commit | None = None
     """What it published; None when nothing was new, or nothing could be published."""
     error: Mapping[str, object] | None = None
+    notes: tuple[str, ...] = ()
+    """What a person should know beside it."""
+
+    def with_notes(self, notes: Iterable[str]) -> RunResult:
+        return replace(self, notes=(*self.notes, *notes))
 
     def with_commit(self, commit: Commit | None) -> RunResult:
         return replace(self, commit=commit)
@@ -177,6 +182,7 @@ class RunResult:
             "assets": [asset.to_json() for asset in self.assets],
             "commit": str(self.commit.id) if self.commit else None,
             "published": self.published(),
+            **({"notes": list(self.notes)} if self.notes else {}),
         }
         return found | ({"error": dict(self.error)} if self.error else {})
 

@@ -80,12 +80,24 @@ class Seal:
         }
 
     @classmethod
-    def of_text(cls, text: str) -> Seal:
-        """KeyError, TypeError or ValueError when it is no seal."""
-        found = dict(json.loads(text))
-        signature = found.pop("signature", None)
+    def of_text(cls, text: str | bytes) -> Seal:
+        """ValueError when it is no seal: cut off, or a field is missing or of another type."""
+        try:
+            return cls._parsed(dict(json.loads(text)))
+        except (AttributeError, KeyError, RecursionError, TypeError) as error:
+            raise ValueError(f"no seal: {error!r}") from error
+
+    @classmethod
+    def _parsed(cls, found: dict[str, Any]) -> Seal:
+        written = found.pop("signature", None)
         if found.pop("seal_version") != VERSION:
-            raise ValueError("not a seal of this version")
-        named = ("project", "run_id", "openlineage_run_id", "status", "sealed_at", "ordinal")
-        known = {name: found.pop(name) for name in (*named, "previous", "files")}
-        return cls(**known, facts=found, signature=Signature(**signature) if signature else None)
+            raise ValueError("a seal of another version")
+        names = ("project", "run_id", "openlineage_run_id", "status", "sealed_at")
+        known = {name: found.pop(name) for name in (*names, "ordinal", "previous", "files")}
+        signature = None if written is None else Signature(**written)
+        texts = [*(known[name] for name in names), known["previous"] or ""]
+        texts += [*known["files"], *known["files"].values()]
+        texts += signature.to_json().values() if signature else ()
+        if type(known["ordinal"]) is not int or not all(isinstance(one, str) for one in texts):
+            raise TypeError("a field of another type")
+        return cls(**known, facts=found, signature=signature)

@@ -20,6 +20,7 @@ SECRET = re.compile(
     r"secret|password|passwd|token|credential|private|access[.]?key|api[.]?key", re.I
 )
 USER_IN_ADDRESS = re.compile(r"(?<=://)[^/\s@]+@")
+SECRET_IN_ADDRESS = re.compile(rf"([?&;][^=&;\s]*(?:{SECRET.pattern})[^=&;\s]*=)[^&;\s]*", re.I)
 HIDDEN = "***"
 
 
@@ -59,6 +60,10 @@ def java_version() -> str | None:
 def without_secrets(conf: Mapping[str, str]) -> dict[str, str]:
     """Settings as they may be written down: a value whose name or form says secret is hidden."""
     return {
-        name: HIDDEN if SECRET.search(name) else USER_IN_ADDRESS.sub(f"{HIDDEN}@", value)
+        name: HIDDEN if SECRET.search(name) else _address(value)
         for name, value in sorted(conf.items())
     }
+
+
+def _address(value: str) -> str:
+    return SECRET_IN_ADDRESS.sub(rf"\g<1>{HIDDEN}", USER_IN_ADDRESS.sub(f"{HIDDEN}@", value))

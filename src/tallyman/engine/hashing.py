@@ -30,12 +30,13 @@ def hasher_for(master: str | None, spark: Callable[[], SparkSession]) -> Hasher:
 
 def hash_there(spark: SparkSession, files: Sequence[InputFile]) -> list[str]:
     """The same as `hash_here`, by the executors."""
-    small = [file for file in files if file.size <= WHOLE]
-    large = [file for file in files if file.size > WHOLE]
-    found = dict(zip((f.path for f in large), hash_here(large), strict=True))
+    found: dict[str, str] = {}
+    small = [escaped(file.path) for file in files if file.size <= WHOLE]
     if small:
-        read = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
-        rows = read.load([escaped(file.path) for file in small])
+        rows = spark.read.format("binaryFile").load(small)
         for row in rows.select("path", F.sha2("content", 256).alias("sha256")).collect():
             found[row["path"].partition(":")[2]] = row["sha256"]
+    # What was too large, and what Spark passes over because there is nothing in it.
+    left = [file for file in files if file.path not in found]
+    found |= zip((file.path for file in left), hash_here(left), strict=True)
     return [found[file.path] for file in files]

@@ -29,7 +29,7 @@ STATES = ("open", "replayed", "moved", "discarded")
 BATCH = 10_000
 
 _TYPES = ", ".join(f"{name}: 'VARCHAR'" for name in FIELDS if name != "context")
-_READ = (
+READ = (
     "read_json($files, format = 'newline_delimited', hive_partitioning = false, "
     f"columns = {{{_TYPES}, context: 'MAP(VARCHAR, VARCHAR)'}})"
 )
@@ -71,7 +71,7 @@ class Letters:
             if files := files_in(place):
                 self._db.execute(
                     f"INSERT INTO letters (target, record_key, {listed}) "
-                    f"SELECT $target, {_RECORD}, {listed} FROM {_READ}",
+                    f"SELECT $target, {_RECORD}, {listed} FROM {READ}",
                     {"target": target, "files": files},
                 )
         # What a person writes as a condition is about these tables and nothing else.
@@ -275,5 +275,5 @@ def rejected_keys(place: Path) -> pa.Table:
         if not files:
             return pa.table({"source_key": pa.array([], pa.string())})
         return connection.sql(
-            f"SELECT DISTINCT source_key FROM {_READ}", params={"files": files}
+            f"SELECT DISTINCT source_key FROM {READ}", params={"files": files}
         ).to_arrow_table()

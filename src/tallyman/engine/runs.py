@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tallyman.domain.target import Target
+from tallyman.engine.run_folder import MANIFEST, SEAL
 from tallyman.errors import NotFound, UsageError
 
 
@@ -63,10 +64,22 @@ class Run:
 
 def find_folder(runs: Path, wanted: str) -> Path | None:
     """By the run's name or the folder's."""
-    for manifest in sorted(runs.glob("*/manifest.json"), reverse=True):
-        if Path(wanted).name in (manifest.parent.name, _json(manifest)["run_id"]):
-            return manifest.parent
+    for folder in sorted((path for path in runs.glob("*/") if path.is_dir()), reverse=True):
+        if Path(wanted).name == folder.name or wanted in map(_told, _tellers(folder)):
+            return folder
     return None
+
+
+def _tellers(folder: Path) -> list[Path]:
+    """What holds the name of the run; the others may be broken, or gone."""
+    return [folder / name for name in (MANIFEST, SEAL)]
+
+
+def _told(path: Path) -> str | None:
+    try:
+        return str(_json(path)["run_id"])
+    except (KeyError, OSError, TypeError, ValueError):
+        return None
 
 
 def ledger_in(place: Path) -> dict[str, Any]:

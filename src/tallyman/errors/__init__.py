@@ -31,6 +31,11 @@ from tallyman.errors.definition import (
     UnaccountableOperation,
     UnpublishableType,
 )
+from tallyman.errors.lineage import (
+    DestinationUnusable,
+    LineageNotSent,
+    NoDestination,
+)
 from tallyman.errors.publication import (
     DatasetDamaged,
     FragmentGone,
@@ -51,6 +56,7 @@ from tallyman.errors.replay import (
     ReplayInterrupted,
     SourceChanged,
 )
+from tallyman.errors.reproduce import NotBound
 from tallyman.errors.run import (
     AlreadyDecided,
     DependencyNotReady,
@@ -60,6 +66,10 @@ from tallyman.errors.run import (
     RunCanceled,
     RunExists,
     RunTaken,
+)
+from tallyman.errors.seal import (
+    SigningKeyExists,
+    SigningKeyUnusable,
 )
 from tallyman.errors.table import (
     InvalidMutation,
@@ -94,6 +104,7 @@ __all__ = [
     "DefinitionChanged",
     "DefinitionError",
     "DependencyNotReady",
+    "DestinationUnusable",
     "EmptyInput",
     "EvidenceGone",
     "ExportFailed",
@@ -106,10 +117,13 @@ __all__ = [
     "InvalidMutation",
     "JoinFanOut",
     "KeyConflict",
+    "LineageNotSent",
     "MixedMutation",
     "MutationRefused",
     "NameTaken",
+    "NoDestination",
     "NoTrace",
+    "NotBound",
     "NotFound",
     "NotReplayable",
     "NotRunning",
@@ -130,6 +144,8 @@ __all__ = [
     "RunNotFinished",
     "RunTaken",
     "SchemaChanged",
+    "SigningKeyExists",
+    "SigningKeyUnusable",
     "SingleProducer",
     "SourceChanged",
     "StepFailed",

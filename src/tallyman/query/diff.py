@@ -7,6 +7,7 @@ whole, as EXCEPT ALL does. It is all SQL in DuckDB with limited memory; only sam
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,6 +21,7 @@ import duckdb
 from duckdb.sqltypes import DuckDBPyType
 
 from tallyman.engine.duck import connect
+from tallyman.errors import DatasetDamaged
 from tallyman.query.diff_columns import forms, literal, shown
 
 SYSTEM = "_tm"
@@ -71,6 +73,32 @@ class Difference:
     rows: tuple[Row, ...] = ()
     """The first ones in the order of the key, or of all columns."""
 
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "added": self.added,
+            "removed": self.removed,
+            "changed": self.changed,
+            "by_key": self.by_key,
+            "columns_added": self.columns_added,
+            "columns_removed": self.columns_removed,
+            "columns_retyped": self.columns_retyped,
+            "changed_by_column": dict(self.changed_by_column),
+            "rows": [
+                {
+                    "kind": row.kind,
+                    "key": _plain(row.key),
+                    "before": _plain(row.before),
+                    "after": _plain(row.after),
+                    "columns": row.columns,
+                }
+                for row in self.rows
+            ],
+        }
+
+
+def _plain(row: Mapping[str, Any] | None) -> Any:
+    return None if row is None else json.loads(json.dumps(dict(row), default=str))
+
 
 def diff(
     before: Sequence[str], after: Sequence[str], *, key: Sequence[str], limit: int = 20
@@ -95,6 +123,16 @@ def diff(
         comparison = _Comparison(connection, sides, key)
         comparison.define(empty=(not before, not after))
         return comparison.told(limit=max(0, int(limit)))
+
+
+def told_difference(
+    before: Sequence[str], after: Sequence[str], key: Sequence[str], limit: int
+) -> dict[str, Any]:
+    """As `tallyman diff --json` tells it, of files that belong to no version."""
+    try:
+        return diff(before, after, key=key, limit=limit).to_json()
+    except duckdb.Error as error:
+        raise DatasetDamaged("output", str(error).splitlines()[0]) from error
 
 
 class _Side:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 from uuid import UUID
@@ -18,7 +19,9 @@ ADD = """
     INSERT INTO seals (project, ordinal, run_id, hash, previous, key_id, body)
     VALUES (%(project)s, %(ordinal)s, %(run)s, %(hash)s, %(previous)s, %(key)s, %(body)s)
 """
-COLUMNS = "s.ordinal, s.run_id, r.name AS run, r.folder, s.hash, s.previous, s.key_id, s.body"
+COLUMNS = """
+    s.project, s.ordinal, s.run_id, r.name AS run, r.folder, s.hash, s.previous, s.key_id, s.body
+"""
 OF_RUN = f"""
     SELECT {COLUMNS} FROM seals s JOIN runs r ON r.id = s.run_id
     WHERE s.run_id = %(run)s ORDER BY s.ordinal DESC
@@ -30,6 +33,10 @@ CHAIN = f"""
 NOT_PLACED = f"""
     SELECT {COLUMNS} FROM seals s JOIN runs r ON r.id = s.run_id
     WHERE s.project = %(project)s AND NOT s.placed ORDER BY s.ordinal
+"""
+SIGNED_SINCE = """
+    SELECT min(ordinal) AS ordinal FROM seals
+    WHERE project = %(project)s AND key_id IS NOT NULL
 """
 PLACED = "UPDATE seals SET placed = true WHERE project = %(project)s AND ordinal = %(ordinal)s"
 
@@ -43,9 +50,11 @@ class Seals:
         once: `sealed_at` and the files tell that it is the same."""
         self.tx.execute(ADDING, {"project": seal.project})
         for row in self.of_run(run):
-            found = Seal.of_text(row["body"])
-            if (found.sealed_at, found.files) == (seal.sealed_at, dict(seal.files)):
-                return found
+            # A row that somebody changed is for `verify` to tell of: the run must not fail by it.
+            with contextlib.suppress(ValueError):
+                found = Seal.of_text(row["body"])
+                if (found.sealed_at, found.files) == (seal.sealed_at, dict(seal.files)):
+                    return found
         row = self.tx.execute(LAST, {"project": seal.project}).fetchone()
         added = sign(seal.after((row["ordinal"], row["hash"]) if row else None))
         given = {
@@ -66,6 +75,11 @@ class Seals:
     def not_placed(self, project: str) -> list[dict[str, Any]]:
         """Sealed, but their process died before the file was in the folder."""
         return self.tx.execute(NOT_PLACED, {"project": project}).fetchall()
+
+    def signed_since(self, project: str) -> int | None:
+        """The first seal of the chain that bears a signature."""
+        row = self.tx.execute(SIGNED_SINCE, {"project": project}).fetchone()
+        return row["ordinal"] if row else None
 
     def of_run(self, run: UUID) -> list[dict[str, Any]]:
         """Newest first: a run that was resumed has several."""

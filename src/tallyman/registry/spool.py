@@ -2,20 +2,90 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+import psycopg
 from psycopg.types.json import Jsonb
 
 from tallyman.domain.lineage_event import LineageEvent
-from tallyman.registry.database import Transaction
+from tallyman.errors import DatabaseUnavailable
+from tallyman.registry.address import Transaction, brief, connect
+from tallyman.registry.database import Database
 
 ADD = """
     INSERT INTO lineage_events (key, project, run_id, event_type, job, body)
     VALUES (%(key)s, %(project)s, %(run)s, %(type)s, %(job)s, %(body)s)
     ON CONFLICT (key) DO NOTHING
 """
+WAITS = "project = %(project)s AND sent_at IS NULL AND refused_at IS NULL"
+NEXT = f"SELECT id, body FROM lineage_events WHERE {WAITS} ORDER BY id LIMIT 1"
+WAITING = f"SELECT count(*) AS n FROM lineage_events WHERE {WAITS}"
+SENT = """
+    UPDATE lineage_events
+    SET sent_at = clock_timestamp(), refused_at = NULL, attempts = attempts + 1,
+        body = NULL, last_error = NULL
+    WHERE id = %(id)s AND sent_at IS NULL
+"""
+FAILED = """
+    UPDATE lineage_events SET attempts = attempts + 1, last_error = %(reason)s
+    WHERE id = %(id)s AND sent_at IS NULL
+"""
+REFUSED = """
+    UPDATE lineage_events
+    SET attempts = attempts + 1, last_error = %(reason)s, refused_at = clock_timestamp()
+    WHERE id = %(id)s AND sent_at IS NULL
+"""
+TAKE_BACK = """
+    UPDATE lineage_events SET refused_at = NULL
+    WHERE project = %(project)s AND refused_at IS NOT NULL
+"""
+STATE = f"""
+    SELECT count(*) FILTER (WHERE {WAITS}) AS waiting,
+           min(created_at) FILTER (WHERE {WAITS}) AS oldest_at,
+           count(sent_at) AS sent,
+           max(sent_at) AS last_sent_at,
+           count(refused_at) AS refused
+    FROM lineage_events WHERE project = %(project)s
+"""
+LAST_ERROR = f"""
+    SELECT last_error, attempts FROM lineage_events
+    WHERE {WAITS} AND last_error IS NOT NULL ORDER BY id LIMIT 1
+"""
+REFUSALS = """
+    SELECT e.id, e.event_type, e.job, r.name AS run, e.last_error AS reason, e.refused_at
+    FROM lineage_events e JOIN runs r ON r.id = e.run_id
+    WHERE e.project = %(project)s AND e.refused_at IS NOT NULL ORDER BY e.id LIMIT %(limit)s
+"""
+# Of the session, not of a transaction: none is open while a receiver takes its time to answer.
+# It goes with the connection, so that a process that was killed holds up nobody.
+LOCK = "SELECT pg_try_advisory_lock(x'7A110004'::integer, hashtext(%(project)s)) AS got"
+UNLOCK = "SELECT pg_advisory_unlock(x'7A110004'::integer, hashtext(%(project)s))"
+
+
+@dataclass(frozen=True, slots=True)
+class Spooled:
+    """An event that waits to be sent."""
+
+    id: int
+    body: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpoolState:
+    waiting: int
+    oldest_at: datetime | None
+    """Of those that wait: when it happened."""
+    sent: int
+    last_sent_at: datetime | None
+    refused: int
+    attempts: int = 0
+    """How often the first one that waits was tried in vain."""
+    last_error: str | None = None
 
 
 class Spool:
@@ -34,3 +104,67 @@ class Spool:
                 "body": Jsonb(dict(event.body)),
             }
             self.tx.execute(ADD, given)
+
+    # ---- sending: with sole_sender(…) as spool ----------------------------------------------
+
+    def next(self, project: str) -> Spooled | None:
+        """The first that nobody took. What a run told later has a higher number: it is added
+        after the earlier was committed."""
+        row = self.tx.execute(NEXT, {"project": project}).fetchone()
+        return Spooled(row["id"], row["body"]) if row else None
+
+    def sent(self, id: int) -> None:
+        """The receiver has it, and the run's folder: the body is not kept a third time."""
+        self.tx.execute(SENT, {"id": id})
+
+    def failed(self, id: int, reason: str) -> None:
+        """It stays where it is in the order."""
+        self.tx.execute(FAILED, {"id": id, "reason": reason})
+
+    def refused(self, id: int, reason: str) -> None:
+        """Set aside, so that those behind it go on."""
+        self.tx.execute(REFUSED, {"id": id, "reason": reason})
+
+    def take_back(self, project: str) -> int:
+        """What was refused waits again, at its old place; how many."""
+        return self.tx.execute(TAKE_BACK, {"project": project}).rowcount
+
+    # ---- asking -----------------------------------------------------------------------------
+
+    def waiting(self, project: str) -> int:
+        row = self.tx.execute(WAITING, {"project": project}).fetchone()
+        return int(row["n"]) if row else 0
+
+    def state(self, project: str) -> SpoolState:
+        counts = self.tx.execute(STATE, {"project": project}).fetchone() or {}
+        error = self.tx.execute(LAST_ERROR, {"project": project}).fetchone() or {}
+        return SpoolState(**counts, **error)
+
+    def refusals(self, project: str, *, limit: int = 20) -> list[dict[str, Any]]:
+        """In the order they happened, with the receiver's words."""
+        return self.tx.execute(REFUSALS, {"project": project, "limit": limit}).fetchall()
+
+
+@contextmanager
+def sole_sender(database: Database, project: str) -> Iterator[Spool | None]:
+    """The spool for the one process that may send now; None when another one is at it.
+
+    Every statement is a transaction of its own. Whoever loses this connection loses the lock with
+    it, and cannot mark what it sent: the next one sends that event again.
+    """
+    connection = connect(database.url(), database.place)
+    try:
+        row = connection.execute(LOCK, {"project": project}).fetchone()
+        if row is None or not row["got"]:
+            yield None
+            return
+        try:
+            yield Spool(connection)
+        finally:
+            # The server notices a closed connection a little later than this.
+            with suppress(psycopg.Error):
+                connection.execute(UNLOCK, {"project": project})
+    except psycopg.OperationalError as error:
+        raise DatabaseUnavailable(database.place, brief(error)) from error
+    finally:
+        connection.close()

@@ -1,0 +1,90 @@
+"""Our own OpenLineage facets, and who is said to have made an event. No values of rows in any.
+
+Each facet has a JSON Schema in `facets/`, which its `_schemaURL` names.
+"""
+
+from __future__ import annotations
+
+from importlib import metadata
+from typing import Any, TypeVar
+
+import attr
+from openlineage.client.facet_v2 import BaseFacet, DatasetFacet, RunFacet
+
+PRODUCER = f"urn:tallyman:{metadata.version('tallyman')}"
+SCHEMA = "urn:tallyman:facet:{name}:1-0-0"
+F = TypeVar("F", bound=BaseFacet)
+
+
+def facet(kind: type[F], **values: Any) -> F:
+    return kind(**values, producer=PRODUCER)
+
+
+@attr.define
+class TallymanRunFacet(RunFacet):
+    """What a run is bound to; of a target also which one it is."""
+
+    run_id: str
+    folder_name: str
+    config_hash: str | None
+    code_version: str | None
+    input_dataset: str
+    reproducibility_manifest: str
+    git_branch: str | None = None
+    git_dirty: bool | None = None
+    source_hash: str | None = None
+    input_hashes: dict[str, str] | None = None
+    asset: str | None = None
+    partition: str | None = None
+    attempt: int | None = None
+
+    @staticmethod
+    def _get_schema() -> str:
+        return SCHEMA.format(name="TallymanRunFacet")
+
+
+@attr.define
+class TallymanLedgerFacet(RunFacet):
+    """Records in, and what became of them; of a step, only what it did itself."""
+
+    records_in: int | None
+    fates: dict[str, int]
+    unaccounted: int | None = None
+    balanced: bool | None = None
+    proof_method: str | None = None
+    ledger_location: str | None = None
+    rejections: int | None = None
+    rows: dict[str, int] | None = None
+    step: str | None = None
+
+    @staticmethod
+    def _get_schema() -> str:
+        return SCHEMA.format(name="TallymanLedgerFacet")
+
+
+@attr.define
+class TallymanFailureFacet(RunFacet):
+    """Why a run, or a target, was not finished."""
+
+    reason: str
+    message: str
+    errorCount: int = 0  # noqa: N815  the seed's own spelling
+    threshold: float | None = None
+
+    @staticmethod
+    def _get_schema() -> str:
+        return SCHEMA.format(name="TallymanFailureFacet")
+
+
+@attr.define
+class TallymanErrorsFacet(DatasetFacet):
+    """The records that are not in an output because they were rejected."""
+
+    error_count: int
+    error_rate: float
+    errors_by_type: dict[str, int]
+    dlq_location: str
+
+    @staticmethod
+    def _get_schema() -> str:
+        return SCHEMA.format(name="TallymanErrorsFacet")

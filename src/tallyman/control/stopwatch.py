@@ -1,0 +1,60 @@
+"""How long the parts of making a target took."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass
+class Stopwatch:
+    """Phases follow each other and add up to the whole. Steps are another view of the same time:
+    those of a segment are one Spark job, so a time covers all steps up to the one it names."""
+
+    first: str = "opening"
+    clock: Callable[[], float] = time.monotonic
+    _laps: list[dict[str, Any]] = field(default_factory=list)
+    _phase: str = field(init=False)
+    _phase_began: float = field(init=False)
+    _step_began: float = field(init=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self._phase = self.first
+        self._phase_began = self._step_began = self.clock()
+
+    def phase(self, name: str) -> None:
+        with self._lock:
+            self._end_phase()
+            if name == "evaluating":
+                self._step_began = self._phase_began
+            self._phase = name
+
+    def step(self, name: str) -> None:
+        """Steps of a traced asset are told by the threads that wrote them."""
+        with self._lock:
+            now = self.clock()
+            took, self._step_began = now - self._step_began, now
+            told = [lap for lap in self._laps if lap.get("up_to_step") == name]
+            if told:
+                told[-1]["ms"] += _ms(took)
+            else:
+                self._laps.append({"up_to_step": name, "ms": _ms(took)})
+
+    def stop(self) -> tuple[dict[str, Any], ...]:
+        """Phases first, each in the order it was told."""
+        with self._lock:
+            self._end_phase()
+            return tuple(sorted(self._laps, key=lambda lap: "up_to_step" in lap))
+
+    def _end_phase(self) -> None:
+        now = self.clock()
+        self._laps.append({"phase": self._phase, "ms": _ms(now - self._phase_began)})
+        self._phase_began = now
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)

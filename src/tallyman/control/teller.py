@@ -1,0 +1,160 @@
+"""What lineage tools are told of a target: what it reads and makes, by definition and files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+from pyspark.sql.types import StructType
+
+from tallyman.control.definitions import Definitions
+from tallyman.control.emit import told_by_folder
+from tallyman.control.inputs import Pin
+from tallyman.control.openlineage import ToldAsset, ToldRun
+from tallyman.control.openlineage_code import code_of_asset
+from tallyman.control.openlineage_datasets import ToldDataset, hidden_columns, of_source
+from tallyman.domain.commit import Commit
+from tallyman.domain.frame import Frame
+from tallyman.domain.pipeline import Asset
+from tallyman.domain.run import AssetResult, Status
+from tallyman.domain.target import Target, folder_of
+from tallyman.engine.footers import Extent, extents, sizes
+from tallyman.engine.working_run import outputs_in
+
+MANY = 200
+"""Files of one dataset whose footers are read; of more only the sizes are told."""
+
+
+@dataclass
+class Teller:
+    """Without Spark the definitions are not checked: then the files alone tell."""
+
+    definitions: Definitions
+    run: ToldRun
+    folder: str
+    """Of the run, below the project."""
+    _ended: dict[Target, ToldAsset] = field(default_factory=dict)
+
+    def planned(self, targets: Iterable[Target]) -> list[ToldAsset]:
+        """What a run will make: each asset once, whatever the number of its partitions."""
+        found = []
+        for name in dict.fromkeys(target.asset for target in targets):
+            result = AssetResult(name=name, status=Status.PENDING)
+            told = ToldAsset(result=result, folder=f"{self.folder}/{name}")
+            found.append(self._defined(Target(name), told))
+        return found
+
+    def starting(self, target: Target, attempt: int) -> ToldAsset:
+        result = AssetResult(
+            name=target.asset, partition=target.partition, status=Status.RUNNING, attempt=attempt
+        )
+        return self._defined(target, ToldAsset(result=result, folder=self._place(target)))
+
+    def ended(self, target: Target, result: AssetResult, pins: Mapping[str, Pin]) -> ToldAsset:
+        home = self.definitions.settings.home
+        told = self._defined(target, told_by_folder(home, self._place(target), result))
+        inputs = [self._read(one, pins.get(one.called)) for one in told.inputs]
+        told = replace(told, inputs=inputs)
+        if result.status in (Status.SUCCESS, Status.WAITING):
+            told = self._made(told, home / told.folder)
+        self._ended[target] = told
+        return told
+
+    def all_of(
+        self, results: Mapping[Target, AssetResult], commit: Commit | None
+    ) -> list[ToldAsset]:
+        """For the end of the run: with the versions that were published. What an earlier process
+        made is told by its files; what was reused is told by the run that made it."""
+        home = self.definitions.settings.home
+        versions = {move.dataset: move.ordinal for move in commit.moves} if commit else {}
+        found = []
+        for target, result in results.items():
+            if result.status in (Status.SKIPPED, Status.PENDING):
+                continue
+            told = self._ended.get(target)
+            if told is None:
+                told = told_by_folder(home, self._place(target), result)
+            found.append(self._published(replace(told, result=result), versions))
+        return found
+
+    def _place(self, target: Target) -> str:
+        return f"{self.folder}/{folder_of(self.definitions.pipeline.assets, target)}"
+
+    def _published(self, told: ToldAsset, versions: Mapping[str, int]) -> ToldAsset:
+        dataset = self.definitions.pipeline.assets[told.result.name].dataset
+        output = told.output and replace(told.output, version=versions.get(dataset))
+        beside = {
+            name: replace(one, version=versions.get(name)) for name, one in told.registered.items()
+        }
+        return replace(told, output=output, registered=beside)
+
+    # ---- by its definition ----------------------------------------------------------------------
+
+    def _defined(self, target: Target, told: ToldAsset) -> ToldAsset:
+        asset, settings = self.definitions.pipeline.assets[target.asset], self.definitions.settings
+        schema = self._schemas.get(asset.name)
+        return replace(
+            told,
+            inputs=[self._input(name) for name in asset.inputs],
+            output=self.run.dataset(asset.name, asset.dataset, schema=schema),
+            plan=self._plan(asset, target),
+            code=code_of_asset(asset, settings.home / settings.pipelines),
+        )
+
+    def _plan(self, asset: Asset, target: Target) -> Frame:
+        if self.definitions.is_checked and (target.partition or not asset.partitioned_by):
+            return self.definitions.checked().plan(target)
+        return asset.plan()
+
+    @property
+    def _schemas(self) -> Mapping[str, StructType]:
+        return self.definitions.checked().schemas if self.definitions.is_checked else {}
+
+    def _input(self, name: str) -> ToldDataset:
+        pipeline, schema = self.definitions.pipeline, self._schemas.get(name)
+        if name in pipeline.sources:
+            return of_source(pipeline.sources[name], self.definitions.settings.home, schema)
+        asset = pipeline.assets.get(name)
+        return self.run.dataset(name, asset.dataset if asset else name, schema=schema)
+
+    # ---- by its files ---------------------------------------------------------------------------
+
+    @cached_property
+    def _hidden(self) -> frozenset[str]:
+        plans = [asset.plan() for asset in self.definitions.pipeline.assets.values()]
+        return hidden_columns(plans, self.definitions.settings.redacted)
+
+    def _read(self, one: ToldDataset, pin: Pin | None) -> ToldDataset:
+        if pin is None:
+            return one
+        source = self.definitions.pipeline.sources.get(one.called)
+        paths = [file.path for file in pin.files.files]
+        parquet = source is None or source.format == "parquet"
+        since = [fragment.since for fragment in pin.fragments if fragment.since is not None]
+        known = {"extent": self._extent(paths, parquet)}
+        if not since:
+            return replace(one, **known)
+        return replace(one, version=max(since), **known)
+
+    def _made(self, told: ToldAsset, place: Path) -> ToldAsset:
+        def with_files(one: ToldDataset, folder: Path) -> ToldDataset:
+            paths = [str(path) for path in sorted(folder.glob("*.parquet"))]
+            return replace(one, extent=self._extent(paths, True), location=str(folder))
+
+        beside = {
+            str(one["register_as"]): with_files(
+                self.run.dataset(str(one["register_as"]), str(one["register_as"])),
+                place / "outputs" / one["id"],
+            )
+            for one in outputs_in(place)
+            if one["register_as"] is not None
+        }
+        output = told.output and with_files(told.output, place / "output")
+        return replace(told, output=output, registered=beside)
+
+    def _extent(self, paths: list[str], parquet: bool) -> Extent:
+        if parquet and len(paths) <= MANY:
+            return extents(paths, self._hidden)
+        return sizes(paths)

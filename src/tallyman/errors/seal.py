@@ -1,0 +1,37 @@
+"""Keys that cannot sign, and keys that are there already."""
+
+from __future__ import annotations
+
+from tallyman.errors.base import TallymanError
+
+
+class SigningKeyUnusable(TallymanError):
+    """Found before anything begins: no run ends unsigned by surprise."""
+
+    code = "signing_key_unusable"
+    exit_code = 2
+    hint = (
+        "Nothing was started. `tallyman keys ls` tells which keys there are and which is to sign."
+    )
+
+    def __init__(self, place: str, why: str) -> None:
+        super().__init__(place, why)
+        self.place, self.why = place, why
+
+    def __str__(self) -> str:
+        return f"signing key {self.place}: {self.why}."
+
+
+class SigningKeyExists(TallymanError):
+    """A private key is never written over."""
+
+    code = "signing_key_exists"
+    exit_code = 2
+    hint = "Nothing was changed. `tallyman keys rotate` makes a new one and keeps this one aside."
+
+    def __init__(self, place: str, key: str) -> None:
+        super().__init__(place, key)
+        self.place, self.key = place, key
+
+    def __str__(self) -> str:
+        return f"there is a signing key already: {self.key} in {self.place}."

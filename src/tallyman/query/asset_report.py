@@ -1,0 +1,142 @@
+"""What is told of one asset of a run: its partitions together, and those that failed by name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tallyman.domain.report import run_facts
+from tallyman.domain.run import Status
+from tallyman.domain.target import Target
+from tallyman.query.flow import Flow, accounted_digest, flows
+from tallyman.query.rules import filters, rules
+
+NOT_MADE = (Status.SKIPPED.value, Status.PENDING.value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssetReport:
+    """`targets` are as the run's report has them: one, or one for each partition."""
+
+    name: str
+    targets: tuple[Mapping[str, Any], ...]
+    totals: Mapping[str, Any]
+    flows: tuple[Flow, ...]
+    rules: tuple[Mapping[str, Any], ...]
+    filters: tuple[Mapping[str, Any], ...]
+    proofs: tuple[Mapping[str, Any], ...]
+
+    @property
+    def failures(self) -> list[Mapping[str, Any]]:
+        return [one for one in self.targets if one.get("error")]
+
+    @property
+    def partitioned(self) -> bool:
+        return any(one.get("partition") for one in self.targets)
+
+    @property
+    def steps(self) -> list[dict[str, Any]]:
+        """Milliseconds up to each step, and of each phase; partitions added up."""
+        found: dict[tuple[str, str], int] = {}
+        for lap in (lap for one in self.targets for lap in one.get("timings", ())):
+            kind = "up_to_step" if "up_to_step" in lap else "phase"
+            found[kind, str(lap[kind])] = found.get((kind, str(lap[kind])), 0) + int(lap["ms"])
+        return [{"kind": kind, "name": name, "ms": ms} for (kind, name), ms in found.items()]
+
+    @property
+    def inputs(self) -> list[dict[str, Any]]:
+        """What it read under each name; the files of partitions added up."""
+        found: dict[str, dict[str, Any]] = {}
+        for given in (given for one in self.targets for given in one.get("inputs", ())):
+            known = found.setdefault(given["name"], {**given, "files": 0, "bytes": 0})
+            known["files"] += given["files"]
+            known["bytes"] += given["bytes"]
+        return list(found.values())
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            **self.totals,
+            "flows": [flow.to_json() for flow in self.flows],
+            "rules": list(self.rules),
+            "filters": list(self.filters),
+            "proofs": list(self.proofs),
+            "targets": list(self.targets),
+        }
+
+
+def asset_report(
+    name: str,
+    targets: Sequence[Mapping[str, Any]],
+    places: Mapping[Target, Path],
+    redacted: Sequence[str],
+) -> AssetReport:
+    """From its ledgers and dead letters; what was skipped is told where it was made."""
+    made = [one for one in targets if one["status"] not in NOT_MADE]
+    found = [
+        (target, places[target], ledger)
+        for target in (Target(name, one.get("partition")) for one in made)
+        if target in places and (ledger := _ledger(places[target])) is not None
+    ]
+    ledgers = [ledger for _, _, ledger in found]
+    keys = [key for ledger in ledgers for key in _keys(ledger)]
+    folders = [place for _, place, _ in found]
+    return AssetReport(
+        name=name,
+        targets=tuple(targets),
+        totals=_totals(targets),
+        flows=flows(ledgers, stopped=any(one.get("error") for one in made)),
+        rules=tuple(rules(folders, redacted, keys)),
+        filters=tuple(filters([(place, ledger) for _, place, ledger in found])),
+        proofs=tuple(
+            _proof(target, ledger, bool(set(keys) & set(redacted))) for target, _, ledger in found
+        ),
+    )
+
+
+def _totals(targets: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    statuses: dict[str, int] = {}
+    for one in targets:
+        statuses[one["status"]] = statuses.get(one["status"], 0) + 1
+    return run_facts(targets) | {
+        "statuses": statuses,
+        "rejections": sum(one.get("rejections", 0) for one in targets),
+        "duration_ms": sum(one.get("duration_ms", 0) for one in targets),
+    }
+
+
+def _ledger(place: Path) -> dict[str, Any] | None:
+    """None when there is none, or what is there is no ledger any more."""
+    try:
+        found = json.loads((place / "ledger.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) and "output_accounting" in found else None
+
+
+def _keys(ledger: Mapping[str, Any]) -> list[str]:
+    text = str(ledger["input_accounting"]["source_key_field"])
+    return [key for part in text.split(" + ") for key in part.split(",")]
+
+
+def _proof(target: Target, ledger: Mapping[str, Any], hide_keys: bool) -> dict[str, Any]:
+    found, door = ledger["verification"], ledger["input_accounting"]
+    samples = {} if hide_keys else {kind: keys[:5] for kind, keys in found["samples"].items()}
+    return {
+        "target": str(target),
+        "partition": target.partition,
+        "balanced": found["accounting_balanced"],
+        "method": found["proof_method"],
+        "records": door["total_records"],
+        "door_digest": door["key_digest"],
+        "fates_digest": accounted_digest(ledger),
+        **{kind: found[kind] for kind in ("missing", "extra", "duplicate")},
+        "samples": samples,
+        "files": len(ledger.get("files", {})),
+        "null_keys": door.get("null_keys"),
+        "duplicate_keys": door.get("duplicate_keys"),
+        "blank_lines": door.get("blank_lines"),
+    }

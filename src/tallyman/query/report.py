@@ -1,0 +1,192 @@
+"""The report of a run: all that can be told of it, from its folder and from the registry."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tallyman.domain.materialization import Materialization, RunRecord
+from tallyman.domain.report import run_facts, target_facts, versions_of
+from tallyman.domain.run import RunResult
+from tallyman.domain.seal import Seal
+from tallyman.engine.run_folder import CONFIG, REPORT, SEAL
+from tallyman.engine.runs import Run
+from tallyman.query.asset_report import AssetReport, asset_report
+
+UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What the registry holds of a run; of one that was copied here, nothing."""
+
+    record: RunRecord
+    result: RunResult
+    rows: Sequence[Materialization]
+    seal: str | None
+    """The newest, as its file is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    head: Mapping[str, Any]
+    totals: Mapping[str, Any]
+    assets: tuple[AssetReport, ...]
+    versions: tuple[Mapping[str, Any], ...]
+    seal: Mapping[str, Any] | None
+    binding: Mapping[str, Any]
+    lineage: Mapping[str, Any]
+    timings: tuple[Mapping[str, Any], ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            **self.head,
+            **self.totals,
+            "versions": list(self.versions),
+            "seal": self.seal,
+            "binding": self.binding,
+            "lineage": self.lineage,
+            "timings": list(self.timings),
+            "assets": [asset.to_json() for asset in self.assets],
+        }
+
+
+def report(run: Run | None, known: Known | None) -> Report:
+    """One of the two is there: a folder without a registry, or the other way round."""
+    told = told_of(run, known)
+    manifest = run.manifest if run else {}
+    redacted = _config(run).get("redact") or ()
+    places = run.places() if run else {}
+    names = list(dict.fromkeys(one["name"] for one in told["assets"]))
+    assets = tuple(
+        asset_report(name, [o for o in told["assets"] if o["name"] == name], places, redacted)
+        for name in names
+    )
+    binding = {**bound_to(run), "inputs": manifest.get("cryptographic_binding", {})}
+    inputs = binding["inputs"].get("input_hashes", {})
+    return Report(
+        head=_head(run, known, told),
+        totals=run_facts(told["assets"]),
+        assets=assets,
+        versions=tuple(told["versions"]),
+        seal=seal_facts(run, known),
+        binding={**binding, "inputs": inputs, "environment": _environment(manifest)},
+        lineage=lineage_ids(run, known),
+        timings=tuple(told["timings"]),
+    )
+
+
+def told_of(run: Run | None, known: Known | None) -> dict[str, Any]:
+    """The run's own report, with what the registry knows better: how things are by now."""
+    written = dict(run.report) if run and run.report else {}
+    found = {"assets": [], "versions": [], "timings": [], **written}
+    if known is None:
+        if not written and run is not None:
+            found["assets"] = [_unknown(target) for target in run.manifest["targets"]]
+        return found
+    made = zip(known.result.assets, known.rows, strict=True)
+    found["assets"] = [target_facts(result, row) for result, row in made]
+    if known.result.commit is not None:
+        found["versions"] = versions_of(known.result.commit)
+    return found
+
+
+def _unknown(target: Mapping[str, Any]) -> dict[str, Any]:
+    return {"name": target["asset"], "partition": target["partition"], "status": UNKNOWN}
+
+
+def _head(run: Run | None, known: Known | None, told: Mapping[str, Any]) -> dict[str, Any]:
+    manifest = run.manifest if run else {}
+    record = known.record if known else None
+    ended = record.completed_at if record else None
+    started = f"{record.started_at:%Y-%m-%dT%H:%M:%SZ}" if record else manifest.get("timestamp")
+    return {
+        "run_id": record.name if record else run.run_id if run else None,
+        "project": record.project if record else manifest.get("project"),
+        "status": record.status.value if record else told.get("status", UNKNOWN),
+        "started_at": started,
+        "finished_at": told.get("finished_at") or (ended and f"{ended:%Y-%m-%dT%H:%M:%SZ}"),
+        "duration_ms": told.get("duration_ms") or _took(record),
+        "actor": record.actor if record else manifest.get("actor"),
+        "executor_node": record.executor_node if record else None,
+        "folder": record.folder if record else run.folder.name if run else None,
+        "replay_of": record.params.get("replay_of") if record else _config(run).get("replay_of"),
+        "commit": told.get("commit"),
+        "error": told.get("error"),
+        "window": manifest.get("processing_window"),
+        "registered": record is not None,
+        "has_folder": run is not None,
+    }
+
+
+def _took(record: RunRecord | None) -> int | None:
+    if record is None or record.completed_at is None:
+        return None
+    return int((record.completed_at - record.started_at).total_seconds() * 1000)
+
+
+# ---- what proves it ---------------------------------------------------------------------------
+
+
+def seal_facts(run: Run | None, known: Known | None) -> dict[str, Any] | None:
+    """None when it is not sealed: it is at work, or its process was killed."""
+    text = known.seal if known and known.seal else None
+    if text is None and run is not None and (run.folder / SEAL).exists():
+        text = (run.folder / SEAL).read_text(encoding="utf-8")
+    if text is None:
+        return None
+    try:
+        seal = Seal.of_text(text)
+    except (KeyError, TypeError, ValueError):
+        return None  # `verify` tells what is wrong with it
+    return {
+        "ordinal": seal.ordinal,
+        "hash": seal.hash,
+        "previous": seal.previous,
+        "sealed_at": seal.sealed_at,
+        "files": len(seal.files),
+        "manifest": seal.files.get("manifest.json"),
+        "report": seal.files.get(REPORT),
+        "signature": seal.signature.to_json() if seal.signature else None,
+    }
+
+
+def bound_to(run: Run | None) -> dict[str, Any]:
+    """The hashes of the manifest; None for what an older one did not have."""
+    manifest = run.manifest if run else {}
+    binding = manifest.get("cryptographic_binding", {})
+    code = binding.get("code_version", {})
+    return {
+        "manifest_version": manifest.get("manifest_version"),
+        "config_hash": binding.get("config_hash"),
+        "code_version": code,
+        "pipeline_version": manifest.get("pipeline_version"),
+        "definitions": {t["asset"]: t["definition_hash"] for t in manifest.get("targets", ())},
+    }
+
+
+def lineage_ids(run: Run | None, known: Known | None) -> dict[str, Any]:
+    """The id of the run in OpenLineage, and of each asset in it where events were written."""
+    own = str(known.record.id) if known else run.manifest.get("openlineage_run_id") if run else None
+    jobs: dict[str, str] = {}
+    events = run.folder / "lineage" / "job_events.jsonl" if run else None
+    if events is not None and events.exists():
+        for line in events.read_text(encoding="utf-8").splitlines():
+            event = json.loads(line)
+            jobs[event["job"]["name"]] = event["run"]["runId"]
+    return {"openlineage_run_id": own, "assets": {n: i for n, i in jobs.items() if i != own}}
+
+
+def _environment(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    kept = manifest.get("execution_metadata", {})
+    return {name: value for name, value in kept.items() if not isinstance(value, dict)}
+
+
+def _config(run: Run | None) -> dict[str, Any]:
+    path = run.folder / CONFIG if run else Path()
+    if run is None or not path.exists():
+        return {}
+    return dict(json.loads(path.read_text(encoding="utf-8")))

@@ -1,0 +1,171 @@
+"""What an event tells of datasets: names, schemas, and only what footers may show."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import sqlglot
+from openlineage.client.serde import Serde
+
+from tallyman.control.openlineage_code import code_of_asset, message_of, without_secrets
+from tallyman.control.openlineage_datasets import (
+    hidden_columns,
+    input_dataset,
+    of_source,
+    schema_facet,
+)
+from tallyman.domain.frame import Frame
+from tallyman.domain.pipeline import Source
+from tallyman.engine.footers import extents
+from tallyman.engine.logical_query import logical_query, step_queries
+from tests.lineage_events.plans import airline, ledger_close
+from tests.lineage_events.told import NESTED, told_run, written
+
+
+def metrics(path: str, hidden: set[str]) -> dict[str, Any]:
+    one = told_run().dataset("d", "d", extent=extents([path], hidden))
+    told = Serde.to_dict(input_dataset(one))
+    return dict(told["inputFacets"]["dataQualityMetrics"])
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("data/bookings", "/home/p/data/bookings"),
+        ("data/airlines.csv", "/home/p/data/airlines.csv"),
+        ("data/*/x.csv", "/home/p/data"),
+        ("data/day={partition}/x.csv", "/home/p/data"),
+        ("file:///else/where", "/else/where"),
+    ],
+)
+def test_a_source_is_named_by_where_it_lies(path: str, name: str) -> None:
+    found = of_source(Source(name="s", path=path, format="csv"), Path("/home/p"))
+    assert found.identity == ("file", name)
+
+
+def test_a_schema_is_told_with_what_is_inside() -> None:
+    fields = Serde.to_dict(schema_facet(NESTED))["fields"]
+    assert [(f["name"], f["type"], f["ordinal_position"]) for f in fields] == [
+        ("id", "bigint", 1),
+        ("tags", "array", 2),
+        ("prices", "map", 3),
+        ("who", "struct", 4),
+    ]
+    assert "fields" not in fields[0]
+    (element,) = fields[1]["fields"]
+    assert (element["name"], element["type"]) == ("_element", "struct")
+    assert element["fields"][0]["name"] == "tag"
+    assert [f["type"] for f in fields[2]["fields"]] == ["string", "decimal(10,2)"]
+
+
+def test_footers_tell_rows_nulls_and_the_extent_of_numbers(tmp_path: Path) -> None:
+    paths = [written(tmp_path, [100, 250]), written(tmp_path, [None, 7], name="b")]
+    found = extents(paths)
+    assert (found.rows, len(found.files)) == (4, 2)
+    assert found.bytes == sum(Path(path).stat().st_size for path in paths)
+    revenue = found.columns["total_revenue"]
+    assert (revenue.nulls, revenue.least, revenue.most) == (1, 7, 250)
+    assert found.columns["flight_date"].least is None
+    assert set(found.columns) == {"flight_date", "total_revenue", "segments"}
+    assert (found + found).rows == 4
+
+
+def test_a_column_of_nulls_has_no_extent_and_spoils_none(tmp_path: Path) -> None:
+    empty = written(tmp_path, [None, None], name="empty")
+    assert extents([empty]).columns["total_revenue"].least is None
+    both = extents([empty, written(tmp_path, [3])]).columns["total_revenue"]
+    assert (both.nulls, both.least, both.most) == (2, 3, 3)
+
+
+def test_what_is_not_known_of_one_file_is_not_told_of_all(tmp_path: Path) -> None:
+    silent = str(tmp_path / "silent.parquet")
+    pq.write_table(pa.table({"total_revenue": [1, 2]}), silent, write_statistics=False)
+    found = extents([silent, written(tmp_path, [3])])
+    assert found.rows == 3
+    assert found.columns["total_revenue"].least is None
+    assert found.columns["total_revenue"].nulls is None
+    assert set(found.columns) == {"total_revenue"}
+
+
+def test_what_is_not_a_number_is_no_extent(tmp_path: Path) -> None:
+    path = str(tmp_path / "f.parquet")
+    pq.write_table(pa.table({"x": [1.0, float("inf")]}), path)
+    (column,) = extents([path]).columns.values()
+    assert (column.least, column.most) == (1.0, None)
+
+
+def test_nothing_is_told_of_redacted_columns_nor_of_what_is_made_of_them(tmp_path: Path) -> None:
+    plans = [
+        Frame("people").withColumnRenamed("Salary", "amount").select("amount", "age"),
+        Frame("first").withColumn("double", "amount * 2"),
+    ]
+    hidden = hidden_columns(plans, ["salary"])
+    assert hidden == {"salary", "amount", "double"}
+    path = str(tmp_path / "f.parquet")
+    pq.write_table(pa.table({"Double": [99_000], "AMOUNT": [1], "age": [44]}), path)
+    assert set(metrics(path, set(hidden))["columnMetrics"]) == {"age"}
+    assert "99000" in str(metrics(path, set())["columnMetrics"])
+
+
+# ---- code and queries ---------------------------------------------------------------------------
+
+
+def test_the_code_of_an_asset_is_its_function_or_its_file(tmp_path: Path) -> None:
+    asset = airline().assets["daily_revenue"]
+    code = code_of_asset(asset, tmp_path)
+    assert code is not None
+    assert code.language == "PYTHON"
+    assert code.text.startswith("@tm.asset")
+    yaml = ledger_close(tmp_path, "yaml").assets["gl_close"]
+    code = code_of_asset(yaml, tmp_path / "pipelines")
+    assert code is not None
+    assert code.language == "YAML"
+    assert "gl_close:" in code.text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "password = 'hunter2'",
+        'options={"api_key": "hunter2"}',
+        "  password: hunter2",
+        "url = 'jdbc:postgresql://me:hunter2@host/db'",
+    ],
+)
+def test_secrets_in_code_are_hidden(text: str) -> None:
+    assert "hunter2" not in without_secrets(text)
+    assert without_secrets("x = 'kept'\npassengers: 3") == "x = 'kept'\npassengers: 3"
+
+
+def test_an_error_that_nobody_looked_at_tells_no_more_than_its_code() -> None:
+    error = {"code": "new_kind", "message": "the row was 'Jane Doe'", "hint": "Look again."}
+    assert message_of(error, "people") == "people: new_kind. Look again."
+
+
+def test_a_plan_reads_as_sql(tmp_path: Path) -> None:
+    pipelines = (airline().assets["daily_revenue"], ledger_close(tmp_path).assets["gl_close"])
+    for asset in pipelines:
+        query = logical_query(asset.plan())
+        tree = sqlglot.parse_one(query, dialect="spark")
+        named = [cte.alias for cte in tree.find_all(sqlglot.exp.CTE)]
+        assert set(step_queries(asset.plan())) <= set(named)
+    assert logical_query(Frame("t")) == "SELECT * FROM `t`"
+    rest = (
+        Frame("t")
+        .select("a", "b AS c")
+        .drop("a")
+        .withColumnRenamed("c", "d")
+        .explode("d", outer=True)
+        .dropDuplicates(["d"])
+        .unionByName(Frame("u").dropDuplicates())
+        .join(Frame("r"), ["d"], how="left")
+        .delete()
+    )
+    query = logical_query(rest)
+    for piece in ("EXCEPT (`a`)", "`c` AS `d`", "explode_outer(`d`)", "UNION ALL BY NAME"):
+        assert piece in query
+    assert "LEFT JOIN `r` USING (`d`)" in query

@@ -1,0 +1,127 @@
+"""The validator itself: what is no event is refused, at whatever depth the mistake is."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from jsonschema import ValidationError
+from openlineage.client.event_v2 import RunState
+
+from tallyman.control.openlineage import asset_event
+from tests.lineage_events.told import STARTED, told_asset, told_run
+from tests.lineage_events.validation import facets, valid
+
+Place = tuple[str | int, ...]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    asset = told_asset(tmp_path_factory.mktemp("told"))
+    return dict(asset_event(told_run(), asset, RunState.COMPLETE, STARTED).body)
+
+
+@pytest.fixture
+def event(whole: dict[str, Any]) -> dict[str, Any]:
+    return copy.deepcopy(whole)
+
+
+def _set(place: Place, value: object) -> Callable[[dict[str, Any]], None]:
+    def change(event: dict[str, Any]) -> None:
+        at: Any = event
+        for name in place[:-1]:
+            at = at[name]
+        assert place[-1] in at if isinstance(at, dict) else True
+        at[place[-1]] = value
+
+    return change
+
+
+def _without(*place: str | int) -> Callable[[dict[str, Any]], None]:
+    def change(event: dict[str, Any]) -> None:
+        at: Any = event
+        for name in place[:-1]:
+            at = at[name]
+        del at[place[-1]]
+
+    return change
+
+
+RUN_FACETS, JOB_FACETS = ("run", "facets"), ("job", "facets")
+OUTPUT = ("outputs", 0)
+MISTAKES = {
+    "no time": _without("eventTime"),
+    "no schema": _without("schemaURL"),
+    "no run": _without("run", "runId"),
+    "no name": _without("job", "name"),
+    "unknown type": _set(("eventType",), "DONE"),
+    "a day is no instant": _set(("eventTime",), "2024-03-01"),
+    "no such day": _set(("eventTime",), "2024-02-31T00:00:00Z"),
+    "no zone": _set(("eventTime",), "2024-03-01T00:00:00"),
+    "no uuid": _set(("run", "runId"), "run-1"),
+    "no uri": _set(("producer",), "tallyman"),
+    "inputs are a list": _set(("inputs",), {}),
+    "a dataset without a name": _without("inputs", 0, "name"),
+    "a facet without producer": _without(*RUN_FACETS, "nominalTime", "_producer"),
+    "nominal time": _set((*RUN_FACETS, "nominalTime", "nominalStartTime"), "yesterday"),
+    "parent without run": _without(*RUN_FACETS, "parent", "run"),
+    "root without id": _without(*RUN_FACETS, "parent", "root", "run", "runId"),
+    "source code is text": _set((*JOB_FACETS, "sourceCode", "sourceCode"), ["x"]),
+    "no query": _without(*JOB_FACETS, "sql", "query"),
+    "rows are counted": _set((*OUTPUT, "outputFacets", "outputStatistics", "rowCount"), "many"),
+    "a minimum is a number": _set(
+        (*OUTPUT, "facets", "dataQualityMetrics", "columnMetrics", "segments", "min"), "0"
+    ),
+    "lineage without fields": _without(*OUTPUT, "facets", "columnLineage", "fields"),
+    "an origin without field": _without(*OUTPUT, "facets", "columnLineage", "dataset", 0, "field"),
+    "a field without a name": _without(*OUTPUT, "facets", "schema", "fields", 0, "name"),
+    "a version is text": _set((*OUTPUT, "facets", "version", "datasetVersion"), 7),
+    "no error rate": _without(*OUTPUT, "facets", "tallyman_errors", "error_rate"),
+    "more errors than records": _set((*OUTPUT, "facets", "tallyman_errors", "error_rate"), 2),
+    "an unknown kind of error": _set(
+        (*OUTPUT, "facets", "tallyman_errors", "errors_by_type"), {"other": 1}
+    ),
+    "an unknown fate": _set((*RUN_FACETS, "tallyman_ledger", "fates"), {"LOST": 1}),
+    "a negative fate": _set((*RUN_FACETS, "tallyman_ledger", "fates"), {"PASSED": -1}),
+    "a hash that is none": _set((*RUN_FACETS, "tallyman_run", "config_hash"), "sha256:1"),
+    "a field that nobody declared": _set((*RUN_FACETS, "tallyman_run"), {"row": 1}),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES.values(), ids=list(MISTAKES))
+def test_a_mistake_is_found(
+    event: dict[str, Any], mistake: Callable[[dict[str, Any]], None]
+) -> None:
+    valid(event)
+    mistake(event)
+    with pytest.raises(ValidationError):
+        valid(event)
+
+
+def test_a_facet_whose_schema_is_not_known_is_refused(event: dict[str, Any]) -> None:
+    event["run"]["facets"]["nominalTime"]["_schemaURL"] = "urn:somebody:facet:1-0-0"
+    with pytest.raises(Exception, match="urn:somebody"):
+        valid(event)
+
+
+def test_every_facet_is_looked_at(event: dict[str, Any]) -> None:
+    places = {place.rpartition(".")[2] for place, _ in facets(event)}
+    assert places == {
+        "nominalTime",
+        "parent",
+        "processing_engine",
+        "tallyman_run",
+        "tallyman_ledger",
+        "jobType",
+        "sourceCode",
+        "sql",
+        "schema",
+        "version",
+        "symlinks",
+        "columnLineage",
+        "dataQualityMetrics",
+        "outputStatistics",
+        "tallyman_errors",
+    }

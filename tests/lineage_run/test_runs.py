@@ -1,0 +1,185 @@
+"""However a run ends, lineage tools can read it: every event is one by the published schemas."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from tests.lineage_run.conftest import ENDS, Told, parent
+from tests.orchestration.conftest import PIPELINE, Home, kill
+from tests.spark_servers import wait_until
+
+DAY = "2025-01-01"
+SLEEP = "length(reflect('java.lang.Thread', 'sleep', 5000L))"
+SLOW = PIPELINE.replace('"n * 2"', f'"n * 2 + coalesce({SLEEP} * 0, 0)"')
+CHECKED = PIPELINE.replace('"n * 2")', '"n * 2").expect("small", "n < 6")')
+# In quotes the checks do not see the generator: it makes two rows of each.
+UNBALANCED = PIPELINE.replace(
+    'doubled.groupBy("day").agg(total="sum(n)")',
+    'doubled.select("day", "`explode`(array(n, n)) AS total")',
+)
+ASKING = PIPELINE.replace('name="sum", ', 'name="sum", approval=tm.approval("look"), ')
+
+
+def run(home: Home, name: str, *words: str, **more: str) -> Told:
+    home.tallyman("run", "+sum", "--partition", DAY, "--run-id", name, *words, **more)
+    return Told.by(home, name)
+
+
+@pytest.fixture(scope="module")
+def good(new_home: Callable[[], Home]) -> tuple[Home, Told]:
+    home = new_home().numbers(DAY, 1, 2, 3, 4, 5)
+    return home, run(home, "good")
+
+
+def test_a_run_that_succeeds(good: tuple[Home, Told]) -> None:
+    _, told = good
+    assert told.files == ["job_events.jsonl", "run_complete.json", "run_start.json"]
+    first, *_, last = told.events
+    assert told.file("start") == first
+    assert told.file("complete") == last
+    assert told.words("scenario") == ["START", "COMPLETE"]
+    assert told.words("scenario.numbers") == ["START", "COMPLETE"]
+    manifest = json.loads((told.folder / "manifest.json").read_text())
+    assert first["run"]["runId"] == last["run"]["runId"] == manifest["openlineage_run_id"]
+    bound = first["run"]["facets"]["tallyman_run"]
+    assert bound["config_hash"] == manifest["cryptographic_binding"]["config_hash"]
+    assert {"sourceCode", "sql"} <= set(first["job"]["facets"])
+    window = first["run"]["facets"]["nominalTime"]
+    assert window["nominalStartTime"] == "2025-01-01T00:00:00Z"
+    assert window["nominalEndTime"] == "2025-01-02T00:00:00Z"
+    times = [event["eventTime"] for event in told.events]
+    assert times == sorted(set(times))
+
+
+def test_counts_are_those_of_the_ledgers(good: tuple[Home, Told]) -> None:
+    _, told = good
+    for asset in ("numbers", "doubled", "sum"):
+        end = told.of(f"scenario.{asset}")[-1]
+        place = told.folder / asset / f"day={DAY}"
+        ledger = json.loads((place / "ledger.json").read_text())
+        door = ledger["input_accounting"]["total_records"]
+        [read] = end["inputs"]
+        assert read["inputFacets"]["dataQualityMetrics"]["rowCount"] == door
+        [made] = end["outputs"]
+        facet = end["run"]["facets"]["tallyman_ledger"]
+        assert (facet["records_in"], facet["unaccounted"], facet["balanced"]) == (door, 0, True)
+        assert sum(facet["fates"].values()) == door
+        assert made["facets"]["tallyman_errors"]["error_count"] == facet["fates"]["ERROR"]
+        assert made["outputFacets"]["outputStatistics"]["fileCount"] >= 1
+    [total] = told.file("complete")["outputs"][-1:]
+    assert total["facets"]["version"]["datasetVersion"] == "1"
+    [column] = total["facets"]["columnLineage"]["fields"]["total"]["inputFields"]
+    assert (column["name"], column["field"]) == ("scenario.doubled", "n")
+
+
+def test_every_run_begins_once_and_ends_once_and_knows_its_parent(
+    good: tuple[Home, Told],
+) -> None:
+    _, told = good
+    own = told.file("start")["run"]["runId"]
+    assets = {e["run"]["runId"] for e in told.events if e["job"]["name"].count(".") == 1}
+    assert len(assets) == 3
+    for event in told.events:
+        depth = event["job"]["name"].count(".")
+        assert depth == 0 or parent(event) in ({own} if depth == 1 else assets)
+    for counts in told.starts_and_ends().values():
+        assert counts["START"] <= 1
+        assert sum(counts[end] for end in ENDS) == 1
+
+
+def test_a_run_that_is_halted_by_a_threshold(home: Home) -> None:
+    home.pipeline(CHECKED)
+    told = run(home, "halted", "--thresholds", "absolute=1,percentage=0")
+    assert told.words("scenario") == ["START", "FAIL"]
+    assert told.files == ["job_events.jsonl", "run_fail.json", "run_start.json"]
+    facets = told.file("fail")["run"]["facets"]
+    failure = facets["tallyman_failure"]
+    shown = (failure["reason"], failure["errorCount"], failure["threshold"])
+    assert shown == ("AbsoluteCount", 3, 1)
+    assert "3" in facets["errorMessage"]["message"]
+    assert told.words("scenario.doubled")[-1] == "FAIL"
+    assert told.words("scenario.sum") == []  # it never began
+
+
+def test_a_run_whose_keys_do_not_balance(home: Home) -> None:
+    home.pipeline(UNBALANCED)
+    told = run(home, "unbalanced")
+    assert told.words("scenario") == ["START", "FAIL"]
+    facets = told.file("fail")["run"]["facets"]
+    assert facets["tallyman_failure"]["reason"] == "ACCOUNTING_INVARIANT_VIOLATED"
+    assert facets["tallyman_failure"]["errorCount"] > 0
+    assert facets["tallyman_ledger"]["balanced"] is False
+
+
+def test_a_run_whose_input_is_missing_tells_that_the_target_began_and_failed(
+    good: tuple[Home, Told],
+) -> None:
+    home, _ = good  # the definitions are known: no Spark is needed
+    day = "2025-01-09"
+    home.tallyman("run", "+sum", "--partition", day, "--run-id", "missing")
+    told = Told.by(home, "missing")
+    assert told.words("scenario.numbers") == ["START", "FAIL"]
+    assert told.words("scenario") == ["START", "FAIL"]
+    assert told.file("fail")["run"]["facets"]["tallyman_failure"]["reason"] == "input_missing"
+
+
+def test_a_run_that_is_killed_is_told_of_by_whoever_finds_it_and_goes_on(home: Home) -> None:
+    told = run(home, "killed", TALLYMAN_CRASH_AT="segment_written")
+    assert told.words("scenario") == ["START"]
+    assert [r["status"] for r in home.ok("runs")] == ["interrupted"]
+    told = Told.by(home, "killed")
+    assert told.words("scenario.numbers") == ["START", "ABORT"]
+    assert told.words("scenario") == ["START", "ABORT"]
+    assert "gone" in told.file("fail")["run"]["facets"]["errorMessage"]["message"]
+    assert home.ok("resume", "killed")["status"] == "success"
+    told = Told.by(home, "killed")
+    assert told.words("scenario") == ["START", "ABORT", "RUNNING", "COMPLETE"]
+    assert told.files == ["job_events.jsonl", "run_complete.json", "run_start.json"]
+    assert (told.folder / "attempts" / "1" / "lineage" / "run_fail.json").exists()
+    assert home.ok("verify", "killed")["balanced"]
+
+
+def test_a_run_that_is_killed_before_anybody_was_told_begins_when_it_is_resumed(home: Home) -> None:
+    home.tallyman(
+        "run", "+sum", "--partition", DAY, "--run-id", "early", TALLYMAN_CRASH_AT="folder_made"
+    )
+    home.ok("runs")
+    assert home.ok("lineage", "status")["waiting"] == 0
+    assert home.ok("resume", "early")["status"] == "success"
+    assert Told.by(home, "early").words("scenario") == ["START", "COMPLETE"]
+
+
+def test_a_run_that_is_canceled(home: Home) -> None:
+    home.pipeline(SLOW)
+    running = home.start("run", "+sum", "--partition", DAY, "--run-id", "slow", "--json")
+    try:
+        wait_until(lambda: list((home.path / "runs").glob("*_slow/.staging/*/doubled/*")))
+        assert home.ok("cancel", "slow")["status"] == "canceled"
+        running.communicate(timeout=60)
+    finally:
+        kill(running)
+    told = Told.by(home, "slow")
+    assert told.words("scenario") == ["START", "ABORT"]
+    assert told.words("scenario.doubled") == ["START", "ABORT"]
+    assert told.words("scenario.numbers")[-1] == "COMPLETE"
+
+
+def test_a_run_that_waits_has_not_ended_until_somebody_decides(home: Home) -> None:
+    home.pipeline(ASKING)
+    told = run(home, "asking")
+    assert told.words("scenario") == ["START"]
+    assert told.words("scenario.sum")[-1] == "COMPLETE"
+    home.ok("approve", "asking", "sum", "--partition", DAY)
+    told = Told.by(home, "asking")
+    assert told.words("scenario") == ["START", "COMPLETE"]
+    assert home.ok("verify", "asking")["balanced"]
+
+
+def test_what_is_unchanged_is_not_told_again(good: tuple[Home, Told]) -> None:
+    home, _ = good
+    told = run(home, "second")
+    assert [event["job"]["name"] for event in told.events] == ["scenario", "scenario"]
+    assert told.words("scenario") == ["START", "COMPLETE"]

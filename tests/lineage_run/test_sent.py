@@ -1,0 +1,84 @@
+"""What a run tells reaches a collector once and in order, however unwell it is."""
+
+from __future__ import annotations
+
+import copy
+import time
+from typing import Any
+
+from tests.lineage_run.conftest import Told
+from tests.lineage_send.conftest import HANG, Collector
+from tests.orchestration.conftest import Home
+
+DAY = "2025-01-01"
+
+
+def received(collector: Collector) -> list[dict[str, Any]]:
+    """Without the tags that the client puts on by itself."""
+    bodies = copy.deepcopy(collector.bodies)
+    for body in bodies:
+        del body["run"]["facets"]["tags"]
+    return bodies
+
+
+def run(home: Home, name: str, **more: str) -> Told:
+    reply = home.tallyman("run", "+sum", "--partition", DAY, "--run-id", name, **more)
+    assert reply.code == 0, str(reply)
+    return Told.by(home, name)
+
+
+def test_a_collector_that_fails_half_the_time_gets_everything_once_and_in_order(
+    home: Home, collector: Collector
+) -> None:
+    collector.answer = lambda n, _: 503 if n % 2 else 201
+    told = run(home, "flaky", OPENLINEAGE_URL=collector.url)
+    for _ in range(2 * len(told.events)):
+        if home.ok("lineage", "status")["waiting"] == 0:
+            break
+        home.tallyman("lineage", "flush", OPENLINEAGE_URL=collector.url)
+    assert len(told.events) > 8
+    assert received(collector) == told.events
+
+
+def test_a_collector_that_is_well_has_everything_when_the_command_ends(
+    home: Home, collector: Collector
+) -> None:
+    told = run(home, "well", OPENLINEAGE_URL=collector.url)
+    assert received(collector) == told.events
+    status = home.ok("lineage", "status")
+    assert (status["waiting"], status["sent"]) == (0, len(told.events))
+
+
+def test_a_collector_that_never_answers_holds_up_nobody(home: Home, collector: Collector) -> None:
+    run(home, "warm")
+    started = time.monotonic()
+    run(home, "plain")  # nothing to make, so that what is measured is not Spark
+    without = time.monotonic() - started
+    collector.answer = lambda _n, _told: HANG
+    started = time.monotonic()
+    reply = home.tallyman(
+        "run", "+sum", "--partition", DAY, "--run-id", "hung", OPENLINEAGE_URL=collector.url
+    )
+    assert reply.code == 0, str(reply)
+    assert time.monotonic() - started < without + 10  # its own timeouts are longer than that
+    assert "kept" in reply.json["notes"][0]
+    assert home.ok("lineage", "status")["waiting"] > 0
+
+
+def test_without_a_destination_events_are_kept_for_one(home: Home, collector: Collector) -> None:
+    told = run(home, "kept")
+    assert home.ok("lineage", "status")["waiting"] == len(told.events)
+    home.ok("lineage", "flush", OPENLINEAGE_URL=collector.url)
+    assert received(collector) == told.events
+
+
+def test_the_next_run_takes_along_what_an_outage_kept(home: Home, collector: Collector) -> None:
+    before = run(home, "before", OPENLINEAGE_URL="http://127.0.0.1:9")
+    after = run(home, "after", OPENLINEAGE_URL=collector.url)
+    assert received(collector) == before.events + after.events
+
+
+def test_when_it_is_disabled_only_the_folder_is_told(home: Home) -> None:
+    told = run(home, "quiet", OPENLINEAGE_DISABLED="true")
+    assert told.words("scenario") == ["START", "COMPLETE"]
+    assert home.ok("lineage", "status")["waiting"] == 0

@@ -1,0 +1,118 @@
+"""Which code made a run: with git, with changes, and without."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tallyman.engine.code_version import code_version, source_hash
+
+
+def git(folder: Path, *words: str) -> str:
+    who = ("-c", "user.name=ann", "-c", "user.email=ann@example.org", "-c", "commit.gpgsign=false")
+    done = subprocess.run(
+        ["git", *who, *words], cwd=folder, check=True, capture_output=True, text=True
+    )
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def pipelines(tmp_path: Path) -> Path:
+    folder = tmp_path / "project" / "pipelines"
+    folder.mkdir(parents=True)
+    (folder / "p.py").write_text("a = 1\n")
+    return folder
+
+
+@pytest.fixture
+def committed(pipelines: Path) -> Path:
+    home = pipelines.parent
+    git(home, "init", "-q", "-b", "main")
+    git(home, "add", ".")
+    git(home, "commit", "-qm", "first")
+    return pipelines
+
+
+def test_without_git_the_files_are_hashed(pipelines: Path) -> None:
+    found = code_version(pipelines)
+    assert (found.git_commit, found.git_branch, found.git_dirty) == (None, None, None)
+    assert found.source_hash == source_hash(pipelines)
+    (pipelines / "p.py").write_text("a = 2\n")
+    assert code_version(pipelines).source_hash != found.source_hash
+
+
+def test_a_clean_tree_is_its_commit(committed: Path) -> None:
+    found = code_version(committed)
+    assert found.git_commit == git(committed, "rev-parse", "HEAD")
+    assert (found.git_branch, found.git_dirty) == ("main", False)
+
+
+def test_what_python_leaves_behind_is_no_change(committed: Path) -> None:
+    (committed / "__pycache__").mkdir()
+    (committed / "__pycache__" / "p.cpython-311.pyc").write_bytes(b"compiled")
+    assert code_version(committed).git_dirty is False
+
+
+def test_a_change_elsewhere_in_the_repository_does_not_count(committed: Path) -> None:
+    (committed.parent / "runs").mkdir()
+    (committed.parent / "runs" / "report.json").write_text("{}")
+    assert code_version(committed).git_dirty is False
+
+
+@pytest.mark.parametrize("what", ["edited", "staged", "new", "new and ignored", "removed"])
+def test_a_change_of_the_pipeline_makes_it_dirty(committed: Path, what: str) -> None:
+    if what == "new and ignored":
+        (committed.parent / ".gitignore").write_text("new.py\n")
+        git(committed, "add", "../.gitignore")
+        git(committed, "commit", "-qm", "ignore")
+    if what == "removed":
+        (committed / "p.py").unlink()
+    elif what.startswith("new"):
+        (committed / "new.py").write_text("b = 1\n")
+    else:
+        (committed / "p.py").write_text("a = 2\n")
+    if what == "staged":
+        git(committed, "add", "p.py")
+    assert code_version(committed).git_dirty is True
+
+
+def test_a_commit_changes_the_commit_and_the_branch_is_named(committed: Path) -> None:
+    before = code_version(committed)
+    git(committed, "checkout", "-q", "-b", "other")
+    (committed.parent / "README").write_text("text")
+    git(committed.parent, "add", ".")
+    git(committed, "commit", "-qm", "second")
+    after = code_version(committed)
+    assert after.git_commit != before.git_commit
+    assert (after.git_branch, after.source_hash) == ("other", before.source_hash)
+
+
+def test_a_repository_that_does_not_know_the_pipeline_says_nothing_of_it(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q")
+    (tmp_path / ".gitignore").write_text("demo/\n")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-qm", "first")
+    folder = tmp_path / "demo" / "pipelines"
+    folder.mkdir(parents=True)
+    (folder / "p.py").write_text("a = 1\n")
+    assert code_version(folder).git_commit is None
+
+
+def test_before_the_first_commit_there_is_none_and_all_is_change(pipelines: Path) -> None:
+    git(pipelines.parent, "init", "-q")
+    git(pipelines.parent, "add", ".")
+    found = code_version(pipelines)
+    assert (found.git_commit, found.git_dirty) == (None, True)
+
+
+def test_the_order_of_files_does_not_matter_and_their_names_do(tmp_path: Path) -> None:
+    hashes = []
+    for names in (("a.py", "b.py"), ("b.py", "a.py"), ("a.py", "c.py")):
+        folder = tmp_path / "-".join(names)
+        folder.mkdir()
+        for name in names:
+            (folder / name).write_text("x" if name == "a.py" else "y")
+        hashes.append(source_hash(folder))
+    assert hashes[0] == hashes[1] != hashes[2]

@@ -1,0 +1,89 @@
+"""Two runs side by side: what is the same is said, what differs is named with both values."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tests.report.conftest import Shop, edit
+
+
+def sections(shop: Shop, a: str, b: str) -> tuple[int, dict[str, Any]]:
+    reply = shop.home.tallyman("compare", a, b)
+    return reply.code, {one["section"]: one for one in reply.json["sections"]}
+
+
+def differences(section: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+    return {one["path"]: (one["a"], one["b"]) for one in section["differences"]}
+
+
+def test_a_run_that_used_everything_again_is_the_same(shop: Shop) -> None:
+    code, found = sections(shop, "first", "again")
+    assert code == 0
+    states = {name: one["state"] for name, one in found.items() if not one["informative"]}
+    assert states == dict.fromkeys(("config", "code", "environment", "inputs", "ledgers"), "same")
+    code, text, _ = shop.home.forked("compare", "first", "again")
+    assert code == 0
+    assert "inputs: same" in text
+
+
+def test_every_kind_of_difference_is_named_with_both_values(shop: Shop) -> None:
+    code, found = sections(shop, "first", "changed")
+    assert code == 1
+    config, code_ = differences(found["config"]), differences(found["code"])
+    assert config["assets.good.thresholds.absolute"] == (100, 7)
+    manifests = [shop.read(name, "manifest.json") for name in ("first", "changed")]
+    hashes = [{t["asset"]: t["definition_hash"] for t in m["targets"]} for m in manifests]
+    assert code_["definition_hash.good"] == (hashes[0]["good"], hashes[1]["good"])
+    # A definition is made of those it reads.
+    assert set(code_) == {"source_hash", "definition_hash.good", "definition_hash.totals"}
+    environment = differences(found["environment"])
+    assert environment["spark_settings.spark.sql.shuffle.partitions"][1] == "3"
+    inputs = differences(found["inputs"])
+    given = [m["cryptographic_binding"]["input_hashes"]["orders"] for m in manifests]
+    assert inputs == {
+        "orders.bytes": (given[0]["bytes"], given[1]["bytes"]),
+        "orders.hash": (given[0]["hash"], given[1]["hash"]),
+    }
+    ledgers = differences(found["ledgers"])
+    assert ledgers["good.records_in"] == (27, 11)
+    assert ledgers["good.fates.PASSED"] == (20, 11)
+    assert ledgers["good.fates.FILTERED"] == (2, None)
+    assert ledgers["good.rejections.refinement_error"] == (4, None)
+    assert ledgers["good.rows_out"] == (20, 11)
+    for path in ("good.content_digest", "good.keys.in", "totals.content_digest"):
+        assert ledgers[path][0] != ledgers[path][1]
+    assert "good.duration_ms" in differences(found["timings"])
+
+
+def test_differences_are_printed_as_tables(shop: Shop) -> None:
+    code, text, _ = shop.home.forked("compare", "first", "changed")
+    assert code == 1
+    lines = [line.split() for line in text.splitlines()]
+    assert ["assets.good.thresholds.absolute", "100", "7"] in lines
+    assert ["good.fates.FILTERED", "2", "–"] in lines
+    assert text.rstrip().endswith("NOT the same")
+
+
+def test_a_halted_run_differs_in_its_ledger_from_one_that_succeeded(shop: Shop) -> None:
+    code, found = sections(shop, "first", "halted")
+    assert code == 1
+    assert differences(found["ledgers"])["good.status"] == ("success", "halted")
+    assert found["code"]["state"] == "different"  # `totals` was no part of it
+    assert found["inputs"]["state"] == "same"
+
+
+def test_what_an_older_manifest_does_not_hold_is_said(shop: Shop) -> None:
+    def older(folder: Path) -> None:
+        edit(folder / "manifest.json", manifest_version="1.0", cryptographic_binding={})
+
+    shop.copied("first", "older", older)
+    code, found = sections(shop, "first", "older")
+    assert code == 1, "what could not be compared is not the same"
+    assert found["config"]["state"] == found["code"]["state"] == "not compared"
+    assert "older" in found["config"]["problem"]
+    assert found["ledgers"]["state"] == "same"
+
+
+def test_a_run_that_is_not_there_is_told(shop: Shop) -> None:
+    assert shop.home.tallyman("compare", "first", "nowhere").code == 2

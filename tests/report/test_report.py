@@ -1,0 +1,228 @@
+"""The report of a run: the same numbers as its ledgers, in text, JSON and on a page."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.report.conftest import LONG, SCRIPT, Shop, edit
+from tests.report.wellformed import checked
+
+ENDED = ("first", "again", "halted", "changed", "empty", "partly", "crashed")
+
+
+def total(part: dict[str, Any], kind: str) -> int:
+    found = part["output_accounting"]["partitions"]
+    return sum(p["record_count"] for p in found if p["partition_type"] == kind)
+
+
+def test_the_runs_of_the_shop_ended_in_all_these_ways(shop: Shop) -> None:
+    assert shop.statuses() == {
+        "first": "success",
+        "again": "success",
+        "halted": "halted",
+        "changed": "success",
+        "empty": "success",
+        "partly": "failed",
+        "crashed": "interrupted",
+    }
+
+
+@pytest.mark.parametrize("name", ENDED)
+def test_every_run_renders_as_a_whole_page_and_as_text(shop: Shop, name: str) -> None:
+    page = checked(shop.page(name))
+    assert f"state {shop.statuses()[name]}" in [a.get("class") for _, a in page.tags]
+    code, text, said = shop.home.forked("report", shop.id(name))
+    assert code == 0, said
+    assert text.startswith(f"run {shop.id(name)}   ")
+
+
+def test_numbers_of_report_page_and_show_are_those_of_the_ledger(shop: Shop) -> None:
+    ledger = shop.read("first", "good/ledger.json")
+    report = shop.read("first", "processing_report.json")
+    shown = shop.home.ok("show", "first")
+    told = shop.home.ok("report", "first")
+    door = ledger["input_accounting"]["total_records"]
+    assert door == 27
+    counts = {
+        "PASSED": total(ledger, "PASS_THROUGH"),
+        "FILTERED": total(ledger, "FILTERED"),
+        "ERROR": total(ledger, "ERROR"),
+    }
+    assert counts == {"PASSED": 20, "FILTERED": 2, "ERROR": 5}
+    for facts in (report["assets"][0], shown["assets"][0], told["assets"][0]):
+        assert facts["records_in"] == door
+        assert {fate: facts["fates"][fate] for fate in counts} == counts
+        assert facts["error_rate"] == pytest.approx(5 / 27)
+        assert facts["filtered_rate"] == pytest.approx(2 / 27)
+    page = checked(shop.page("first"))
+    assert "27 in = 20 passed + 2 filtered + 5 rejected" in page.text
+    # The children that `explode` makes, and the groups: equations of their own.
+    assert "20 in = 20 exploded" in page.text
+    assert "40 children = 40 aggregated" in page.text
+    assert "3 groups = 3 passed" in page.text
+    rules = {r["morphism_path"]: r["count"] for r in told["assets"][0]["rules"]}
+    assert rules == {"good.short_note": 4, "orders.price": 1}
+    assert [(f["step"], f["predicate"], f["count"]) for f in told["assets"][0]["filters"]] == [
+        ("priced", "price > 0", 2)
+    ]
+
+
+def test_bytes_are_those_of_the_files(shop: Shop) -> None:
+    facts = shop.read("first", "processing_report.json")["assets"][0]
+    place = shop.folder("first") / "good"
+    for kind, folder in (("output", "output"), ("evidence", "adjoint"), ("dead_letters", "errors")):
+        files = [file for file in (place / folder).rglob("*") if file.is_file()]
+        counted = {"files": len(files), "bytes": sum(file.stat().st_size for file in files)}
+        assert facts["bytes"][kind] == counted
+        assert counted["bytes"] > 0
+    [read] = facts["inputs"]
+    bound = shop.read("first", "manifest.json")["cryptographic_binding"]["input_hashes"]["orders"]
+    assert {name: read[name] for name in ("files", "bytes", "hash")} == {
+        name: bound[name] for name in ("files", "bytes", "hash")
+    }
+
+
+def test_versions_of_datasets_that_were_read_and_published(shop: Shop) -> None:
+    report = shop.read("changed", "processing_report.json")
+    moved = {one["dataset"]: (one["version"], one["was"]) for one in report["versions"]}
+    assert moved == {"good": (2, 1), "totals": (2, 1)}
+    totals = next(one for one in report["assets"] if one["name"] == "totals")
+    # What the run made itself has no version when it is read.
+    assert [(one["name"], one["kind"], one["version"]) for one in totals["inputs"]] == [
+        ("good", "asset", None)
+    ]
+
+
+def test_timings_are_kept_of_phases_and_up_to_steps(shop: Shop) -> None:
+    report = shop.read("first", "processing_report.json")
+    good = report["assets"][0]
+    phases = {lap["phase"]: lap["ms"] for lap in good["timings"] if "phase" in lap}
+    assert set(phases) == {"opening", "evaluating", "settling", "proving", "staging"}
+    made = sum(ms for phase, ms in phases.items() if phase != "staging")
+    assert made == pytest.approx(good["duration_ms"], abs=50)
+    steps = [lap["up_to_step"] for lap in good["timings"] if "up_to_step" in lap]
+    assert steps
+    assert steps[-1] == good["last_completed_operation"]
+    assert [lap["phase"] for lap in report["timings"]] == ["publishing"]
+
+
+def test_show_tells_seal_lineage_and_what_the_run_was_bound_to(shop: Shop) -> None:
+    shown = shop.home.ok("show", "first")
+    manifest = shop.read("first", "manifest.json")
+    assert shown["binding"]["config_hash"] == manifest["cryptographic_binding"]["config_hash"]
+    assert shown["lineage"]["openlineage_run_id"] == manifest["openlineage_run_id"]
+    seal = shop.read("first", "seal.json")
+    assert shown["seal"]["ordinal"] == seal["ordinal"] == 1
+    assert shown["seal"]["manifest"] == seal["files"]["manifest.json"]
+    page = checked(shop.page("first"))
+    for text in (shown["seal"]["hash"], shown["binding"]["config_hash"], "tallyman verify first"):
+        assert text in page.text
+
+
+def test_digests_of_the_door_and_of_all_fates_are_equal_on_the_page(shop: Shop) -> None:
+    ledger = shop.read("first", "good/ledger.json")
+    proof = shop.home.ok("report", "first")["assets"][0]["proofs"][0]
+    assert proof["door_digest"] == ledger["input_accounting"]["key_digest"]
+    assert proof["fates_digest"] == proof["door_digest"]
+    assert (proof["missing"], proof["extra"], proof["duplicate"]) == (0, 0, 0)
+    assert proof["door_digest"] in checked(shop.page("first")).text
+
+
+def test_hostile_values_are_shown_and_never_obeyed(shop: Shop) -> None:
+    text = shop.page("first")
+    page = checked(text)
+    assert SCRIPT not in text
+    assert "&lt;script&gt;" in text
+    assert f"<b>{SCRIPT}</b>"[:20] in page.text
+    assert "<img src=x onerror=alert(1)>" in page.text
+    assert "given <b>away</b>" in page.text
+    assert LONG not in text
+    assert "(5,000 characters)" in page.text
+    code, plain, _ = shop.home.forked("report", "first")
+    assert code == 0
+    assert "\0" not in plain
+    assert LONG not in plain
+
+
+def test_a_halted_run_tells_why_and_that_nothing_was_published(shop: Shop) -> None:
+    page = checked(shop.page("halted"))
+    error = shop.answers["halted"]["assets"][0]["error"]
+    assert error["message"] in page.text
+    assert error["hint"] in page.text
+    assert "what readers see is what it was before" in page.text
+
+
+def test_partitions_are_one_table_and_only_failures_are_told_at_length(shop: Shop) -> None:
+    page = checked(shop.page("partly"))
+    assert "All 3 partitions" in page.text
+    assert "4 in = 4 passed" in page.text
+    assert page.text.count("last completed step") <= 1
+    failures = [a for _, a in page.tags if a.get("class") == "failure"]
+    assert len(failures) == 1
+    assert "DIVIDE_BY_ZERO" in page.text
+
+
+def test_a_year_of_partitions_is_still_a_short_page(shop: Shop) -> None:
+    def multiply(folder: Path) -> None:
+        manifest = json.loads((folder / "manifest.json").read_text())
+        report = json.loads((folder / "processing_report.json").read_text())
+        one, done = manifest["targets"][0], report["assets"][0]
+        keys = [f"d:2026-{month:02d}-{day:02d}" for month in range(1, 13) for day in range(1, 29)]
+        targets = [{**one, "partition": k, "folder": f"daily/day={k[2:]}"} for k in keys]
+        for target in targets[3:]:
+            (folder / target["folder"]).mkdir()
+            source = folder / one["folder"] / "ledger.json"
+            (folder / target["folder"] / "ledger.json").write_bytes(source.read_bytes())
+        edit(folder / "manifest.json", targets=targets)
+        edit(folder / "processing_report.json", assets=[{**done, "partition": k} for k in keys])
+
+    shop.copied("partly", "year", multiply)
+    page = checked(shop.page("year"))
+    assert "All 336 partitions" in page.text
+    assert len([tag for tag, _ in page.tags if tag == "section"]) < 10
+    assert len([tag for tag, _ in page.tags if tag == "svg"]) < 30
+    assert "was copied here" in page.text
+
+
+@pytest.mark.parametrize("status", ["canceled", "waiting_approval", "failed"])
+def test_a_copied_run_is_told_from_its_files_alone(shop: Shop, status: str) -> None:
+    shop.copied(
+        "first",
+        f"from-{status}",
+        lambda folder: edit(folder / "processing_report.json", status=status),
+    )
+    page = checked(shop.page(f"from-{status}"))
+    assert "27 in = 20 passed + 2 filtered + 5 rejected" in page.text
+    assert f"state {status}" in [a.get("class") for _, a in page.tags]
+    assert "Not sealed" in page.text
+
+
+def test_a_run_folder_without_a_report_is_told_as_not_known(shop: Shop) -> None:
+    shop.copied("first", "cut-off", lambda folder: (folder / "processing_report.json").unlink())
+    page = checked(shop.page("cut-off"))
+    assert "not known" in page.text
+
+
+def test_columns_that_are_redacted_stay_so(shop: Shop) -> None:
+    shop.copied("first", "secret", lambda folder: edit(folder / "config.json", redact=["price"]))
+    page = checked(shop.page("secret"))
+    assert "onerror" not in page.text
+    assert "redacted" in page.text
+    shop.copied("first", "secret-key", lambda folder: edit(folder / "config.json", redact=["id"]))
+    told = shop.home.ok("report", "secret-key")["assets"][0]["rules"]
+    assert {sample["key"] for rule in told for sample in rule["samples"]} == {"redacted"}
+
+
+def test_the_page_is_written_here_and_never_into_a_run(shop: Shop) -> None:
+    written = shop.home.ok("report", "first", "--html")
+    assert Path(written["file"]) == shop.home.path / "report-first.html"
+    assert checked(Path(written["file"]).read_text()).text
+    inside = shop.folder("first") / "report.html"
+    refused = shop.home.tallyman("report", "first", "--html", "--output", str(inside))
+    assert refused.code == 2
+    assert not inside.exists()
+    assert "sealed" in refused.json["error"]["message"]

@@ -1,0 +1,107 @@
+"""Not the same: which rows by their key, which rejections, which counts; also with multiplicity."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.orchestration.conftest import Home
+from tests.reproduce.conftest import left, target, verdicts
+
+CHANCE = """\
+import tallyman as tm
+
+orders = tm.source(
+    "orders", path="data/orders", format="json", key="id", schema="id string, kind string, n int"
+)
+
+
+@tm.asset(key="id", thresholds="absolute=0,percentage=1")
+def drawn(orders):
+    return orders.withColumn("luck", "if(id = 'o001', rand(), 0.5)").select("id", "luck")
+
+
+@tm.asset(thresholds="absolute=0,percentage=1")
+def kinds(orders):
+    return orders.select("kind")
+
+
+@tm.asset(key="id", thresholds="absolute=0,percentage=1")
+def lucky(orders):
+    return orders.filter("n < 100 * rand()", reason="no luck").select("id")
+"""
+
+
+@pytest.fixture(scope="module")
+def home(orders: Callable[..., Home]) -> Home:
+    made = orders(CHANCE)
+    made.ok("run", "--run-id", "first")
+    return made
+
+
+def output(home: Home, asset: str) -> Path:
+    [run] = (home.path / "runs").glob("*_first")
+    return next((run / asset / "output").glob("*.parquet"))
+
+
+def rewritten(file: Path, rows: pa.Table) -> bytes:
+    """Other rows in the run's file; the version in the warehouse has the bytes there were."""
+    kept = file.read_bytes()
+    file.unlink()
+    pq.write_table(rows, file)
+    return kept
+
+
+def test_what_chance_decides_is_different_and_the_rows_are_named(home: Home) -> None:
+    before = left(home)
+    reply = home.tallyman("reproduce", "first")
+    assert (reply.code, reply.json["verdict"]) == (1, "DIFFERENT")
+    assert verdicts(reply.json)["kinds"] == "REPRODUCED"
+    drawn = target(reply.json, "drawn")
+    found = drawn["rows"]["difference"]
+    assert (found["added"], found["removed"], found["changed"], found["by_key"]) == (0, 0, 1, True)
+    [row] = found["rows"]
+    assert (row["key"], row["columns"]) == ({"id": "o001"}, ["luck"])
+    assert row["before"]["luck"] != row["after"]["luck"]
+    assert drawn["ledger"] == []
+    lucky = target(reply.json, "lucky")
+    assert any("key_digest" in value["name"] for value in lucky["ledger"])
+    assert lucky["rows"]["difference"]["added"] + lucky["rows"]["difference"]["removed"] > 0
+    assert left(home) == before
+
+
+def test_a_person_sees_the_rows_and_what_may_be_the_cause(home: Home) -> None:
+    code, out, _ = home.forked("reproduce", "first")
+    assert code == 1
+    assert "    ~ id=o001   luck: " in out
+    assert "rand()" in out
+    assert "tallyman reproduce first --keep" in out
+
+
+def test_a_duplicate_row_that_is_gone_is_a_difference(home: Home) -> None:
+    file = output(home, "kinds")
+    rows = pq.read_table(file)
+    assert len(set(rows["kind"].to_pylist())) < rows.num_rows
+    kept = rewritten(file, rows.slice(1))
+    reply = home.tallyman("reproduce", "first")
+    file.write_bytes(kept)
+    kinds = target(reply.json, "kinds")
+    found = kinds["rows"]["difference"]
+    assert (kinds["verdict"], found["by_key"]) == ("DIFFERENT", False)
+    assert (found["added"], found["removed"], found["changed"]) == (1, 0, 0)
+    assert found["rows"][0]["after"] == {"kind": rows["kind"][0].as_py()}
+
+
+def test_a_recorded_digest_that_was_edited_is_a_difference(home: Home) -> None:
+    here = "asset_name = 'kinds' AND content_digest IS NOT NULL"
+    home.sql(f"UPDATE materializations SET content_digest = reverse(content_digest) WHERE {here}")
+    reply = home.tallyman("reproduce", "first")
+    home.sql(f"UPDATE materializations SET content_digest = reverse(content_digest) WHERE {here}")
+    kinds = target(reply.json, "kinds")
+    assert kinds["verdict"] == "DIFFERENT"
+    assert kinds["rows"]["digest_then"] == kinds["rows"]["digest_now"][::-1]
+    assert "the same rows in the files" in kinds["reasons"][0]

@@ -1,0 +1,110 @@
+"""What stands against it is told at once; what was killed leaves nothing that counts."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+
+import pytest
+
+from tests.orchestration.conftest import PIPELINE, Home, kill
+from tests.orchestration.test_cancel import SLEEP
+from tests.reproduce.conftest import aside, committed, edited, left, stored
+from tests.spark_servers import wait_until
+
+DAY = "2025-01-01"
+NO_SPARK = ("--master", "sc://127.0.0.1:1")
+"""Whoever needs Spark fails."""
+
+
+@pytest.fixture(scope="module")
+def home(new_home: Callable[[], Home]) -> Home:
+    made = new_home().numbers(DAY, 1, 2, 3)
+    made.ok("run", "+doubled", "--partition", DAY, "--run-id", "first")
+    return made
+
+
+def refused(home: Home, run: str) -> tuple[list[str], list[str]]:
+    """Reasons against the run, and against its targets."""
+    before = left(home)
+    reply = home.tallyman("reproduce", run, *NO_SPARK)
+    assert (reply.code, reply.json["verdict"]) == (1, "NOT_REPRODUCIBLE"), str(reply)
+    assert left(home) == before
+    return reply.json["reasons"], [r for t in reply.json["targets"] for r in t["reasons"]]
+
+
+def test_code_that_was_not_committed_cannot_be_had_again(new_home: Callable[[], Home]) -> None:
+    home = new_home().numbers(DAY, 1, 2, 3)
+    commit = committed(home)
+    with edited(home.path / "pipelines" / "p.py", "n * 2", "n * 3"):
+        home.ok("run", "+doubled", "--partition", DAY, "--run-id", "dirty")
+        [reason], _ = refused(home, "dirty")
+    assert "not committed" in reason
+    assert commit in reason
+
+
+def test_an_input_that_was_changed_is_told_with_both_hashes(home: Home) -> None:
+    with edited(home.path / "data" / DAY / "raw.jsonl", '"n": 2', '"n": 4'):
+        _, [reason, *_] = refused(home, "first")
+    assert reason.startswith(f"Input data has changed: raw[d:{DAY}]")
+    assert reason.count("sha256:") == 2
+
+
+def test_an_input_that_is_gone_is_told(home: Home) -> None:
+    raw = home.path / "data" / DAY / "raw.jsonl"
+    text = raw.read_text()
+    raw.unlink()
+    _, [reason, *_] = refused(home, "first")
+    raw.write_text(text)
+    assert "an input is missing" in reason
+
+
+def test_files_of_a_version_that_are_gone_are_told(home: Home) -> None:
+    home.ok("run", "doubled", "--partition", DAY, "--force", "--run-id", "of-version")
+    file = stored(home, "numbers")
+    body = file.read_bytes()
+    file.unlink()
+    _, [gone] = refused(home, "of-version")
+    file.write_bytes(bytes([body[0] ^ 1]) + body[1:])
+    _, [flipped] = refused(home, "of-version")
+    file.write_bytes(body)
+    assert "an input is missing" in gone
+    assert "1 of its 1 files have other bytes" in flipped
+
+
+def test_a_run_that_was_killed_did_not_finish(home: Home) -> None:
+    words = ("run", "+doubled", "--partition", DAY, "--force", "--run-id", "killed")
+    home.tallyman(*words, TALLYMAN_CRASH_AT="segment_written")
+    [reason], _ = refused(home, "killed")
+    assert "did not finish" in reason
+
+
+@pytest.mark.parametrize("point", ["segment_written", "output_moved", "ledger_written"])
+def test_killed_in_the_middle_it_leaves_nothing_that_counts(home: Home, point: str) -> None:
+    before = left(home)
+    code, _, _ = home.forked("reproduce", "first", "--json", TALLYMAN_CRASH_AT=point)
+    assert code == -signal.SIGKILL
+    after = left(home)
+    assert (after["counts"], after["files"]) == (before["counts"], before["files"])
+    assert len(after["aside"]) == 1
+    assert home.ok("reproduce", "first")["verdict"] == "REPRODUCED"
+    assert aside(home) == []
+
+
+def test_an_interruption_leaves_nothing_behind(new_home: Callable[[], Home]) -> None:
+    slow = PIPELINE.replace('"n * 2"', f'"n * 2 + coalesce({SLEEP} * 0, 0)"')
+    home = new_home().pipeline(slow).numbers(DAY, 1)
+    home.ok("run", "+doubled", "--partition", DAY, "--run-id", "slow")
+    before = left(home)
+    running = home.start("reproduce", "slow")
+    try:
+        # The second target was begun, and sleeps.
+        wait_until(lambda: list((home.path / ".tallyman").glob("reproduce-*/.1/*")))
+        os.kill(running.pid, signal.SIGINT)
+        _, said = running.communicate(timeout=60)
+    finally:
+        kill(running)
+    assert running.returncode == 130
+    assert "interrupted: nothing was published" in said
+    assert left(home) == before

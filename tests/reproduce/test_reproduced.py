@@ -1,0 +1,136 @@
+"""The same run again, aside: the same rows, rejections, evidence and ledgers; nothing is left."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+
+import pytest
+
+from tests.orchestration.conftest import Home
+from tests.reproduce.conftest import (
+    OTHER_PARTITIONS,
+    aside,
+    left,
+    shuffled,
+    target,
+    verdicts,
+    write_orders,
+)
+
+EVERYTHING = ("clean", "totals", "tags", "noted", "states")
+BROKEN = ("--thresholds", "absolute=0,percentage=1")
+
+
+@pytest.fixture(scope="module")
+def home(orders: Callable[..., Home]) -> Home:
+    made = orders()
+    made.ok("run", "--run-id", "first", *BROKEN)
+    return made
+
+
+def test_every_kind_of_step_is_reproduced_and_nothing_is_touched(home: Home) -> None:
+    before = left(home)
+    assert before["counts"]["runs"] != [["0"]]
+    found = home.ok("reproduce", "first")
+    assert found["verdict"] == "REPRODUCED"
+    assert verdicts(found) == dict.fromkeys(EVERYTHING, "REPRODUCED")
+    clean = target(found, "clean")["result"]
+    assert clean["fates"]["ERROR"] > 0
+    assert clean["fates"]["FILTERED"] > 0
+    assert left(home) == before
+
+
+def test_it_is_reproduced_with_other_files_order_and_other_partitions(home: Home) -> None:
+    shuffled(home)
+    found = home.ok("reproduce", "first", *OTHER_PARTITIONS)
+    assert verdicts(found) == dict.fromkeys(EVERYTHING, "REPRODUCED")
+
+
+def test_what_was_made_is_kept_when_asked_for(home: Home) -> None:
+    found = home.ok("reproduce", "first", "--keep")
+    kept = home.path / found["kept"]
+    [run] = (home.path / "runs").glob("*_first")
+    ours = json.loads((kept / "totals" / "ledger.json").read_text())
+    assert ours["run_id"] == "first"
+    assert list((kept / "clean" / "output").glob("*.parquet"))
+    assert sorted(p.name for p in kept.iterdir()) == sorted(EVERYTHING)
+    # A later one removes what was left behind, and not what was kept.
+    home.ok("reproduce", "first")
+    assert aside(home) == [kept.name]
+    shutil.rmtree(kept)
+    assert run.is_dir()
+
+
+def test_a_person_reads_one_line_for_each_target_and_the_verdict(home: Home) -> None:
+    code, out, _ = home.forked("reproduce", "first")
+    assert code == 0
+    *lines, last = out.strip().splitlines()
+    assert [line.split()[:2] for line in lines] == [["REPRODUCED", name] for name in EVERYTHING]
+    assert last.startswith("REPRODUCED   ")
+    assert last.endswith("run first")
+
+
+def test_the_versions_that_were_read_count_and_not_those_of_now(
+    orders: Callable[..., Home],
+) -> None:
+    home = orders()
+    home.ok("run", "clean", "--run-id", "v1", *BROKEN)
+    home.ok("run", "totals", "--run-id", "from-v1")
+    write_orders(home, first=1000)
+    home.ok("run", "clean", "--run-id", "v2", *BROKEN)
+    assert home.ok("verify", "from-v1", "--inputs")["same"] is True
+    found = home.ok("reproduce", "from-v1")
+    assert verdicts(found) == {"totals": "REPRODUCED"}
+    # The run that read the source itself cannot be made again: the source is another one.
+    reply = home.tallyman("reproduce", "v1")
+    assert (reply.code, reply.json["verdict"]) == (1, "NOT_REPRODUCIBLE")
+    assert "Input data has changed: orders" in target(reply.json, "clean")["reasons"][0]
+
+
+def test_partitions_of_a_backfill_are_reproduced(new_home: Callable[[], Home]) -> None:
+    home = new_home().numbers("2025-01-01", 1, 2, 3).numbers("2025-01-02", 4, 5)
+    home.ok("backfill", "+sum", "--from", "2025-01-01", "--to", "2025-01-02")
+    found = home.ok("reproduce", "latest", *OTHER_PARTITIONS)
+    assert found["verdict"] == "REPRODUCED"
+    assert len(found["targets"]) == 6
+    # What one run makes and another reuses is named, and reproduced where it was made.
+    home.numbers("2025-01-02", 4, 5, 6)
+    home.ok("backfill", "+sum", "--from", "2025-01-01", "--to", "2025-01-02")
+    mixed = verdicts(home.ok("reproduce", "latest"))
+    assert sorted(mixed.values()) == ["REPRODUCED"] * 3 + ["REUSED"] * 3
+    home.ok("backfill", "+sum", "--from", "2025-01-01", "--to", "2025-01-02")
+    reply = home.tallyman("reproduce", "latest")
+    assert (reply.code, reply.json["reasons"]) == (1, ["the run made nothing itself"])
+
+
+def test_a_halted_run_is_reproduced_with_its_rejections(orders: Callable[..., Home]) -> None:
+    home = orders()
+    reply = home.tallyman("run", "+totals", "--run-id", "halted", "--thresholds", "strict")
+    assert reply.code == 3
+    found = home.ok("reproduce", "halted")
+    assert verdicts(found) == {"clean": "REPRODUCED", "totals": "NOT_MADE"}
+    assert target(found, "clean")["result"]["status"] == "halted"
+    [run] = (home.path / "runs").glob("*_halted")
+    [letters, *_] = (run / "clean" / "errors").rglob("*.jsonl")
+    text = letters.read_text()
+    letters.write_text(text + text.splitlines()[0] + "\n")  # one letter twice is not one letter
+    reply = home.tallyman("reproduce", "halted")
+    assert (reply.code, reply.json["verdict"]) == (1, "DIFFERENT")
+    assert target(reply.json, "clean")["rejections"]["removed"] == 1
+
+
+def test_a_replay_of_corrected_records_is_reproduced(orders: Callable[..., Home]) -> None:
+    home = orders()
+    home.ok("run", "+totals", "--run-id", "first", *BROKEN)
+    lines = [{"id": "o005", "kind": "red", "n": 5, "tags": []}]
+    corrected = home.path / "corrected.jsonl"
+    corrected.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    replayed = home.ok(
+        "rejections", "replay", "first", "--asset", "clean", "--with", str(corrected)
+    )
+    corrected.unlink()
+    found = home.ok("reproduce", replayed["run"]["run_id"])
+    assert verdicts(found) == {"clean": "REPRODUCED"}
+    assert target(found, "clean")["result"]["records_in"] == 1

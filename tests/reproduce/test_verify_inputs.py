@@ -1,0 +1,160 @@
+"""`verify --inputs`: config, code and inputs, in that order; the first that is not as it was."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from tests.orchestration.conftest import Home
+from tests.reproduce.conftest import committed, edited, git, manifest, stored
+
+DAY = "2025-01-01"
+
+
+def run(home: Home, name: str, *more: str) -> None:
+    home.ok("run", "+doubled", "--partition", DAY, "--run-id", name, *more)
+
+
+@pytest.fixture(scope="module")
+def plain(new_home: Callable[[], Home]) -> Home:
+    """Without git."""
+    home = new_home().numbers(DAY, 1, 2, 3)
+    run(home, "first", "--thresholds", "strict", "--evidence", "digest")
+    return home
+
+
+def test_two_runs_of_the_same_are_bound_to_the_same_hashes(plain: Home) -> None:
+    run(plain, "second", "--force", "--thresholds", "strict", "--evidence", "digest")
+    first, second = (manifest(plain, name)["cryptographic_binding"] for name in ("first", "second"))
+    assert first == second
+    assert first["code_version"]["git_commit"] is None
+    assert first["input_hashes"][f"raw[d:{DAY}]"]["hash"].startswith("sha256:")
+
+
+def test_nothing_has_changed_and_the_options_of_the_command_line_count(plain: Home) -> None:
+    found = plain.ok("verify", "first", "--inputs")
+    assert found["same"] is True
+    assert found["first_difference"] is None
+    assert found["checked"]["inputs"]["inputs"] == 1
+    assert found["checked"]["config"]["settings"] > 10
+    code, out, _ = plain.forked("verify", "first", "--inputs")
+    assert code == 0
+    assert out.startswith("OK ")
+
+
+def test_one_flipped_byte_of_an_input_is_named_with_both_hashes(plain: Home) -> None:
+    raw = plain.path / "data" / DAY / "raw.jsonl"
+    then = manifest(plain, "first")["cryptographic_binding"]["input_hashes"][f"raw[d:{DAY}]"]
+    with edited(raw, '"n": 2', '"n": 4'):
+        reply = plain.tallyman("verify", "first", "--inputs")
+        code, out, _ = plain.forked("verify", "first", "--inputs")
+    found = reply.json["first_difference"]
+    assert (reply.code, found["kind"], found["name"]) == (1, "input", f"raw[d:{DAY}]")
+    assert found["then"] == then
+    assert found["now"]["hash"] != then["hash"]
+    assert (found["now"]["files"], found["now"]["bytes"]) == (then["files"], then["bytes"])
+    assert code == 1
+    told = f"Input data has changed: raw[d:{DAY}] (data/{{partition}}/raw.jsonl): "
+    assert f"{told}{then['hash']} then, {found['now']['hash']} now" in out
+
+
+def test_an_input_that_is_gone_is_named(plain: Home) -> None:
+    raw = plain.path / "data" / DAY / "raw.jsonl"
+    text = raw.read_text()
+    raw.unlink()
+    reply = plain.tallyman("verify", "first", "--inputs")
+    raw.write_text(text)
+    found = reply.json["first_difference"]
+    assert (reply.code, found["kind"], found["now"]["hash"]) == (1, "input", None)
+    assert "Input is missing" in found["message"]
+
+
+def test_an_edited_threshold_is_named_before_an_edited_input(plain: Home) -> None:
+    home = plain
+    home.ok("run", "+doubled", "--partition", DAY, "--force", "--run-id", "by-settings")
+    settings = home.path / "tallyman.yaml"
+    raw = home.path / "data" / DAY / "raw.jsonl"
+    more = "name: scenario\nthresholds: {absolute: 10000, percentage: 0.5}\n"
+    with edited(settings, "name: scenario\n", more), edited(raw, '"n": 2', '"n": 4'):
+        found = home.tallyman("verify", "by-settings", "--inputs").json["first_difference"]
+        # The options of this one were given by hand: the settings mean nothing to it.
+        other = home.tallyman("verify", "first", "--inputs").json["first_difference"]
+    assert found["kind"] == "config"
+    assert found["name"] == "assets.doubled.thresholds.percentage"
+    assert (found["then"], found["now"]) == (0.05, 0.5)
+    assert other["kind"] == "input"
+
+
+def test_without_git_an_edited_pipeline_is_told_by_the_hash_of_its_files(plain: Home) -> None:
+    with edited(plain.path / "pipelines" / "p.py", "n * 2", "n * 3"):
+        found = plain.tallyman("verify", "first", "--inputs").json["first_difference"]
+    assert (found["kind"], found["name"]) == ("code", "source_hash")
+    assert found["then"] != found["now"]
+
+
+def test_an_asset_that_is_no_longer_declared_is_a_setting_that_is_gone(plain: Home) -> None:
+    pipeline = plain.path / "pipelines" / "p.py"
+    text = pipeline.read_text()
+    pipeline.write_text(text[: text.index('@tm.asset(key="id", partitioned_by=days)\ndef doubled')])
+    reply = plain.tallyman("verify", "first", "--inputs")
+    pipeline.write_text(text)
+    assert reply.code == 1
+    assert reply.json["first_difference"]["name"].startswith("assets.doubled")
+
+
+def test_a_run_with_an_older_manifest_says_so(plain: Home) -> None:
+    run(plain, "old", "--force")
+    [path] = (plain.path / "runs").glob("*_old/manifest.json")
+    path.write_text(json.dumps({**json.loads(path.read_text()), "manifest_version": "1.0"}))
+    for command in (("verify", "old", "--inputs"), ("reproduce", "old")):
+        reply = plain.tallyman(*command)
+        assert (reply.code, reply.json["error"]["code"]) == (1, "not_bound")
+        assert "version 1.0" in reply.json["error"]["message"]
+
+
+def test_a_version_that_was_read_is_checked_byte_for_byte(plain: Home) -> None:
+    plain.ok("run", "doubled", "--partition", DAY, "--force", "--run-id", "of-version")
+    bound = manifest(plain, "of-version")["cryptographic_binding"]["input_hashes"]
+    [(name, entry)] = bound.items()
+    assert (entry["kind"], plain.ok("verify", "of-version", "--inputs")["same"]) == ("asset", True)
+    file = stored(plain, "numbers")
+    body = file.read_bytes()
+    file.unlink()  # the run's folder has the same file under another name
+    gone = plain.tallyman("verify", "of-version", "--inputs").json["first_difference"]
+    file.write_bytes(bytes([body[0] ^ 1]) + body[1:])
+    flipped = plain.tallyman("verify", "of-version", "--inputs").json["first_difference"]
+    file.write_bytes(body)
+    assert (gone["kind"], gone["name"], flipped["name"]) == ("input", name, name)
+    assert "1 of its 1 files are gone" in gone["message"]
+    assert "1 of its 1 files have other bytes" in flipped["message"]
+
+
+def test_a_committed_change_is_named_with_both_commits(new_home: Callable[[], Home]) -> None:
+    home = new_home().numbers(DAY, 1, 2, 3)
+    then = committed(home)
+    run(home, "first")
+    assert home.ok("verify", "first", "--inputs")["checked"]["code"]["git_commit"] == then
+    (home.path / "README.md").write_text("elsewhere\n")
+    elsewhere = committed(home)
+    found = home.tallyman("verify", "first", "--inputs").json["first_difference"]
+    assert (found["kind"], found["then"], found["now"]) == ("code", then, elsewhere)
+    assert "the pipeline's own files are the same" in found["message"]
+    # Another commit of the same pipeline makes the same data.
+    assert home.ok("reproduce", "first")["verdict"] == "REPRODUCED"
+
+    pipeline = home.path / "pipelines" / "p.py"
+    pipeline.write_text(pipeline.read_text().replace("n * 2", "n * 3"))
+    now = committed(home)
+    found = home.tallyman("verify", "first", "--inputs").json["first_difference"]
+    assert (found["then"], found["now"]) == (then, now)
+    assert "own files differ" in found["message"]
+    reply = home.tallyman("reproduce", "first")
+    assert (reply.code, reply.json["verdict"]) == (1, "NOT_REPRODUCIBLE")
+    [again] = [t for t in reply.json["targets"] if t["verdict"] == "NOT_REPRODUCIBLE"]
+    assert again["asset"] == "doubled"
+    assert f"made by commit {then}" in again["reasons"][0]
+
+    git(home, "checkout", "-q", then)
+    assert home.ok("reproduce", "first")["verdict"] == "REPRODUCED"
