@@ -95,9 +95,9 @@ LONGEST_FIRST = (
     "rejections",
     "reproduce",
     "walk",
+    "seals",
     "acceptance",
     "tables",
-    "seals",
     "lineage_send",
     "report",
     "registry",
@@ -118,6 +118,7 @@ TOGETHER = {
     "faults": "faults",
     "walk": "walk",
     "report": "report",
+    "seals": "seals",
 }
 
 

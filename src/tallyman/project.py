@@ -10,12 +10,13 @@ from uuid import UUID
 
 from pyspark.sql import DataFrame
 
-from tallyman.control import apply, approve, begin, define, outbox, plan, send, upkeep
+from tallyman.control import apply, approve, begin, define, plan, upkeep
 from tallyman.control.again import Again
 from tallyman.control.chain import Chain, check_chain
 from tallyman.control.check_inputs import Bound, Checked
 from tallyman.control.definitions import Definitions
 from tallyman.control.inputs import Pins
+from tallyman.control.lineage import outbox, send
 from tallyman.control.past import Past
 from tallyman.control.rejections import Chosen, Rejections
 from tallyman.control.reproduce import Reproduction, Teller, pinned_spark

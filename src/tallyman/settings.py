@@ -80,7 +80,8 @@ class Settings:
     runs: str = "runs"
     warehouse: str = "warehouse"
     master: str | None = None
-    spark: Mapping[str, str] = field(default_factory=dict)
+    spark: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Not shown: passwords of object stores are among them."""
     thresholds: str | Mapping[str, object] | None = None
     database: Secret | None = None
     """Of a server that somebody runs; without one, the project has its own."""

@@ -11,13 +11,13 @@ import pytest
 import sqlglot
 from openlineage.client.serde import Serde
 
-from tallyman.control.openlineage_code import code_of_asset, message_of, without_secrets
-from tallyman.control.openlineage_datasets import (
+from tallyman.control.lineage.datasets import (
     hidden_columns,
     input_dataset,
     of_source,
     schema_facet,
 )
+from tallyman.control.lineage.source_code import code_of_asset, message_of, without_secrets
 from tallyman.domain.frame import Frame
 from tallyman.domain.pipeline import Source
 from tallyman.engine.footers import extents

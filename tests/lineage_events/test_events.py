@@ -10,7 +10,7 @@ from uuid import UUID, uuid5
 import pytest
 from openlineage.client.event_v2 import RunState
 
-from tallyman.control.openlineage import (
+from tallyman.control.lineage.events import (
     STATES,
     ToldAsset,
     ToldRun,

@@ -21,9 +21,9 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from tallyman.control.openlineage import ToldAsset, ToldRun
-from tallyman.control.openlineage_code import code_of_asset
-from tallyman.control.openlineage_datasets import of_source
+from tallyman.control.lineage.datasets import of_source
+from tallyman.control.lineage.events import ToldAsset, ToldRun
+from tallyman.control.lineage.source_code import code_of_asset
 from tallyman.domain.fate import Fate
 from tallyman.domain.ledger import InputAccount, KeyDigest, Ledger, Partition
 from tallyman.domain.run import AssetResult, Status

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from tallyman.control.outbox import Outbox
+from tallyman.control.lineage.outbox import Outbox
 from tallyman.domain.lineage_event import LineageEvent
 from tallyman.registry.database import Database
 from tallyman.registry.spool import Spool, SpoolState

@@ -10,10 +10,10 @@ import pytest
 from openlineage.client.serde import Serde
 from openlineage.client.transport import CompositeTransport, HttpTransport
 
-from tallyman.control.deliver import deliver, rebuilt
-from tallyman.control.destination import Destination, find
-from tallyman.control.destination_text import UNREADABLE, origin, without
-from tallyman.control.send import flush
+from tallyman.control.lineage.deliver import deliver, rebuilt
+from tallyman.control.lineage.destination import Destination, find
+from tallyman.control.lineage.destination_text import UNREADABLE, origin, without
+from tallyman.control.lineage.send import flush
 from tallyman.errors import DestinationUnusable, LineageNotSent
 from tests.lineage_send.conftest import HANG, Answer, Collector, Shop, Told
 

@@ -115,6 +115,7 @@ def test_show_tells_seal_lineage_and_what_the_run_was_bound_to(shop: Shop) -> No
     manifest = shop.read("first", "manifest.json")
     assert shown["binding"]["config_hash"] == manifest["cryptographic_binding"]["config_hash"]
     assert shown["lineage"]["openlineage_run_id"] == manifest["openlineage_run_id"]
+    assert set(shown["lineage"]["assets"]) == {"scenario.good", "scenario.totals"}
     seal = shop.read("first", "seal.json")
     assert shown["seal"]["ordinal"] == seal["ordinal"] == 1
     assert shown["seal"]["manifest"] == seal["files"]["manifest.json"]
@@ -159,7 +160,11 @@ def test_a_halted_run_tells_why_and_that_nothing_was_published(shop: Shop) -> No
 def test_partitions_are_one_table_and_only_failures_are_told_at_length(shop: Shop) -> None:
     page = checked(shop.page("partly"))
     assert "All 3 partitions" in page.text
-    assert "4 in = 4 passed" in page.text
+    # The two at the door of the partition that failed were not followed to the end.
+    assert "6 in = 4 passed + 2 unaccounted for" in page.text
+    assert "it stopped before they met a fate" in page.text
+    targets = shop.home.ok("report", shop.id("partly"))["assets"][0]["targets"]
+    assert [(one["records_in"], one["unaccounted"]) for one in targets] == [(3, 0), (2, 2), (1, 0)]
     assert page.text.count("last completed step") <= 1
     failures = [a for _, a in page.tags if a.get("class") == "failure"]
     assert len(failures) == 1

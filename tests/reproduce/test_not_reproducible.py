@@ -73,14 +73,24 @@ def test_files_of_a_version_that_are_gone_are_told(home: Home) -> None:
     assert "1 of its 1 files have other bytes" in flipped
 
 
+def test_a_config_that_was_edited_binds_nothing(home: Home) -> None:
+    [config] = (home.path / "runs").glob("*_first/config.json")
+    with edited(config, '"percentage": 0.05', '"percentage": 0.5'):
+        [reason], _ = refused(home, "first")
+        changed = home.tallyman("verify", "first", "--inputs").json["first_difference"]
+    assert "config.json of the run is not what its manifest binds" in reason
+    assert (changed["kind"], changed["name"]) == ("config", "config.json")
+
+
 def test_a_run_that_was_killed_did_not_finish(home: Home) -> None:
     words = ("run", "+doubled", "--partition", DAY, "--force", "--run-id", "killed")
     home.tallyman(*words, TALLYMAN_CRASH_AT="segment_written")
+    home.ok("runs")  # whoever looks at runs first notes that its process is gone
     [reason], _ = refused(home, "killed")
     assert "did not finish" in reason
 
 
-@pytest.mark.parametrize("point", ["segment_written", "output_moved", "ledger_written"])
+@pytest.mark.parametrize("point", ["segment_written", "ledger_written"])
 def test_killed_in_the_middle_it_leaves_nothing_that_counts(home: Home, point: str) -> None:
     before = left(home)
     code, _, _ = home.forked("reproduce", "first", "--json", TALLYMAN_CRASH_AT=point)
@@ -88,6 +98,7 @@ def test_killed_in_the_middle_it_leaves_nothing_that_counts(home: Home, point: s
     after = left(home)
     assert (after["counts"], after["files"]) == (before["counts"], before["files"])
     assert len(after["aside"]) == 1
+    # The next one removes what this one left.
     assert home.ok("reproduce", "first")["verdict"] == "REPRODUCED"
     assert aside(home) == []
 

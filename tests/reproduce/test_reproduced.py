@@ -30,10 +30,11 @@ def home(orders: Callable[..., Home]) -> Home:
     return made
 
 
-def test_every_kind_of_step_is_reproduced_and_nothing_is_touched(home: Home) -> None:
+def test_every_kind_of_step_is_reproduced_with_other_files_order_and_partitions(home: Home) -> None:
+    shuffled(home)
     before = left(home)
     assert before["counts"]["runs"] != [["0"]]
-    found = home.ok("reproduce", "first")
+    found = home.ok("reproduce", "first", *OTHER_PARTITIONS)
     assert found["verdict"] == "REPRODUCED"
     assert verdicts(found) == dict.fromkeys(EVERYTHING, "REPRODUCED")
     clean = target(found, "clean")["result"]
@@ -42,34 +43,21 @@ def test_every_kind_of_step_is_reproduced_and_nothing_is_touched(home: Home) -> 
     assert left(home) == before
 
 
-def test_it_is_reproduced_with_other_files_order_and_other_partitions(home: Home) -> None:
-    shuffled(home)
-    found = home.ok("reproduce", "first", *OTHER_PARTITIONS)
-    assert verdicts(found) == dict.fromkeys(EVERYTHING, "REPRODUCED")
-
-
-def test_what_was_made_is_kept_when_asked_for(home: Home) -> None:
-    found = home.ok("reproduce", "first", "--keep")
-    kept = home.path / found["kept"]
-    [run] = (home.path / "runs").glob("*_first")
-    ours = json.loads((kept / "totals" / "ledger.json").read_text())
-    assert ours["run_id"] == "first"
-    assert list((kept / "clean" / "output").glob("*.parquet"))
-    assert sorted(p.name for p in kept.iterdir()) == sorted(EVERYTHING)
-    # A later one removes what was left behind, and not what was kept.
-    home.ok("reproduce", "first")
-    assert aside(home) == [kept.name]
-    shutil.rmtree(kept)
-    assert run.is_dir()
-
-
-def test_a_person_reads_one_line_for_each_target_and_the_verdict(home: Home) -> None:
-    code, out, _ = home.forked("reproduce", "first")
+def test_a_person_reads_a_line_for_each_target_and_where_it_was_kept(home: Home) -> None:
+    code, out, _ = home.forked("reproduce", "first", "--keep")
     assert code == 0
-    *lines, last = out.strip().splitlines()
-    assert [line.split()[:2] for line in lines] == [["REPRODUCED", name] for name in EVERYTHING]
-    assert last.startswith("REPRODUCED   ")
-    assert last.endswith("run first")
+    *lines, verdict, where = out.strip().splitlines()
+    told = sorted(line.split()[:2] for line in lines)
+    assert told == sorted(["REPRODUCED", name] for name in EVERYTHING)
+    assert verdict.startswith("REPRODUCED   ")
+    assert verdict.endswith("run first")
+    kept = home.path / where.removeprefix("kept:  ")
+    assert aside(home) == [kept.name]
+    ledger = json.loads((kept / "totals" / "ledger.json").read_text())
+    assert ledger["run_id"] == "first"
+    assert list((kept / "clean" / "output").glob("*.parquet"))
+    assert sorted(path.name for path in kept.iterdir()) == sorted(EVERYTHING)
+    shutil.rmtree(kept)
 
 
 def test_the_versions_that_were_read_count_and_not_those_of_now(
@@ -91,16 +79,16 @@ def test_the_versions_that_were_read_count_and_not_those_of_now(
 
 def test_partitions_of_a_backfill_are_reproduced(new_home: Callable[[], Home]) -> None:
     home = new_home().numbers("2025-01-01", 1, 2, 3).numbers("2025-01-02", 4, 5)
-    home.ok("backfill", "+sum", "--from", "2025-01-01", "--to", "2025-01-02")
+    home.ok("backfill", "+doubled", "--from", "2025-01-01", "--to", "2025-01-02")
     found = home.ok("reproduce", "latest", *OTHER_PARTITIONS)
     assert found["verdict"] == "REPRODUCED"
-    assert len(found["targets"]) == 6
+    assert len(found["targets"]) == 4
     # What one run makes and another reuses is named, and reproduced where it was made.
     home.numbers("2025-01-02", 4, 5, 6)
-    home.ok("backfill", "+sum", "--from", "2025-01-01", "--to", "2025-01-02")
+    home.ok("backfill", "+doubled", "--from", "2025-01-01", "--to", "2025-01-02")
     mixed = verdicts(home.ok("reproduce", "latest"))
-    assert sorted(mixed.values()) == ["REPRODUCED"] * 3 + ["REUSED"] * 3
-    home.ok("backfill", "+sum", "--from", "2025-01-01", "--to", "2025-01-02")
+    assert sorted(mixed.values()) == ["REPRODUCED"] * 2 + ["REUSED"] * 2
+    home.ok("backfill", "+doubled", "--from", "2025-01-01", "--to", "2025-01-02")
     reply = home.tallyman("reproduce", "latest")
     assert (reply.code, reply.json["reasons"]) == (1, ["the run made nothing itself"])
 

@@ -77,6 +77,9 @@ def test_an_edited_threshold_is_named_before_an_edited_input(plain: Home) -> Non
     settings = home.path / "tallyman.yaml"
     raw = home.path / "data" / DAY / "raw.jsonl"
     more = "name: scenario\nthresholds: {absolute: 10000, percentage: 0.5}\n"
+    with edited(settings, "name: scenario\n", more):
+        # A run is made again with the thresholds it had.
+        assert home.ok("reproduce", "by-settings")["verdict"] == "REPRODUCED"
     with edited(settings, "name: scenario\n", more), edited(raw, '"n": 2', '"n": 4'):
         found = home.tallyman("verify", "by-settings", "--inputs").json["first_difference"]
         # The options of this one were given by hand: the settings mean nothing to it.

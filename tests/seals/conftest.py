@@ -85,8 +85,9 @@ class Shop(Home):
     @contextmanager
     def forged(self, *statements: str) -> Iterator[None]:
         """The seals of the registry as a forger leaves them, for a while."""
-        self.owner("CREATE TABLE kept AS SELECT * FROM seals", *statements)
+        self.owner("CREATE TABLE kept AS SELECT * FROM seals")
         try:
+            self.owner(*statements)
             yield
         finally:
             back = "INSERT INTO seals SELECT * FROM kept"

@@ -114,8 +114,9 @@ def test_a_seal_that_was_taken_out_of_the_middle_is_missing(shop: Shop, project:
     with shop.forged("DELETE FROM seals WHERE ordinal = 2"):
         assert broken(project) == (2, None, "a seal is missing")
     # Numbered anew, so that none seems to be missing:
-    up = "UPDATE seals SET ordinal = ordinal - 1 WHERE ordinal > 2"
-    with shop.forged("DELETE FROM seals WHERE ordinal = 2", up):
+    away = "UPDATE seals SET ordinal = ordinal + 999 WHERE ordinal > 2"
+    back = "UPDATE seals SET ordinal = ordinal - 1000 WHERE ordinal > 2"
+    with shop.forged("DELETE FROM seals WHERE ordinal = 2", away, back):
         assert broken(project) == (2, "second", "it does not follow the seal before it")
 
 

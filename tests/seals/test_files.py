@@ -127,7 +127,7 @@ def test_any_byte_of_what_describes_the_run_may_be_broken(shop: Shop, project: P
     for name in [*described, "good/ledger.json", "strict/ledger.json"]:
         path = folder / name
         content = path.read_bytes()
-        for at in range(0, len(content), max(1, len(content) // 40)):
+        for at in range(0, len(content), max(1, len(content) // 20)):
             with flipped(path, at):
                 verdict = project.verify("first")
             assert (verdict.verified, names(verdict)) == (False, [name]), at

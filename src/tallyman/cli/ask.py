@@ -55,6 +55,7 @@ def verify(
     """Check a run again from its files: is every record still accounted for, and every byte
     what was sealed? The first file that changed is named.
 
+    With --inputs: are config, code and inputs what the run was bound to? Without Spark.
     With --chain: does every seal name the one before it, and bear its signature?
     With --dataset: is every file of a version byte for byte what was published?
     """

@@ -62,7 +62,8 @@ def ribbons(flow: Flow) -> list[Ribbon]:
         parts.append(("UNACCOUNTED", why, abs(flow.unaccounted)))
     whole = sum(count for _, _, count in parts) or 1
     high = HEIGHT if flow.opened_by is None else LOWER
-    found, at, to = [], TOP, TOP
+    found: list[Ribbon] = []
+    at = to = TOP
     for fate, description, count in parts:
         thickness = max(THINNEST, high * count / whole)
         # A label may be taller than its ribbon: the ribbon arrives in the middle of its place.

@@ -143,5 +143,5 @@ def _bound(told: Report) -> Iterator[str]:
     if len(inputs) > MOST:
         yield f"            and {len(inputs) - MOST:,} more, in manifest.json"
     yield f"lineage     {told.lineage['openlineage_run_id']}"
-    for name, one in told.lineage["assets"].items():
+    for name, one in list(told.lineage["assets"].items())[:MOST]:
         yield f"            {one}  {name}"

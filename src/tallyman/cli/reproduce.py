@@ -26,7 +26,7 @@ from tallyman.project import Project
 SIGNS = {"added": "+", "removed": "-", "changed": "~"}
 CAUSES = (
     "the same definition on the same inputs gave other data: look for what is not decided by the "
-    "data, such as rand(), the clock, row_number() over ties, collect_list, or sums of doubles"
+    "data, such as the clock, row_number() over ties, first(), collect_list(), sums of doubles"
 )
 
 
@@ -152,7 +152,7 @@ def _next(result: Reproduced) -> list[str]:
             lines.append(f"look at it:  tallyman reproduce {result.run_id} --keep")
     if result.verdict is Verdict.NOT_REPRODUCIBLE and not reused:
         lines.append(f"what has changed:  tallyman verify {result.run_id} --inputs")
-        if result.commit:
+        if result.commit and any(result.commit in r for a in result.targets for r in a.reasons):
             lines.append(f"the code as it was:  git checkout {result.commit}")
     return lines
 
@@ -166,9 +166,8 @@ def check_inputs(opening: Project, run: str, json_output: bool) -> NoReturn:
         settings, inputs = found.checked["config"]["settings"], found.checked["inputs"]
         code = found.checked["code"]
         at = f"commit {code['git_commit'][:12]}" if code["git_commit"] else code["source_hash"][:19]
-        listed = (
-            f"{inputs['inputs']:,} inputs ({inputs['files']:,} files, {inputs['bytes']:,} bytes)"
-        )
+        listed = f"{_count(inputs['inputs'], 'input')} ({_count(inputs['files'], 'file')}"
+        listed += f", {inputs['bytes']:,} bytes)"
         out.print(f"OK   {settings:,} settings, {at}, {listed}   run {found.run_id}", markup=False)
     else:
         out.print(f"CHANGED   {found.change.kind}   run {found.run_id}", markup=False)
@@ -176,6 +175,10 @@ def check_inputs(opening: Project, run: str, json_output: bool) -> NoReturn:
         if found.change.advice:
             out.print(found.change.advice, markup=False)
     raise typer.Exit(0 if found.change is None else 1)
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number:,} {word}{'' if number == 1 else 's'}"
 
 
 def register(app: typer.Typer) -> None:

@@ -128,8 +128,10 @@ class _Walk:
                 return
             yield from self._link(row, seal, previous)
             yield from self._signature(row, seal, signed)
-            yield from self._file(row)
             previous, signed = row["hash"], signed or row["key_id"] is not None
+        # Only then the folders: which seal of a run is its newest is told by a whole chain.
+        for row in self.rows:
+            yield from self._file(row)
 
     def _link(self, row: Mapping[str, Any], seal: Seal, previous: str | None) -> Iterator[Broken]:
         """The registry's row against the one before it and against its own body."""

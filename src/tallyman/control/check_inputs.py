@@ -128,10 +128,14 @@ class Bound:
         found = json.loads(path.read_text(encoding="utf-8"))
         return {name: value for name, value in found.items() if name != VOLATILE}
 
+    @property
+    def config_is_bound(self) -> bool:
+        """Whether config.json is what the manifest binds."""
+        return sha256_of(self.config) == self.binding["config_hash"]
+
     def config_changes(self) -> Iterator[Change]:
-        bound = self.binding["config_hash"]
-        kept = sha256_of(self.config)
-        if kept != bound:
+        if not self.config_is_bound:
+            bound, kept = self.binding["config_hash"], sha256_of(self.config)
             # Without its values only the hashes can be told, and those of the file are no proof.
             yield Change(
                 kind="config",

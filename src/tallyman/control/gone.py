@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from tallyman.control import finish
-from tallyman.control.destination import disabled
-from tallyman.control.emit import START, Emitter, told_by_folder
-from tallyman.control.openlineage import ToldAsset
+from tallyman.control.lineage.destination import disabled
+from tallyman.control.lineage.emit import START, Emitter, told_by_folder
+from tallyman.control.lineage.events import ToldAsset
 from tallyman.domain.lineage_event import LineageEvent
 from tallyman.domain.materialization import Materialization, RunRecord
 from tallyman.domain.run import RunResult, Status

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
 from tallyman.control.cutover import publish_run
-from tallyman.control.destination import disabled
+from tallyman.control.lineage.destination import disabled
 from tallyman.domain.approval import Approval
 from tallyman.domain.commit import Commit
 from tallyman.domain.dataset import Fragment

@@ -65,7 +65,12 @@ class Reproducible:
     def reasons(self) -> Iterator[str]:
         run, code = self.bound.record, self.bound.binding["code_version"]
         if run.status in UNFINISHED or self.bound.run.report is None:
-            yield f"the run did not finish: it is {run.status.value}"
+            yield (
+                f"the run did not finish, it is {run.status.value}: "
+                f"`tallyman resume {run.name}` goes on with it"
+            )
+        if not self.bound.config_is_bound:
+            yield "config.json of the run is not what its manifest binds: it was changed since"
         if code["git_dirty"]:
             yield (
                 f"the run's code was not committed: the pipeline's files had changes on top of "
@@ -86,7 +91,7 @@ class Reproducible:
     # ---- one target ------------------------------------------------------------------------
 
     def not_to_make(self, row: Materialization) -> TargetAgain | None:
-        """What is known of a target without making it again; None if it has to be made."""
+        """What is known of a target without making it again; None if it can be made."""
         if row.status is Status.SKIPPED:
             by = str(row.metadata.get("unchanged_since") or self._run_of(row))
             return TargetAgain(target=row.target, verdict=Verdict.REUSED, made_by=by)
@@ -111,6 +116,8 @@ class Reproducible:
         return self.definitions.database.durably(work)
 
     def _against(self, row: Materialization) -> Iterator[str]:
+        if not self.bound.config_is_bound:
+            return  # its thresholds are not known, and the run as a whole is refused
         if row.target.asset not in self.definitions.pipeline.assets:
             yield f"asset {row.target.asset} is no longer declared{self._checkout}"
             return
@@ -140,8 +147,6 @@ class Reproducible:
 
     def _redefined(self, row: Materialization) -> str | None:
         name = row.target.asset
-        if name not in self.bound.config.get("assets", {}):
-            return "config.json of the run is gone: its thresholds are not known"
         evidence, thresholds = self.pinned(name)
         given = self.definitions
         now = Definitions(

@@ -16,6 +16,7 @@ from tallyman.control.definitions import Definitions
 from tallyman.control.exports import export, made_in
 from tallyman.control.inputs import Pin, Pins
 from tallyman.control.journal import Journal
+from tallyman.control.lineage.telling import Telling
 from tallyman.control.make import Making, Order, make
 from tallyman.control.manifest import bind, config_file, manifest_of
 from tallyman.control.read_facts import inputs_read
@@ -24,7 +25,6 @@ from tallyman.control.schedule import in_order
 from tallyman.control.seal import place, seal_of
 from tallyman.control.stage import Staging
 from tallyman.control.stopwatch import Stopwatch
-from tallyman.control.telling import Telling
 from tallyman.control.watch import Watch
 from tallyman.domain.dataset import Dataset, Kind
 from tallyman.domain.fate import Evidence

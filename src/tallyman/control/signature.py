@@ -25,7 +25,7 @@ ALGORITHM = "ed25519"
 class Signer:
     """Puts its signature on a seal; leaves it as it is when the project has no key."""
 
-    settings: Settings
+    settings: Settings = field(repr=False)
     key: Ed25519PrivateKey | None = field(repr=False)
 
     def __call__(self, seal: Seal) -> Seal:

@@ -71,7 +71,9 @@ def to_column(expression: object, columns: Sequence[str]) -> Column:
 def mentioned(expressions: Iterable[object], columns: Sequence[str]) -> tuple[str, ...]:
     """Columns an expression may read: never too few."""
     text = "\n".join(text_of(expression) for expression in expressions)
-    uncounted = re.sub(r"count\s*\(\s*\*\s*\)", "", text, flags=re.I)
+    # `unresolvedstar()` is how Spark prints the star of a Column.
+    starred = text.replace("unresolvedstar()", "*")
+    uncounted = re.sub(r"count\s*\(\s*\*\s*\)", "", starred, flags=re.I)
     if re.search(r"([(,.]|\bdistinct)\s*\*", uncounted, re.I):
         return tuple(columns)
     words = {word.lower() for word in re.findall(r"\w+", text)}

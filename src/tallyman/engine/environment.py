@@ -6,6 +6,7 @@ import os
 import platform
 import re
 import shutil
+import sys
 from collections.abc import Mapping
 from functools import cache
 from importlib import metadata
@@ -39,9 +40,14 @@ def environment(master: str | None, conf: Mapping[str, str]) -> dict[str, Any]:
 
 @cache
 def packages() -> dict[str, str]:
-    """Every package there is: what is not named cannot be installed again."""
-    found = {(d.metadata["Name"] or "").lower(): d.version for d in metadata.distributions()}
-    return dict(sorted((name, version) for name, version in found.items() if name))
+    """Every package there is: what is not named cannot be installed again. By the names of their
+    folders, because opening each one takes hundreds of times as long."""
+    found: dict[str, str] = {}
+    for place in reversed(sys.path):
+        for folder in Path(place or ".").glob("*.dist-info"):
+            name, _, version = folder.stem.rpartition("-")
+            found[name.replace("_", "-").lower()] = version
+    return dict(sorted(found.items()))
 
 
 def java_version() -> str | None:

@@ -75,26 +75,39 @@ def asset_report(
     redacted: Sequence[str],
 ) -> AssetReport:
     """From its ledgers and dead letters; what was skipped is told where it was made."""
-    made = [one for one in targets if one["status"] not in NOT_MADE]
-    found = [
-        (target, places[target], ledger)
-        for target in (Target(name, one.get("partition")) for one in made)
-        if target in places and (ledger := _ledger(places[target])) is not None
+    found: dict[Target, tuple[Path, dict[str, Any]]] = {}
+    for one in targets:
+        target = Target(name, one.get("partition"))
+        if one["status"] in NOT_MADE or target not in places:
+            continue
+        if (ledger := _ledger(places[target])) is not None:
+            found[target] = (places[target], ledger)
+    told = [
+        _as_the_ledger_has_it(one, found.get(Target(name, one.get("partition")))) for one in targets
     ]
-    ledgers = [ledger for _, _, ledger in found]
+    ledgers = [ledger for _, ledger in found.values()]
     keys = [key for ledger in ledgers for key in _keys(ledger)]
-    folders = [place for _, place, _ in found]
+    hide_keys = bool(set(keys) & set(redacted))
     return AssetReport(
         name=name,
-        targets=tuple(targets),
-        totals=_totals(targets),
-        flows=flows(ledgers, stopped=any(one.get("error") for one in made)),
-        rules=tuple(rules(folders, redacted, keys)),
-        filters=tuple(filters([(place, ledger) for _, place, ledger in found])),
-        proofs=tuple(
-            _proof(target, ledger, bool(set(keys) & set(redacted))) for target, _, ledger in found
-        ),
+        targets=tuple(told),
+        totals=_totals(told),
+        flows=flows(ledgers, stopped=any(one.get("error") for one in told)),
+        rules=tuple(rules([place for place, _ in found.values()], redacted, keys)),
+        filters=tuple(filters(list(found.values()))),
+        proofs=tuple(_proof(target, ledger, hide_keys) for target, (_, ledger) in found.items()),
     )
+
+
+def _as_the_ledger_has_it(
+    one: Mapping[str, Any], found: tuple[Path, Mapping[str, Any]] | None
+) -> Mapping[str, Any]:
+    """A target that failed tells nothing of its records; its ledger knows who stood at the door."""
+    if found is None:
+        return one
+    _, ledger = found
+    counted = ledger["input_accounting"]["total_records"]
+    return {**one, "records_in": counted, "unaccounted": ledger["output_accounting"]["unaccounted"]}
 
 
 def _totals(targets: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -124,7 +137,7 @@ def _keys(ledger: Mapping[str, Any]) -> list[str]:
 
 def _proof(target: Target, ledger: Mapping[str, Any], hide_keys: bool) -> dict[str, Any]:
     found, door = ledger["verification"], ledger["input_accounting"]
-    samples = {} if hide_keys else {kind: keys[:5] for kind, keys in found["samples"].items()}
+    shown = {kind: keys[:5] for kind, keys in found["samples"].items() if not hide_keys}
     return {
         "target": str(target),
         "partition": target.partition,
@@ -134,7 +147,7 @@ def _proof(target: Target, ledger: Mapping[str, Any], hide_keys: bool) -> dict[s
         "door_digest": door["key_digest"],
         "fates_digest": accounted_digest(ledger),
         **{kind: found[kind] for kind in ("missing", "extra", "duplicate")},
-        "samples": samples,
+        "samples": shown,
         "files": len(ledger.get("files", {})),
         "null_keys": door.get("null_keys"),
         "duplicate_keys": door.get("duplicate_keys"),

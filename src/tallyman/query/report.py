@@ -69,7 +69,7 @@ def report(run: Run | None, known: Known | None) -> Report:
     inputs = binding["inputs"].get("input_hashes", {})
     return Report(
         head=_head(run, known, told),
-        totals=run_facts(told["assets"]),
+        totals=run_facts([one for asset in assets for one in asset.targets]),
         assets=assets,
         versions=tuple(told["versions"]),
         seal=seal_facts(run, known),
@@ -82,7 +82,7 @@ def report(run: Run | None, known: Known | None) -> Report:
 def told_of(run: Run | None, known: Known | None) -> dict[str, Any]:
     """The run's own report, with what the registry knows better: how things are by now."""
     written = dict(run.report) if run and run.report else {}
-    found = {"assets": [], "versions": [], "timings": [], **written}
+    found: dict[str, Any] = {name: [] for name in ("assets", "versions", "timings")} | written
     if known is None:
         if not written and run is not None:
             found["assets"] = [_unknown(target) for target in run.manifest["targets"]]
@@ -169,15 +169,27 @@ def bound_to(run: Run | None) -> dict[str, Any]:
 
 
 def lineage_ids(run: Run | None, known: Known | None) -> dict[str, Any]:
-    """The id of the run in OpenLineage, and of each asset in it where events were written."""
+    """The id of the run in OpenLineage, and of each target in it where events were written."""
     own = str(known.record.id) if known else run.manifest.get("openlineage_run_id") if run else None
-    jobs: dict[str, str] = {}
-    events = run.folder / "lineage" / "job_events.jsonl" if run else None
-    if events is not None and events.exists():
-        for line in events.read_text(encoding="utf-8").splitlines():
+    started = _started(run.folder / "lineage" / "job_events.jsonl") if run else {}
+    return {"openlineage_run_id": own, "assets": {n: i for n, i in started.items() if i != own}}
+
+
+def _started(events: Path) -> dict[str, str]:
+    """What began: the job of the run, and that of each target. Steps only end."""
+    found: dict[str, str] = {}
+    if not events.exists():
+        return found
+    for line in events.read_text(encoding="utf-8").splitlines():
+        try:
             event = json.loads(line)
-            jobs[event["job"]["name"]] = event["run"]["runId"]
-    return {"openlineage_run_id": own, "assets": {n: i for n, i in jobs.items() if i != own}}
+            if event["eventType"] == "START":
+                part = event["run"]["facets"].get("tallyman_run", {}).get("partition")
+                name = event["job"]["name"]
+                found[f"{name}[{part}]" if part else name] = event["run"]["runId"]
+        except (AttributeError, KeyError, TypeError, ValueError):
+            continue  # `verify` tells that the file was changed
+    return found
 
 
 def _environment(manifest: Mapping[str, Any]) -> dict[str, Any]:

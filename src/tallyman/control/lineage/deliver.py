@@ -14,9 +14,9 @@ from openlineage.client.facet_v2 import (
     tags_run,
 )
 
-from tallyman.control import client_talk
-from tallyman.control.destination import Destination
-from tallyman.control.destination_text import without
+from tallyman.control.lineage import client_talk
+from tallyman.control.lineage.destination import Destination
+from tallyman.control.lineage.destination_text import without
 
 # These tell of the address, the key or the moment. Any other 4xx tells of the event.
 NOT_ABOUT_THE_EVENT = (401, 403, 404, 405, 407, 408, 425, 429)

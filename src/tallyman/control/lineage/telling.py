@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from tallyman.control.definitions import Definitions
-from tallyman.control.emit import Emitter
 from tallyman.control.inputs import Pin
 from tallyman.control.journal import Journal
-from tallyman.control.outbox import Outbox
-from tallyman.control.send import Sender
-from tallyman.control.teller import Teller
+from tallyman.control.lineage.emit import Emitter
+from tallyman.control.lineage.outbox import Outbox
+from tallyman.control.lineage.send import Sender
+from tallyman.control.lineage.teller import Teller
 from tallyman.domain.lineage_event import LineageEvent
 from tallyman.domain.run import AssetResult, RunResult, Status
 from tallyman.domain.target import Target

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tallyman.control.deliver import Trouble
-from tallyman.control.destination import Destination, disabled, find
+from tallyman.control.lineage.deliver import Trouble
+from tallyman.control.lineage.destination import Destination, disabled, find
 from tallyman.errors import DestinationUnusable
 from tallyman.registry.database import PATIENCE as DATABASE_PATIENCE
 from tallyman.registry.database import Database

@@ -10,11 +10,11 @@ from pathlib import Path
 from pyspark.sql.types import StructType
 
 from tallyman.control.definitions import Definitions
-from tallyman.control.emit import told_by_folder
 from tallyman.control.inputs import Pin
-from tallyman.control.openlineage import ToldAsset, ToldRun
-from tallyman.control.openlineage_code import code_of_asset
-from tallyman.control.openlineage_datasets import ToldDataset, hidden_columns, of_source
+from tallyman.control.lineage.datasets import ToldDataset, hidden_columns, of_source
+from tallyman.control.lineage.emit import told_by_folder
+from tallyman.control.lineage.events import ToldAsset, ToldRun
+from tallyman.control.lineage.source_code import code_of_asset
 from tallyman.domain.commit import Commit
 from tallyman.domain.frame import Frame
 from tallyman.domain.pipeline import Asset

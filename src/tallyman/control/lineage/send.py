@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from tallyman.control.deliver import Trouble, deliver
-from tallyman.control.destination import Destination, disabled
-from tallyman.control.outbox import Outbox, Tally, TryOnce, drain
+from tallyman.control.lineage.deliver import Trouble, deliver
+from tallyman.control.lineage.destination import Destination, disabled
+from tallyman.control.lineage.outbox import Outbox, Tally, TryOnce, drain
 from tallyman.errors import DestinationUnusable, LineageNotSent, NoDestination
 from tallyman.registry.spool import sole_sender
 

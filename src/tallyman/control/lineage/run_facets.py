@@ -15,8 +15,7 @@ from openlineage.client.facet_v2 import (
     processing_engine_run,
 )
 
-from tallyman.control.openlineage_code import message_of
-from tallyman.control.openlineage_facets import (
+from tallyman.control.lineage.facets import (
     PRODUCER,
     TallymanErrorsFacet,
     TallymanFailureFacet,
@@ -24,6 +23,7 @@ from tallyman.control.openlineage_facets import (
     TallymanRunFacet,
     facet,
 )
+from tallyman.control.lineage.source_code import message_of
 from tallyman.domain.fate import Fate
 from tallyman.domain.frame import Frame
 from tallyman.domain.ledger import PARTITION_TYPE, PROOF, WEAKER_PROOF

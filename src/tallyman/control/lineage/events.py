@@ -30,16 +30,16 @@ from openlineage.client.facet_v2 import (
 )
 from openlineage.client.serde import Serde
 
-from tallyman.control import openlineage_run as run_facets
-from tallyman.control.openlineage_code import Code, without_secrets
-from tallyman.control.openlineage_datasets import (
+from tallyman.control.lineage import run_facets
+from tallyman.control.lineage.datasets import (
     ToldDataset,
     column_lineage_facet,
     input_dataset,
     merged,
     output_dataset,
 )
-from tallyman.control.openlineage_facets import PRODUCER, facet
+from tallyman.control.lineage.facets import PRODUCER, facet
+from tallyman.control.lineage.source_code import Code, without_secrets
 from tallyman.domain.frame import Frame
 from tallyman.domain.lineage_event import LineageEvent
 from tallyman.domain.plan import accounted_inputs

@@ -15,8 +15,8 @@ from openlineage.client import OpenLineageClient
 from openlineage.client.transport import get_default_factory
 from openlineage.client.utils import deep_merge_dicts
 
-from tallyman.control import client_talk
-from tallyman.control.destination_text import secrets_in, shown, without
+from tallyman.control.lineage import client_talk
+from tallyman.control.lineage.destination_text import secrets_in, shown, without
 from tallyman.errors import DestinationUnusable
 
 FILE = "openlineage.yml"

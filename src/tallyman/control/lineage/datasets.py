@@ -25,7 +25,7 @@ from openlineage.client.facet_v2 import (
 )
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
-from tallyman.control.openlineage_facets import facet
+from tallyman.control.lineage.facets import facet
 from tallyman.domain.column_lineage import ColumnLineage, Origin
 from tallyman.domain.frame import Frame
 from tallyman.domain.pipeline import Source

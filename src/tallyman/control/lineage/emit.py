@@ -17,7 +17,7 @@ from typing import Any
 
 from openlineage.client.event_v2 import RunState
 
-from tallyman.control.openlineage import (
+from tallyman.control.lineage.events import (
     NAMESPACE,
     STATES,
     ToldAsset,

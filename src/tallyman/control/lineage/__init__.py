@@ -1,0 +1,1 @@
+"""What lineage tools are told, and how it gets to them."""
