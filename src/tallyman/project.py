@@ -17,11 +17,12 @@ from tallyman.control.check_inputs import Bound, Checked
 from tallyman.control.definitions import Definitions
 from tallyman.control.inputs import Pins
 from tallyman.control.lineage import outbox, send
+from tallyman.control.options import Options
 from tallyman.control.past import Past
 from tallyman.control.rejections import Chosen, Rejections
 from tallyman.control.reproduce import Reproduction, Teller, pinned_spark
 from tallyman.control.reproducible import Reproducible
-from tallyman.control.run import Execution, Listener, Options
+from tallyman.control.run import Execution, Listener
 from tallyman.control.sealed import look, witness
 from tallyman.control.verify import Case, Verdict, verify
 from tallyman.control.where import Onward

@@ -107,6 +107,10 @@ def test_a_halted_run_is_reproduced_with_its_rejections(orders: Callable[..., Ho
     reply = home.tallyman("reproduce", "halted")
     assert (reply.code, reply.json["verdict"]) == (1, "DIFFERENT")
     assert target(reply.json, "clean")["rejections"]["removed"] == 1
+    letters.write_text("{")
+    found = target(home.tallyman("reproduce", "halted").json, "clean")
+    assert found["verdict"] == "DIFFERENT"
+    assert "rejections: what the run left cannot be read" in found["reasons"][0]
 
 
 def test_a_replay_of_corrected_records_is_reproduced(orders: Callable[..., Home]) -> None:

@@ -12,8 +12,9 @@ from tallyman.control import gone, process, upkeep
 from tallyman.control.definitions import Definitions
 from tallyman.control.inputs import Pins
 from tallyman.control.journal import Journal
+from tallyman.control.options import Options
 from tallyman.control.publish import refuse_rolled_back
-from tallyman.control.run import Execution, Listener, Options
+from tallyman.control.run import Execution, Listener
 from tallyman.control.signature import signer
 from tallyman.domain.dataset import Dataset, Kind
 from tallyman.domain.materialization import RunRecord

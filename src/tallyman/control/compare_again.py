@@ -76,25 +76,36 @@ def compare(
     )
 
 
-def _compared(
-    row: Materialization, making: Making, sides: _Sides
-) -> Iterator[tuple[list[str], dict[str, Any]]]:
-    yield _rows(row, making, sides)
-    yield _rejections(sides)
-    for name, found in (
-        ("ledger", results.ledger_changes(sides.then, sides.now)),
-        ("evidence", results.evidence_changes(sides.then, sides.now)),
-    ):
-        told = [f"{name}: {found[0]}{_more(len(found) - 1)}"] if found else []
-        listed = [{"name": v.name, "then": v.then, "now": v.now} for v in found[:LIMIT]]
-        yield told, {name: listed}
-    yield _outputs(sides)
+Told: TypeAlias = tuple[list[str], dict[str, Any]]
+"""What is different, in words, and the details of it."""
+
+
+def _compared(row: Materialization, making: Making, sides: _Sides) -> Iterator[Told]:
+    yield _read("output", lambda: _rows(row, making, sides))
+    yield _read("rejections", lambda: _rejections(sides))
+    yield _read("ledger", lambda: _values("ledger", results.ledger_changes, sides))
+    yield _read("evidence", lambda: _values("evidence", results.evidence_changes, sides))
+    yield _read("outputs", lambda: _outputs(sides))
+
+
+def _read(name: str, work: Callable[[], Told]) -> Told:
+    """What somebody damaged cannot be the same."""
+    try:
+        return work()
+    except (TallymanError, ValueError) as error:
+        return [f"{name}: what the run left cannot be read: {str(error).splitlines()[0]}"], {}
+
+
+def _values(name: str, changes: Callable[[Path, Path], list[results.Value]], sides: _Sides) -> Told:
+    found = changes(sides.then, sides.now)
+    told = [f"{name}: {found[0]}{_more(len(found) - 1)}"] if found else []
+    return told, {name: [{"name": v.name, "then": v.then, "now": v.now} for v in found[:LIMIT]]}
 
 
 # ---- rows -----------------------------------------------------------------------------------
 
 
-def _rows(row: Materialization, making: Making, sides: _Sides) -> tuple[list[str], dict[str, Any]]:
+def _rows(row: Materialization, making: Making, sides: _Sides) -> Told:
     """The digest decides while the files are what the run wrote; else the rows in them do."""
     then, now = row.content_digest, making.digest
     facts: dict[str, Any] = {"digest_then": then, "digest_now": now, "difference": None}
@@ -129,13 +140,13 @@ def _told(found: Mapping[str, Any]) -> list[str]:
 # ---- the rest -------------------------------------------------------------------------------
 
 
-def _rejections(sides: _Sides) -> tuple[list[str], dict[str, Any]]:
+def _rejections(sides: _Sides) -> Told:
     found = results.rejection_changes(sides.then, sides.now, LIMIT)
     told = [f"rejections: {found.added:,} added, {found.removed:,} removed"]
     return [] if found.same else told, {"rejections": found.to_json()}
 
 
-def _outputs(sides: _Sides) -> tuple[list[str], dict[str, Any]]:
+def _outputs(sides: _Sides) -> Told:
     """What output steps wrote."""
     before, after = (results.written_by_steps(place) for place in (sides.then, sides.now))
     reasons: list[str] = []

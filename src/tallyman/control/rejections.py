@@ -14,11 +14,12 @@ from uuid import uuid4
 from tallyman.control import begin
 from tallyman.control.definitions import Definitions
 from tallyman.control.make import Order, make
+from tallyman.control.options import Options
 from tallyman.control.prepare_replay import Preparation
 from tallyman.control.redaction import redaction
 from tallyman.control.rejected import Rejected, rejected
 from tallyman.control.replay_rejections import Part, ReplayExecution
-from tallyman.control.run import Listener, Options
+from tallyman.control.run import Listener
 from tallyman.domain.materialization import RunRecord
 from tallyman.domain.run import AssetResult, RunIdentity, RunResult
 from tallyman.domain.selection import find_asset

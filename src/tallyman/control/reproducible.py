@@ -25,7 +25,7 @@ from tallyman.domain.threshold import Thresholds
 from tallyman.engine.environment import environment
 from tallyman.engine.overlay import FACTS, FOLDER
 from tallyman.engine.runs import ledger_in
-from tallyman.errors import InputMissing
+from tallyman.errors import InputMissing, NotFound
 from tallyman.registry.materializations import Materializations
 from tallyman.registry.reads import Reads
 from tallyman.registry.runs import Runs
@@ -121,8 +121,10 @@ class Reproducible:
         if row.target.asset not in self.definitions.pipeline.assets:
             yield f"asset {row.target.asset} is no longer declared{self._checkout}"
             return
-        if not (self.place(row.target) / "ledger.json").exists():
-            yield f"its files are gone from {self.bound.record.folder}: nothing to compare with"
+        try:
+            ledger_in(self.place(row.target))
+        except (NotFound, ValueError):
+            yield f"its ledger in {self.bound.record.folder} is gone or broken: nothing to compare"
             return
         changed = self._redefined(row)
         if changed:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
 from uuid import UUID
 
 from tallyman import faults
@@ -19,19 +18,19 @@ from tallyman.control.journal import Journal
 from tallyman.control.lineage.telling import Telling
 from tallyman.control.make import Making, Order, make
 from tallyman.control.manifest import bind, config_file, manifest_of
+from tallyman.control.options import Options
 from tallyman.control.read_facts import inputs_read
 from tallyman.control.redaction import redaction
 from tallyman.control.schedule import in_order
 from tallyman.control.seal import place, seal_of
 from tallyman.control.stage import Staging
 from tallyman.control.stopwatch import Stopwatch
+from tallyman.control.unchanged import Unchanged, consumed
 from tallyman.control.watch import Watch
 from tallyman.domain.dataset import Dataset, Kind
-from tallyman.domain.fate import Evidence
-from tallyman.domain.materialization import Consumed, Made, Materialization, dependency_hash
+from tallyman.domain.materialization import Made, Materialization
 from tallyman.domain.run import AssetResult, RunIdentity, RunResult, Status
 from tallyman.domain.target import Target, dependencies, folder_of
-from tallyman.domain.threshold import Thresholds
 from tallyman.engine.hashing import hasher_for
 from tallyman.engine.run_folder import CONFIG, MANIFEST, RunFolder
 from tallyman.engine.sizes import sizes
@@ -44,55 +43,11 @@ from tallyman.errors import (
     TallymanError,
 )
 from tallyman.faults import Point
-from tallyman.registry.commits import Commits
-from tallyman.registry.database import Transaction
 from tallyman.registry.datasets import Datasets
-from tallyman.registry.fragments import Fragments
 from tallyman.settings import Settings
 
 Listener = Callable[[str, str, AssetResult | None], None]
 """Called with a target, what is happening to it, and its result once there is one."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """How a run was asked for; kept with it, so that a resume goes on in the same way."""
-
-    selection: tuple[str, ...] = ()
-    force: frozenset[str] = frozenset()
-    evidence: Evidence | None = None
-    thresholds: Thresholds | None = None
-    jobs: int = 1
-    go_on: bool = True
-    good_partitions: bool = False
-    """Publish the partitions that were done when others were not."""
-    plan: Mapping[str, Any] | None = None
-    """The plan that is applied, if one is."""
-    replay_of: str | None = None
-    """The run whose rejections are replayed; `replay` says what its commit has to know."""
-    replay: Mapping[str, Any] | None = None
-
-    @classmethod
-    def of(cls, params: Mapping[str, Any]) -> Options:
-        evidence, thresholds = params.get("evidence"), params.get("thresholds")
-        return cls(
-            selection=tuple(params.get("selection", ())),
-            force=frozenset(params.get("force", ())),
-            evidence=Evidence(evidence) if evidence else None,
-            thresholds=Thresholds.of(thresholds) if thresholds else None,
-            jobs=int(params.get("jobs", 1)),
-            go_on=bool(params.get("go_on", True)),
-            good_partitions=bool(params.get("publish_good_partitions")),
-            plan=params.get("plan"),
-            replay_of=params.get("replay_of"),
-            replay=params.get("replay"),
-        )
-
-    def with_force(self, force: frozenset[str]) -> Options:
-        return replace(self, force=force)
-
-    def with_jobs(self, jobs: int) -> Options:
-        return replace(self, jobs=jobs)
 
 
 @dataclass
@@ -256,39 +211,17 @@ class Execution:
             status=Status.FAILED,
             error=error.facts(),
         )
-        self._lineage.never_started(
+        self._lineage.failed(
             target, result, lambda told: self.journal.failed(target, result, result.to_json(), told)
         )
         return result
 
     def _unchanged(self, target: Target, pins: Mapping[str, Pin]) -> Materialization | None:
-        """The last success, when the definition and every byte it was made from are the same."""
         if target.asset in self.options.force:
             return None
-        last = self.definitions.last_success(target)
-        if last is None or last.definition_hash != self.definitions.hash(target.asset):
-            return None
-        if not self._still_there(target, last):
-            return None
-        return last if dependency_hash(_consumed(pins)) == last.dependency_hash else None
-
-    def _still_there(self, target: Target, last: Materialization) -> bool:
-        """Its files; and what was appended must not have been taken back."""
-
-        def work(tx: Transaction) -> bool:
-            dataset = self._staging.datasets[target.asset]
-            found = Fragments(tx).get([last.fragment_id] if last.fragment_id else [])
-            there = self._pins.warehouse.has
-            if not any(f.dataset_id == dataset.id and there(f) for f in found.values()):
-                return False
-            if self.definitions.pipeline.assets[target.asset].update_strategy != "append":
-                return True
-            if not any(fragment.rows for fragment in found.values()) and last.completed_at:
-                return not Commits(tx).gone_back_since(dataset.id, last.completed_at)
-            pinned = self.journal.run.pins.get(str(dataset.id), 0)
-            return last.fragment_id in Fragments(tx).at(dataset.id, pinned)
-
-        return self.journal.database.durably(work)
+        dataset = self._staging.datasets[target.asset]
+        found = Unchanged(self.definitions, self._pins.warehouse, self.journal.run.pins)
+        return found.result(target, dataset.id, pins)
 
     def _reuse(self, target: Target, last: Materialization) -> AssetResult:
         result = AssetResult(
@@ -363,7 +296,7 @@ class Execution:
         counts |= {"inputs": inputs_read(pins, self.journal.run.pins, self.targets)}
         counts |= {"timings": [*map(dict, making.timings), *watch.stop()]}
         made = Made(
-            consumed=tuple(_consumed(pins)),
+            consumed=tuple(consumed(pins)),
             digest=making.digest,
             location=f"{self.journal.run.folder}/{name}/output",
             fragment=fragment,
@@ -403,10 +336,6 @@ class Execution:
             self._folder.write(CONFIG, config_file(binding.config, run, self.settings.master))
         manifest = manifest_of(self.identity, run, definitions, self.targets, binding)
         self._folder.write(MANIFEST, manifest)
-
-
-def _consumed(pins: Mapping[str, Pin]) -> list[Consumed]:
-    return [consumed for pin in pins.values() for consumed in pin.consumed()]
 
 
 def _canceled(making: Making, run: RunIdentity) -> Making:

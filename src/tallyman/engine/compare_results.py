@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow.parquet as pq
 
 from tallyman.engine.duck import connect
@@ -17,6 +18,7 @@ from tallyman.engine.files import hash_files
 from tallyman.engine.letters import FIELDS, READ, files_in
 from tallyman.engine.runs import ledger_in
 from tallyman.engine.working_run import outputs_in
+from tallyman.errors import DatasetDamaged
 
 FILES = "files"
 """In a ledger: hashes of files. Other bytes may hold the same rows."""
@@ -121,27 +123,35 @@ def text_changes(then: Sequence[str], now: Sequence[str], form: str, limit: int)
 
 
 def _multisets(reads: Sequence[str], files: Sequence[Sequence[str]], limit: int) -> Multisets:
-    with connect() as db:
-        for name, read, given in zip(("before", "after"), reads, files, strict=True):
-            some = given or files[0] or files[1]
-            if not some:
-                return Multisets()
-            nothing = "" if given else " LIMIT 0"
-            db.execute(f"CREATE TABLE {name} AS {read}{nothing}", {"files": list(some)})
-        db.execute(
-            "CREATE TABLE differing AS SELECT * EXCLUDE (sign), sum(sign)::BIGINT AS copies "
-            "FROM (SELECT *, 1 AS sign FROM after UNION ALL SELECT *, -1 AS sign FROM before) "
-            "GROUP BY ALL HAVING sum(sign) <> 0"
-        )
-        counted = db.execute(
-            "SELECT coalesce(-sum(copies) FILTER (copies < 0), 0)::BIGINT, "
-            "coalesce(sum(copies) FILTER (copies > 0), 0)::BIGINT FROM differing"
-        ).fetchone()
-        assert counted is not None
-        found = db.execute(f"SELECT * FROM differing ORDER BY ALL LIMIT {int(limit)}")
-        names = [column[0] for column in found.description]
-        rows = [dict(zip(names, row, strict=True)) for row in found.fetchall()]
-    return Multisets(removed=counted[0], added=counted[1], samples=tuple(rows))
+    some = files[0] or files[1]
+    if not some:
+        return Multisets()
+    try:
+        with connect() as db:
+            for name, read, given in zip(("before", "after"), reads, files, strict=True):
+                nothing = "" if given else " LIMIT 0"
+                text = f"CREATE TABLE {name} AS {read}{nothing}"
+                db.execute(text, {"files": list(given or some)})
+            return _differing(db, limit)
+    except duckdb.Error as error:
+        raise DatasetDamaged("dead letters or texts", str(error).splitlines()[0]) from error
+
+
+def _differing(db: duckdb.DuckDBPyConnection, limit: int) -> Multisets:
+    db.execute(
+        "CREATE TABLE differing AS SELECT * EXCLUDE (sign), sum(sign)::BIGINT AS copies "
+        "FROM (SELECT *, 1 AS sign FROM after UNION ALL SELECT *, -1 AS sign FROM before) "
+        "GROUP BY ALL HAVING sum(sign) <> 0"
+    )
+    counted = db.execute(
+        "SELECT coalesce(-sum(copies) FILTER (copies < 0), 0)::BIGINT, "
+        "coalesce(sum(copies) FILTER (copies > 0), 0)::BIGINT FROM differing"
+    ).fetchone()
+    assert counted is not None
+    found = db.execute(f"SELECT * FROM differing ORDER BY ALL LIMIT {int(limit)}")
+    names = [column[0] for column in found.description]
+    rows = tuple(dict(zip(names, row, strict=True)) for row in found.fetchall())
+    return Multisets(removed=counted[0], added=counted[1], samples=rows)
 
 
 # ---- the files of rows ----------------------------------------------------------------------

@@ -30,6 +30,7 @@ class Telling:
     journal: Journal
     folder: RunFolder
     _sender: Sender | None = None
+    _begun: set[tuple[Target, int]] = field(default_factory=set)
     _emitter: Emitter = field(init=False)
 
     def __post_init__(self) -> None:
@@ -47,8 +48,11 @@ class Telling:
         self._tell(events, self.journal.tell)
 
     def started(self, target: Target, attempt: int, write: Callable[[Events], None]) -> None:
-        events = self._emitter.started(lambda: self._teller.starting(target, attempt))
-        self._tell(events, write)
+        self._tell(self._starting(target, attempt), write)
+
+    def _starting(self, target: Target, attempt: int) -> Events:
+        self._begun.add((target, attempt))
+        return self._emitter.started(lambda: self._teller.starting(target, attempt))
 
     def ended(
         self,
@@ -60,11 +64,10 @@ class Telling:
         events = self._emitter.ended(lambda: self._teller.ended(target, result, pins))
         self._tell(events, write)
 
-    def never_started(
-        self, target: Target, result: AssetResult, write: Callable[[Events], None]
-    ) -> None:
-        """It failed before it began: nobody was told yet that it would."""
-        begun = self._emitter.started(lambda: self._teller.starting(target, result.attempt))
+    def failed(self, target: Target, result: AssetResult, write: Callable[[Events], None]) -> None:
+        """Without a result. It may have failed before anybody was told that it began."""
+        told = (target, result.attempt) in self._begun
+        begun = [] if told else self._starting(target, result.attempt)
         ended = self._emitter.ended(lambda: self._teller.ended(target, result, {}))
         self._tell([*begun, *ended], write)
 
