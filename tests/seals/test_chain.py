@@ -6,6 +6,8 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,8 +16,10 @@ import pytest
 
 from tallyman.domain.seal import Seal
 from tallyman.project import Project
+from tallyman.registry.seals import Seals
 from tests.forked import Running, command
 from tests.seals.conftest import Shop, written
+from tests.spark_servers import wait_until
 
 
 @pytest.fixture(scope="module")
@@ -136,12 +140,14 @@ def test_a_seal_of_another_run_in_the_folder_is_found(shop: Shop, project: Proje
         assert broken(project) == (2, "first", what)
 
 
-def test_only_a_noted_head_tells_that_the_end_was_cut_off(shop: Shop, project: Project) -> None:
-    [(last, noted)] = shop.owner("SELECT ordinal, hash FROM seals ORDER BY ordinal DESC LIMIT 1")
-    with shop.forged(f"DELETE FROM seals WHERE ordinal = {last}"):
+def test_only_a_noted_head_tells_that_the_end_was_cut_off(
+    shop: Shop, project: Project, rows: list[dict[str, Any]]
+) -> None:
+    noted = rows[3]["hash"]
+    with shop.forged("DELETE FROM seals WHERE ordinal >= 4"):
         assert broken(project) is None
         what = "the chain was cut off or written anew since this hash was noted"
-        assert broken(project, noted) == (last, None, what)
+        assert broken(project, noted) == (4, None, what)
         reply = shop.tallyman("verify", "--chain", "--head", noted)
         assert reply.code == 1
     assert broken(project, noted) is None
@@ -220,6 +226,32 @@ def test_runs_that_end_at_the_same_moment_make_one_chain(shop: Shop, project: Pr
     assert (after.broken, after.seals) == (None, before.seals + 4)
     previous = shop.owner("SELECT count(*), count(DISTINCT previous) FROM seals")
     assert previous == [(after.seals, after.seals - 1)]
+
+
+def test_a_seal_waits_for_the_one_that_is_being_added(shop: Shop, project: Project) -> None:
+    """Both would else name the same seal before them."""
+    run = project.find_run("third").id
+    seal = Seal(
+        project="forks",
+        run_id="third",
+        openlineage_run_id=str(run),
+        status="success",
+        sealed_at="2026-01-01T00:00:00.000000Z",
+        files={"a": "0"},
+    )
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+    with ThreadPoolExecutor(1) as pool:
+        try:
+            with project.database.transaction() as tx:
+                first = Seals(tx).add(seal, run)
+                other = replace(seal, files={"b": "0"})
+                later = pool.submit(project.database.durably, lambda tx: Seals(tx).add(other, run))
+                wait_until(lambda: shop.owner(waiting) == [(1,)])
+            second = later.result()
+        finally:
+            shop.owner("DELETE FROM seals WHERE project = 'forks'")
+    assert (first.ordinal, first.previous) == (1, None)
+    assert (second.ordinal, second.previous) == (2, first.hash)
 
 
 def test_a_run_that_was_killed_when_it_was_sealed_gets_its_file_from_the_registry(

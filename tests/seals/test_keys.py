@@ -180,6 +180,29 @@ def test_without_its_key_a_project_whose_seals_are_signed_does_not_run(small: Sh
     assert "signed since no. 2" in reply.json["error"]["message"]
 
 
+def test_what_expires_or_is_decided_waits_for_somebody_who_has_the_key(
+    new_shop: Callable[[], Shop],
+) -> None:
+    """Both write the report anew, and so a seal."""
+    shop = new_shop()
+    shop.pipeline(ONE.replace('key="id")\ndef', 'key="id", approval=tm.approval("well?"))\ndef'))
+    shop.ok("keys", "init")
+    waiting = shop.tallyman("run", "--run-id", "asks")
+    assert waiting.json["status"] == "waiting_approval", str(waiting)
+    private = shop.path / ".tallyman" / "keys" / "seal.pem"
+    with written(private, None):
+        refused = shop.tallyman("approve", "asks", "numbers")
+        assert (refused.code, refused.json["error"]["code"]) == (2, "signing_key_unusable")
+        shop.sql("UPDATE approvals SET timeout_at = now() - interval '1 s'")
+        assert [run["status"] for run in shop.ok("runs")] == ["waiting_approval"]
+        assert shop.ok("verify", "asks")["seal"]["ordinal"] == 1
+    private.chmod(0o600)
+    assert [run["status"] for run in shop.ok("runs")] == ["failed"]
+    assert shop.ok("verify", "asks")["seal"]["ordinal"] == 2
+    chain = shop.ok("verify", "--chain")
+    assert (chain["intact"], chain["signed"]) == (True, 2)
+
+
 def test_a_key_that_was_made_while_a_run_was_at_work_signs_it(settings: Settings) -> None:
     """Else it would be a link without a signature behind those that have one."""
     begun = Signer(settings, keys.private_key(settings))
