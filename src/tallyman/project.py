@@ -219,7 +219,7 @@ class Project(History):
             Decision(approved=approved, actor=self.settings.actor, reason=reason),
         )
 
-    # ---- asking ---------------------------------------------------------------------------
+    # ---- again ----------------------------------------------------------------------------
 
     def check_inputs(self, run: str) -> Checked:
         """Are config, code and inputs what the run was bound to? The first that is not."""
@@ -243,12 +243,15 @@ class Project(History):
         """Make a run again from its pinned inputs, aside, and compare; nothing is published."""
         bound = self._bound(run)
         conf = pinned_spark(bound.config.get("spark", {}), self.settings.spark, spark_conf or {})
-        # Spark is not up yet: it starts with the settings of the run.
-        self.settings = replace(self.settings, spark=conf)
-        definitions = self._definitions(bound.definitions.chosen, Options())
-        checked = Reproducible(bound, definitions)
         jobs = int(bound.record.params.get("jobs", 1))
-        return Reproduction(checked, told_difference, tell, jobs, keep).reproduce()
+        own = self.settings
+        try:
+            # Where Spark is not up yet, it starts with the settings of the run.
+            self.settings = replace(own, spark=conf)
+            checked = Reproducible(bound, self._definitions(bound.definitions.chosen, Options()))
+            return Reproduction(checked, told_difference, tell, jobs, keep).reproduce()
+        finally:
+            self.settings = own
 
     @property
     def rejections(self) -> Rejections:

@@ -178,6 +178,18 @@ def test_a_run_that_waits_has_not_ended_until_somebody_decides(home: Home) -> No
     assert home.ok("verify", "asking")["balanced"]
 
 
+def test_a_decision_whose_process_dies_is_told_and_sealed_by_the_next_command(home: Home) -> None:
+    home.pipeline(ASKING)
+    run(home, "asking")
+    home.tallyman(
+        "approve", "asking", "sum", "--partition", DAY, TALLYMAN_CRASH_AT="report_written"
+    )
+    assert [r["status"] for r in home.ok("runs")] == ["success"]
+    assert Told.by(home, "asking").words("scenario") == ["START", "COMPLETE"]
+    assert home.ok("verify", "asking")["verified"]
+    assert home.ok("verify", "--chain")["intact"]
+
+
 def test_what_is_unchanged_is_not_told_again(good: tuple[Home, Told]) -> None:
     home, _ = good
     told = run(home, "second")

@@ -37,6 +37,7 @@ def upkeep(database: Database, settings: Settings) -> None:
         settled, sign = database.durably(lambda tx: _expire(tx, settings))
         for run in settled:
             rewrite_report(database, settings.home, run, sign)
+        _finish_decided(database, settings)
     seal.place(database, settings.home, settings.name)
 
 
@@ -71,6 +72,14 @@ def _expire(tx: Transaction, settings: Settings) -> tuple[list[RunRecord], Sign]
         )
         settled.append(settle(tx, question["run_id"], "tallyman"))
     return settled, sign
+
+
+def _finish_decided(database: Database, settings: Settings) -> None:
+    """What a process that died after a decision did not come to: report, last event and seal."""
+    for run in database.durably(lambda tx: Seals(tx).left_waiting(settings.name)):
+        sign = database.durably(lambda tx: signer(tx, settings))
+        record = database.durably(lambda tx, run=run: Runs(tx).by_id(run))
+        rewrite_report(database, settings.home, record, sign)
 
 
 def settle(tx: Transaction, run: UUID, actor: str) -> RunRecord:

@@ -38,6 +38,16 @@ SIGNED_SINCE = """
     SELECT min(ordinal) AS ordinal FROM seals
     WHERE project = %(project)s AND key_id IS NOT NULL
 """
+# By its text: a body that somebody changed must not keep every command from working.
+LEFT_WAITING = """
+    SELECT r.id FROM runs r
+    CROSS JOIN LATERAL (SELECT body FROM seals s WHERE s.run_id = r.id
+                        ORDER BY ordinal DESC LIMIT 1) AS last
+    WHERE r.project = %(project)s AND r.status NOT IN ('running', 'waiting_approval')
+      AND EXISTS (SELECT FROM approvals a WHERE a.run_id = r.id)
+      AND last.body LIKE '%%"status": "waiting_approval"%%'
+    ORDER BY r.started_at
+"""
 PLACED = "UPDATE seals SET placed = true WHERE project = %(project)s AND ordinal = %(ordinal)s"
 
 
@@ -80,6 +90,11 @@ class Seals:
         """The first seal of the chain that bears a signature."""
         row = self.tx.execute(SIGNED_SINCE, {"project": project}).fetchone()
         return row["ordinal"] if row else None
+
+    def left_waiting(self, project: str) -> list[UUID]:
+        """Runs that were decided by a process that died before it had sealed them anew."""
+        rows = self.tx.execute(LEFT_WAITING, {"project": project}).fetchall()
+        return [row["id"] for row in rows]
 
     def of_run(self, run: UUID) -> list[dict[str, Any]]:
         """Newest first: a run that was resumed has several."""
