@@ -107,7 +107,7 @@ def test_a_halted_run_is_reproduced_with_its_rejections(orders: Callable[..., Ho
     reply = home.tallyman("reproduce", "halted")
     assert (reply.code, reply.json["verdict"]) == (1, "DIFFERENT")
     assert target(reply.json, "clean")["rejections"]["removed"] == 1
-    letters.write_text("{")
+    letters.write_text("no letter\n")
     found = target(home.tallyman("reproduce", "halted").json, "clean")
     assert found["verdict"] == "DIFFERENT"
     assert "rejections: what the run left cannot be read" in found["reasons"][0]
