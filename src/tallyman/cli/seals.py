@@ -23,7 +23,9 @@ def show_verdict(verdict: Verdict, json_output: bool) -> NoReturn:
         markup=False,
     )
     out.print(_sealed(verdict), markup=False)
-    for reason in verdict.reasons[:20]:
+    named = f"{verdict.changes[0].file}: changed" if verdict.changes else None
+    told = [reason for reason in verdict.reasons if not (named and reason.startswith(named))]
+    for reason in told[:20]:
         out.print(f"  {reason}", markup=False)
     for kind, keys in counts.samples.items():
         for key in keys[:10]:
