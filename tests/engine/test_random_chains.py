@@ -16,7 +16,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tallyman.engine.desk import Desk, parquet, parquet_files, quoted
+from tallyman.engine.desk import Desk, parquet, parquet_files
+from tallyman.engine.duck import quoted
 from tallyman.engine.levels import Levels
 from tallyman.engine.records import condition
 from tests.engine.conftest import AssetFiles, Ran, Workshop, bag, shape

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import Callable
 
 import pytest
 
+from tallyman.control import run as execution
+from tallyman.project import Project
 from tests.lineage_run.conftest import ENDS, Told, parent
 from tests.orchestration.conftest import PIPELINE, Home, kill
 from tests.spark_servers import wait_until
@@ -176,6 +180,72 @@ def test_a_run_that_waits_has_not_ended_until_somebody_decides(home: Home) -> No
     told = Told.by(home, "asking")
     assert told.words("scenario") == ["START", "COMPLETE"]
     assert home.ok("verify", "asking")["balanced"]
+
+
+def test_a_run_that_is_interrupted_at_the_terminal(home: Home) -> None:
+    home.pipeline(SLOW)
+    running = home.start("run", "+sum", "--partition", DAY, "--run-id", "stopped", "--json")
+    try:
+        wait_until(lambda: list((home.path / "runs").glob("*_stopped/.staging/*/doubled/*")))
+        os.kill(running.pid, signal.SIGINT)
+        running.communicate(timeout=60)
+    finally:
+        kill(running)
+    assert running.returncode == 130
+    told = Told.by(home, "stopped")
+    assert told.words("scenario") == ["START", "ABORT"]
+    for counts in told.starts_and_ends().values():
+        assert sum(counts[end] for end in ENDS) == 1  # whatever was at work ended with it
+
+
+def test_an_interrupt_after_the_end_changes_nothing(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(execution, "place", interrupted)
+    with Project.open(home.path) as project, pytest.raises(KeyboardInterrupt):
+        project.run("+sum", partition=DAY, run_id="late")
+    assert [r["status"] for r in home.ok("runs")] == ["success"]
+    assert Told.by(home, "late").words("scenario") == ["START", "COMPLETE"]
+    assert home.ok("verify", "late")["verified"]
+    canceled = home.sql("SELECT count(*) FROM audit_log WHERE event_type = 'run.canceled'")
+    assert canceled == [["0"]]
+
+
+def test_an_input_that_comes_later_is_another_attempt(home: Home) -> None:
+    (home.path / "data" / DAY / "raw.jsonl").unlink()
+    told = run(home, "late_input")
+    assert told.words("scenario.numbers") == ["START", "FAIL"]
+    home.numbers(DAY, 1, 2)
+    assert home.ok("resume", "late_input")["status"] == "success"
+    counts = Told.by(home, "late_input").starts_and_ends()
+    own = told.file("start")["run"]["runId"]
+    for each in (counts[run] for run in counts if run != own):
+        assert each["START"] <= 1
+        assert sum(each[end] for end in ENDS) == 1
+
+
+def test_a_text_that_no_database_holds_is_told_in_another_form(home: Home) -> None:
+    home.pipeline(PIPELINE.replace("return raw", "return raw.filter(\"id <> 'a\\0b'\")"))
+    told = run(home, "odd")
+    assert told.words("scenario") == ["START", "COMPLETE"]
+    [end] = [e for e in told.of("scenario.numbers") if e["eventType"] == "COMPLETE"]
+    assert "a\\x00b" in end["job"]["facets"]["sql"]["query"]
+
+
+def test_several_decisions_are_one_end(home: Home) -> None:
+    home.pipeline(ASKING).numbers("2025-01-02", 7)
+    days = ("--from", DAY, "--to", "2025-01-02")
+    home.tallyman("backfill", "+sum", *days)
+    [run_id] = [r["run_id"] for r in home.ok("runs")]
+    for day, word in ((DAY, "reject"), ("2025-01-02", "approve")):
+        home.ok(word, run_id, "sum", "--partition", day, "--reason", "seen")
+    told = Told.by(home, run_id[:8])
+    assert told.words("scenario") == ["START", "FAIL"]
+    assert home.ok("verify", run_id)["sealed"]
+    assert not home.tallyman("verify", run_id).json["changed_files"]
 
 
 def test_a_decision_whose_process_dies_is_told_and_sealed_by_the_next_command(home: Home) -> None:

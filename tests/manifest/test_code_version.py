@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from tallyman.engine import code_version as module
 from tallyman.engine.code_version import code_version, source_hash
 
 
@@ -116,3 +120,81 @@ def test_the_order_of_files_does_not_matter_and_their_names_do(tmp_path: Path) -
             (folder / name).write_text("x" if name == "a.py" else "y")
         hashes.append(source_hash(folder))
     assert hashes[0] == hashes[1] != hashes[2]
+
+
+def replaced_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: str) -> None:
+    """A git that does something else when it is asked for the status."""
+    real, folder = shutil.which("git"), tmp_path / "bin"
+    folder.mkdir()
+    script = f'#!/bin/sh\ncase "$*" in *status*) {status};; esac\nexec "{real}" "$@"\n'
+    (folder / "git").write_text(script)
+    (folder / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+
+
+@pytest.mark.parametrize("status", ["exit 128", "exec sleep 60"])
+def test_a_git_that_does_not_answer_says_nothing_and_not_that_all_is_clean(
+    committed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: str
+) -> None:
+    (committed / "p.py").write_text("a = 2\n")
+    replaced_git(tmp_path, monkeypatch, status)
+    monkeypatch.setattr(module, "SECONDS", 2)
+    found = code_version(committed)
+    assert (found.git_commit, found.git_branch, found.git_dirty) == (None, None, None)
+    assert found.source_hash == source_hash(committed)
+
+
+def test_variables_of_git_do_not_lead_to_another_repository(
+    committed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = code_version(committed)
+    other = tmp_path / "other"
+    (other / "pipelines").mkdir(parents=True)
+    (other / "pipelines" / "q.py").write_text("b = 1\n")
+    git(other, "init", "-q", "-b", "elsewhere")
+    git(other, "add", ".")
+    git(other, "commit", "-qm", "other")
+    monkeypatch.setenv("GIT_DIR", str(other / ".git"))
+    monkeypatch.setenv("GIT_WORK_TREE", str(other))
+    monkeypatch.setenv("GIT_INDEX_FILE", str(other / ".git" / "index"))
+    assert code_version(committed) == before
+    assert before.git_dirty is False
+
+
+def test_what_cannot_be_read_is_hashed_as_such(
+    pipelines: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = source_hash(pipelines)
+    (pipelines / "closed.yaml").write_text("a: 1\n")
+    readable = source_hash(pipelines)
+
+    read = Path.read_bytes
+
+    def refused(path: Path) -> bytes:
+        if path.name == "closed.yaml":
+            raise PermissionError(path)
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", refused)  # whoever runs the tests may be root
+    closed = source_hash(pipelines)
+    assert len({whole, readable, closed}) == 3
+    assert source_hash(pipelines) == closed
+
+
+def test_a_name_that_is_no_text_counts_by_its_bytes(pipelines: Path) -> None:
+    before = source_hash(pipelines)
+    odd = os.path.join(os.fsencode(pipelines), b"caf\xe9.sql")
+    Path(os.fsdecode(odd)).write_text("SELECT 1")
+    assert source_hash(pipelines) != before
+    os.unlink(odd)
+    assert source_hash(pipelines) == before
+
+
+def test_the_hash_is_what_it_was_before_and_a_link_to_nowhere_is_no_file(pipelines: Path) -> None:
+    before = source_hash(pipelines)
+    (pipelines / ".#p.py").symlink_to("nowhere")
+    assert source_hash(pipelines) == before
+    # Runs of today are compared with those of tomorrow: how it is computed must not change.
+    digest = hashlib.sha256(b"a = 1\n").hexdigest()
+    line = f"p.py\0{6}\0{digest}\n"
+    assert before == f"sha256:{hashlib.sha256(line.encode()).hexdigest()}"

@@ -12,11 +12,11 @@ from tests.publication.conftest import THREE, Home, Row, statuses
 from tests.spark_servers import wait_until
 
 TWO_ASSETS = THREE.partition('\n\n@tm.asset(key="id")\ndef c')[0] + "\n"
-ONCE = (Point.METADATA_WRITTEN, Point.COMMITTED, Point.REPORT_WRITTEN)
+ONCE = (Point.METADATA_WRITTEN, Point.COMMITTED, Point.REPORT_WRITTEN, Point.SEALED)
 EARLIER = (Point.RUN_REGISTERED, Point.FOLDER_MADE)
 # Of the second asset where each passes: one is finished then, and must not be seen by itself.
 CASES = [p if p in ONCE else f"{p}@2" for p in Point if p not in (*EARLIER, Point.TRACE_STEP)]
-AFTER = (Point.COMMITTED, Point.REPORT_WRITTEN)
+AFTER = (Point.COMMITTED, Point.REPORT_WRITTEN, Point.SEALED)
 
 
 @pytest.fixture(scope="module")

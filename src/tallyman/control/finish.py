@@ -47,8 +47,8 @@ def conclude(
     return RunResult(run_id=run.run_id, status=status, folder=place, assets=results)
 
 
-def set_aside(folder: RunFolder) -> None:
-    for name in (LEDGER, REPORT, SEAL, *ENDS):
+def set_aside(folder: RunFolder, names: Iterable[str] = (LEDGER, REPORT, SEAL)) -> None:
+    for name in names:
         folder.set_aside(name, 1)
 
 

@@ -1,4 +1,5 @@
-"""The end of a run that its own process cannot tell any more: it was killed, or taken from it."""
+"""The end of a run that its own process cannot tell any more: it was killed, taken from it, or
+decided on when it had long gone."""
 
 from __future__ import annotations
 
@@ -7,9 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from tallyman.control import finish
-from tallyman.control.lineage.destination import disabled
-from tallyman.control.lineage.emit import START, Emitter, told_by_folder
-from tallyman.control.lineage.events import ToldAsset
+from tallyman.control.lineage.emit import FILES, START, Emitter, told_by_folder
+from tallyman.control.lineage.events import STATES, ToldAsset
 from tallyman.domain.lineage_event import LineageEvent
 from tallyman.domain.materialization import Materialization, RunRecord
 from tallyman.domain.run import RunResult, Status
@@ -31,48 +31,58 @@ def release(
     status = Runs(tx).release(run, why, canceled=canceled)
     if status is None:
         return None, []
-    events = _aborted(home, run, status, at_work, why)
+    emitter = _emitter(home, run)
+    if not (emitter.has(START) or Spool(tx).knows(run.id)):
+        return status, []  # nobody was told that it began
+    events = _aborted(emitter, status, at_work, why)
     spool(tx, run, events)
     return status, events
 
 
 def spool(tx: Transaction, run: RunRecord, events: Sequence[LineageEvent]) -> None:
-    if not disabled():
+    """Who was told how it began is told how it ended, whatever the settings of this process."""
+    if events and Spool(tx).knows(run.id):
         Spool(tx).add(run.project, run.id, events)
 
 
 def record(home: Path, run: RunRecord, events: Sequence[LineageEvent]) -> None:
     if events:
-        Emitter(RunFolder(home / run.folder)).record(events)
+        _emitter(home, run).record(events)
 
 
 def settled(home: Path, run: RunRecord, result: RunResult) -> Events:
-    """The end of a run that waited for a decision, as its files tell it."""
-    emitter = Emitter(RunFolder(home / run.folder))
-    if not emitter.has(START):
+    """The end of a run that waited for a decision, as its files tell it; once, though there may
+    be several decisions."""
+    emitter = _emitter(home, run)
+    if not emitter.has(START) or result.status not in STATES:
         return []
-    folders = {(t["asset"], t["partition"]): t["folder"] for t in emitter.run.manifest["targets"]}
+    name = FILES.get(STATES[result.status].value)
+    if result.status is not Status.WAITING and name and emitter.has(name):
+        return []
 
     def assets() -> list[ToldAsset]:
+        listed = emitter.run.manifest["targets"]
+        folders = {(t["asset"], t["partition"]): t["folder"] for t in listed}
         return [
             told_by_folder(home, f"{run.folder}/{folders[made.name, made.partition]}", made)
             for made in result.assets
-            if made.status not in (Status.SKIPPED, Status.PENDING)
+            if made.status not in (Status.SKIPPED, Status.PENDING, Status.WAITING)
         ]
 
     return emitter.closed(result.status, assets, result.error)
 
 
+def _emitter(home: Path, run: RunRecord) -> Emitter:
+    return Emitter(RunFolder(home / run.folder), run.project)
+
+
 def _aborted(
-    home: Path, run: RunRecord, status: Status, at_work: Sequence[Materialization], why: str
+    emitter: Emitter, status: Status, at_work: Sequence[Materialization], why: str
 ) -> Events:
-    emitter = Emitter(RunFolder(home / run.folder))
-    if not emitter.has(START):
-        return []  # nobody was told that it began
     error = {"code": "interrupted", "message": why}
     events: Events = []
     for row in at_work:
         result = replace(finish.result_of(row), status=status, error=error)
-        told = ToldAsset(result=result, folder=run.folder)
-        events += emitter.ended(lambda told=told: told)
+        told = ToldAsset(result=result, folder="")
+        events += emitter.ended(result, lambda told=told: told)
     return [*events, *emitter.closed(status, error=error)]

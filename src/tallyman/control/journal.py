@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
+from tallyman.control import gone
 from tallyman.control.cutover import publish_run
 from tallyman.control.lineage.destination import disabled
 from tallyman.domain.approval import Approval
@@ -113,17 +115,19 @@ class Journal:
         key = uuid4()
         self.database.durably(work)
 
-    def abandon(self, events: Events) -> None:
-        """Canceled by the one who started it."""
+    def abandon(self, home: Path) -> None:
+        """Canceled by the one who started it; unless it has ended, or is another's by now."""
+        own = replace(self.run, executor=self.executor)
 
-        def work(tx: Transaction) -> None:
-            runs = Runs(tx)
-            runs.release(runs.by_id(self.run.id), f"interrupted by {self.actor}", canceled=True)
-            self._spool(tx, events)
-            self._audit(tx, "run.canceled", {"interrupted": True}, key)
+        def work(tx: Transaction) -> Events:
+            why = f"interrupted by {self.actor}"
+            status, events = gone.release(tx, home, own, why, canceled=True)
+            if status is not None:
+                self._audit(tx, "run.canceled", {"interrupted": True}, key)
+            return events
 
         key = uuid4()
-        self.database.durably(work, patience=5)
+        gone.record(home, own, self.database.durably(work, patience=5))
 
     def rows(self) -> dict[Target, Materialization]:
         found = self.database.durably(lambda tx: Materializations(tx).of_run(self.run.id))

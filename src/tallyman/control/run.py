@@ -78,6 +78,7 @@ class Execution:
         self._staging = Staging(self.journal, self._pins.warehouse, self._pins, self._datasets())
         self._folder = RunFolder.open(self.settings.home / run.folder)
         finish.set_aside(self._folder)  # of an earlier end: this run is at work again
+        finish.set_aside(self._folder, finish.ENDS)
         self._describe()
         self._lineage = Telling(self.definitions, self.journal, self._folder)
         faults.reach(Point.FOLDER_MADE)
@@ -112,10 +113,8 @@ class Execution:
     def abandon(self) -> None:
         """The person at the terminal stops it: nothing of it is at work any more."""
         self.definitions.interrupt(str(self.journal.run.id))()
-        told = getattr(self, "_lineage", None)
-        events = told.interrupted() if told else []
         with contextlib.suppress(TallymanError):
-            self.journal.abandon(events)
+            self.journal.abandon(self.settings.home)
 
     def _datasets(self) -> dict[str, Dataset]:
         assets = sorted({target.asset for target in self.targets})

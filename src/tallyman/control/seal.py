@@ -63,8 +63,17 @@ def place(database: Database, home: Path, project: str) -> None:
     for row in database.durably(lambda tx: Seals(tx).not_placed(project)):
         folder, ordinal = home / row["folder"], row["ordinal"]
         newest = database.durably(lambda tx, run=row["run_id"]: Seals(tx).of_run(run))[0]
-        if folder.is_dir() and newest["ordinal"] == ordinal:
-            RunFolder(folder).set_aside(SEAL, 1)
-            with contextlib.suppress(FileExistsError):  # another process was faster
-                write_text(folder / SEAL, row["body"])
-        database.durably(lambda tx, ordinal=ordinal: Seals(tx).placed(project, ordinal))
+        # Another process may be at it, or the folder may not be ours to write: the seal is in the
+        # registry, and the next command tries again.
+        with contextlib.suppress(OSError):
+            if folder.is_dir() and newest["ordinal"] == ordinal:
+                _put(folder, row["body"])
+            database.durably(lambda tx, ordinal=ordinal: Seals(tx).placed(project, ordinal))
+
+
+def _put(folder: Path, body: str) -> None:
+    path = folder / SEAL
+    if path.exists() and path.read_bytes() == body.encode():
+        return
+    RunFolder(folder).set_aside(SEAL, 1)
+    write_text(path, body)

@@ -20,6 +20,7 @@ from tallyman.registry.approvals import Approvals
 from tallyman.registry.audit import Audit
 from tallyman.registry.commits import Commits
 from tallyman.registry.database import Database, Transaction
+from tallyman.registry.locks import alone_with
 from tallyman.registry.materializations import Materializations
 from tallyman.registry.runs import Runs
 from tallyman.registry.seals import Seals
@@ -35,8 +36,9 @@ def upkeep(database: Database, settings: Settings) -> None:
     # Without the key that seals are signed with, what expired is left to a command that has it.
     with contextlib.suppress(SigningKeyUnusable):
         settled, sign = database.durably(lambda tx: _expire(tx, settings))
-        for run in settled:
-            rewrite_report(database, settings.home, run, sign)
+        for run in {run.id: run for run in settled}.values():
+            with contextlib.suppress(OSError):  # the next command finds it below
+                rewrite_report(database, settings.home, run, sign)
         _finish_decided(database, settings)
     seal.place(database, settings.home, settings.name)
 
@@ -79,7 +81,11 @@ def _finish_decided(database: Database, settings: Settings) -> None:
     for run in database.durably(lambda tx: Seals(tx).left_waiting(settings.name)):
         sign = database.durably(lambda tx: signer(tx, settings))
         record = database.durably(lambda tx, run=run: Runs(tx).by_id(run))
-        rewrite_report(database, settings.home, record, sign)
+        # A folder that cannot be written must not keep commands from working.
+        with contextlib.suppress(OSError), alone_with(database, run, wait=False) as alone:
+            left = database.durably(lambda tx: Seals(tx).left_waiting(settings.name))
+            if alone and run in left:
+                _rewrite(database, settings.home, record, sign)
 
 
 def settle(tx: Transaction, run: UUID, actor: str) -> RunRecord:
@@ -102,6 +108,13 @@ def result_of(database: Database, run: RunRecord) -> RunResult:
 
 
 def rewrite_report(database: Database, project: Path, run: RunRecord, sign: Sign) -> None:
+    """After a decision. Of two at once each is done whole, one after the other."""
+    with alone_with(database, run.id, wait=True):
+        now = database.durably(lambda tx: Runs(tx).by_id(run.id))
+        _rewrite(database, project, now, sign)
+
+
+def _rewrite(database: Database, project: Path, run: RunRecord, sign: Sign) -> None:
     """Not while a process is at work on it: that one writes the report when it is done."""
     if run.status is Status.RUNNING or not (project / run.folder).is_dir():
         return

@@ -65,7 +65,8 @@ SKIP = f"""
 END = f"""
     UPDATE materializations m
     SET status = %(status)s, completed_at = clock_timestamp(), duration_ms = %(duration_ms)s,
-        error_message = %(message)s, metadata = %(metadata)s, updated_at = now()
+        error_message = %(message)s, metadata = %(metadata)s, updated_at = now(),
+        attempt = greatest(attempt, %(attempt)s)   -- it may have failed before it was started
     WHERE {THIS}
 """
 RESET = """
@@ -109,6 +110,7 @@ INVALIDATE = """
 INVALIDATED = """
     SELECT partition FROM materializations
     WHERE asset_name = %(asset)s AND status = 'success'
+      AND (%(partition)s::text IS NULL OR partition = %(partition)s)
     GROUP BY partition HAVING bool_and(invalidated_at IS NOT NULL)
     ORDER BY partition
 """
@@ -189,6 +191,7 @@ class Materializations:
             "status": status.value,
             "message": message,
             "duration_ms": metadata["duration_ms"],
+            "attempt": metadata.get("attempt", 0),
             "metadata": Jsonb(dict(metadata)),
         }
         self.tx.execute(END, _key(run, target) | given)
@@ -216,9 +219,11 @@ class Materializations:
         row = self.tx.execute(LAST_SUCCESS, given).fetchone()
         return _materialization(row) if row else None
 
-    def invalidated(self, asset: str) -> list[str | None]:
-        """Partitions that have been made and have no result that counts; None is the whole."""
-        rows = self.tx.execute(INVALIDATED, {"asset": asset}).fetchall()
+    def invalidated(self, asset: str, partition: str | None = None) -> list[str | None]:
+        """Partitions, or this one, that have been made and have no result that counts; None is the
+        whole."""
+        given = {"asset": asset, "partition": partition}
+        rows = self.tx.execute(INVALIDATED, given).fetchall()
         return [row["partition"] for row in rows]
 
     def inputs(self, made: Materialization) -> list[Materialization]:

@@ -35,82 +35,102 @@ START, COMPLETE, FAIL = (f"{FOLDER}/run_{name}.json" for name in ("start", "comp
 EVENTS = f"{FOLDER}/job_events.jsonl"
 FILES = {"START": START, "COMPLETE": COMPLETE, "FAIL": FAIL, "ABORT": FAIL}
 
+Assets = Callable[[], Sequence[ToldAsset]]
+
 
 @dataclass
 class Emitter:
     """For one run. What its methods return belongs into the transaction of what is told."""
 
     folder: RunFolder
+    project: str
     trouble: str | None = None
-    """Why something could not be told."""
+    """Why something could not be told, or not all of it."""
     _last: datetime = datetime(1970, 1, 1, tzinfo=UTC)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @cached_property
     def run(self) -> ToldRun:
         manifest = json.loads((self.folder.path / MANIFEST).read_bytes())
-        given = os.environ.get("OPENLINEAGE_NAMESPACE")
-        return ToldRun(manifest=manifest, namespace=given or NAMESPACE)
+        return ToldRun(manifest={"project": self.project, **manifest}, namespace=self._namespace())
+
+    def _namespace(self) -> str:
+        """As it was when the run began, whoever tells its end."""
+        if self.has(START):
+            return str(json.loads((self.folder.path / START).read_bytes())["job"]["namespace"])
+        return os.environ.get("OPENLINEAGE_NAMESPACE") or NAMESPACE
 
     # ---- the run --------------------------------------------------------------------------------
 
-    def begun(self, assets: Callable[[], Sequence[ToldAsset]] = tuple) -> list[LineageEvent]:
+    def begun(self, assets: Assets = tuple) -> list[LineageEvent]:
         """START; of a run that goes on, RUNNING after the START it had."""
-
-        def told() -> list[LineageEvent]:
-            if not self.has(START):
-                return [run_event(self.run, RunState.START, self._now(), assets())]
+        if self.has(START):
             # It may have been killed before the spool had it; told twice it is kept once.
-            first = LineageEvent(json.loads((self.folder.path / START).read_bytes()))
-            return [first, run_event(self.run, RunState.RUNNING, self._now())]
+            return self._safely(
+                lambda: [
+                    LineageEvent(json.loads((self.folder.path / START).read_bytes())),
+                    run_event(self.run, RunState.RUNNING, self._now()),
+                ],
+                list,
+            )
+        return self._safely(lambda: [self._start(assets())], lambda: [self._start(())])
 
-        return self._safely(told)
+    def _start(self, assets: Sequence[ToldAsset]) -> LineageEvent:
+        """At the time of the run, so that it is the same event if it has to be told again."""
+        at = datetime.fromisoformat(self.run.manifest["timestamp"])
+        return run_event(self.run, RunState.START, at, assets)
 
     def closed(
-        self,
-        status: Status,
-        assets: Callable[[], Sequence[ToldAsset]] = tuple,
-        error: Mapping[str, object] | None = None,
+        self, status: Status, assets: Assets = tuple, error: Mapping[str, object] | None = None
     ) -> list[LineageEvent]:
         """The last event. A run that waits for a decision has not ended."""
         if status in (Status.WAITING, Status.RUNNING):
             return []
-        return self._safely(
-            lambda: [run_event(self.run, STATES[status], self._now(), assets(), error)]
-        )
+
+        def told(assets: Sequence[ToldAsset]) -> list[LineageEvent]:
+            return [run_event(self.run, STATES[status], self._now(), assets, error)]
+
+        return self._safely(lambda: told(assets()), lambda: told(()))
 
     # ---- its targets ----------------------------------------------------------------------------
 
-    def started(self, asset: Callable[[], ToldAsset]) -> list[LineageEvent]:
-        return self._safely(lambda: [asset_event(self.run, asset(), RunState.START, self._now())])
+    def started(self, result: AssetResult, asset: Callable[[], ToldAsset]) -> list[LineageEvent]:
+        def told(asset: ToldAsset) -> list[LineageEvent]:
+            return [asset_event(self.run, asset, RunState.START, self._now())]
 
-    def ended(self, asset: Callable[[], ToldAsset]) -> list[LineageEvent]:
+        return self._safely(lambda: told(asset()), lambda: told(_bare(result)))
+
+    def ended(self, result: AssetResult, asset: Callable[[], ToldAsset]) -> list[LineageEvent]:
         """Its steps, then the target itself."""
 
-        def told() -> list[LineageEvent]:
-            made = asset()
+        def told(made: ToldAsset) -> list[LineageEvent]:
             steps = step_events(self.run, made, self._now) if made.ledger else []
             end = asset_event(self.run, made, STATES[made.result.status], self._now())
             return [*steps, end]
 
-        return self._safely(told)
+        return self._safely(lambda: told(asset()), lambda: told(_bare(result)))
 
     # ---- files ----------------------------------------------------------------------------------
 
     def record(self, events: Sequence[LineageEvent]) -> None:
         """A line each in job_events.jsonl; how the run began and ended in files of their own."""
-        fresh = [event for event in events if not self._recorded(event)]
-        lines = "".join(json.dumps(event.body, ensure_ascii=False) + "\n" for event in fresh)
         try:
+            fresh = [event for event in events if not self._recorded(event)]
+            lines = "".join(json.dumps(event.body, ensure_ascii=False) + "\n" for event in fresh)
             (self.folder.path / FOLDER).mkdir(exist_ok=True)
             with self._lock, open(self.folder.path / EVENTS, "a", encoding="utf-8") as file:
                 file.write(lines)
             for event in fresh:
                 if event.run == self.run.id and event.type in FILES:
-                    self.folder.set_aside(FILES[event.type], 1)
-                    self.folder.write(FILES[event.type], event.body)
-        except OSError as error:
+                    self._put(event)
+        except (OSError, ValueError) as error:
             self.trouble = f"{EVENTS}: {error}"
+
+    def _put(self, event: LineageEvent) -> None:
+        name = FILES[event.type]
+        for other in {name} if name == START else {COMPLETE, FAIL}:
+            self.folder.set_aside(other, 1)  # of an earlier end
+        self.folder.write(name, event.body)
 
     def _recorded(self, event: LineageEvent) -> bool:
         """The START of a run that goes on."""
@@ -125,13 +145,30 @@ class Emitter:
             self._last = max(datetime.now(UTC), self._last + timedelta(microseconds=1))
             return self._last
 
-    def _safely(self, told: Callable[[], list[LineageEvent]]) -> list[LineageEvent]:
-        try:
-            return told()
-        except Exception as error:
-            # Whatever it is: the report of the work must not undo the work.
-            self.trouble = f"{type(error).__name__}: {error}"
-            return []
+    def _safely(
+        self, told: Callable[[], list[LineageEvent]], bare: Callable[[], list[LineageEvent]]
+    ) -> list[LineageEvent]:
+        """`bare` is the same without what may be in the way: an end is told at any rate. Whatever
+        happens: the report of the work must not undo the work."""
+        for attempt in (told, bare):
+            try:
+                return [LineageEvent(_plain(event.body)) for event in attempt()]
+            except Exception as error:
+                self.trouble = self.trouble or f"{type(error).__name__}: {error}"
+        return []
+
+
+def _bare(result: AssetResult) -> ToldAsset:
+    return ToldAsset(result=result, folder="")
+
+
+def _plain(value: Any) -> Any:
+    """Neither the database nor UTF-8 takes every text that Python has."""
+    if isinstance(value, str):
+        return value.replace("\0", "\\x00").encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {_plain(name): _plain(each) for name, each in value.items()}
+    return [_plain(each) for each in value] if isinstance(value, list) else value
 
 
 def told_by_folder(home: Path, folder: str, result: AssetResult) -> ToldAsset:

@@ -34,7 +34,7 @@ class Telling:
     _emitter: Emitter = field(init=False)
 
     def __post_init__(self) -> None:
-        self._emitter = Emitter(self.folder)
+        self._emitter = Emitter(self.folder, self.journal.run.project)
 
     @cached_property
     def _teller(self) -> Teller:
@@ -52,7 +52,10 @@ class Telling:
 
     def _starting(self, target: Target, attempt: int) -> Events:
         self._begun.add((target, attempt))
-        return self._emitter.started(lambda: self._teller.starting(target, attempt))
+        result = AssetResult(
+            name=target.asset, partition=target.partition, status=Status.RUNNING, attempt=attempt
+        )
+        return self._emitter.started(result, lambda: self._teller.starting(target, attempt))
 
     def ended(
         self,
@@ -61,14 +64,14 @@ class Telling:
         pins: Mapping[str, Pin],
         write: Callable[[Events], None],
     ) -> None:
-        events = self._emitter.ended(lambda: self._teller.ended(target, result, pins))
+        events = self._emitter.ended(result, lambda: self._teller.ended(target, result, pins))
         self._tell(events, write)
 
     def failed(self, target: Target, result: AssetResult, write: Callable[[Events], None]) -> None:
         """Without a result. It may have failed before anybody was told that it began."""
         told = (target, result.attempt) in self._begun
         begun = [] if told else self._starting(target, result.attempt)
-        ended = self._emitter.ended(lambda: self._teller.ended(target, result, {}))
+        ended = self._emitter.ended(result, lambda: self._teller.ended(target, result, {}))
         self._tell([*begun, *ended], write)
 
     def closed(self, result: RunResult, targets: Sequence[Target]) -> Events:
@@ -77,12 +80,6 @@ class Telling:
         events = self._emitter.closed(
             result.status, lambda: self._teller.all_of(results, result.commit), result.error
         )
-        self._emitter.record(events)
-        return events
-
-    def interrupted(self) -> Events:
-        """By the person at the terminal; nothing more is written after it."""
-        events = self._emitter.closed(Status.CANCELED)
         self._emitter.record(events)
         return events
 

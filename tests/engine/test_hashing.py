@@ -13,11 +13,6 @@ from tallyman.engine.files import hash_here, list_files
 from tallyman.engine.hashing import hash_there, hasher_for
 
 
-@pytest.fixture(scope="module")
-def spark(spark_server: str) -> SparkSession:
-    return SparkSession.builder.remote(spark_server).getOrCreate()
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     names = ["a.json", "day=1/b.json", "day=1/c d.json", "x[1].json", "ü%20.json", "empty.json"]
