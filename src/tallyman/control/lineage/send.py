@@ -95,8 +95,8 @@ class Sender:
     def _work(self) -> None:
         pause = FIRST_PAUSE
         while not self._over.is_set():
-            closing = self._closing.is_set()  # before the look: what was added until now counts
             self._woken.clear()
+            closing = self._closing.is_set()  # before the look: what was added until now counts
             went = self._go()
             if went is _Went.BUSY:
                 self._over.wait(BUSY_PAUSE)
