@@ -22,6 +22,7 @@ from tallyman.domain.dataset import Dataset, Fragment, Version, checked_name
 from tallyman.domain.mutation import Mutation
 from tallyman.domain.pipeline import Pipeline
 from tallyman.engine.columns import SYSTEM
+from tallyman.engine.lent_session import forget
 from tallyman.engine.session import open_session
 from tallyman.engine.warehouse import Warehouse
 from tallyman.errors import DatasetDamaged, NotFound, UsageError
@@ -42,6 +43,7 @@ class Data:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
+        self._unwanted: frozenset[str] = frozenset()
 
     @classmethod
     def open(
@@ -56,7 +58,9 @@ class Data:
     @cached_property
     def spark(self) -> SparkSession:
         settings = self.settings
-        return open_session(settings.master, settings.spark, str(settings.state_folder))
+        session = open_session(settings.master, settings.spark, str(settings.state_folder))
+        forget(session, self._unwanted - settings.spark.keys())
+        return session
 
     @cached_property
     def pipeline(self) -> Pipeline:
@@ -285,6 +289,10 @@ class Data:
         """Removes what nothing points to; without `confirm` it only tells."""
         policy = Policy(older_than_s, keep_versions, confirm)
         return self._cleanup().run(policy)
+
+    def cleanup_events(self, *, older_than_s: float = 86400, confirm: bool = False) -> int:
+        """Removes lineage events that were sent, from the spool alone; how many."""
+        return self._cleanup().events(Policy(older_than_s, confirm=confirm))
 
     def purge(self, name: str, version: int) -> Cleaned:
         """One version for good."""

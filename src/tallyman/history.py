@@ -157,8 +157,8 @@ class History(Data):
         try:
             record = self.find_run(run)
         except NotFound:
-            return report(self.folder(run), None)
-        return report(self.folder_of(record), self.known(record))
+            return report(self.folder(run), None, self.settings.redacted)
+        return report(self.folder_of(record), self.known(record), self.settings.redacted)
 
     def known(self, run: RunRecord) -> Known:
         """What the registry holds of it, for its report."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from uuid import UUID
@@ -24,7 +25,8 @@ from tallyman.domain.reproduction import Reproduced
 from tallyman.domain.run import RunIdentity, RunResult, Status
 from tallyman.domain.selection import find_asset, named, select
 from tallyman.domain.threshold import Thresholds
-from tallyman.engine.runs import Run
+from tallyman.engine.lent_session import is_up, lent
+from tallyman.engine.session import settings_for
 from tallyman.errors import UsageError
 from tallyman.history import History
 from tallyman.query.diff import told_difference
@@ -229,8 +231,7 @@ class Project(History):
         record = self.find_run(run)
         options = begin.options_in(record.params, None)
         assets = [n for n in record.params.get("assets", ()) if n in self.pipeline.assets]
-        folder = Run.open(self.settings.home / record.folder)
-        return Bound(record, folder, self._definitions(assets, options))
+        return Bound(record, self._definitions(assets, options))
 
     def reproduce(
         self,
@@ -244,14 +245,35 @@ class Project(History):
         bound = self._bound(run)
         conf = pinned_spark(bound.config.get("spark", {}), self.settings.spark, spark_conf or {})
         jobs = int(bound.record.params.get("jobs", 1))
-        own = self.settings
-        try:
-            # Where Spark is not up yet, it starts with the settings of the run.
-            self.settings = replace(own, spark=conf)
+        with self._spark_as(conf) as refused:
             checked = Reproducible(bound, self._definitions(bound.definitions.chosen, Options()))
-            return Reproduction(checked, told_difference, tell, jobs, keep).reproduce()
+            found = Reproduction(checked, told_difference, tell, jobs, keep).reproduce()
+        return replace(found, not_applied=tuple(refused))
+
+    @contextmanager
+    def _spark_as(self, conf: Mapping[str, str]) -> Iterator[list[str]]:
+        """Settings of another run, and Spark with them; afterwards all is as it was. What a
+        session that is up already cannot be given is told."""
+        own, checked = self.settings, self._checked
+        usual, wanted = (settings_for(own.master, given) for given in (own.spark, conf))
+        if usual == wanted:
+            yield []
+            return
+        session = self.spark if "spark" in self.__dict__ or is_up() else None
+        self.settings = replace(own, spark=dict(conf))
+        self._checked = dict[tuple[str, ...], define.Definition]()
+        try:
+            if session is not None:
+                with lent(session, wanted, usual) as refused:
+                    yield refused
+            else:
+                yield []
         finally:
-            self.settings = own
+            self.settings, self._checked = own, checked
+            if session is None and (started := self.__dict__.pop("spark", None)):
+                started.stop()
+                # The JVM lives on, and gives what it was started with to every later session.
+                self._unwanted |= wanted.keys() - usual.keys()
 
     @property
     def rejections(self) -> Rejections:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from tallyman.engine.lent_session import is_up, lent
+from tallyman.engine.lent_session import forget, is_up, lent
 
 SHUFFLE, CODEC = "spark.sql.shuffle.partitions", "spark.sql.parquet.compression.codec"
 WAREHOUSE, MEMORY = "spark.sql.warehouse.dir", "spark.driver.memory"
@@ -32,3 +32,13 @@ def test_an_error_meanwhile_leaves_the_session_as_it_was(spark: SparkSession) ->
     with pytest.raises(RuntimeError), lent(spark, {SHUFFLE: "7"}, {}):
         raise RuntimeError
     assert spark.conf.get(SHUFFLE, None) == before
+
+
+def test_what_is_forgotten_is_as_spark_has_it_and_what_cannot_be_is_let_be(
+    spark: SparkSession,
+) -> None:
+    name, before = "spark.sql.files.maxPartitionBytes", spark.conf.get(MEMORY, None)
+    spark.conf.set(name, "700")
+    forget(spark, [name, MEMORY, WAREHOUSE])
+    assert spark.conf.get(name, None) is None
+    assert spark.conf.get(MEMORY, None) == before

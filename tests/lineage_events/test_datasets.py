@@ -111,6 +111,14 @@ def test_nothing_is_told_of_redacted_columns_nor_of_what_is_made_of_them(tmp_pat
     assert "99000" in str(metrics(path, set())["columnMetrics"])
 
 
+def test_a_star_hides_every_column(tmp_path: Path) -> None:
+    plans = [Frame("people").withColumnRenamed("salary", "amount")]
+    path = str(tmp_path / "f.parquet")
+    pq.write_table(pa.table({"amount": [99_000], "age": [44]}), path)
+    told = metrics(path, set(hidden_columns(plans, ["*"])))
+    assert (told["rowCount"], told["columnMetrics"]) == (1, {})
+
+
 # ---- code and queries ---------------------------------------------------------------------------
 
 

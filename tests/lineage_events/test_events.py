@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid5
@@ -35,6 +36,7 @@ from tests.lineage_events.told import (
     STARTED,
     clock,
     ledger,
+    manifest,
     result,
     told_asset,
     told_run,
@@ -86,6 +88,7 @@ def test_a_run_is_told_in_every_state(tmp_path: Path, state: RunState) -> None:
         "git_dirty": False,
         "source_hash": HASH,
         "input_hashes": {"segments": HASH},
+        "inputs_total": 2,
     }
 
 
@@ -285,6 +288,33 @@ def test_days_are_the_nominal_time() -> None:
     assert told["run"]["facets"]["tallyman_run"]["partition"] == "d:2024-01-31"
     told = body(run_event(told_run(), RunState.START, STARTED))
     assert told["run"]["facets"]["nominalTime"]["nominalStartTime"] == "2024-03-01T06:30:00Z"
+
+
+def test_an_event_tells_only_some_of_ten_thousand_inputs() -> None:
+    whole = {"kind": "source", "path": "rates.csv", "hash": HASH}
+    parts = {
+        f"sales[d:{n:05d}]": {"kind": "source", "path": "in/{partition}.csv", "hash": HASH}
+        for n in range(10_000)
+    }
+    made = {"kind": "asset", "version": 3, "hash": HASH}
+    bound = manifest()["cryptographic_binding"]
+    inputs = {"sales": whole, "rates": whole, "costs[d:00007]": made, **parts}
+    run = told_run(cryptographic_binding={**bound, "input_hashes": inputs})
+    for state in (RunState.START, RunState.COMPLETE):
+        event = body(run_event(run, state, STARTED))
+        told = event["run"]["facets"]["tallyman_run"]
+        assert told["inputs_total"] == 10_003
+        assert list(told["input_hashes"]) == list(inputs)[:100]
+        assert told["input_dataset"] == "rates.csv + costs[d:00007] + in/{partition}.csv"
+        assert len(json.dumps(event)) < 20_000
+    reads = ["sales[d:09999]", "rates", "made_by_the_run[d:09999]"]
+    one = replace(bare(), result=result(partition="x", fates={}), reads=reads)
+    event = body(asset_event(run, one, RunState.COMPLETE, STARTED))
+    told = event["run"]["facets"]["tallyman_run"]
+    assert told["input_hashes"] == {"sales[d:09999]": HASH, "rates": HASH}
+    assert told["input_dataset"] == "in/{partition}.csv + rates.csv"
+    assert told["inputs_total"] == 2
+    assert len(json.dumps(event)) < 5_000
 
 
 def test_a_run_tells_each_dataset_once_and_what_it_makes_itself_not_as_input(

@@ -65,6 +65,7 @@ def test_secrets_have_many_names(name: str) -> None:
         ("spark.my.unique_key", "segment_id"),
         ("spark.my.group_key", "flight_date"),
         ("spark.my.passengers", "3"),
+        ("spark.sql.analyzer.singlePassResolver.enabled", "true"),
         ("spark.my.design", "x"),
         ("spark.driver.extraJavaOptions", "-Dkey=segment_id -Dpassengers=3 -Xmx1g"),
         ("spark.master", "spark://one.example.org:7077,two.example.org:7077"),

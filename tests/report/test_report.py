@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -218,8 +220,96 @@ def test_columns_that_are_redacted_stay_so(shop: Shop) -> None:
     assert "onerror" not in page.text
     assert "redacted" in page.text
     shop.copied("first", "secret-key", lambda folder: edit(folder / "config.json", redact=["id"]))
-    told = shop.home.ok("report", "secret-key")["assets"][0]["rules"]
-    assert {sample["key"] for rule in told for sample in rule["samples"]} == {"redacted"}
+    assert shows_values(shop, "first")
+    assert not shows_values(shop, "secret-key")
+
+
+@pytest.mark.parametrize("redact", [["ID"], ["*"], ["named_otherwise"]])
+def test_no_value_is_shown_where_it_may_be_of_a_redacted_column(
+    shop: Shop, redact: list[str]
+) -> None:
+    name = f"secret-{redact[0].strip('*')}"
+    shop.copied("first", name, lambda folder: edit(folder / "config.json", redact=redact))
+    assert not shows_values(shop, name)
+    assert counts(shop, name) == counts(shop, "first")
+
+
+def test_columns_redacted_today_are_so_in_older_runs(shop: Shop) -> None:
+    shop.copied("first", "no-config", lambda folder: (folder / "config.json").unlink())
+    shop.copied("first", "bad-config", lambda folder: (folder / "config.json").write_text("{"))
+    runs = ("first", "no-config", "bad-config")
+    assert all(shows_values(shop, run) for run in runs)
+    with redacted_today(shop, "Note"):
+        assert not any(shows_values(shop, run) for run in runs)
+
+
+def test_an_error_that_may_quote_a_redacted_value_tells_its_kind(shop: Shop) -> None:
+    quoting = {"code": "rows_not_distinct", "message": "o-1 is there twice", "hint": "Look."}
+    counting = {"code": "threshold_exceeded", "message": "7 of 27 records"}
+
+    def change(folder: Path) -> None:
+        path = folder / "processing_report.json"
+        first, *rest = json.loads(path.read_text())["assets"]
+        edit(path, assets=[{**first, "error": quoting}, *rest], error=counting)
+
+    shop.copied("first", "quoting", change)
+    assert "o-1 is there twice" in shop.page("quoting")
+    with redacted_today(shop, "id"):
+        page = shop.page("quoting")
+    assert "o-1" not in page
+    assert "rows_not_distinct: what it says may show values that are redacted" in page
+    assert "7 of 27 records" in page
+
+
+def shows_values(shop: Shop, run: str) -> bool:
+    """In no form, or in all of them."""
+    told = shop.home.ok("report", run)["assets"][0]["rules"]
+    samples = [sample for rule in told for sample in rule["samples"]]
+    hidden = {(one["key"], one["actual"]) for one in samples} == {("redacted", "redacted")}
+    code, text, said = shop.home.forked("report", run)
+    assert code == 0, said
+    for form in (text, shop.page(run)):
+        assert ("o-26" in form) is not hidden
+        assert ("onerror" in form) is not hidden
+    return not hidden
+
+
+def counts(shop: Shop, run: str) -> list[tuple[str, int]]:
+    told = shop.home.ok("report", run)["assets"][0]["rules"]
+    return [(rule["morphism_path"], rule["count"]) for rule in told]
+
+
+@contextmanager
+def redacted_today(shop: Shop, *columns: str) -> Iterator[None]:
+    file = shop.home.path / "tallyman.yaml"
+    before = file.read_text()
+    file.write_text(f"{before}\ntrace: {{redact: {json.dumps(columns)}}}\n")
+    try:
+        yield
+    finally:
+        file.write_text(before)
+
+
+def test_a_terminal_obeys_nothing_of_a_copied_run(shop: Shop) -> None:
+    bell = "\x1b]0;gone\x07"
+
+    def change(folder: Path) -> None:
+        path = folder / "manifest.json"
+        given = json.loads(path.read_text())
+        bound = given["cryptographic_binding"]
+        inputs = {f"{name}{bell}": one for name, one in bound["input_hashes"].items()}
+        bound = {**bound, "input_hashes": inputs}
+        edit(path, project=f"shop{bell}", actor=bell, cryptographic_binding=bound)
+        path = folder / "processing_report.json"
+        assets = json.loads(path.read_text())["assets"]
+        edit(path, assets=[{**one, "name": f"{one['name']}{bell}"} for one in assets])
+
+    shop.copied("first", "hostile", change)
+    code, text, said = shop.home.forked("report", "hostile")
+    assert code == 0, said
+    assert [c for c in text if not c.isprintable() and c != "\n"] == []
+    for name in ("shop", "good", "totals", "input       orders"):
+        assert f"{name}\\x1b]0;gone\\x07" in text
 
 
 def test_the_page_is_written_here_and_never_into_a_run(shop: Shop) -> None:

@@ -11,8 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
+from tallyman.registry.database import Database
 from tests.orchestration.conftest import Home, empty_home, new_home
 
 __all__ = ["empty_home", "new_home"]
@@ -176,6 +178,16 @@ def committed(home: Home) -> str:
     git(home, "add", "-A")
     git(home, "commit", "-q", "--allow-empty", "-m", "as it is")
     return git(home, "rev-parse", "HEAD")
+
+
+def unsealed(home: Home, run: str) -> None:
+    """As a run of a version before seals is."""
+    of_run = f"run_id = (SELECT id FROM runs WHERE name = '{run}')"
+    database = Database(None, home.path / ".tallyman")
+    with psycopg.connect(database.owner_url, autocommit=True) as owner:
+        owner.execute("SET session_replication_role = replica")  # seals are append-only otherwise
+        owner.execute(f"DELETE FROM seals WHERE {of_run}".encode())
+    database.close()
 
 
 @contextmanager

@@ -40,8 +40,13 @@ def test_code_that_was_not_committed_cannot_be_had_again(new_home: Callable[[], 
     with edited(home.path / "pipelines" / "p.py", "n * 2", "n * 3"):
         home.ok("run", "+doubled", "--partition", DAY, "--run-id", "dirty")
         [reason], _ = refused(home, "dirty")
-    assert "not committed" in reason
-    assert commit in reason
+        assert "not committed" in reason
+        assert commit in reason
+        # Whoever says that it was clean has to say it to the registry.
+        [path] = (home.path / "runs").glob("*_dirty/manifest.json")
+        with edited(path, '"git_dirty": true', '"git_dirty": false'):
+            [reason], _ = refused(home, "dirty")
+    assert reason.startswith("manifest.json was changed since it was sealed: sha256 ")
 
 
 def test_an_input_that_was_changed_is_told_with_both_hashes(home: Home) -> None:
@@ -78,8 +83,8 @@ def test_a_config_that_was_edited_binds_nothing(home: Home) -> None:
     with edited(config, '"percentage": 0.05', '"percentage": 0.5'):
         [reason], _ = refused(home, "first")
         changed = home.tallyman("verify", "first", "--inputs").json["first_difference"]
-    assert "config.json of the run is not what its manifest binds" in reason
-    assert (changed["kind"], changed["name"]) == ("config", "config.json")
+    assert "config.json was changed since it was sealed" in reason
+    assert (changed["kind"], changed["name"]) == ("manifest", "config.json")
 
 
 def test_a_run_that_was_killed_did_not_finish(home: Home) -> None:

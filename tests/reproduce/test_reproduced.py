@@ -49,7 +49,7 @@ def test_a_person_reads_a_line_for_each_target_and_where_it_was_kept(home: Home)
     *lines, verdict, where = out.strip().splitlines()
     told = sorted(line.split()[:2] for line in lines)
     assert told == sorted(["REPRODUCED", name] for name in EVERYTHING)
-    assert verdict.startswith("REPRODUCED   ")
+    assert verdict.startswith("REPRODUCED   5 of 5 targets   ")
     assert verdict.endswith("run first")
     kept = home.path / where.removeprefix("kept:  ")
     assert aside(home) == [kept.name]
@@ -99,6 +99,7 @@ def test_a_halted_run_is_reproduced_with_its_rejections(orders: Callable[..., Ho
     assert reply.code == 3
     found = home.ok("reproduce", "halted")
     assert verdicts(found) == {"clean": "REPRODUCED", "totals": "NOT_MADE"}
+    assert found["counts"] == {"targets": 2, "reproduced": 1, "not_made": 1}
     assert target(found, "clean")["result"]["status"] == "halted"
     [run] = (home.path / "runs").glob("*_halted")
     [letters, *_] = (run / "clean" / "errors").rglob("*.jsonl")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable
 
 import pytest
 
+from tallyman.domain.canonical_json import sha256_of
 from tests.orchestration.conftest import Home
-from tests.reproduce.conftest import committed, edited, git, manifest, stored
+from tests.reproduce.conftest import committed, edited, git, manifest, stored, unsealed
 
 DAY = "2025-01-01"
 
@@ -109,12 +111,74 @@ def test_an_asset_that_is_no_longer_declared_is_a_setting_that_is_gone(plain: Ho
 
 def test_a_run_with_an_older_manifest_says_so(plain: Home) -> None:
     run(plain, "old", "--force")
+    unsealed(plain, "old")
     [path] = (plain.path / "runs").glob("*_old/manifest.json")
     path.write_text(json.dumps({**json.loads(path.read_text()), "manifest_version": "1.0"}))
     for command in (("verify", "old", "--inputs"), ("reproduce", "old")):
         reply = plain.tallyman(*command)
         assert (reply.code, reply.json["error"]["code"]) == (1, "not_bound")
         assert "version 1.0" in reply.json["error"]["message"]
+
+
+def test_a_manifest_that_was_changed_with_the_input_it_binds_is_told_first(plain: Home) -> None:
+    [path] = (plain.path / "runs").glob("*_first/manifest.json")
+    then = hashlib.sha256(path.read_bytes()).hexdigest()
+    label = f"raw[d:{DAY}]"
+    raw = plain.path / "data" / DAY / "raw.jsonl"
+    with edited(raw, '"n": 2', '"n": 4'):
+        now = plain.tallyman("verify", "first", "--inputs").json["first_difference"]["now"]
+        bound = manifest(plain, "first")["cryptographic_binding"]["input_hashes"][label]
+        with edited(path, bound["hash"], now["hash"]):
+            other = hashlib.sha256(path.read_bytes()).hexdigest()
+            reply = plain.tallyman("verify", "first", "--inputs")
+            _, out, _ = plain.forked("verify", "first", "--inputs")
+            again = plain.tallyman("reproduce", "first")
+    found = reply.json["first_difference"]
+    assert (reply.code, found["kind"], found["name"]) == (1, "manifest", "manifest.json")
+    assert (found["then"], found["now"]) == (then, other)
+    told = f"manifest.json was changed since it was sealed: sha256 {then} then, {other} now"
+    assert told in out
+    assert (again.code, again.json["verdict"]) == (1, "NOT_REPRODUCIBLE")
+    assert again.json["reasons"] == [told]
+
+
+def test_a_config_that_was_changed_with_the_hash_of_it_is_told(plain: Home) -> None:
+    [config] = (plain.path / "runs").glob("*_first/config.json")
+    [path] = (plain.path / "runs").glob("*_first/manifest.json")
+    text = config.read_text()
+    bound = manifest(plain, "first")["cryptographic_binding"]["config_hash"]
+    changed = json.loads(text)
+    changed["assets"]["doubled"]["thresholds"]["percentage"] = 0.5
+    binding = {name: value for name, value in changed.items() if name != "volatile"}
+    with edited(path, bound, sha256_of(binding)), edited(config, text, json.dumps(changed)):
+        found = plain.tallyman("verify", "first", "--inputs").json["first_difference"]
+    assert (found["kind"], found["name"]) == ("manifest", "manifest.json")
+
+
+@pytest.mark.parametrize("text", [None, "no manifest", "{}"])
+def test_a_manifest_that_is_gone_or_broken_is_told(plain: Home, text: str | None) -> None:
+    [path] = (plain.path / "runs").glob("*_first/manifest.json")
+    kept = path.read_text()
+    path.unlink()
+    if text is not None:
+        path.write_text(text)
+    reply = plain.tallyman("verify", "first", "--inputs")
+    again = plain.tallyman("reproduce", "first")
+    path.write_text(kept)
+    found = reply.json["first_difference"]
+    assert (reply.code, found["kind"], found["now"] is None) == (1, "manifest", text is None)
+    assert (again.code, again.json["reasons"]) == (1, [found["message"]])
+
+
+def test_of_a_run_without_a_seal_it_is_said(plain: Home) -> None:
+    run(plain, "before-seals", "--force")
+    assert plain.ok("verify", "before-seals", "--inputs")["sealed"] is True
+    unsealed(plain, "before-seals")
+    assert plain.ok("verify", "before-seals", "--inputs")["sealed"] is False
+    code, out, _ = plain.forked("verify", "before-seals", "--inputs")
+    assert code == 0
+    assert "not sealed" in out
+    assert plain.ok("reproduce", "before-seals")["sealed"] is False
 
 
 def test_a_version_that_was_read_is_checked_byte_for_byte(plain: Home) -> None:

@@ -11,6 +11,7 @@ from tallyman.cli.data import AtVersion, DatasetName
 from tallyman.cli.options import AsJson, Jobs, Master, ProjectFolder, SparkConf, opened
 from tallyman.cli.output import as_json, out, published, table
 from tallyman.cli.run import show_result, supervised
+from tallyman.control.cleanup import Cleaned
 from tallyman.domain.change_plan import ChangePlan, Planned
 from tallyman.domain.commit import Commit
 from tallyman.errors import UsageError
@@ -169,7 +170,8 @@ def cleanup(
     """Show what nothing points to any more; with --confirm, remove it.
 
     Left over by runs and mutations that failed or lost a race. What is current, pinned by a
-    snapshot, read by a run, or next in line for a rollback is never removed.
+    snapshot, read by a run, or next in line for a rollback is never removed. Lineage events go
+    that were sent; those that wait or were refused stay.
     """
     if keep_versions is not None and keep_versions < 1:
         raise UsageError("--keep-versions is at least 1")
@@ -177,10 +179,16 @@ def cleanup(
     done = found.cleanup(
         older_than_s=seconds(older_than), keep_versions=keep_versions, confirm=confirm
     )
+    events = found.cleanup_events(older_than_s=seconds(older_than), confirm=confirm)
     root = found.settings.home
     if json_output:
-        as_json({"confirmed": confirm, "datasets": [one.to_json(root) for one in done]})
+        listed = [one.to_json(root) for one in done]
+        as_json({"confirmed": confirm, "datasets": listed, "sent_events_removed": events})
         return
+    show_cleaned(done, events, confirm=confirm)
+
+
+def show_cleaned(done: list[Cleaned], events: int, *, confirm: bool) -> None:
     rows = [
         {
             "dataset": one.dataset,
@@ -191,10 +199,13 @@ def cleanup(
         }
         for one in done
     ]
-    if not rows:
+    if not rows and not events:
         out.print("nothing to remove", markup=False)
         return
-    table(rows, ("dataset", "leftovers", "versions", "bytes", "error"))
+    if rows:
+        table(rows, ("dataset", "leftovers", "versions", "bytes", "error"))
+    if events:
+        out.print(f"lineage events that were sent: {events}", markup=False)
     if not confirm:
         out.print("nothing was removed; to remove it:  --confirm", markup=False)
 

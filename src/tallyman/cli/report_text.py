@@ -17,9 +17,14 @@ BAR = 24
 
 
 def lines(told: Report) -> Iterator[str]:
+    """Whatever is in a run that was copied here, a terminal obeys none of it."""
+    yield from map(printable, _lines(told))
+
+
+def _lines(told: Report) -> Iterator[str]:
     head = told.head
     ended = f" to {head['finished_at']}" if head["finished_at"] else ""
-    yield f"run {printable(str(head['run_id']))}   {status(head['status'])}"
+    yield f"run {head['run_id']}   {status(head['status'])}"
     yield f"{head['project']}   {head['started_at']}{ended}   {duration(head['duration_ms'])}"
     yield f"by {head['actor'] or '–'}   {head['folder'] or 'no folder'}"
     if head["replay_of"]:
@@ -48,7 +53,7 @@ def _asset(asset: AssetReport) -> Iterator[str]:
     if asset.rules:
         yield f"  rejected: {totals['error_count']:,} records, {share(totals['error_rate'])} of all"
     for rule in asset.rules:
-        yield f"  {rule['count']:>12,}  {rule['error_type']}  {printable(rule['morphism_path'])}"
+        yield f"  {rule['count']:>12,}  {rule['error_type']}  {rule['morphism_path']}"
         yield f"{'':16}{_sample(rule['samples'][0])}"
     for one in asset.filters:
         kept = cut(one["predicate"] or "–", 80)
@@ -96,9 +101,9 @@ def _size(one: Mapping[str, int]) -> str:
 
 
 def _failure(where: str, error: Mapping[str, Any]) -> Iterator[str]:
-    yield f"  {where + ': ' if where else ''}{printable(str(error.get('message', '')))}"
+    yield f"  {where + ': ' if where else ''}{error.get('message', '')}"
     if error.get("hint"):
-        yield f"    {printable(str(error['hint']))}"
+        yield f"    {error['hint']}"
 
 
 def _published(told: Report) -> Iterator[str]:

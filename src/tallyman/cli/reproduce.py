@@ -24,6 +24,7 @@ from tallyman.domain.reproduction import Reproduced, TargetAgain, Verdict
 from tallyman.project import Project
 
 SIGNS = {"added": "+", "removed": "-", "changed": "~"}
+NOT_SEALED = "not sealed: the run did not end, or is older than seals; its manifest is believed"
 CAUSES = (
     "the same definition on the same inputs gave other data: look for what is not decided by the "
     "data, such as the clock, row_number() over ties, first(), collect_list(), sums of doubles"
@@ -42,8 +43,10 @@ def reproduce(
 ) -> None:
     """Make a run again from its pinned inputs, aside, and compare: rows, rejections, ledgers.
 
-    REPRODUCED (exit 0); DIFFERENT, with the rows that differ; or NOT_REPRODUCIBLE, with what
-    stands against it. Nothing is published, and the run's folder is not touched.
+    REPRODUCED (exit 0): all that the run made came out the same; PARTLY_REPRODUCED: so did the
+    rest, but a target failed then and left nothing to compare; DIFFERENT, with the rows that
+    differ; or NOT_REPRODUCIBLE, with what stands against it. Nothing is published, and the run's
+    folder is not touched.
 
     Example:  tallyman reproduce latest --spark-conf spark.sql.shuffle.partitions=7
     """
@@ -131,16 +134,27 @@ def _conclude(result: Reproduced, told: set[str]) -> None:
         if str(again.target) not in told:
             _line(again)
     made = [a.result for a in result.targets if a.result is not None]
-    counts = (
-        f"   {sum(r.records_in for r in made):,} records, {sum(r.rows_out for r in made):,} rows"
-    )
-    out.print(f"{result.verdict.value}{counts if made else ''}   run {result.run_id}", markup=False)
+    sums = f"   {sum(r.records_in for r in made):,} records, {sum(r.rows_out for r in made):,} rows"
+    line = f"{result.verdict.value}   {_counts(result)}{sums if made else ''}"
+    out.print(f"{line}   run {result.run_id}", markup=False)
     for reason in result.reasons:
         out.print(f"  {reason}", markup=False)
+    if not result.sealed:
+        out.print(NOT_SEALED, markup=False)
+    for setting in result.not_applied:
+        out.print(f"not applied:  {setting}", markup=False)
     if result.kept:
         out.print(f"kept:  {result.kept}", markup=False)
     for line in _next(result):
         out.print(line, markup=False)
+
+
+def _counts(result: Reproduced) -> str:
+    """`2 of 4 targets (1 reused, 1 not compared)`."""
+    counts = dict(result.counts)
+    every, same = counts.pop("targets"), counts.pop("reproduced")
+    rest = ", ".join(f"{number:,} {word.replace('_', ' ')}" for word, number in counts.items())
+    return f"{same:,} of {_count(every, 'target')}{f' ({rest})' if rest else ''}"
 
 
 def _next(result: Reproduced) -> list[str]:
@@ -174,6 +188,8 @@ def check_inputs(opening: Project, run: str, json_output: bool) -> NoReturn:
         out.print(f"  {found.change.message}", markup=False)
         if found.change.advice:
             out.print(found.change.advice, markup=False)
+    if not (json_output or found.sealed):
+        out.print(NOT_SEALED, markup=False)
     raise typer.Exit(0 if found.change is None else 1)
 
 

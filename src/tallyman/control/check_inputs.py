@@ -1,4 +1,5 @@
-"""Is everything a run was bound to still the same? Config, code and inputs, in that order."""
+"""Is everything a run was bound to still the same? The binding itself, then config, code and
+inputs, in that order."""
 
 from __future__ import annotations
 
@@ -6,46 +7,34 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from tallyman.control.bound_change import (
+    ABSENT,
+    Change,
+    file_change,
+    hash_of,
+    input_change,
+    other_seal,
+    setting_change,
+)
 from tallyman.control.definitions import Definitions
 from tallyman.control.inputs import Pins
 from tallyman.control.manifest import MANIFEST_VERSION, VOLATILE, config_of, inputs_of, label
-from tallyman.domain.canonical_json import sha256_of
+from tallyman.domain.canonical_json import hashed, sha256_of
 from tallyman.domain.dataset import Fragment
 from tallyman.domain.materialization import RunRecord
+from tallyman.domain.seal import Seal
 from tallyman.domain.target import Reading, Target, readings
 from tallyman.engine.code_version import CodeVersion, code_version
 from tallyman.engine.files import sha256
-from tallyman.engine.run_folder import CONFIG
+from tallyman.engine.run_folder import CONFIG, MANIFEST
 from tallyman.engine.runs import Run
 from tallyman.engine.warehouse import Warehouse
 from tallyman.errors import NotBound
-
-ABSENT = "absent"
-"""Shown for a setting that one side does not have."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """One thing that is not as it was."""
-
-    kind: str
-    name: str
-    then: Any
-    now: Any
-    message: str
-    advice: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "name": self.name,
-            "then": self.then,
-            "now": self.now,
-            "message": self.message,
-        }
+from tallyman.registry.seals import Seals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,11 +44,14 @@ class Checked:
     run_id: str
     change: Change | None
     checked: Mapping[str, Any] = field(default_factory=dict)
+    sealed: bool = True
+    """Whether a seal vouches for the manifest that was compared with."""
 
     def to_json(self) -> dict[str, Any]:
         return {
             "run_id": self.run_id,
             "same": self.change is None,
+            "sealed": self.sealed,
             "first_difference": self.change.to_json() if self.change else None,
             "checked": dict(self.checked),
         }
@@ -70,30 +62,47 @@ class Bound:
     """A run, what its manifest bound it to, and the same things as they are now."""
 
     record: RunRecord
-    run: Run
     definitions: Definitions
     """With the options that the run was begun with."""
 
     def __post_init__(self) -> None:
+        if self.seal_change is not None:
+            return  # nothing else that the manifest says is worth reading
         version = str(self.run.manifest.get("manifest_version"))
         if version != MANIFEST_VERSION:
             raise NotBound(self.record.name, version)
+
+    @property
+    def folder(self) -> Path:
+        return self.definitions.settings.home / self.record.folder
+
+    @cached_property
+    def run(self) -> Run:
+        return Run.open(self.folder)
 
     def check(self) -> Checked:
         """Stops at the first difference: what comes after may be no more than its consequence."""
         looked: dict[str, Any] = {}
         for kind, changes in (
+            ("manifest", self.seal_changes),
             ("config", self.config_changes),
             ("code", self.code_changes),
             ("inputs", self.input_changes),
         ):
             change = next(iter(changes()), None)
             if change is not None:
-                return Checked(run_id=self.record.name, change=change, checked=looked)
+                return self._checked(change, looked)
             looked[kind] = self._looked_at(kind)
-        return Checked(run_id=self.record.name, change=None, checked=looked)
+        return self._checked(None, looked)
+
+    def _checked(self, change: Change | None, looked: Mapping[str, Any]) -> Checked:
+        name, sealed = self.record.name, self.sealed is not None
+        return Checked(run_id=name, change=change, checked=looked, sealed=sealed)
 
     def _looked_at(self, kind: str) -> Any:
+        if kind == "manifest":
+            found = self.sealed or {}
+            return {name: found.get(name) for name in ("ordinal", "hash")}
         if kind == "config":
             return {"settings": len(flattened(self.config)), "hash": self.binding["config_hash"]}
         if kind == "code":
@@ -117,13 +126,44 @@ class Bound:
         ordinals = {UUID(dataset): ordinal for dataset, ordinal in self.record.pins.items()}
         return Pins(found.pipeline, found.database, found.settings, ordinals=ordinals)
 
+    # ---- the binding itself ---------------------------------------------------------------
+
+    @cached_property
+    def sealed(self) -> Mapping[str, Any] | None:
+        """The newest seal that the registry holds; None: older than seals, or it did not end."""
+        run = self.record.id
+        rows = self.definitions.database.durably(lambda tx: Seals(tx).of_run(run))
+        return rows[0] if rows else None
+
+    @cached_property
+    def seal_change(self) -> Change | None:
+        """Whoever can write the folder can write hashes into it, but not into the registry."""
+        return next(self.seal_changes(), None)
+
+    def seal_changes(self) -> Iterator[Change]:
+        if self.sealed is None:
+            return
+        body, known = str(self.sealed["body"]), str(self.sealed["hash"])
+        try:
+            files = Seal.of_text(body).files
+        except ValueError:
+            files = None
+        if files is None or hashed(body) != known:
+            yield other_seal(known, hashed(body))
+            return
+        # They are written when the run begins and never after, not even by a resume.
+        for name in (MANIFEST, CONFIG):
+            then, now = files.get(name), _sha256_of(self.folder / name)
+            if then != now:
+                yield file_change(name, then, now)
+
     # ---- config ---------------------------------------------------------------------------
 
     @cached_property
     def config(self) -> dict[str, Any]:
-        """As config.json has it; empty when it is gone."""
-        path = self.run.folder / CONFIG
-        if not path.exists():
+        """As config.json has it; empty when it is gone or not what was sealed."""
+        path = self.folder / CONFIG
+        if self.seal_change is not None or not path.exists():
             return {}
         found = json.loads(path.read_text(encoding="utf-8"))
         return {name: value for name, value in found.items() if name != VOLATILE}
@@ -151,7 +191,7 @@ class Bound:
         then = flattened(self.config)
         for path in dict.fromkeys([*then, *now]):
             if then.get(path, ABSENT) != now.get(path, ABSENT):
-                yield _setting(path, then.get(path, ABSENT), now.get(path, ABSENT))
+                yield setting_change(path, then.get(path, ABSENT), now.get(path, ABSENT))
 
     def _still_declared(self) -> list[Target]:
         return [t for t in self.targets if t.asset in self.definitions.pipeline.assets]
@@ -195,7 +235,7 @@ class Bound:
         now = inputs_of(self.definitions.pipeline, self.targets, self.pins)
         for name in dict.fromkeys([*then, *now]):
             before, after = then.get(name), now.get(name)
-            if _hash(before) != _hash(after):
+            if hash_of(before) != hash_of(after):
                 yield input_change(name, before, after)
             elif before and before["kind"] != "source":
                 yield from self._damage(name, before)
@@ -222,6 +262,13 @@ class Bound:
             for reading in readings(self.definitions.pipeline, target):
                 found.setdefault(label(reading), reading)
         return found
+
+
+def _sha256_of(path: Path) -> str | None:
+    try:
+        return sha256(str(path))
+    except OSError:
+        return None
 
 
 def damage(warehouse: Warehouse, fragments: Sequence[Fragment]) -> str | None:
@@ -252,51 +299,8 @@ def flattened(value: Mapping[str, Any], above: str = "") -> dict[str, Any]:
     return found
 
 
-def _setting(path: str, then: Any, now: Any) -> Change:
-    told = [one if one == ABSENT else json.dumps(one, ensure_ascii=False) for one in (then, now)]
-    return Change(
-        kind="config",
-        name=path,
-        then=None if then == ABSENT else then,
-        now=None if now == ABSENT else now,
-        message=f"Config has changed: {path}: {told[0]} then, {told[1]} now",
-    )
-
-
 def _uncommitted(then: Mapping[str, Any], now: CodeVersion) -> str:
     if now.git_commit is None or then["git_commit"] != now.git_commit:
         return ""
     sides = [name for name, dirty in (("then", then["git_dirty"]), ("now", now.git_dirty)) if dirty]
     return f" (commit {now.git_commit}, with uncommitted changes {' and '.join(sides) or 'aside'})"
-
-
-def _hash(given: Mapping[str, Any] | None) -> Any:
-    return given and given["hash"]
-
-
-def input_change(
-    name: str, then: Mapping[str, Any] | None, now: Mapping[str, Any] | None
-) -> Change:
-    known = then or now or {}
-    where = known.get("path") or f"v{known.get('version')} of its dataset"
-    missing = now is None or now["hash"] is None
-    word = "Input is missing" if missing else "Input data has changed"
-    hashes = f"{_shown_hash(then)} then, {_shown_hash(now)} now"
-    sizes = f"{_size(then)} then; {_size(now)} now"
-    return Change(
-        kind="input",
-        name=name,
-        then=dict(then) if then else None,
-        now=dict(now) if now else None,
-        message=f"{word}: {name} ({where}): {hashes} ({sizes})",
-    )
-
-
-def _shown_hash(given: Mapping[str, Any] | None) -> str:
-    return str(_hash(given) or "nothing there")
-
-
-def _size(given: Mapping[str, Any] | None) -> str:
-    known = given or {}
-    files, size = known.get("files", 0), known.get("bytes", 0)
-    return f"{files:,} file{'s' if files != 1 else ''}, {size:,} bytes"

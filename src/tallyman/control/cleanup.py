@@ -1,4 +1,5 @@
-"""Cleaning up: files that nothing points to, and, when told, versions that nothing can reach.
+"""Cleaning up: files that nothing points to, lineage events that were sent, and, when told,
+versions that nothing can reach.
 
 The registry decides, not the clock: rows are marked first, durably, and files go after. Whoever
 still wanted to publish them finds the mark; a crash in between leaves files in the warehouse for
@@ -24,6 +25,7 @@ from tallyman.registry.commits import Commits
 from tallyman.registry.database import Database, Transaction
 from tallyman.registry.datasets import Datasets
 from tallyman.registry.garbage import Garbage
+from tallyman.registry.spool import Spool
 
 FOR_EVER = 1e9
 """Seconds."""
@@ -73,6 +75,24 @@ class Cleanup:
         listed = self.database.durably(lambda tx: Datasets(tx).list(self.project))
         found = [self._clean(dataset.id, policy) for dataset in listed]
         return [one for one in found if one.places or one.versions or one.error]
+
+    def events(self, policy: Policy) -> int:
+        """How many lineage events were, or would be, removed: of those that were sent."""
+        removed = 0  # by a first try that was committed, its reply lost
+
+        def work(tx: Transaction) -> int:
+            nonlocal removed
+            spool = Spool(tx)
+            if not policy.confirm:
+                return spool.done_with(self.project, policy.older_than_s)
+            count = spool.remove_done_with(self.project, policy.older_than_s)
+            if count:
+                details = {"events": count}
+                Audit(tx).add("lineage.cleaned", self.actor, self.project, details=details)
+            removed = max(removed, count)
+            return removed
+
+        return self.database.durably(work)
 
     def _clean(self, dataset_id: UUID, policy: Policy) -> Cleaned:
         taken: list[Cleaned] = []

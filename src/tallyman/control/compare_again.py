@@ -11,7 +11,7 @@ from tallyman.control.finish import result_of
 from tallyman.control.make import Making
 from tallyman.domain.materialization import Materialization
 from tallyman.domain.reproduction import TargetAgain, Verdict
-from tallyman.domain.run import Status
+from tallyman.domain.run import AssetResult, Status
 from tallyman.engine import compare_results as results
 from tallyman.errors import (
     InputChanged,
@@ -58,12 +58,8 @@ def compare(
     if now.status is Status.FAILED and error.get("code") in OUTSIDE:
         why = (f"it could not be made again: {error.get('message')}",)
         return TargetAgain(target=row.target, verdict=Verdict.NOT_REPRODUCIBLE, reasons=why)
-    was = Status.HALTED if then.status is Status.HALTED else Status.SUCCESS
-    reasons: list[str] = []
+    reasons = _status(row, now)
     details: dict[str, Any] = {}
-    if now.status is not was:
-        told = f": {error['message']}" if error else ""
-        reasons.append(f"it was {was.value} then and is {now.status.value} now{told}")
     sides = _Sides(*places, key, differ)
     if (then.error or {}).get("code") != StructuralError.code:
         # Where the circuit breaker tripped, only a sample of the first records was kept.
@@ -74,6 +70,19 @@ def compare(
     return TargetAgain(
         target=row.target, verdict=verdict, reasons=tuple(reasons), result=now, details=details
     )
+
+
+def _status(row: Materialization, now: AssetResult) -> list[str]:
+    """A person may have rejected a result since: it was made all the same."""
+    then = result_of(row)
+    made = row.content_digest is not None and then.status is not Status.HALTED
+    was = Status.SUCCESS if made else then.status
+    codes = [(one.error or {}).get("code") for one in (then, now)]
+    if now.status is was and (was is not Status.FAILED or codes[0] == codes[1]):
+        return []
+    told = f": {now.error['message']}" if now.error else ""
+    before = f" ({codes[0]})" if was is Status.FAILED else ""
+    return [f"it was {was.value} then{before} and is {now.status.value} now{told}"]
 
 
 Told: TypeAlias = tuple[list[str], dict[str, Any]]

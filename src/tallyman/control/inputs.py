@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +17,15 @@ from tallyman.domain.dataset import Dataset, Fragment, Kind
 from tallyman.domain.materialization import Consumed, Materialization
 from tallyman.domain.pipeline import Pipeline
 from tallyman.domain.target import Reading, Target, readings, source_path
-from tallyman.engine.files import Hasher, InputFiles, hash_here, list_files, listed_files
+from tallyman.engine.files import (
+    Hasher,
+    InputFile,
+    InputFiles,
+    hash_here,
+    list_files,
+    listed_files,
+    sha256,
+)
 from tallyman.engine.open import open_output, open_source
 from tallyman.engine.source import Input
 from tallyman.engine.warehouse import Warehouse
@@ -51,6 +59,26 @@ class Pin:
         return [Consumed(name, partition, digest)]
 
 
+@dataclass(frozen=True, slots=True)
+class Published:
+    """The fragments of one version, also by their partitions."""
+
+    dataset: Dataset
+    all: Sequence[Fragment]
+    by_partition: Mapping[str | None, Sequence[Fragment]]
+
+    @classmethod
+    def of(cls, dataset: Dataset, fragments: Iterable[Fragment]) -> Published:
+        listed = tuple(fragments)
+        split: dict[str | None, list[Fragment]] = {}
+        for fragment in listed:
+            split.setdefault(fragment.partition, []).append(fragment)
+        return cls(dataset, listed, split)
+
+    def read_by(self, partition: str | None) -> Sequence[Fragment]:
+        return self.all if partition is None else self.by_partition.get(partition, ())
+
+
 @dataclass
 class Pins:
     """The inputs of one run: all of it reads the same files of a source, and datasets as they
@@ -64,6 +92,7 @@ class Pins:
     """The version of each dataset that is read; without them, what is current."""
     hasher: Hasher = hash_here
     _sources: dict[Reading, Pin] = field(default_factory=dict)
+    _published: dict[tuple[str, bool], Published] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -146,12 +175,10 @@ class Pins:
         """What has no result to read. Of all partitions none may be left out without a word."""
         if not self.fragments(reading):
             return [Target(reading.name, reading.partition)]
-        gone = self.database.durably(lambda tx: Materializations(tx).invalidated(reading.name))
-        return [
-            Target(reading.name, partition)
-            for partition in gone
-            if reading.partition in (None, partition)
-        ]
+        gone = self.database.durably(
+            lambda tx: Materializations(tx).invalidated(reading.name, reading.partition)
+        )
+        return [Target(reading.name, partition) for partition in gone]
 
     def _pinned(self, reading: Reading, fragments: Iterable[Fragment]) -> Pin:
         listed = tuple(fragments)
@@ -167,50 +194,63 @@ class Pins:
                 files[name if len(listed) == 1 else f"{part}/{name}"] = path
                 known[path] = file.sha256
         found = listed_files(reading.name, files, self.project)
-        # What a version consists of was hashed when it was made.
-        hashed = replace(found, hasher=lambda asked: [known[file.path] for file in asked])
+
+        def hashes(asked: Sequence[InputFile]) -> list[str]:
+            """What a version consists of was hashed when it was made; what lies over it was not."""
+            return [known.get(file.path) or sha256(file.path) for file in asked]
+
+        hashed = replace(found, hasher=hashes)
         return Pin(reading, hashed, listed)
 
     def fragments(self, reading: Reading) -> list[Fragment]:
         """What the run itself made or chose to reuse; where it did not, what is published."""
+        known = self._published.get((reading.name, reading.of_table))
+        if known is not None and not self._makes(reading):
+            return list(known.read_by(reading.partition))
 
         def work(tx: Transaction) -> list[Fragment]:
-            kind = Kind.TABLE if reading.of_table else Kind.ASSET
-            dataset = Datasets(tx).of_producer(self.settings.name, reading.name, kind)
-            if dataset is None:
+            published = known or self._look_up(tx, reading)
+            if published is None:
                 return []
-            ordinal = (self.ordinals or {}).get(dataset.id, 0)
-            if self.ordinals is None:
-                ordinal = dataset.ordinal
-            published = Fragments(tx).at(dataset.id, ordinal)
-            own = self._own(tx, reading)
-            return self._merged(dataset, published.values(), own, reading.partition)
+            there = published.read_by(reading.partition)
+            found = self._merged(published.dataset, there, self._own(tx, reading))
+            return [f for f in found if reading.partition in (None, f.partition)]
 
         return self.database.durably(work)
+
+    def _makes(self, reading: Reading) -> bool:
+        """Whether the run itself may have made some of it."""
+        return self.run is not None and not reading.of_table
+
+    def _look_up(self, tx: Transaction, reading: Reading) -> Published | None:
+        """Once, if versions are pinned: what is in one never changes. Two threads may both ask;
+        they get the same answer."""
+        kind = Kind.TABLE if reading.of_table else Kind.ASSET
+        dataset = Datasets(tx).of_producer(self.settings.name, reading.name, kind)
+        if dataset is None:
+            return None
+        if self.ordinals is None:
+            return Published.of(dataset, Fragments(tx).at(dataset.id, dataset.ordinal).values())
+        ordinal = self.ordinals.get(dataset.id, 0)
+        found = Published.of(dataset, Fragments(tx).at(dataset.id, ordinal).values())
+        return self._published.setdefault((reading.name, reading.of_table), found)
 
     def _own(self, tx: Transaction, reading: Reading) -> dict[UUID, Fragment]:
         if self.run is None or reading.of_table:
             return {}
-        rows = Materializations(tx).of_run(self.run)
-        made = [m for m in rows if m.target.asset == reading.name and m.status.good]
-        own = Fragments(tx).get([m.fragment_id for m in made if m.fragment_id])
-        reused = {m.fragment_id: m.reused_id for m in made if m.fragment_id and m.reused_id}
-        return own | Fragments(tx).reused(reused, self.ordinals or {})
+        made = Fragments(tx).made(self.run, reading.name, reading.partition)
+        reused = {fragment: result for fragment, result in made.items() if result}
+        return Fragments(tx).get(made) | Fragments(tx).reused(reused, self.ordinals or {})
 
     def _merged(
-        self,
-        dataset: Dataset,
-        published: Iterable[Fragment],
-        own: Mapping[UUID, Fragment],
-        partition: str | None,
+        self, dataset: Dataset, published: Iterable[Fragment], own: Mapping[UUID, Fragment]
     ) -> list[Fragment]:
         asset = self.pipeline.assets.get(dataset.producer)
         replaced = {fragment.partition for fragment in own.values()}
         if asset is not None and asset.update_strategy == "append":
             replaced = set()
         kept = [f for f in published if f.partition not in replaced and f.id not in own]
-        found = [*kept, *own.values()]
-        return [f for f in found if partition in (None, f.partition)]
+        return [*kept, *own.values()]
 
 
 def open_inputs(

@@ -86,8 +86,9 @@ class Reproduction:
             targets=tuple(found[row.target] for row in self.checked.rows),
             reasons=tuple(reasons),
             environment=self.checked.environment(),
-            commit=bound.binding["code_version"]["git_commit"],
+            commit=self.checked.commit,
             kept=kept,
+            sealed=bound.sealed is not None,
         )
 
     @property

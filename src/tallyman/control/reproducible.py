@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from tallyman.control.check_inputs import Bound, damage, input_change
+from tallyman.control.bound_change import input_change
+from tallyman.control.check_inputs import Bound, damage
 from tallyman.control.definitions import Definitions
 from tallyman.control.finish import result_of
 from tallyman.control.inputs import Pin, Pins
@@ -25,11 +26,13 @@ from tallyman.domain.threshold import Thresholds
 from tallyman.engine.environment import environment
 from tallyman.engine.overlay import FACTS, FOLDER
 from tallyman.engine.runs import ledger_in
-from tallyman.errors import InputMissing, NotFound
+from tallyman.errors import InputMissing, NotFound, RowsOutsidePartition, RowsUnaccountedFor
 from tallyman.registry.materializations import Materializations
 from tallyman.registry.reads import Reads
 from tallyman.registry.runs import Runs
 
+COUNTED = {RowsUnaccountedFor.code, RowsOutsidePartition.code}
+"""Failures at the end, when every record had been counted: their ledger is whole."""
 UNFINISHED = (Status.RUNNING, Status.PENDING, Status.INTERRUPTED, Status.CANCELED)
 VERSIONS = ("tallyman_version", "python_version", "spark_version", "java_version", "platform")
 
@@ -63,6 +66,9 @@ class Reproducible:
     # ---- the whole run ---------------------------------------------------------------------
 
     def reasons(self) -> Iterator[str]:
+        if self.bound.seal_change is not None:
+            yield self.bound.seal_change.message
+            return
         run, code = self.bound.record, self.bound.binding["code_version"]
         if run.status in UNFINISHED or self.bound.run.report is None:
             yield (
@@ -79,6 +85,8 @@ class Reproducible:
 
     def environment(self) -> list[str]:
         """What the run was made with and is not the same now: it may explain a difference."""
+        if self.bound.seal_change is not None:
+            return []
         settings = self.definitions.settings
         then = self.bound.run.manifest["execution_metadata"]
         now = environment(settings.master, settings.spark)
@@ -88,6 +96,13 @@ class Reproducible:
             if then.get(name) != now[name]
         ]
 
+    @property
+    def commit(self) -> str | None:
+        """Of the code that made the run, if it is known."""
+        if self.bound.seal_change is not None:
+            return None
+        return self.bound.binding["code_version"]["git_commit"]
+
     # ---- one target ------------------------------------------------------------------------
 
     def not_to_make(self, row: Materialization) -> TargetAgain | None:
@@ -95,10 +110,12 @@ class Reproducible:
         if row.status is Status.SKIPPED:
             by = str(row.metadata.get("unchanged_since") or self._run_of(row))
             return TargetAgain(target=row.target, verdict=Verdict.REUSED, made_by=by)
-        if row.content_digest is None and result_of(row).status is not Status.HALTED:
+        if not _left_a_ledger(row):
             told = row.error_message or "what it reads did not succeed, or the run ended"
             reasons = (f"{row.status.value} then: {told}",)
-            return TargetAgain(target=row.target, verdict=Verdict.NOT_MADE, reasons=reasons)
+            never = row.status in UNFINISHED
+            verdict = Verdict.NOT_MADE if never else Verdict.NOT_COMPARED
+            return TargetAgain(target=row.target, verdict=verdict, reasons=reasons)
         against = tuple(self._against(row))
         if against:
             verdict = Verdict.NOT_REPRODUCIBLE
@@ -116,7 +133,7 @@ class Reproducible:
         return self.definitions.database.durably(work)
 
     def _against(self, row: Materialization) -> Iterator[str]:
-        if not self.bound.config_is_bound:
+        if self.bound.seal_change is not None or not self.bound.config_is_bound:
             return  # its thresholds are not known, and the run as a whole is refused
         if row.target.asset not in self.definitions.pipeline.assets:
             yield f"asset {row.target.asset} is no longer declared{self._checkout}"
@@ -228,3 +245,10 @@ class Reproducible:
         if len(hashes) != len(accounted) or (place / FOLDER / FACTS).exists():
             return {}
         return dict(zip(accounted, hashes, strict=True))
+
+
+def _left_a_ledger(row: Materialization) -> bool:
+    """One that can be compared: of a result, of a halt, or of a count that did not come out."""
+    then = result_of(row)
+    counted = (then.error or {}).get("code") in COUNTED
+    return row.content_digest is not None or then.status is Status.HALTED or counted

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 import subprocess
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,8 @@ from typing import Any
 SECONDS = 10
 """A repository that does not answer in time is treated as none."""
 SUFFIXES = (".py", ".yaml", ".yml", ".sql", ".json", ".csv")
+UNREADABLE = "unreadable"
+"""Hashed in place of the content of a file that cannot be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +43,10 @@ def code_version(folder: Path) -> CodeVersion:
         return CodeVersion(source_hash=source)
     # One question, so that commit and changes are of one moment.
     asked = ("status", "--porcelain=v2", "--branch", "--untracked-files=all", "--ignored", "--")
-    told = _git(folder, *asked, ".").splitlines()
+    answer = _git(folder, *asked, ".")
+    if answer is None:  # no answer is not "no changes"
+        return CodeVersion(source_hash=source)
+    told = answer.splitlines()
     head = dict(line[2:].split(" ", 1) for line in told if line.startswith("# branch."))
     changed = [line for line in told if not line.startswith("#") and not _made_by_python(line)]
     commit = head.get("branch.oid", "(initial)")
@@ -52,23 +59,53 @@ def code_version(folder: Path) -> CodeVersion:
 
 
 def source_hash(folder: Path) -> str:
-    """sha256 over the names and the bytes of the files that declare the pipeline."""
+    """sha256 over the names and the bytes of the files that declare the pipeline. What cannot be
+    read counts as such: the run does not fail by a file that it may not need."""
     whole = hashlib.sha256()
-    found = (path for path in folder.rglob("*") if path.suffix in SUFFIXES and path.is_file())
-    for name, path in sorted((path.relative_to(folder).as_posix(), path) for path in found):
-        content = path.read_bytes()
-        whole.update(f"{name}\0{len(content)}\0{hashlib.sha256(content).hexdigest()}\n".encode())
+    for name, path in sorted(_sources(folder)):
+        whole.update(name + b"\0" + _content(path).encode() + b"\n")
     return f"sha256:{whole.hexdigest()}"
+
+
+def _sources(folder: Path) -> Iterator[tuple[bytes, Path]]:
+    """Names as bytes: on Linux a name need not be a text."""
+    closed: list[OSError] = []
+    for place, _, names in os.walk(folder, onerror=closed.append):
+        for path in (Path(place, name) for name in names):
+            if path.suffix in SUFFIXES and _is_file(path):
+                yield os.fsencode(path.relative_to(folder).as_posix()), path
+    for place in (Path(error.filename) for error in closed if error.filename):
+        yield os.fsencode(place.relative_to(folder).as_posix()), place
+
+
+def _is_file(path: Path) -> bool:
+    """Also one that may not be looked at; not a link to nowhere, as editors make them."""
+    try:
+        return stat.S_ISREG(os.stat(path).st_mode)
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+
+
+def _content(path: Path) -> str:
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return UNREADABLE
+    return f"{len(content)}\0{hashlib.sha256(content).hexdigest()}"
 
 
 def _made_by_python(line: str) -> bool:
     return "__pycache__" in line or line.endswith(".pyc")
 
 
-def _git(folder: Path, *words: str) -> str:
-    """What it prints; nothing when there is no git, no repository, or no permission."""
+def _git(folder: Path, *words: str) -> str | None:
+    """What it prints; None when there is no git, no repository, no permission, or no answer."""
     # Only read: no lock of the repository, no program that its configuration names.
     command = ["git", "-c", "core.fsmonitor=false", "-C", str(folder), *words]
+    # In a hook of git, or in CI, its variables name another repository than the one around us.
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
         done = subprocess.run(
             command,
@@ -76,9 +113,9 @@ def _git(folder: Path, *words: str) -> str:
             text=True,
             errors="replace",
             timeout=SECONDS,
-            env={**os.environ, "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"},
+            env={**kept, "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"},
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout if done.returncode == 0 else ""
+        return None
+    return done.stdout if done.returncode == 0 else None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import sqlglot
 from sqlglot import exp
@@ -86,8 +87,12 @@ def uses(expression: object, names: Names) -> set[Use]:
 
 def parsed(expression: object) -> exp.Expression | None:
     """The tree of a SQL expression; None for a Column, and for SQL that is not understood."""
-    if not isinstance(expression, str):
-        return None
+    return _tree(expression) if isinstance(expression, str) else None
+
+
+@lru_cache(maxsize=128)
+def _tree(expression: str) -> exp.Expression | None:
+    """Kept: every partition of an asset has the same expressions."""
     try:
         # Alone, an expression that begins with a keyword would be taken for a statement.
         select = sqlglot.parse_one(f"SELECT {expression}", dialect="spark")

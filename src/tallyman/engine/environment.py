@@ -15,14 +15,8 @@ from typing import Any
 
 import pyspark
 
+from tallyman.engine.hiding import HIDDEN, SECRET, without_assigned
 from tallyman.engine.session import settings_for
-
-SECRET = re.compile(
-    r"secret|password|passwd|token|credential|private|access[.]?key|api[.]?key", re.I
-)
-USER_IN_ADDRESS = re.compile(r"(?<=://)[^/\s@]+@")
-SECRET_IN_ADDRESS = re.compile(rf"([?&;][^=&;\s]*(?:{SECRET.pattern})[^=&;\s]*=)[^&;\s]*", re.I)
-HIDDEN = "***"
 
 
 def environment(master: str | None, conf: Mapping[str, str]) -> dict[str, Any]:
@@ -66,10 +60,6 @@ def java_version() -> str | None:
 def without_secrets(conf: Mapping[str, str]) -> dict[str, str]:
     """Settings as they may be written down: a value whose name or form says secret is hidden."""
     return {
-        name: HIDDEN if SECRET.search(name) else _address(value)
+        name: HIDDEN if SECRET.search(name) else without_assigned(value)
         for name, value in sorted(conf.items())
     }
-
-
-def _address(value: str) -> str:
-    return SECRET_IN_ADDRESS.sub(rf"\g<1>{HIDDEN}", USER_IN_ADDRESS.sub(f"{HIDDEN}@", value))

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tallyman.domain.redaction import covers
 from tallyman.engine.columns import HIDDEN
 
 
@@ -84,9 +85,8 @@ def sizes(paths: Iterable[str]) -> Extent:
 
 
 def extents(paths: Iterable[str], hidden: Collection[str] = ()) -> Extent:
-    """Of Parquet files. Nothing is told of hidden columns, whatever the case of their names."""
-    lowered = {name.lower() for name in hidden}
-    return Extent({path: _file(path, lowered) for path in paths})
+    """Of Parquet files. Nothing is told of hidden columns, as `covers` has it."""
+    return Extent({path: _file(path, hidden) for path in paths})
 
 
 def _file(path: str, hidden: Collection[str]) -> FileExtent:
@@ -97,7 +97,7 @@ def _file(path: str, hidden: Collection[str]) -> FileExtent:
         column = footer.schema.column(number)
         name = column.path
         plain = name in kinds and not pa.types.is_nested(kinds[name])
-        if not plain or name.lower() in hidden or name.startswith(HIDDEN.rstrip("_")):
+        if not plain or covers(hidden, name) or name.startswith(HIDDEN.rstrip("_")):
             continue
         found = ColumnExtent(0)
         for group in range(footer.num_row_groups):

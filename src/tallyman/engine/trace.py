@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from tallyman import faults
+from tallyman.domain.redaction import covers
 from tallyman.domain.run import RunIdentity
 from tallyman.engine import changes
 from tallyman.engine.changes import END, FIRST, Member
@@ -46,8 +47,7 @@ class Redaction:
     key: str = field(default="", repr=False)
 
     def covers(self, name: str) -> bool:
-        hidden = {column.lower() for column in self.columns}
-        return name.lower() in hidden or "*" in hidden
+        return covers(self.columns, name)
 
     def value(self, name: str, value: Column) -> Column:
         if not self.covers(name):

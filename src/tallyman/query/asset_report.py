@@ -72,9 +72,10 @@ def asset_report(
     name: str,
     targets: Sequence[Mapping[str, Any]],
     places: Mapping[Target, Path],
-    redacted: Sequence[str],
+    hidden: bool,
 ) -> AssetReport:
-    """From its ledgers and dead letters; what was skipped is told where it was made."""
+    """From its ledgers and dead letters; what was skipped is told where it was made. Where values
+    are hidden, no key and no rejected value is in it."""
     found: dict[Target, tuple[Path, dict[str, Any]]] = {}
     for one in targets:
         target = Target(name, one.get("partition"))
@@ -86,16 +87,14 @@ def asset_report(
         _as_the_ledger_has_it(one, found.get(Target(name, one.get("partition")))) for one in targets
     ]
     ledgers = [ledger for _, ledger in found.values()]
-    keys = [key for ledger in ledgers for key in _keys(ledger)]
-    hide_keys = bool(set(keys) & set(redacted))
     return AssetReport(
         name=name,
         targets=tuple(told),
         totals=_totals(told),
         flows=flows(ledgers, stopped=any(one.get("error") for one in told)),
-        rules=tuple(rules([place for place, _ in found.values()], redacted, keys)),
+        rules=tuple(rules([place for place, _ in found.values()], hidden)),
         filters=tuple(filters(list(found.values()))),
-        proofs=tuple(_proof(target, ledger, hide_keys) for target, (_, ledger) in found.items()),
+        proofs=tuple(_proof(target, ledger, hidden) for target, (_, ledger) in found.items()),
     )
 
 
@@ -130,14 +129,9 @@ def _ledger(place: Path) -> dict[str, Any] | None:
     return found if isinstance(found, dict) and "output_accounting" in found else None
 
 
-def _keys(ledger: Mapping[str, Any]) -> list[str]:
-    text = str(ledger["input_accounting"]["source_key_field"])
-    return [key for part in text.split(" + ") for key in part.split(",")]
-
-
-def _proof(target: Target, ledger: Mapping[str, Any], hide_keys: bool) -> dict[str, Any]:
+def _proof(target: Target, ledger: Mapping[str, Any], hidden: bool) -> dict[str, Any]:
     found, door = ledger["verification"], ledger["input_accounting"]
-    shown = {kind: keys[:5] for kind, keys in found["samples"].items() if not hide_keys}
+    shown = {kind: keys[:5] for kind, keys in found["samples"].items() if not hidden}
     return {
         "target": str(target),
         "partition": target.partition,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tallyman.domain.materialization import Materialization, RunRecord
+from tallyman.domain.redaction import without_values
 from tallyman.domain.report import run_facts, target_facts, versions_of
 from tallyman.domain.run import RunResult
 from tallyman.domain.seal import Seal
@@ -54,15 +55,20 @@ class Report:
         }
 
 
-def report(run: Run | None, known: Known | None) -> Report:
-    """One of the two is there: a folder without a registry, or the other way round."""
+def report(run: Run | None, known: Known | None, redacted: Collection[str] = ()) -> Report:
+    """One of the two is there: a folder without a registry, or the other way round. `redacted` are
+    the columns that are so today.
+
+    A column may have been renamed or computed from one of them, and the plan that would tell is
+    not here: as soon as anything is redacted, then or now, no value of a record is shown."""
     told = told_of(run, known)
     manifest = run.manifest if run else {}
-    redacted = _config(run).get("redact") or ()
+    hidden = bool(redacted or _config(run).get("redact"))
+    told = _without_values(told) if hidden else told
     places = run.places() if run else {}
     names = list(dict.fromkeys(one["name"] for one in told["assets"]))
     assets = tuple(
-        asset_report(name, [o for o in told["assets"] if o["name"] == name], places, redacted)
+        asset_report(name, [o for o in told["assets"] if o["name"] == name], places, hidden)
         for name in names
     )
     binding = {**bound_to(run), "inputs": manifest.get("cryptographic_binding", {})}
@@ -92,6 +98,15 @@ def told_of(run: Run | None, known: Known | None) -> dict[str, Any]:
     if known.result.commit is not None:
         found["versions"] = versions_of(known.result.commit)
     return found
+
+
+def _without_values(told: Mapping[str, Any]) -> dict[str, Any]:
+    assets = [
+        {**one, "error": without_values(one["error"])} if one.get("error") else one
+        for one in told["assets"]
+    ]
+    error = told.get("error")
+    return {**told, "assets": assets, "error": without_values(error) if error else None}
 
 
 def _unknown(target: Mapping[str, Any]) -> dict[str, Any]:
@@ -201,4 +216,8 @@ def _config(run: Run | None) -> dict[str, Any]:
     path = run.folder / CONFIG if run else Path()
     if run is None or not path.exists():
         return {}
-    return dict(json.loads(path.read_text(encoding="utf-8")))
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        return {}  # `verify` tells that it was changed
+    return found if isinstance(found, dict) else {}

@@ -16,8 +16,6 @@ SAMPLES = 3
 LONGEST = 300
 """Of a value that is carried on: what is longer is cut, and its length told."""
 REDACTED = "redacted"
-AT_THE_DOOR = ("type_cast_error", "null_error")
-"""Rejections whose value is that of one named column, and of no other."""
 
 RULES = f"""
     SELECT error_type, morphism_path, min(error_code) AS error_code, count(*) AS count,
@@ -30,10 +28,8 @@ RULES = f"""
 """
 
 
-def rules(
-    places: Iterable[Path], redacted: Sequence[str], keys: Sequence[str]
-) -> list[dict[str, Any]]:
-    """Every rule that rejected something, the busiest first. `keys` are the columns of the keys."""
+def rules(places: Iterable[Path], hidden: bool) -> list[dict[str, Any]]:
+    """Every rule that rejected something, the busiest first; where hidden, without values."""
     files = [file for place in places for file in files_in(place)]
     if not files:
         return []
@@ -41,23 +37,13 @@ def rules(
         found = connection.execute(RULES, {"files": files})
         names = [column[0] for column in found.description]
         rows = [dict(zip(names, row, strict=True)) for row in found.fetchall()]
-    hidden_key = bool(set(keys) & set(redacted))
-    return [_without_secrets(row, redacted, hidden_key) for row in rows]
+    return [_without_values(row) for row in rows] if hidden else rows
 
 
-def _without_secrets(
-    row: dict[str, Any], redacted: Sequence[str], hidden_key: bool
-) -> dict[str, Any]:
-    """Where columns are redacted, a value is shown only if it can be none of theirs."""
-    known = row["error_type"] in AT_THE_DOOR and row["field"] not in redacted
-    hidden = bool(redacted) and not known
-    samples = []
-    for sample in row["samples"]:
-        shown = dict(sample)
-        if hidden:
-            shown |= {"actual": REDACTED, "length": len(REDACTED)}
-        samples.append(shown | ({"key": REDACTED} if hidden_key else {}))
-    return {**row, "samples": samples}
+def _without_values(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Neither keys nor what was found: either may have been made of a column that is redacted."""
+    shown = {"key": REDACTED, "actual": REDACTED, "length": len(REDACTED)}
+    return {**row, "samples": [{**sample, **shown} for sample in row["samples"]]}
 
 
 def filters(places: Sequence[tuple[Path, Mapping[str, Any]]]) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Self
 from uuid import UUID
 
+from tallyman.domain.redaction import covers
 from tallyman.domain.run import Status
 from tallyman.domain.trace import (
     Changes,
@@ -231,12 +232,12 @@ def _check_columns(values: Mapping[str, str], folders: list[TraceFolder]) -> Non
     every = [folder.loaded for folder in folders]
     every += [step.columns for folder in folders for step in folder.steps]
     known = list(dict.fromkeys(name for columns in every for name in columns))
-    hidden = {name.lower() for folder in folders for name in folder.redacted}
+    hidden = {name for folder in folders for name in folder.redacted}
     for name in values:
         if folders and name not in known:
             there = ", ".join(known)
             raise UsageError(f"there is no column {name!r} to look by; there are {there}")
-        if name.lower() in hidden:
+        if covers(hidden, name):
             raise UsageError(f"{name} is redacted in this trace: look by another column")
 
 

@@ -53,6 +53,12 @@ GET = f"""
     WHERE f.id = ANY(%(ids)s) AND f.staged_at IS NOT NULL AND f.purged_at IS NULL
     FOR SHARE   -- cleanup waits, or has been here before
 """
+MADE = """
+    SELECT fragment_id, reused_id FROM materializations
+    WHERE run_id = %(run)s AND asset_name = %(asset)s AND fragment_id IS NOT NULL
+      AND status IN ('success', 'skipped')
+"""
+OF_PARTITION = " AND coalesce(partition, '') = %(partition)s"
 JOIN = """
     INSERT INTO version_fragments (dataset_id, fragment_id, since)
     SELECT %(dataset)s, unnest(%(ids)s::uuid[]), %(ordinal)s
@@ -111,6 +117,13 @@ class Fragments:
         for row in self.tx.execute(IDS_AT, given).fetchall():
             found.setdefault(row["partition"], set()).add(row["id"])
         return found
+
+    def made(self, run: UUID, asset: str, partition: str | None) -> dict[UUID, UUID | None]:
+        """What a run made of an asset or chose to use again (fragment -> the result it chose):
+        of one partition, or of all."""
+        given = {"run": run, "asset": asset, "partition": partition}
+        rows = self.tx.execute(MADE + (OF_PARTITION if partition else ""), given).fetchall()
+        return {row["fragment_id"]: row["reused_id"] for row in rows}
 
     def reused(
         self, results: Mapping[UUID, UUID], ordinals: Mapping[UUID, int]

@@ -17,6 +17,7 @@ from tallyman.errors import DatabaseUnavailable
 from tallyman.registry.address import Transaction, brief, connect
 from tallyman.registry.database import Database
 
+KNOWS = "SELECT FROM lineage_events WHERE run_id = %(run)s LIMIT 1"
 ADD = """
     INSERT INTO lineage_events (key, project, run_id, event_type, job, body)
     VALUES (%(key)s, %(project)s, %(run)s, %(type)s, %(job)s, %(body)s)
@@ -61,6 +62,16 @@ REFUSALS = """
     FROM lineage_events e JOIN runs r ON r.id = e.run_id
     WHERE e.project = %(project)s AND e.refused_at IS NOT NULL ORDER BY e.id LIMIT %(limit)s
 """
+# The last one of a run stays, and so says that the run was told of. What a run that has not ended
+# told before it may tell again: it is kept once only while it is here.
+DONE_WITH = """
+    e.project = %(project)s AND e.sent_at <= clock_timestamp() - make_interval(secs => %(older)s)
+    AND EXISTS (SELECT FROM lineage_events l WHERE l.run_id = e.run_id AND l.id > e.id)
+    AND NOT EXISTS (SELECT FROM runs r WHERE r.id = e.run_id
+                    AND r.status IN ('running', 'waiting_approval'))
+"""
+COUNT_DONE_WITH = f"SELECT count(*) AS n FROM lineage_events e WHERE {DONE_WITH}"
+REMOVE_DONE_WITH = f"DELETE FROM lineage_events e WHERE {DONE_WITH}"
 # Of the session, not of a transaction: none is open while a receiver takes its time to answer.
 # It goes with the connection, so that a process that was killed holds up nobody.
 LOCK = "SELECT pg_try_advisory_lock(x'7A110004'::integer, hashtext(%(project)s)) AS got"
@@ -91,6 +102,10 @@ class SpoolState:
 class Spool:
     def __init__(self, tx: Transaction) -> None:
         self.tx = tx
+
+    def knows(self, run: UUID) -> bool:
+        """Whether anything was told of the run."""
+        return self.tx.execute(KNOWS, {"run": run}).fetchone() is not None
 
     def add(self, project: str, run: UUID, events: Iterable[LineageEvent]) -> None:
         """In the transaction of what they tell of: neither is there without the other."""
@@ -128,6 +143,19 @@ class Spool:
     def take_back(self, project: str) -> int:
         """What was refused waits again, at its old place; how many."""
         return self.tx.execute(TAKE_BACK, {"project": project}).rowcount
+
+    # ---- cleaning up ------------------------------------------------------------------------
+
+    def done_with(self, project: str, older_than_s: float) -> int:
+        """How many were sent that long ago and are needed for nothing any more."""
+        given = {"project": project, "older": older_than_s}
+        row = self.tx.execute(COUNT_DONE_WITH, given).fetchone()
+        return int(row["n"]) if row else 0
+
+    def remove_done_with(self, project: str, older_than_s: float) -> int:
+        """Those; how many. What waits or was refused stays."""
+        given = {"project": project, "older": older_than_s}
+        return self.tx.execute(REMOVE_DONE_WITH, given).rowcount
 
     # ---- asking -----------------------------------------------------------------------------
 

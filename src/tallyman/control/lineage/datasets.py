@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from openlineage.client.facet_v2 import (
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from tallyman.control.lineage.facets import facet
+from tallyman.control.lineage.totals import Total, total
 from tallyman.domain.column_lineage import ColumnLineage, Origin
 from tallyman.domain.frame import Frame
 from tallyman.domain.pipeline import Source
@@ -50,7 +51,7 @@ class ToldDataset:
     version: int | None = None
     location: str | None = None
     """Where its files lie, when its name does not say it."""
-    extent: Extent | None = None
+    extent: Extent | Total | None = None
     rows: int | None = None
     """When the files do not tell it."""
 
@@ -79,22 +80,23 @@ def of_source(
 
 def merged(datasets: Iterable[ToldDataset]) -> list[ToldDataset]:
     """Each once: what several targets read or make of it is put together."""
-    found: dict[tuple[str, str], ToldDataset] = {}
+    found: dict[tuple[str, str], list[ToldDataset]] = {}
     for one in datasets:
-        other = found.get(one.identity)
-        if other is None:
-            found[one.identity] = one
-            continue
-        extents = [each.extent for each in (other, one) if each.extent is not None]
-        known = [each.version for each in (other, one) if each.version is not None]
-        found[one.identity] = replace(
-            other,
-            extent=sum(extents[1:], extents[0]) if extents else None,
-            version=max(known, default=None),
-            rows=None if other.rows != one.rows else one.rows,
-            schema=other.schema or one.schema,
-        )
-    return list(found.values())
+        found.setdefault(one.identity, []).append(one)
+    return [_whole(same) for same in found.values()]
+
+
+def _whole(same: Sequence[ToldDataset]) -> ToldDataset:
+    first = same[0]
+    known = [one.extent for one in same if one.extent is not None]
+    rows = {one.rows for one in same}
+    return replace(
+        first,
+        extent=known[0] if len(known) == 1 else total(known),
+        version=max((one.version for one in same if one.version is not None), default=None),
+        rows=rows.pop() if len(rows) == 1 else None,
+        schema=next((one.schema for one in same if one.schema), None),
+    )
 
 
 def hidden_columns(plans: Iterable[Frame], redacted: Collection[str]) -> frozenset[str]:

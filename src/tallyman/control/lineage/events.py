@@ -99,6 +99,8 @@ class ToldAsset:
     """Its ledger.json."""
     rejections: Sequence[Mapping[str, Any]] = ()
     """Its errors/_summary.json; the samples in it are not told."""
+    reads: Sequence[str] = ()
+    """What it reads, as the manifest calls it."""
 
     def id(self, run: ToldRun) -> UUID:
         made = self.result
@@ -139,7 +141,7 @@ def run_event(
 
 def asset_event(run: ToldRun, asset: ToldAsset, state: RunState, at: datetime) -> LineageEvent:
     parent = _parent(run, run.id, run.project)
-    facets = parent | run_facets.of_asset(run.manifest, asset.result)
+    facets = parent | run_facets.of_asset(run.manifest, asset.result, asset.reads)
     facets |= run_facets.asset_ledger(asset.ledger, asset.folder, asset.result)
     if state in (RunState.FAIL, RunState.ABORT):
         facets |= run_facets.failure(asset.result.error, asset.title)

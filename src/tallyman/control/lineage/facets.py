@@ -34,6 +34,7 @@ class TallymanRunFacet(RunFacet):
     git_dirty: bool | None = None
     source_hash: str | None = None
     input_hashes: dict[str, str] | None = None
+    inputs_total: int | None = None
     asset: str | None = None
     partition: str | None = None
     attempt: int | None = None

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
+from itertools import islice
 from typing import Any, Protocol
 
 from openlineage.client.facet_v2 import (
@@ -34,6 +35,8 @@ from tallyman.domain.step import Expect, Join, Step
 
 Facets = dict[str, RunFacet]
 LEDGER, MANIFEST, LETTERS = "ledger.json", "manifest.json", "errors"
+MOST = 100
+"""Inputs that one event tells; the manifest has all."""
 _FATES = {PARTITION_TYPE.get(fate, fate.value): fate for fate in Fate}
 _EVIDENCE = re.compile(r"adjoint/[^/]+/(.+)\.parquet")
 
@@ -59,12 +62,22 @@ def of_run(manifest: Mapping[str, Any]) -> Facets:
         nominal = _nominal(date.fromisoformat(first), date.fromisoformat(end))
     else:
         nominal = {"nominalStartTime": manifest["timestamp"]}
-    return _bound(manifest, nominal, {})
+    return _bound(manifest, nominal, _inputs(_given(manifest)))
 
 
-def of_asset(manifest: Mapping[str, Any], result: AssetResult) -> Facets:
+def of_asset(
+    manifest: Mapping[str, Any], result: AssetResult, reads: Collection[str] = ()
+) -> Facets:
+    """`reads` are the inputs of this target, as the manifest calls them; others are not told."""
+    given = _given(manifest)
+    own = {name: given[name] for name in reads if name in given}
     day = decode(result.partition) if result.partition else None
-    one = {"asset": result.name, "partition": result.partition, "attempt": result.attempt}
+    one: dict[str, Any] = {
+        "asset": result.name,
+        "partition": result.partition,
+        "attempt": result.attempt,
+    }
+    one |= _inputs(own)
     if isinstance(day, date) and not isinstance(day, datetime):
         return _bound(manifest, _nominal(day, day + timedelta(days=1)), one)
     return _bound(manifest, {"nominalStartTime": manifest["timestamp"]}, one)
@@ -96,18 +109,32 @@ def _bound(
 
 def _binding(manifest: Mapping[str, Any]) -> dict[str, Any]:
     binding = manifest.get("cryptographic_binding") or {}
-    code, inputs = binding.get("code_version") or {}, binding.get("input_hashes") or {}
+    code = binding.get("code_version") or {}
     return {
         "run_id": manifest["run_id"],
         "folder_name": manifest["folder_name"],
         "config_hash": binding.get("config_hash"),
         "code_version": code.get("git_commit") or code.get("source_hash"),
-        "input_dataset": " + ".join(str(of.get("path") or name) for name, of in inputs.items()),
         "reproducibility_manifest": f"{folder_of_run(manifest)}/{MANIFEST}",
         "git_branch": code.get("git_branch"),
         "git_dirty": code.get("git_dirty"),
         "source_hash": code.get("source_hash"),
-        "input_hashes": {name: of["hash"] for name, of in inputs.items() if of.get("hash")},
+    }
+
+
+def _given(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
+    binding = manifest.get("cryptographic_binding") or {}
+    return binding.get("input_hashes") or {}
+
+
+def _inputs(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The first of them, and how many there are: each partition may have files of its own."""
+    first = dict(islice(given.items(), MOST))
+    paths = dict.fromkeys(str(of.get("path") or name) for name, of in first.items())
+    return {
+        "input_dataset": " + ".join(paths),
+        "input_hashes": {name: of["hash"] for name, of in first.items() if of.get("hash")},
+        "inputs_total": len(given),
     }
 
 

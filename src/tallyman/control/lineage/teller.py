@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -14,17 +14,23 @@ from tallyman.control.inputs import Pin
 from tallyman.control.lineage.datasets import ToldDataset, hidden_columns, of_source
 from tallyman.control.lineage.emit import told_by_folder
 from tallyman.control.lineage.events import ToldAsset, ToldRun
-from tallyman.control.lineage.source_code import code_of_asset
+from tallyman.control.lineage.small import made_by, small, with_totals
+from tallyman.control.lineage.source_code import Code, code_of_asset
+from tallyman.control.lineage.totals import Total, Totals, total
+from tallyman.control.manifest import label
 from tallyman.domain.commit import Commit
 from tallyman.domain.frame import Frame
 from tallyman.domain.pipeline import Asset
 from tallyman.domain.run import AssetResult, Status
-from tallyman.domain.target import Target, folder_of
+from tallyman.domain.target import Target, folder_of, readings
+from tallyman.engine.files import InputFile
 from tallyman.engine.footers import Extent, extents, sizes
 from tallyman.engine.working_run import outputs_in
 
 MANY = 200
 """Files of one dataset whose footers are read; of more only the sizes are told."""
+UNTOLD = (Status.SKIPPED, Status.PENDING)
+"""At the end of the run: it did not make them."""
 
 
 @dataclass
@@ -36,6 +42,13 @@ class Teller:
     folder: str
     """Of the run, below the project."""
     _ended: dict[Target, ToldAsset] = field(default_factory=dict)
+    """Without what is in the totals: there may be ten thousand of them."""
+    _plans: dict[str, Frame] = field(default_factory=dict)
+    _codes: dict[str, Code | None] = field(default_factory=dict)
+    _whole: dict[str, tuple[Sequence[InputFile], Extent, Total]] = field(default_factory=dict)
+    """Inputs of which every partition reads all."""
+    _reads: Totals = field(default_factory=Totals)
+    _makes: Totals = field(default_factory=Totals)
 
     def planned(self, targets: Iterable[Target]) -> list[ToldAsset]:
         """What a run will make: each asset once, whatever the number of its partitions."""
@@ -55,11 +68,15 @@ class Teller:
     def ended(self, target: Target, result: AssetResult, pins: Mapping[str, Pin]) -> ToldAsset:
         home = self.definitions.settings.home
         told = self._defined(target, told_by_folder(home, self._place(target), result))
-        inputs = [self._read(one, pins.get(one.called)) for one in told.inputs]
+        counts = result.status not in UNTOLD
+        inputs = [self._read(one, pins.get(one.called), counts) for one in told.inputs]
         told = replace(told, inputs=inputs)
+        if target in self._ended:  # what came of it could not be kept
+            for one in made_by(self._ended[target]):
+                self._makes.take_back(one.identity)
         if result.status in (Status.SUCCESS, Status.WAITING):
             told = self._made(told, home / told.folder)
-        self._ended[target] = told
+        self._ended[target] = self._small(told)
         return told
 
     def all_of(
@@ -71,13 +88,13 @@ class Teller:
         versions = {move.dataset: move.ordinal for move in commit.moves} if commit else {}
         found = []
         for target, result in results.items():
-            if result.status in (Status.SKIPPED, Status.PENDING):
+            if result.status in UNTOLD:
                 continue
             told = self._ended.get(target)
             if told is None:
-                told = told_by_folder(home, self._place(target), result)
+                told = self._small(told_by_folder(home, self._place(target), result))
             found.append(self._published(replace(told, result=result), versions))
-        return found
+        return with_totals(found, self._reads, self._makes)
 
     def _place(self, target: Target) -> str:
         return f"{self.folder}/{folder_of(self.definitions.pipeline.assets, target)}"
@@ -90,18 +107,32 @@ class Teller:
         }
         return replace(told, output=output, registered=beside)
 
+    def _small(self, told: ToldAsset) -> ToldAsset:
+        """One plan for all partitions of an asset: they differ in the partition alone."""
+        plan = told.plan and self._plans.setdefault(told.result.name, told.plan)
+        return small(replace(told, plan=plan))
+
     # ---- by its definition ----------------------------------------------------------------------
 
     def _defined(self, target: Target, told: ToldAsset) -> ToldAsset:
-        asset, settings = self.definitions.pipeline.assets[target.asset], self.definitions.settings
+        pipeline = self.definitions.pipeline
+        asset = pipeline.assets[target.asset]
         schema = self._schemas.get(asset.name)
         return replace(
             told,
             inputs=[self._input(name) for name in asset.inputs],
             output=self.run.dataset(asset.name, asset.dataset, schema=schema),
             plan=self._plan(asset, target),
-            code=code_of_asset(asset, settings.home / settings.pipelines),
+            code=self._code(asset),
+            reads=[label(reading) for reading in readings(pipeline, target)],
         )
+
+    def _code(self, asset: Asset) -> Code | None:
+        """As it was when it was told first: the pipeline was loaded once, too."""
+        if asset.name not in self._codes:
+            settings = self.definitions.settings
+            self._codes[asset.name] = code_of_asset(asset, settings.home / settings.pipelines)
+        return self._codes[asset.name]
 
     def _plan(self, asset: Asset, target: Target) -> Frame:
         if self.definitions.is_checked and (target.partition or not asset.partitioned_by):
@@ -126,22 +157,37 @@ class Teller:
         plans = [asset.plan() for asset in self.definitions.pipeline.assets.values()]
         return hidden_columns(plans, self.definitions.settings.redacted)
 
-    def _read(self, one: ToldDataset, pin: Pin | None) -> ToldDataset:
+    def _read(self, one: ToldDataset, pin: Pin | None, counts: bool) -> ToldDataset:
         if pin is None:
             return one
-        source = self.definitions.pipeline.sources.get(one.called)
-        paths = [file.path for file in pin.files.files]
-        parquet = source is None or source.format == "parquet"
+        extent, told = self._extent_of(pin)
+        if counts:
+            self._reads.add(one.identity, extent)
         since = [fragment.since for fragment in pin.fragments if fragment.since is not None]
-        known = {"extent": self._extent(paths, parquet)}
         if not since:
-            return replace(one, **known)
-        return replace(one, version=max(since), **known)
+            return replace(one, extent=told)
+        return replace(one, extent=told, version=max(since))
+
+    def _extent_of(self, pin: Pin) -> tuple[Extent, Extent | Total]:
+        """Of its files one by one, and as it is told."""
+        name, files = pin.reading.name, pin.files.files
+        source = self.definitions.pipeline.sources.get(name)
+        parquet = source is None or source.format == "parquet"
+        if pin.reading.partition is not None:
+            extent = self._extent([file.path for file in files], parquet)
+            return extent, extent
+        known = self._whole.get(name)
+        if known is None or known[0] != files:
+            extent = self._extent([file.path for file in files], parquet)
+            known = self._whole[name] = files, extent, total([extent]) or Total()
+        return known[1:]
 
     def _made(self, told: ToldAsset, place: Path) -> ToldAsset:
         def with_files(one: ToldDataset, folder: Path) -> ToldDataset:
             paths = [str(path) for path in sorted(folder.glob("*.parquet"))]
-            return replace(one, extent=self._extent(paths, True), location=str(folder))
+            extent = self._extent(paths, True)
+            self._makes.add(one.identity, extent)
+            return replace(one, extent=extent, location=str(folder))
 
         beside = {
             str(one["register_as"]): with_files(

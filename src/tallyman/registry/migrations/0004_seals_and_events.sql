@@ -56,7 +56,7 @@ BEGIN
     IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'tallyman_app') THEN
         GRANT SELECT, INSERT ON seals TO tallyman_app;
         GRANT UPDATE (placed) ON seals TO tallyman_app;
-        GRANT SELECT, INSERT ON lineage_events TO tallyman_app;
+        GRANT SELECT, INSERT, DELETE ON lineage_events TO tallyman_app;
         GRANT UPDATE (body, attempts, last_error, refused_at, sent_at) ON lineage_events TO tallyman_app;
     END IF;
 EXCEPTION WHEN insufficient_privilege THEN

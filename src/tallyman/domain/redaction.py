@@ -1,0 +1,45 @@
+"""What must not be shown: the columns that settings name, and errors that may quote a row."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+ALL = "*"
+"""Stands for every column."""
+
+NUMBERS_ONLY = frozenset(
+    {
+        "canceled",
+        "conflict",
+        "dependency_not_ready",
+        "empty_input",
+        "input_changed",
+        "input_missing",
+        "interrupted",
+        "not_run",
+        "rows_outside_partition",
+        "rows_unaccounted_for",
+        "schema_changed",
+        "storage_failed",
+        "structural_error",
+        "threshold_exceeded",
+    }
+)
+"""Codes of errors whose text shows no values of rows: names and counts. Others may show a key, a
+line, or what Spark stumbled over."""
+
+
+def covers(redacted: Collection[str], name: str) -> bool:
+    """Whether a column is among those that are redacted, whatever the case of its name."""
+    lowered = {each.lower() for each in redacted}
+    return ALL in lowered or name.lower() in lowered
+
+
+def without_values(error: Mapping[str, object]) -> Mapping[str, object]:
+    """An error that may quote a row tells only of which kind it is, and what to do."""
+    code = str(error.get("code", "error"))
+    if code in NUMBERS_ONLY:
+        return error
+    kept = ("code", "retryable", "hint", "operation_order")
+    told = {name: error[name] for name in kept if name in error}
+    return {**told, "message": f"{code}: what it says may show values that are redacted"}

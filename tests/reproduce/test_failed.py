@@ -1,0 +1,84 @@
+"""A run in which a target failed: what it counted is compared, and what it did not is counted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.orchestration.conftest import Home
+from tests.reproduce.conftest import target, verdicts
+
+# In quotes the checks do not see the generator: it makes two rows of each.
+FAILING = """\
+import tallyman as tm
+
+orders = tm.source(
+    "orders", path="data/orders", format="json", key="id", schema="id string, kind string, n int"
+)
+exact = tm.source("exact", path="data/exact.parquet", format="parquet", key="id")
+ANY = "absolute=0,percentage=1"
+
+
+@tm.asset(key="id", thresholds=ANY)
+def good(orders):
+    return orders.select("id", "n")
+
+
+@tm.asset(key="id")
+def unbalanced(exact):
+    return exact.select("id", "`explode`(array(n, n)) AS n")
+
+
+@tm.asset(key="id", thresholds=ANY)
+def stopped(orders):
+    return orders.select("id", "raise_error('no') AS n")
+"""
+
+
+@pytest.fixture(scope="module")
+def home(orders: Callable[..., Home]) -> Home:
+    made = orders(FAILING)
+    rows = pa.table({"id": [f"o-{n:03d}" for n in range(30)], "n": list(range(30))})
+    pq.write_table(rows, made.path / "data" / "exact.parquet")
+    return made
+
+
+def test_an_account_that_did_not_balance_is_made_again_and_compared(home: Home) -> None:
+    words = ("run", "good", "unbalanced", "--force", "--run-id", "unbalanced")
+    assert home.tallyman(*words).code == 1
+    found = home.ok("reproduce", "unbalanced")
+    assert verdicts(found) == {"good": "REPRODUCED", "unbalanced": "REPRODUCED"}
+    assert found["counts"] == {"targets": 2, "reproduced": 2}
+    assert target(found, "unbalanced")["result"]["status"] == "failed"
+    [run] = (home.path / "runs").glob("*_unbalanced")
+    ledger = run / "unbalanced" / "ledger.json"
+    text = ledger.read_text()
+    changed = json.loads(text)
+    changed["verification"]["duplicate"] += 1
+    ledger.write_text(json.dumps(changed))
+    reply = home.tallyman("reproduce", "unbalanced")
+    ledger.write_text(text)
+    assert (reply.code, verdicts(reply.json)["unbalanced"]) == (1, "DIFFERENT")
+    assert "verification.duplicate" in target(reply.json, "unbalanced")["reasons"][0]
+
+
+def test_a_target_that_stopped_half_way_makes_it_partly_reproduced(home: Home) -> None:
+    assert home.tallyman("run", "good", "stopped", "--force", "--run-id", "partly").code == 1
+    reply = home.tallyman("reproduce", "partly")
+    assert (reply.code, reply.json["verdict"]) == (1, "PARTLY_REPRODUCED")
+    assert verdicts(reply.json) == {"good": "REPRODUCED", "stopped": "NOT_COMPARED"}
+    assert reply.json["counts"] == {"targets": 2, "reproduced": 1, "not_compared": 1}
+    assert target(reply.json, "stopped")["reasons"][0].startswith("failed then: ")
+    _, out, _ = home.forked("reproduce", "partly")
+    assert "PARTLY_REPRODUCED   1 of 2 targets (1 not compared)   " in out
+
+
+def test_a_run_in_which_nothing_can_be_compared_is_not_reproducible(home: Home) -> None:
+    assert home.tallyman("run", "stopped", "--run-id", "nothing").code == 1
+    reply = home.tallyman("reproduce", "nothing")
+    assert (reply.code, reply.json["verdict"]) == (1, "NOT_REPRODUCIBLE")
+    assert verdicts(reply.json) == {"stopped": "NOT_COMPARED"}
