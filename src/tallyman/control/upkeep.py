@@ -20,7 +20,7 @@ from tallyman.registry.approvals import Approvals
 from tallyman.registry.audit import Audit
 from tallyman.registry.commits import Commits
 from tallyman.registry.database import Database, Transaction
-from tallyman.registry.locks import alone_with
+from tallyman.registry.locks import Alone, alone
 from tallyman.registry.materializations import Materializations
 from tallyman.registry.runs import Runs
 from tallyman.registry.seals import Seals
@@ -82,9 +82,9 @@ def _finish_decided(database: Database, settings: Settings) -> None:
         sign = database.durably(lambda tx: signer(tx, settings))
         record = database.durably(lambda tx, run=run: Runs(tx).by_id(run))
         # A folder that cannot be written must not keep commands from working.
-        with contextlib.suppress(OSError), alone_with(database, run, wait=False) as alone:
+        with contextlib.suppress(OSError), alone(database, Alone.CLOSING, str(run)) as held:
             left = database.durably(lambda tx: Seals(tx).left_waiting(settings.name))
-            if alone and run in left:
+            if held and run in left:
                 _rewrite(database, settings.home, record, sign)
 
 
@@ -109,7 +109,7 @@ def result_of(database: Database, run: RunRecord) -> RunResult:
 
 def rewrite_report(database: Database, project: Path, run: RunRecord, sign: Sign) -> None:
     """After a decision. Of two at once each is done whole, one after the other."""
-    with alone_with(database, run.id, wait=True):
+    with alone(database, Alone.CLOSING, str(run.id), wait=True):
         now = database.durably(lambda tx: Runs(tx).by_id(run.id))
         _rewrite(database, project, now, sign)
 

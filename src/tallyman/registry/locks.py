@@ -1,38 +1,46 @@
-"""Doing something alone: a lock that a process loses when it dies."""
+"""Doing something alone: locks that a process loses when it dies, held without a transaction."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from uuid import UUID
+from enum import IntEnum
 
 import psycopg
 
 from tallyman.errors import DatabaseUnavailable
 from tallyman.registry.address import brief, connect
-from tallyman.registry.database import Database
+from tallyman.registry.database import Database, Transaction
 
-WAIT = "SELECT pg_advisory_lock(x'7A110005'::integer, hashtext(%(run)s))"
-TRY = "SELECT pg_try_advisory_lock(x'7A110005'::integer, hashtext(%(run)s)) AS got"
-UNLOCK = "SELECT pg_advisory_unlock(x'7A110005'::integer, hashtext(%(run)s))"
+TRY = "SELECT pg_try_advisory_lock(%(kind)s, hashtext(%(name)s)) AS got"
+WAIT = "SELECT pg_advisory_lock(%(kind)s, hashtext(%(name)s)), true AS got"
+UNLOCK = "SELECT pg_advisory_unlock(%(kind)s, hashtext(%(name)s))"
+
+
+class Alone(IntEnum):
+    SENDING = 0x7A11_0004
+    """The events of a project."""
+    CLOSING = 0x7A11_0005
+    """A run that was decided on."""
 
 
 @contextmanager
-def alone_with(database: Database, run: UUID, *, wait: bool) -> Iterator[bool]:
-    """Nobody else closes the run meanwhile. False: somebody else does, and it was not waited for.
-    No transaction is open: what is done may take its time."""
+def alone(
+    database: Database, kind: Alone, name: str, *, wait: bool = False
+) -> Iterator[Transaction | None]:
+    """A connection of its own, on which every statement is a transaction; whoever loses it loses
+    the lock with it. None: another process is at it, and it was not waited for."""
     connection = connect(database.url(), database.place)
-    given = {"run": str(run)}
+    given = {"kind": int(kind), "name": name}
     try:
-        row = None if wait else connection.execute(TRY, given).fetchone()
-        if wait:
-            connection.execute(WAIT, given)
-        if row is not None and not row["got"]:
-            yield False
+        row = connection.execute(WAIT if wait else TRY, given).fetchone()
+        if row is None or not row["got"]:
+            yield None
             return
         try:
-            yield True
+            yield connection
         finally:
+            # The server notices a closed connection a little later than this.
             with suppress(psycopg.Error):
                 connection.execute(UNLOCK, given)
     except psycopg.OperationalError as error:

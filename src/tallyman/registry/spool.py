@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-import psycopg
 from psycopg.types.json import Jsonb
 
 from tallyman.domain.lineage_event import LineageEvent
-from tallyman.errors import DatabaseUnavailable
-from tallyman.registry.address import Transaction, brief, connect
+from tallyman.registry.address import Transaction
 from tallyman.registry.database import Database
+from tallyman.registry.locks import Alone, alone
 
 KNOWS = "SELECT FROM lineage_events WHERE run_id = %(run)s LIMIT 1"
 ADD = """
@@ -74,8 +73,6 @@ COUNT_DONE_WITH = f"SELECT count(*) AS n FROM lineage_events e WHERE {DONE_WITH}
 REMOVE_DONE_WITH = f"DELETE FROM lineage_events e WHERE {DONE_WITH}"
 # Of the session, not of a transaction: none is open while a receiver takes its time to answer.
 # It goes with the connection, so that a process that was killed holds up nobody.
-LOCK = "SELECT pg_try_advisory_lock(x'7A110004'::integer, hashtext(%(project)s)) AS got"
-UNLOCK = "SELECT pg_advisory_unlock(x'7A110004'::integer, hashtext(%(project)s))"
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,22 +174,7 @@ class Spool:
 def sole_sender(database: Database, project: str) -> Iterator[Spool | None]:
     """The spool for the one process that may send now; None when another one is at it.
 
-    Every statement is a transaction of its own. Whoever loses this connection loses the lock with
-    it, and cannot mark what it sent: the next one sends that event again.
+    Whoever loses the connection cannot mark what it sent: the next one sends that event again.
     """
-    connection = connect(database.url(), database.place)
-    try:
-        row = connection.execute(LOCK, {"project": project}).fetchone()
-        if row is None or not row["got"]:
-            yield None
-            return
-        try:
-            yield Spool(connection)
-        finally:
-            # The server notices a closed connection a little later than this.
-            with suppress(psycopg.Error):
-                connection.execute(UNLOCK, {"project": project})
-    except psycopg.OperationalError as error:
-        raise DatabaseUnavailable(database.place, brief(error)) from error
-    finally:
-        connection.close()
+    with alone(database, Alone.SENDING, project) as connection:
+        yield None if connection is None else Spool(connection)
