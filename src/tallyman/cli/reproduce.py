@@ -32,7 +32,7 @@ CAUSES = (
 
 
 def reproduce(
-    run: RunName,
+    run: RunName = "latest",
     keep: Annotated[
         bool, typer.Option("--keep", help="Leave what was made in its folder, to look at it.")
     ] = False,
