@@ -13,7 +13,7 @@ from tallyman.control.check_inputs import Bound, Checked
 from tallyman.control.definitions import Definitions
 from tallyman.control.options import Options
 from tallyman.control.rejections import Rejections
-from tallyman.control.reproduce import Reproduction, Teller, pinned_spark
+from tallyman.control.reproduce import AgainListener, Reproduction, pinned_spark
 from tallyman.control.reproducible import Reproducible
 from tallyman.control.run import Execution, Listener
 from tallyman.domain.approval import Decision
@@ -239,7 +239,7 @@ class Project(History):
         *,
         spark_conf: Mapping[str, str] | None = None,
         keep: bool = False,
-        tell: Teller = lambda *_: None,
+        tell: AgainListener = lambda *_: None,
     ) -> Reproduced:
         """Make a run again from its pinned inputs, aside, and compare; nothing is published."""
         bound = self._bound(run)

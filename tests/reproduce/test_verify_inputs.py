@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tallyman.domain.canonical_json import sha256_of
+from tallyman.domain.canonical_json import canonical_hash
 from tests.orchestration.conftest import Home
 from tests.reproduce.conftest import committed, edited, git, manifest, stored, unsealed
 
@@ -150,7 +150,7 @@ def test_a_config_that_was_changed_with_the_hash_of_it_is_told(plain: Home) -> N
     changed = json.loads(text)
     changed["assets"]["doubled"]["thresholds"]["percentage"] = 0.5
     binding = {name: value for name, value in changed.items() if name != "volatile"}
-    with edited(path, bound, sha256_of(binding)), edited(config, text, json.dumps(changed)):
+    with edited(path, bound, canonical_hash(binding)), edited(config, text, json.dumps(changed)):
         found = plain.tallyman("verify", "first", "--inputs").json["first_difference"]
     assert (found["kind"], found["name"]) == ("manifest", "manifest.json")
 

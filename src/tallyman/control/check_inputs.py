@@ -23,7 +23,7 @@ from tallyman.control.bound_change import (
 from tallyman.control.definitions import Definitions
 from tallyman.control.inputs import Pins
 from tallyman.control.manifest import MANIFEST_VERSION, VOLATILE, config_of, inputs_of, label
-from tallyman.domain.canonical_json import hashed, sha256_of
+from tallyman.domain.canonical_json import canonical_hash, hashed
 from tallyman.domain.dataset import Fragment
 from tallyman.domain.materialization import RunRecord
 from tallyman.domain.seal import Seal
@@ -171,11 +171,11 @@ class Bound:
     @property
     def config_is_bound(self) -> bool:
         """Whether config.json is what the manifest binds."""
-        return sha256_of(self.config) == self.binding["config_hash"]
+        return canonical_hash(self.config) == self.binding["config_hash"]
 
     def config_changes(self) -> Iterator[Change]:
         if not self.config_is_bound:
-            bound, kept = self.binding["config_hash"], sha256_of(self.config)
+            bound, kept = self.binding["config_hash"], canonical_hash(self.config)
             # Without its values only the hashes can be told, and those of the file are no proof.
             yield Change(
                 kind="config",

@@ -10,10 +10,9 @@ from tallyman import faults
 from tallyman.domain.materialization import Materialization
 from tallyman.domain.report import run_facts, target_facts, versions_of
 from tallyman.domain.run import AssetResult, RunIdentity, RunResult, Status, run_status
-from tallyman.engine.run_folder import REPORT, SEAL, RunFolder
+from tallyman.engine.run_folder import LEDGER, REPORT, SEAL, RunFolder
 from tallyman.faults import Point
 
-LEDGER = "ledger.json"
 ENDS = ("lineage/run_complete.json", "lineage/run_fail.json")
 
 

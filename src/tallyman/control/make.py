@@ -25,7 +25,7 @@ from tallyman.engine import settle
 from tallyman.engine.asset_run import AssetRun, Outcome
 from tallyman.engine.content import holds
 from tallyman.engine.files import hash_files
-from tallyman.engine.run_folder import write_json, write_text
+from tallyman.engine.run_folder import LEDGER, write_json, write_text
 from tallyman.engine.source import Input
 from tallyman.engine.trace import Redaction
 from tallyman.errors import RowsOutsidePartition, TallymanError, ThresholdExceeded
@@ -112,7 +112,7 @@ def _make(spark: SparkSession, definition: Definition, order: Order) -> Making:
         status = Status.HALTED if isinstance(error, ThresholdExceeded) else Status.FAILED
         if order.canceled():
             settle.clear(order.place / "trace")  # what was done is taken back, the trace too
-        if work is not None and not (order.place / "ledger.json").exists():
+        if work is not None and not (order.place / LEDGER).exists():
             _write_ledger(work.unfinished_ledger(), order.place)
         return Making(_result(order, status, started, error=error.facts()))
     timed = replace(done.result, duration_ms=_elapsed(started))
@@ -222,4 +222,4 @@ def _elapsed(started: float) -> int:
 def _write_ledger(ledger: Ledger, place: Path) -> None:
     """With the hash of every file beside it, so that a change shows long after the run."""
     files = sorted(p for p in place.rglob("*") if p.is_file())
-    write_json(place / "ledger.json", ledger.to_json() | {"files": hash_files(files, place)})
+    write_json(place / LEDGER, ledger.to_json() | {"files": hash_files(files, place)})

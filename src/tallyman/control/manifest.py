@@ -11,7 +11,7 @@ from typing import Any
 
 from tallyman.control.definitions import Definitions
 from tallyman.control.inputs import Pins
-from tallyman.domain.canonical_json import sha256_of
+from tallyman.domain.canonical_json import canonical_hash
 from tallyman.domain.dataset import Fragment
 from tallyman.domain.materialization import RunRecord
 from tallyman.domain.partition import decode
@@ -37,7 +37,7 @@ class Binding:
 
     @property
     def config_hash(self) -> str:
-        return sha256_of(self.config)
+        return canonical_hash(self.config)
 
     def to_json(self) -> dict[str, Any]:
         return {

@@ -41,7 +41,7 @@ OWNER = "made-by"
 PATIENCE = 20
 """Seconds that Spark has to stop after an interruption, before its files are removed."""
 
-Teller = Callable[[str, str, TargetAgain | None], None]
+AgainListener = Callable[[str, str, TargetAgain | None], None]
 """Called with a target, what is happening to it, and what came of it once that is known."""
 
 
@@ -49,7 +49,7 @@ Teller = Callable[[str, str, TargetAgain | None], None]
 class Reproduction:
     checked: Reproducible
     differ: Differ
-    tell: Teller = lambda *_: None
+    tell: AgainListener = lambda *_: None
     jobs: int = 1
     keep: bool = False
     _stop: threading.Event = field(default_factory=threading.Event)

@@ -12,9 +12,9 @@ from tallyman.domain.commit import Commit
 from tallyman.domain.materialization import Materialization, RunRecord
 from tallyman.domain.run import RunResult, Status
 from tallyman.domain.seal import Seal
-from tallyman.engine.bound import LEDGER, bound_by_seal
+from tallyman.engine.bound import bound_by_seal
 from tallyman.engine.files import hash_files, sha256
-from tallyman.engine.run_folder import SEAL, RunFolder, write_text
+from tallyman.engine.run_folder import LEDGER, SEAL, RunFolder, write_text
 from tallyman.registry.database import Database
 from tallyman.registry.seals import Seals
 

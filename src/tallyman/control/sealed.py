@@ -17,9 +17,9 @@ from tallyman.control.keys import public_keys
 from tallyman.control.signature import problem_of
 from tallyman.domain.materialization import RunRecord
 from tallyman.domain.seal import Seal
-from tallyman.engine.bound import LEDGER, binds, files_in
+from tallyman.engine.bound import binds, files_in
 from tallyman.engine.files import sha256
-from tallyman.engine.run_folder import CONFIG, MANIFEST, SEAL
+from tallyman.engine.run_folder import CONFIG, LEDGER, MANIFEST, SEAL
 from tallyman.registry.database import Transaction
 from tallyman.registry.seals import Seals
 from tallyman.settings import Settings

@@ -16,9 +16,8 @@ from tallyman.control.sealed import ChangedFile, Sealed
 from tallyman.domain.ledger import PROOF, Discrepancy
 from tallyman.domain.seal import Seal
 from tallyman.domain.target import Target
-from tallyman.engine.bound import LEDGER
 from tallyman.engine.proof import compare_keys
-from tallyman.engine.run_folder import MANIFEST, REPORT
+from tallyman.engine.run_folder import LEDGER, MANIFEST, REPORT
 from tallyman.engine.runs import Run, ledger_in
 from tallyman.errors import NotFound, TallymanError
 

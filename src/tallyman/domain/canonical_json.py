@@ -10,7 +10,7 @@ def canonical(value: object) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
-def sha256_of(value: object) -> str:
+def canonical_hash(value: object) -> str:
     return hashed(canonical(value))
 
 

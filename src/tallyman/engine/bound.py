@@ -7,9 +7,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from tallyman.engine.run_folder import SEAL
+from tallyman.engine.run_folder import LEDGER, SEAL
 
-LEDGER = "ledger.json"
 UNFINISHED = ".staging"
 """Of attempts at work; cleared when the run ends."""
 PLACING = f".{SEAL}.part"

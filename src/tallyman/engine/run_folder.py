@@ -12,6 +12,7 @@ from pathlib import Path
 from tallyman.errors import RunTaken
 
 MANIFEST = "manifest.json"
+LEDGER = "ledger.json"
 CONFIG = "config.json"
 REPORT = "processing_report.json"
 SEAL = "seal.json"

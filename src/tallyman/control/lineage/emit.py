@@ -28,7 +28,7 @@ from tallyman.control.lineage.events import (
 )
 from tallyman.domain.lineage_event import LineageEvent
 from tallyman.domain.run import AssetResult, Status
-from tallyman.engine.run_folder import MANIFEST, RunFolder
+from tallyman.engine.run_folder import LEDGER, MANIFEST, RunFolder
 
 FOLDER = "lineage"
 START, COMPLETE, FAIL = (f"{FOLDER}/run_{name}.json" for name in ("start", "complete", "fail"))
@@ -177,7 +177,7 @@ def told_by_folder(home: Path, folder: str, result: AssetResult) -> ToldAsset:
     return ToldAsset(
         result=result,
         folder=folder,
-        ledger=_json(place / "ledger.json"),
+        ledger=_json(place / LEDGER),
         rejections=_json(place / "errors" / "_summary.json") or (),
     )
 

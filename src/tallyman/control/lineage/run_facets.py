@@ -32,9 +32,10 @@ from tallyman.domain.partition import decode
 from tallyman.domain.plan import chain, morphism_ids, others
 from tallyman.domain.run import AssetResult
 from tallyman.domain.step import Expect, Join, Step
+from tallyman.engine.run_folder import LEDGER, MANIFEST
 
 Facets = dict[str, RunFacet]
-LEDGER, MANIFEST, LETTERS = "ledger.json", "manifest.json", "errors"
+LETTERS = "errors"
 MOST = 100
 """Inputs that one event tells; the manifest has all."""
 _FATES = {PARTITION_TYPE.get(fate, fate.value): fate for fate in Fate}
