@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,19 +13,13 @@ from tallyman.engine.source import Input
 from tallyman.errors import RowsUnaccountedFor
 
 
-def prove(
-    ledger: Ledger, inputs: Sequence[Input], folder: Path, aside: Mapping[str, Path]
-) -> Ledger:
+def prove(ledger: Ledger, inputs: Sequence[Input], folder: Path) -> Ledger:
     """Count and digest decide; only a mismatch is worth comparing key by key."""
     if ledger.digests_agree:
         return ledger
     if ledger.evidence == Evidence.DIGEST:
         return replace(ledger, discrepancy=_by_count(ledger))
-    content = ledger.to_json()
-    for partition in content["output_accounting"]["partitions"]:
-        place = partition["adjoint_location"]
-        partition["adjoint_location"] = str(aside.get(place, place))
-    return replace(ledger, discrepancy=compare_keys(inputs, content, folder))
+    return replace(ledger, discrepancy=compare_keys(inputs, ledger.to_json(), folder))
 
 
 def _by_count(ledger: Ledger) -> Discrepancy:
@@ -38,7 +32,8 @@ def check(ledger: Ledger) -> None:
     if not ledger.balanced:
         found = ledger.discrepancy
         missing = found.missing or max(ledger.unaccounted, 0)
-        raise RowsUnaccountedFor(ledger.asset, missing, found.extra, found.duplicate)
+        checks = [str(check) for check in ledger.failed_checks]
+        raise RowsUnaccountedFor(ledger.asset, missing, found.extra, found.duplicate, checks)
 
 
 def explanation(ledger: Ledger) -> str:
@@ -59,4 +54,6 @@ def explanation(ledger: Ledger) -> str:
     ]
     for kind, keys in found.samples.items():
         lines += [f"{kind}: {key}" for key in keys]
+    if failed := ledger.failed_checks:
+        lines += ["", "What the files hold is not what the steps made:", *map(str, failed)]
     return "\n".join([*lines, "", "Nothing was published.", ""])

@@ -19,8 +19,9 @@ from tallyman.control.stopwatch import Stopwatch
 from tallyman.domain.fate import Evidence
 from tallyman.domain.ledger import Ledger
 from tallyman.domain.run import AssetResult, RunIdentity, Status
-from tallyman.domain.target import Target
+from tallyman.domain.target import Target, folder_of
 from tallyman.domain.threshold import Thresholds
+from tallyman.domain.verification_query import verification_query
 from tallyman.engine import settle
 from tallyman.engine.asset_run import AssetRun, Outcome
 from tallyman.engine.content import holds
@@ -106,10 +107,12 @@ def _make(spark: SparkSession, definition: Definition, order: Order) -> Making:
             # The quick reading of some input was too quick for what stands in it.
             order.progress("reading again, line by line")
             outcome = work.execute()
-        done = _conclude(work, outcome, order)
+        folder = folder_of(definition.pipeline.assets, order.target)
+        done = _conclude(work, outcome, order, folder)
         asks = done.digest is not None and _asks(spark, definition, order)
     except TallymanError as error:
         status = Status.HALTED if isinstance(error, ThresholdExceeded) else Status.FAILED
+        settle.clear(order.place / "output")  # what was not proved is not left to be read
         if order.canceled():
             settle.clear(order.place / "trace")  # what was done is taken back, the trace too
         if work is not None and not (order.place / LEDGER).exists():
@@ -146,10 +149,11 @@ def _prepare(spark: SparkSession, definition: Definition, order: Order) -> Asset
     )
 
 
-def _conclude(work: AssetRun, outcome: Outcome, order: Order) -> Making:
+def _conclude(work: AssetRun, outcome: Outcome, order: Order, folder: str) -> Making:
     accounted = [work.inputs[source] for source in work.accounted]
-    proved = gate.prove(outcome.ledger, accounted, order.place, work.locations())
-    ledger = replace(proved, replay_of=order.replay_of)
+    proved = gate.prove(outcome.ledger, accounted, order.place)
+    query = verification_query(folder, proved.partitions, keys=proved.evidence == Evidence.KEYS)
+    ledger = replace(proved, replay_of=order.replay_of, query=query)
     error: TallymanError | None = outcome.error
     status = Status.HALTED if error else Status.SUCCESS
     if error is None:
@@ -161,8 +165,10 @@ def _conclude(work: AssetRun, outcome: Outcome, order: Order) -> Making:
             if not ledger.balanced:
                 write_text(order.place / "ACCOUNTING_FAILURE.txt", gate.explanation(ledger))
     if error is None or (outcome.error and work.thresholds.on_halt == "commit" and ledger.balanced):
-        work.publish(outcome)
+        work.keep()
         faults.reach(Point.OUTPUT_MOVED)
+    else:
+        work.withdraw(outcome)
     settle.clear(work.staging)
     order.kept(order.place)
     _write_ledger(ledger, order.place)

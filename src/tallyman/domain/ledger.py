@@ -26,6 +26,9 @@ VERIFICATION = {
     Fate.AGGREGATED: "All source keys recoverable via backward traversal",
     Fate.EXPLODED: "All parent keys recoverable from their children",
 }
+UNITS = {"group": "groups", "child": "children", "row": "added rows"}
+KEPT_FILES = "kept_files"
+"""What the numbers of a ledger were measured on; older ledgers do not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,10 @@ class Partition:
     location: str
     key_columns: tuple[str, ...] = ()
     """The columns of an output that hold the source key, when they do."""
+    marked: bool = False
+    """Rows of an output say which step made them, and some were made by none of the records."""
+    staged: KeyDigest | None = None
+    """What the segments wrote for it, where that was counted; `digest` is what is kept."""
 
     def to_json(self) -> dict[str, object]:
         found: dict[str, object] = {
@@ -98,23 +105,59 @@ class Discrepancy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """Two measurements that must agree: the same number of keys, and the same keys."""
+
+    what: str
+    expected: KeyDigest
+    found: KeyDigest
+
+    @property
+    def agrees(self) -> bool:
+        return self.expected == self.found
+
+    def __str__(self) -> str:
+        expected, found = self.expected.count, self.found.count
+        if expected != found:
+            return f"{self.what}: {expected:,} expected, {found:,} found"
+        return f"{self.what}: {found:,} as expected, but not the same ones"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SubLedger:
-    """The equation of the rows that a step made out of records: groups, or children."""
+    """The equation of the rows that a step made out of records: groups, or children.
+
+    `units` are measured on the evidence the step left, the partitions on what became of them.
+    """
 
     opened_by: str
     unit: str
-    units_in: int
+    units: KeyDigest
     partitions: tuple[Partition, ...]
 
     @property
+    def units_in(self) -> int:
+        return self.units.count
+
+    @property
+    def accounted(self) -> KeyDigest:
+        return sum((p.digest for p in self.partitions), KeyDigest())
+
+    @property
     def unaccounted(self) -> int:
-        return self.units_in - sum(p.digest.count for p in self.partitions)
+        return self.units_in - self.accounted.count
+
+    @property
+    def check(self) -> Check:
+        what = f"{UNITS[self.unit]} of {self.opened_by}"
+        return Check(what=what, expected=self.units, found=self.accounted)
 
     def to_json(self) -> dict[str, object]:
         return {
             "opened_by": self.opened_by,
             "unit": self.unit,
             "units_in": self.units_in,
+            "key_digest": str(self.units),
             "partitions": [p.to_json() for p in self.partitions],
             "unaccounted": self.unaccounted,
         }
@@ -148,6 +191,10 @@ class Ledger:
     """False when the asset stopped before every record had met a fate."""
     replay_of: str | None = None
     """The run whose rejections these records, or some of them, were."""
+    checks: tuple[Check, ...] = ()
+    """Further measurements of kept files against what was meant to be in them."""
+    query: str = ""
+    """Counts the accounted keys in the kept files; run by DuckDB in the run's folder."""
 
     @property
     def records_in(self) -> int:
@@ -177,9 +224,23 @@ class Ledger:
         return self.door == self.accounted
 
     @property
+    def failed_checks(self) -> list[Check]:
+        """What does not agree besides the records themselves."""
+        levels = [("", self.partitions)]
+        levels += [(f" behind {sub.opened_by}", sub.partitions) for sub in self.sub_ledgers]
+        found = [
+            Check(what=f"{p.location}{at}", expected=p.staged, found=p.digest)
+            for at, partitions in levels
+            for p in partitions
+            if p.staged is not None
+        ]
+        found += [*(sub.check for sub in self.sub_ledgers), *self.checks]
+        return [check for check in found if not check.agrees]
+
+    @property
     def balanced(self) -> bool:
-        whole = all(sub.unaccounted == 0 for sub in self.sub_ledgers)
-        return self.completed and self.discrepancy.empty and self.unaccounted == 0 and whole
+        proved = self.digests_agree and self.discrepancy.empty and not self.failed_checks
+        return self.completed and proved
 
     def to_json(self) -> dict[str, Any]:
         one = self.inputs[0] if len(self.inputs) == 1 else None
@@ -210,24 +271,16 @@ class Ledger:
             "verification": {
                 "accounting_balanced": self.balanced,
                 "proof_method": PROOF if self.evidence == "keys" else WEAKER_PROOF,
-                "verification_query": _query(self.partitions),
+                "measured_on": KEPT_FILES,
+                "verification_query": self.query,
                 "missing": found.missing,
                 "extra": found.extra,
                 "duplicate": found.duplicate,
                 "samples": dict(found.samples),
+                "failed_checks": [str(check) for check in self.failed_checks],
             },
         }
 
 
 def _joint_hash(inputs: tuple[InputAccount, ...]) -> str:
     return "+".join(account.content_hash for account in inputs)
-
-
-def _query(partitions: tuple[Partition, ...]) -> str:
-    """How a person with a SQL engine would count the accounted keys, collisions included."""
-    column = {Fate.EXPLODED: "DISTINCT parent_key AS source_key"}
-    parts = " UNION ALL ".join(
-        f"SELECT {column.get(p.fate, 'source_key')} FROM '{p.location}'"
-        for p in {p.location: p for p in partitions}.values()
-    )
-    return f"SELECT source_key, COUNT(*) FROM ({parts}) GROUP BY source_key HAVING COUNT(*) > 1"

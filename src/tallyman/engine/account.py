@@ -1,37 +1,30 @@
-"""Closing the account: the partitions of the ledger, from what the segments wrote."""
+"""Close the account: the partitions of the ledger, measured on what is kept."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
 
 from tallyman.domain.fate import Fate
-from tallyman.domain.ledger import KeyDigest, Partition, SubLedger
-from tallyman.engine import digest, settle
-from tallyman.engine.columns import ERROR, KEY, LIVE
+from tallyman.domain.ledger import Check, KeyDigest, Partition, SubLedger
+from tallyman.engine.book import Part
+from tallyman.engine.columns import ERROR
 from tallyman.engine.cuts import Opened
 from tallyman.engine.evaluate import Evaluation
-from tallyman.engine.stage import Stage
+from tallyman.engine.kept import Kept, Letters
 
 Totals = dict[int, dict[int, KeyDigest]]
-"""By the identity of a stage: count and digest of each part it wrote."""
+"""By the identity of a stage: count and digest of each part in which rows ended."""
 
 KIND = {Fate.AGGREGATED: "reverse_joins", Fate.EXPLODED: "parent_child"}
 
 
-def rejected_by_groups(evaluation: Evaluation, totals: Totals) -> dict[int, KeyDigest]:
-    """By the level of groups that failed: the records behind them, not AGGREGATED but ERROR."""
-    found: dict[int, KeyDigest] = {}
-    for stage in evaluation.staged:
-        if not stage.level or ERROR not in totals.get(id(stage), {}):
-            continue
-        opened = evaluation.opened[stage.level - 1]
-        if opened.unit == "group":
-            rows = settle.failed_sources(opened, settle.failed_rows(stage)).select(KEY)
-            before = found.get(stage.level, KeyDigest())
-            found[stage.level] = before + digest.of_keys(rows)
-    return found
+@dataclass(frozen=True, slots=True)
+class Closed:
+    partitions: tuple[Partition, ...]
+    sub_ledgers: tuple[SubLedger, ...]
+    checks: tuple[Check, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,71 +33,120 @@ class Account:
 
     evaluation: Evaluation
     totals: Totals
-    rejected: Mapping[int, KeyDigest]
-    folder: Path
+    """What the segments wrote for rows that ended: the kept files must hold the same."""
+    kept: Kept
+    letters: Letters
+    witnesses: Mapping[str, Future[KeyDigest]]
 
-    def close(
-        self, passed: Mapping[int, KeyDigest]
-    ) -> tuple[tuple[Partition, ...], tuple[SubLedger, ...]]:
+    def close(self, passed: Mapping[int, KeyDigest], *, marked: bool) -> Closed:
         """The partitions of the records, and a sub-ledger for every level above them. `passed` are
-        the rows of the output, by their level."""
+        the rows of the output, by their level; `marked` if each says which step made it."""
         opened = self.evaluation.opened
-        levels = [self._partitions(level) for level in range(len(opened) + 1)]
+        levels = [self._ended(level) for level in range(len(opened) + 1)]
+        units: list[KeyDigest] = []
+        checks = [_count("dead letters", self.letters.promised, self.letters.count)]
+        for cut in opened:
+            made, below, found = self._cut(cut)
+            units.append(made)
+            checks += found
+            if cut.consumes:
+                place = _place(cut)
+                levels[cut.stage.level].insert(
+                    0, _partition(cut.fate, cut.description, below, place)
+                )
         for level, met in passed.items():
             key = self.evaluation.output_key
-            place = _partition(Fate.PASSED, "Rows of the output", met, "output/", key)
-            levels[level].append(place)
+            rows = _partition(Fate.PASSED, "Rows of the output", met, "output/")
+            levels[level].append(replace(rows, key_columns=key, marked=marked))
         subs = tuple(
             SubLedger(
                 opened_by=cut.morphism_id,
                 unit=cut.unit,
-                units_in=self._units(cut, levels[level]),
-                partitions=tuple(levels[level]),
+                units=units[number],
+                partitions=tuple(levels[number + 1]),
             )
-            for level, cut in enumerate(opened, 1)
+            for number, cut in enumerate(opened)
         )
-        return tuple(levels[0]), subs
+        return Closed(tuple(levels[0]), subs, tuple(checks))
 
-    def _partitions(self, level: int) -> list[Partition]:
-        stages = [s for s in self.evaluation.staged if s.level == level]
-        errors = self._met(stages, ERROR)
-        found: list[Partition] = []
-        for made, cut in enumerate(self.evaluation.opened, 1):
-            if cut.consumes and cut.stage.level == level:
-                moved = self.rejected.get(made, KeyDigest())
-                found.append(self._opened(cut, moved))
-                errors += moved
-        for number, part in self.evaluation.book.parts.items():
-            if part.fate is Fate.FILTERED and part.level == level:
-                place = f"adjoint/filtered_keys/{part.morphism_id}.parquet"
-                met = self._met(stages, number)
-                found.append(_partition(Fate.FILTERED, part.description, met, place))
-        if errors.count or (self.evaluation.book.rules and level == 0):
-            (self.folder / "errors").mkdir(exist_ok=True)
-            found.append(_partition(Fate.ERROR, "Records that failed a rule", errors, "errors/"))
+    # ---- rows that ended -------------------------------------------------------------------
+
+    def _ended(self, level: int) -> list[Partition]:
+        found = [
+            self._filtered(number, part)
+            for number, part in self.evaluation.book.parts.items()
+            if part.fate is Fate.FILTERED and part.level == level
+        ]
+        errors, staged = self._rejected(level)
+        if errors.count or staged.count or (self.evaluation.book.rules and level == 0):
+            (self.kept.folder / "errors").mkdir(exist_ok=True)
+            failed = _partition(Fate.ERROR, "Records that failed a rule", errors, "errors/")
+            found.append(replace(failed, staged=staged))
         return found
 
-    def _met(self, stages: Sequence[Stage], part: int) -> KeyDigest:
-        return sum((self.totals[id(s)].get(part, KeyDigest()) for s in stages), KeyDigest())
+    def _filtered(self, number: int, part: Part) -> Partition:
+        place = f"adjoint/filtered_keys/{part.morphism_id}.parquet"
+        return Partition(
+            fate=Fate.FILTERED,
+            description=part.description,
+            digest=self.kept.keys(place),
+            location=place,
+            staged=self._staged(part.level, number),
+        )
 
-    def _opened(self, cut: Opened, moved: KeyDigest) -> Partition:
-        live = self.totals[id(cut.stage)].get(LIVE, KeyDigest())
-        place = f"adjoint/{KIND[cut.fate]}/{cut.morphism_id}.parquet"
-        return _partition(cut.fate, cut.description, live - moved, place)
+    def _rejected(self, level: int) -> tuple[KeyDigest, KeyDigest]:
+        """Rows of a level that are ERROR, kept and staged: failed by themselves, or with the group
+        they went into; of a level of groups, the groups."""
+        staged = self._staged(level, ERROR)
+        made = self.evaluation.opened[level - 1] if level else None
+        if made is not None and made.unit == "group":
+            found = self.letters.groups.get(made.morphism_id, KeyDigest())
+        else:
+            found = self.letters.direct.get(level, KeyDigest())
+        for cut in self.evaluation.opened:
+            if cut.unit == "group" and cut.stage.level == level:
+                behind = self.letters.sources.get(cut.morphism_id, KeyDigest())
+                found, staged = found + behind, staged + behind
+        return found, staged
 
-    def _units(self, cut: Opened, partitions: Sequence[Partition]) -> int:
-        """How many rows the cut made, from the evidence it left."""
-        if not cut.consumes:
-            return sum(met.count for met in self.totals[id(cut.stage)].values())
-        if cut.unit == "group" and cut.groups is None:
-            return sum(p.digest.count for p in partitions)
-        place = self.folder / "adjoint" / KIND[cut.fate] / f"{cut.morphism_id}.parquet"
-        return settle.rows_in(place)
+    def _staged(self, level: int, part: int) -> KeyDigest:
+        stages = [s for s in self.evaluation.staged if s.level == level]
+        met = (self.totals.get(id(s), {}).get(part, KeyDigest()) for s in stages)
+        return sum(met, KeyDigest())
+
+    # ---- rows that were made ---------------------------------------------------------------
+
+    def _cut(self, cut: Opened) -> tuple[KeyDigest, KeyDigest, list[Check]]:
+        """The rows a cut made, the rows it made them from, and whether its evidence is whole."""
+        place, name = _place(cut), cut.morphism_id
+        witness = self.witnesses.get(name)
+        if cut.unit == "child":
+            evidence = self.kept.children(place)
+            strays = _count(f"children of {name} under another parent", 0, evidence.strays)
+            checks = [strays]
+            if witness is not None:
+                made = witness.result().count
+                checks.append(_count(f"children made by {name}", made, evidence.children.count))
+            return evidence.children, evidence.parents, checks
+        grouped = self.kept.grouped(place)
+        checks = []
+        if witness is not None:
+            expected, what = witness.result(), f"keys in the groups of {name}"
+            found = grouped.sources
+            if cut.groups is None:
+                found = self.kept.pairs(place) + self.letters.pairs.get(name, KeyDigest())
+            checks.append(Check(what=what, expected=expected, found=found))
+        failed = self.letters.groups.get(name, KeyDigest()) if cut.consumes else KeyDigest()
+        return grouped.groups + failed, grouped.sources, checks
 
 
-def _partition(
-    fate: Fate, description: str, met: KeyDigest, location: str, key: tuple[str, ...] = ()
-) -> Partition:
-    return Partition(
-        fate=fate, description=description, digest=met, location=location, key_columns=key
-    )
+def _count(what: str, expected: int, found: int) -> Check:
+    return Check(what=what, expected=KeyDigest(expected), found=KeyDigest(found))
+
+
+def _place(cut: Opened) -> str:
+    return f"adjoint/{KIND[cut.fate]}/{cut.morphism_id}.parquet"
+
+
+def _partition(fate: Fate, description: str, met: KeyDigest, location: str) -> Partition:
+    return Partition(fate=fate, description=description, digest=met, location=location)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from tallyman import faults
 from tallyman.domain.fate import Evidence
@@ -25,17 +26,19 @@ from tallyman.domain.plan import (
 from tallyman.domain.run import RunIdentity
 from tallyman.domain.step import Append, Expect, GroupBy, Join, Step
 from tallyman.domain.threshold import Halt, Thresholds
-from tallyman.engine import early, settle
-from tallyman.engine.account import Account, Totals, rejected_by_groups
+from tallyman.engine import early
+from tallyman.engine.account import Account, Totals
 from tallyman.engine.book import Book
-from tallyman.engine.columns import ERROR, KEY, LIVE, PART, SYSTEM
+from tallyman.engine.columns import ERROR, KEY, PART, SYSTEM
 from tallyman.engine.content import Content, measure
 from tallyman.engine.evaluate import Evaluation
+from tallyman.engine.kept import Kept, Letters
 from tallyman.engine.reads import columns_read
-from tallyman.engine.segment import Flow
+from tallyman.engine.run_folder import write_json
+from tallyman.engine.settle import SUMMARY, Settlement, clear, move_parts
 from tallyman.engine.settling import Settling
 from tallyman.engine.source import Door, Input
-from tallyman.engine.stage import Stage
+from tallyman.engine.stage import Made, Stage
 from tallyman.engine.tainted import tainted
 from tallyman.engine.trace import Redaction, RowIds, Tracer
 from tallyman.engine.working_run import WorkingRun
@@ -102,9 +105,7 @@ class AssetRun:
         self.totals.clear()
         self.halt = None
         self.book = Book(self.asset.name)
-        self.settlement = settle.Settlement(
-            self.run, self.book, self.folder, self.staging, self.epoch
-        )
+        self.settlement = Settlement(self.run, self.book, self.folder, self.staging, self.epoch)
         self.accounted = accounted_inputs(self.plan)
         self.traced = is_traced(self.asset.trace, self.plan)
         self.reads = {name: self._columns_read(name) for name in self.accounted}
@@ -146,7 +147,6 @@ class AssetRun:
             self.evaluation,
             ids,
             tracer,
-            self.pool,
             self.staging,
             self._check_segment,
         )
@@ -161,7 +161,7 @@ class AssetRun:
         if all(careful[name] is source for name, source in self.inputs.items()):
             return False
         for place in (self.folder, self.staging):
-            settle.clear(place)
+            clear(place)
             place.mkdir()
         self.inputs = careful
         self._begin()
@@ -178,12 +178,11 @@ class AssetRun:
             for name in set(self.accounted):
                 self.doors[name] = self.pool.submit(self.inputs[name].door)
             self.progress("evaluating")
-            output = self.staging / "output"
-            final = self._evaluate(output)
+            made = self._evaluate()
             self.progress("settling")
-            summary = self.settling.wait()
+            self.settling.wait()
             self.progress("proving")
-            return self._conclude(final, output, summary)
+            return self._conclude(made)
         except Exception as error:
             if type(error).__module__.split(".")[0] not in ("pyspark", "py4j", "grpc"):
                 raise
@@ -191,37 +190,47 @@ class AssetRun:
         finally:
             self.pool.shutdown(wait=True, cancel_futures=True)
 
-    def _evaluate(self, output: Path) -> Stage | None:
+    def _evaluate(self) -> Made | None:
+        """Put the output in its place; None if it did not come to one."""
+        written = self.staging / "output"
         try:
-            if self.working is not None:
-                final, rows = self.working.evaluate(output)
-            else:
-                flow = self.evaluation.flow(self.plan)
-                if flow.untouched_groups:
-                    self.settling.start()  # all segments are written: evidence beside the output
-                final = self.evaluation.output(flow, str(output))
-                rows = self._rows(flow, final, output)
-            # The digest of the rows that passed, while evidence is still being written.
-            self.content = self.pool.submit(measure, rows, self.only)
+            made = self._written(written)
             self._check_segment()
             self._tell_reached()
-            return final
+            move_parts(made.folder, self.output)
+            # The digest of the rows that passed, while evidence is still being written.
+            self.content = self.pool.submit(self._measure_content, made.schema)
+            return made
         except _Halted:
             return None
         finally:
             if not self.settling.jobs:
                 self.settling.start()
 
+    def _written(self, folder: Path) -> Made:
+        if self.working is not None:
+            return self.working.evaluate(folder)
+        flow = self.evaluation.flow(self.plan)
+        if not flow.untouched_groups:
+            return Made.of_stage(self.evaluation.output(flow))
+        self.settling.start()  # all segments are written: evidence beside the output
+        rows = self.evaluation.output_groups(flow, str(folder))
+        return Made(folder, rows, flow.level, flow.group_columns)
+
+    @property
+    def output(self) -> Path:
+        """Where the rows that passed are measured, and stay if the gate lets them."""
+        return self.folder / "output"
+
+    def _measure_content(self, schema: StructType) -> Content:
+        spark = next(iter(self.inputs.values())).spark
+        rows = spark.read.schema(schema).parquet(str(self.output))
+        return measure(rows.drop(SYSTEM), self.only)
+
     def _tell_reached(self) -> None:
         """Steps whose trace is written tell it themselves."""
         if self.evaluation.reached and not self.traced:
             self.completed(self.evaluation.reached)
-
-    def _rows(self, flow: Flow, final: Stage | None, output: Path) -> DataFrame:
-        if final is not None:
-            return final.live().drop(SYSTEM)
-        reader = flow.rows.sparkSession.read.schema(flow.rows.drop(KEY).schema)
-        return reader.parquet(str(output))
 
     def _after_segment(self, stage: Stage) -> None:
         """Count what was written, while the next job already starts on it."""
@@ -266,6 +275,7 @@ class AssetRun:
             )
             if broken is not None:
                 self.settling.write_letters(broken.sample)
+                self._letters(self._kept())
                 raise StructuralError(self.asset.name, name, broken.bad, broken.seen, rate)
         self.book.rules.clear()
 
@@ -274,21 +284,20 @@ class AssetRun:
 
     # ---- the ledger -----------------------------------------------------------------------
 
-    def _conclude(
-        self, final: Stage | None, output: Path, summary: Sequence[Mapping[str, object]]
-    ) -> Outcome:
-        rejected = rejected_by_groups(self.evaluation, self.totals)
-        self.halt = self.halt or self.thresholds.check(
-            self._errors() + sum(d.count for d in rejected.values()), self.records_in
-        )
-        ledger = self._ledger(self._passed(final, output), rejected)
+    def _conclude(self, made: Made | None) -> Outcome:
+        kept = self._kept()
+        letters = self._letters(kept)
+        behind = sum(found.count for found in letters.sources.values())
+        self.halt = self.halt or self.thresholds.check(self._errors() + behind, self.records_in)
+        ledger = self._ledger(kept, letters, made)
         by_type: dict[str, int] = {}
-        for row in summary:
+        for row in letters.summary:
             kind = str(row["error_type"])
-            by_type[kind] = by_type.get(kind, 0) + int(str(row["count"]))
+            by_type[kind] = by_type.get(kind, 0) + int(row["count"])
         outcome = Outcome(ledger, sum(by_type.values()), by_type)
         if self.content is not None:
             outcome.content = self.content.result()
+            outcome.rows_out = kept.rows("output")
         for source in self.inputs.values():
             source.files.check_unchanged()
         if self.halt:
@@ -297,37 +306,52 @@ class AssetRun:
             )
         elif ledger.records_in == 0 and self.thresholds.on_empty == "halt":
             outcome.error = EmptyInput(self.asset.name)
-        self._output = Path(final.live_folder()) if final is not None else output
         return outcome
 
-    def publish(self, outcome: Outcome) -> None:
-        """Put the output in its place: only after the ledger balanced."""
-        target = self.folder / "output"
-        settle.move_parts(self._output, target)
-        outcome.rows_out = settle.rows_in(target)
+    def _kept(self) -> Kept:
+        return Kept(self.folder, lambda: next(iter(self.inputs.values())).spark)
+
+    def _letters(self, kept: Kept) -> Letters:
+        """The dead letters as they were written; their summary is made of nothing else."""
+        found = kept.letters()
+        if found.count:
+            write_json(self.folder / "errors" / SUMMARY, list(found.summary))
+        return found
+
+    def keep(self) -> None:
+        """Keep what else was made, now that the ledger balanced."""
         if self.working is not None:
             self.working.keep_outputs(self.folder, self.epoch)
 
-    def _passed(self, final: Stage | None, output: Path) -> dict[int, KeyDigest]:
-        """The rows of the output, by their level: what was written, not what was meant to be."""
-        if final is not None:
-            return {final.level: self.totals[id(final)].get(LIVE, KeyDigest())}
-        if self.content is None or not output.exists():
-            return {}  # it did not come to an output
-        if self.working is None:
-            return {len(self.evaluation.opened): KeyDigest(settle.rows_in(output))}
-        return self.working.passed()
+    def withdraw(self, outcome: Outcome) -> None:
+        """Take the output away: the gate did not let it pass."""
+        clear(self.output)
+        outcome.rows_out = 0
 
-    def _ledger(self, passed: Mapping[int, KeyDigest], rejected: Mapping[int, KeyDigest]) -> Ledger:
-        partitions, subs = Account(self.evaluation, self.totals, rejected, self.folder).close(
-            passed
-        )
+    def _passed(self, kept: Kept, made: Made | None) -> dict[int, KeyDigest]:
+        """The rows of the output, by their level: as they are in their place."""
+        if made is None:
+            return {}
+        if made.group_columns is not None:
+            return {len(self.evaluation.opened): kept.group_rows(made.group_columns)}
+        found = kept.passed(self.evaluation.output_key)
+        if made.level is not None:
+            return {made.level: sum(found.values(), KeyDigest())}
+        levels = {cut.morphism_id: n for n, cut in enumerate(self.evaluation.opened, 1)}
+        return {levels[step] if step else 0: met for step, met in found.items()}
+
+    def _ledger(self, kept: Kept, letters: Letters, made: Made | None) -> Ledger:
+        witnesses = self.settling.witnesses
+        account = Account(self.evaluation, self.totals, kept, letters, witnesses)
+        marked = made is not None and made.level is None
+        closed = account.close(self._passed(kept, made), marked=marked)
         return Ledger(
             run_id=self.run.run_id,
             asset=self.asset.name,
             inputs=tuple(self._account(name) for name in self.accounted),
-            partitions=partitions,
-            sub_ledgers=subs,
+            partitions=closed.partitions,
+            sub_ledgers=closed.sub_ledgers,
+            checks=closed.checks,
             evidence=self.evidence.value,
         )
 
@@ -342,10 +366,6 @@ class AssetRun:
             evidence=self.evidence.value,
             completed=False,
         )
-
-    def locations(self) -> dict[str, Path]:
-        """Where evidence lies before it is published, by the place it will have."""
-        return {"output/": self._output}
 
     def _account(self, name: str, count_repeated: bool = True) -> InputAccount:
         source, door = self.inputs[name], self.doors[name].result()

@@ -15,12 +15,11 @@ from tallyman.domain.step import Aggregate, DropDuplicates, Explode, GroupBy, Jo
 from tallyman.engine import digest, plain
 from tallyman.engine.book import Book
 from tallyman.engine.columns import KEY, LIVE, PART, REJECTIONS, col, mentioned, to_column
+from tallyman.engine.group_key import GROUP_KEY, SOURCE_KEY, WHOLE, group_text
 from tallyman.engine.segment import Flow, end_unless
 from tallyman.engine.stage import Stage, user_columns, write, write_keys, write_merged
 
-SOURCE_KEY, GROUP_KEY, VALUE = "source_key", "group_key", "value_"
-WHOLE = "_tm_all"
-"""The name of the one group when groupBy names no column: a struct needs a field."""
+VALUE = "value_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +33,14 @@ class Opened:
     description: str
     children: DataFrame | None = None
     """Child and parent keys, for rows that were multiplied."""
+    makes: Column | None = None
+    """How many children a live row of the stage has, told by the row itself."""
     groups: DataFrame | None = None
     """Group keys with count and digest, when the keys themselves are not stored."""
     links: DataFrame | None = None
     """Group keys and the keys of rows that went into them, where those rows stayed."""
+    matched: DataFrame | None = None
+    """Group and key of each row that went into a group, where those rows stayed."""
 
     @property
     def consumes(self) -> bool:
@@ -52,10 +55,12 @@ class Opened:
 
 def checkpoint(flow: Flow, path: str) -> tuple[Stage, Flow]:
     """Write the segment and go on with its live rows, keys and all."""
-    columns = [*user_columns(flow.with_tags()), F.col(KEY), F.col(REJECTIONS)]
+    carried = [F.col(name) for name in (KEY, REJECTIONS, *flow.beside)]
+    columns = [*user_columns(flow.with_tags()), *carried]
     stage = write(flow, path, columns, key=F.col(KEY), reasons=F.col(REJECTIONS))
-    rows = stage.live().select(*map(col, flow.columns), KEY)
-    return stage, replace(flow, rows=rows, tagged=False)
+    beside = tuple(name for name in flow.beside if name != plain.MATCHES)
+    rows = stage.live().select(*map(col, flow.columns), KEY, *beside)
+    return stage, replace(flow, rows=rows, tagged=False, beside=beside)
 
 
 def group_fields(step: GroupBy | Aggregate, rows: DataFrame) -> list[Column]:
@@ -112,16 +117,15 @@ def group_digests(flow: Flow, step: GroupBy, path: str) -> tuple[Stage, DataFram
 
 def group_flow(output: DataFrame, step: GroupBy, level: int) -> Flow:
     """Groups as rows of their own, keyed by their group columns."""
-    key = group_text(step.by)
+    key = group_text(step.by, [col(name) for name in step.by])
     return Flow(
-        output.withColumn(KEY, key), tuple(output.columns), None, level=level, after_group=True
+        output.withColumn(KEY, key),
+        tuple(output.columns),
+        None,
+        level=level,
+        after_group=True,
+        group_columns=step.by,
     )
-
-
-def group_text(by: Sequence[str]) -> Column:
-    """The key of a group, from the columns that tell it."""
-    shown = [col(name).cast("string").alias(name) for name in by]
-    return F.to_json(F.struct(*shown), {"ignoreNullFields": "false"}) if shown else F.lit("{}")
 
 
 def childless_filtered(flow: Flow, step: Explode, morphism_id: str, book: Book) -> Flow:

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from tallyman.domain.ledger import KeyDigest
 
-COUNT, HIGH, LOW = "_tm_count", "_tm_high", "_tm_low"
+COUNT, HIGH, LOW = NAMES = ("_tm_count", "_tm_high", "_tm_low")
 
 
 def lanes(key: Column) -> list[Column]:

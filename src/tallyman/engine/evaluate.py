@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from tallyman.domain.fate import Evidence, Fate
 from tallyman.domain.frame import Frame
@@ -117,11 +118,12 @@ class Evaluation:
         if step.fanout == "error":
             return segment.join(flow, step, reference, name, self.book)
         looked_up = segment.join(flow, step, reference, name, self.book)
-        only = replace(looked_up, columns=flow.columns)
+        only = replace(looked_up, columns=flow.columns)  # and how often each row matched
         stage, parents = cuts.checkpoint(only, self.path())
         children, links = cuts.expanded(flow, step, parents, reference)
         why = f"Records expanded by their matches in {step.other.input}"
-        self.open(Opened(stage, name, Fate.EXPLODED, "child", why, children=links))
+        makes = F.coalesce(F.col(plain.MATCHES), F.lit(1))
+        self.open(Opened(stage, name, Fate.EXPLODED, "child", why, children=links, makes=makes))
         return replace(children, level=len(self.opened))
 
     def _explode(self, flow: Flow, step: Explode, name: str) -> Flow:
@@ -129,7 +131,9 @@ class Evaluation:
         stage, parents = cuts.checkpoint(whole, self.path())
         children, links = cuts.exploded(flow, step, parents)
         why = f"Records exploded by {step.column}"
-        self.open(Opened(stage, name, Fate.EXPLODED, "child", why, children=links))
+        # An outer explode makes one child of an array that is empty or NULL.
+        makes = F.greatest(F.coalesce(F.size(col(step.column)), F.lit(0)), F.lit(1))
+        self.open(Opened(stage, name, Fate.EXPLODED, "child", why, children=links, makes=makes))
         return replace(children, level=len(self.opened))
 
     def _group(self, flow: Flow, step: GroupBy, name: str) -> Flow:
@@ -155,11 +159,14 @@ class Evaluation:
         key = left.key_columns if _same_key(left, right, step) else None
         return replace(left, rows=rows, tagged=True, key_columns=key)
 
-    def output(self, flow: Flow, folder: str) -> Stage | None:
-        """Write the rows that passed; None when they are groups nothing was done to since."""
-        if flow.untouched_groups:
-            flow.rows.drop(KEY).write.parquet(folder)
-            return None
+    def output_groups(self, flow: Flow, folder: str) -> StructType:
+        """Write groups that nothing was done to since; their columns tell them."""
+        rows = flow.rows.drop(KEY)
+        rows.write.parquet(folder)
+        return rows.schema
+
+    def output(self, flow: Flow) -> Stage:
+        """Write the rows that passed, with their keys."""
         flow = flow.with_tags()
         known = flow.key_columns is not None
         self.output_key = flow.key_columns or ()

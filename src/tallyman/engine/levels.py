@@ -16,9 +16,9 @@ from typing import Any
 from tallyman.domain.walk import Counted
 from tallyman.engine.desk import Desk, parquet, parquet_files
 from tallyman.engine.duck import quoted
+from tallyman.engine.group_key import WHOLE
 from tallyman.engine.key_text import Shape
 
-WHOLE = "_tm_all"
 KIND = {"group": "reverse_joins", "child": "parent_child"}
 DID = {"group": "combined", "child": "multiplied"}
 SYSTEM = "_tm"

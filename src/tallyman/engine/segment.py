@@ -12,7 +12,14 @@ from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import StringType, StructField
+from pyspark.sql.types import (
+    BooleanType,
+    DateType,
+    DecimalType,
+    IntegralType,
+    StringType,
+    StructField,
+)
 
 from tallyman.domain.fate import Fate
 from tallyman.domain.rejection import ErrorType, Rule
@@ -37,6 +44,8 @@ from tallyman.engine.plain import MATCHES
 from tallyman.engine.source import Input, LinesInput
 
 REJECTION = "struct<rule:int,actual:string>"
+SAME_TEXT = (StringType, BooleanType, IntegralType, DecimalType, DateType)
+"""Types whose values have one text, in Spark and elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +59,15 @@ class Flow:
     tagged: bool = False
     level: int = 0
     after_group: bool = False
+    group_columns: tuple[str, ...] | None = None
+    """The user's columns that still tell the group, where rows are groups."""
     beside: tuple[str, ...] = ()
     """Further columns of ours that go with every row."""
 
     @property
     def untouched_groups(self) -> bool:
-        """Groups as the aggregation made them: no step since could end one."""
-        return self.after_group and not self.tagged
+        """Groups that no step since could end, told by their own columns."""
+        return self.after_group and not self.tagged and self.group_columns is not None
 
     def carried(self) -> list[str]:
         return [KEY, *([PART, REJECTIONS] if self.tagged else []), *self.beside]
@@ -77,9 +88,12 @@ class Flow:
     def without_key(self, touched: Sequence[str]) -> Flow:
         """After columns were written over: the key is no longer read from them."""
         lowered = {name.lower() for name in touched}
+        found = self
         if self.key_columns and lowered & {name.lower() for name in self.key_columns}:
-            return replace(self, key_columns=None)
-        return self
+            found = replace(found, key_columns=None)
+        if self.group_columns and lowered & {name.lower() for name in self.group_columns}:
+            found = replace(found, group_columns=None)
+        return found
 
 
 def _rejection(rule: int, actual: Column) -> Column:
@@ -101,12 +115,18 @@ def admit(source: Input, book: Book, read: Collection[str]) -> Flow:
     Only columns that the plan reads, or the schema requires, can reject a record.
     """
     names = tuple(f.name for f in source.schema if f.name in read or not f.nullable)
-    known = source.every_record_keyed and len(source.key) == 1 and source.key[0] in names
+    known = source.every_record_keyed and len(source.key) == 1 and _readable(source, names)
     key = source.key if known else None
     if not source.rejects:
         return Flow(source.records(names), names, key)
     admitted = [_tagged(part, rows, names, book) for part, rows in source.parts(names)]
     return Flow(reduce(DataFrame.unionByName, admitted), names, key, tagged=True)
+
+
+def _readable(source: Input, names: Sequence[str]) -> bool:
+    """True if the key's column is carried, and reads the same whoever reads it."""
+    [key] = source.key
+    return key in names and isinstance(source.schema[key].dataType, SAME_TEXT)
 
 
 def _tagged(source: Input, records: DataFrame, names: Sequence[str], book: Book) -> DataFrame:
@@ -190,7 +210,8 @@ def select(flow: Flow, step: Select) -> Flow:
         names.append(name)
     kept = set(names)
     made = [n for n, c in zip(names, chosen, strict=True) if text_of(c).strip("`") != n]
-    lost = [k for k in flow.key_columns or () if k not in kept]
+    held = (*(flow.key_columns or ()), *(flow.group_columns or ()))
+    lost = [name for name in held if name not in kept]
     return flow.choose(chosen, names).without_key([*made, *lost])
 
 
@@ -222,6 +243,8 @@ def rename(flow: Flow, step: Rename) -> Flow:
     names = [step.new if name == step.old else name for name in flow.columns]
     chosen = [col(o).alias(n) for o, n in zip(flow.columns, names, strict=True)]
     renamed = flow.choose(chosen, names)
+    if step.old in (renamed.group_columns or ()):
+        renamed = replace(renamed, group_columns=None)
     if renamed.key_columns and step.old in renamed.key_columns:
         if len(renamed.key_columns) > 1:
             return replace(renamed, key_columns=None)
@@ -301,7 +324,8 @@ def join(flow: Flow, step: Join, reference: DataFrame, morphism_id: str, book: B
     flow = _unmatched(flow, step, [left for left, _ in pairs], morphism_id, book)
     if step.fanout == "error":
         flow = refuse_several(flow, morphism_id, book)
-    return replace(flow, rows=flow.rows.drop(MATCHES))
+        return replace(flow, rows=flow.rows.drop(MATCHES))
+    return replace(flow, beside=(*flow.beside, MATCHES))
 
 
 def refuse_several(flow: Flow, morphism_id: str, book: Book) -> Flow:

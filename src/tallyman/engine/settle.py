@@ -18,10 +18,12 @@ from tallyman.domain.run import RunIdentity
 from tallyman.engine import digest
 from tallyman.engine.book import Book
 from tallyman.engine.columns import ERROR, KEY, PART, REJECTIONS
-from tallyman.engine.cuts import GROUP_KEY, SOURCE_KEY, WHOLE, Opened
+from tallyman.engine.cuts import Opened
+from tallyman.engine.group_key import GROUP_KEY, SOURCE_KEY, text_of_group
 from tallyman.engine.stage import EVIDENCE_OPTIONS, Stage
 
-GROUP, LEVEL = "_tm_group", "_tm_level"
+GROUP, GROUP_STEP, LEVEL = BEHIND = ("_tm_group", "_tm_group_step", "_tm_level")
+SUMMARY = "_summary.json"
 RULE = ("error_type", "morphism_path", "expected", "entity", "field", "step", "error_code")
 
 
@@ -38,13 +40,18 @@ class Settlement:
 
     # ---- dead letters ------------------------------------------------------------------
 
-    def rejections(self, ended: DataFrame) -> tuple[DataFrame, DataFrame]:
-        """Dead-letter records of rows that ended as ERROR, and a summary."""
+    def rejections(self, ended: DataFrame) -> DataFrame:
+        """Dead-letter records of rows that ended as ERROR: one for each rule that was broken."""
         rule = _looked_up([_rule_row(r) for r in self.book.rules], RULE, F.col("r.rule"))
-        each = ended.select(KEY, GROUP, LEVEL, F.explode(REJECTIONS).alias("r"))
-        found = each.select(KEY, GROUP, LEVEL, F.col("r.actual"), rule.alias("rule"))
+        each = ended.select(
+            KEY,
+            *BEHIND,
+            F.posexplode(REJECTIONS).alias("_tm_place", "r"),
+            F.size(REJECTIONS).cast("string").alias("_tm_of"),
+        )
+        found = each.select("*", F.col("r.actual"), rule.alias("rule"))
         found = found.select("*", "rule.*")
-        letters = found.select(
+        return found.select(
             F.col(KEY).alias("source_key"),
             "error_type",
             "morphism_path",
@@ -55,13 +62,14 @@ class Settlement:
             F.lit(self.run.openlineage_run_id).alias("openlineage_run_id"),
             F.lit(self.run.timestamp).alias("timestamp"),
             "error_code",
+            self._error_id().alias("error_id"),
         )
-        summary = letters.groupBy("error_type", "morphism_path").agg(
-            F.count(F.lit(1)).alias("count"),
-            F.min("error_code").alias("sample_error_code"),
-            F.min("actual").alias("sample_actual_value"),
-        )
-        return letters, summary
+
+    def _error_id(self) -> Column:
+        """The same in every run: derived from the record and the rule, from nothing else."""
+        parts = [F.col(KEY), F.col(GROUP), *map(F.col, ("morphism_path", "error_type", "expected"))]
+        shown = [F.coalesce(part, F.lit("")) for part in (F.lit(self.book.asset), *parts)]
+        return F.substring(F.sha2(F.concat_ws("\x1f", *shown), 256), 1, 32)
 
     def _context(self) -> Column:
         named = {
@@ -71,7 +79,9 @@ class Settlement:
             "asset": F.lit(self.book.asset),
             "epoch": F.lit(self.epoch),
             "group_key": F.col(GROUP),
+            "group_step": F.col(GROUP_STEP),
             "level": F.col(LEVEL),
+            "rejection": F.concat_ws("/", (F.col("_tm_place") + 1).cast("string"), F.col("_tm_of")),
         }
         pairs = [part for name, value in named.items() for part in (F.lit(name), value)]
         return F.map_filter(F.create_map(*pairs), lambda _, value: value.isNotNull())
@@ -127,7 +137,7 @@ class Settlement:
 
     def rewrite_keys(self, opened: Opened, failed_groups: DataFrame) -> None:
         """Without the groups that failed afterwards: their records are ERROR, not AGGREGATED."""
-        left = opened.stage.live().withColumn(GROUP, group_text(opened.stage))
+        left = opened.stage.live().withColumn(GROUP, text_of_group(opened.stage.live()))
         kept = left.join(failed_groups.select(GROUP), GROUP, "left_anti").drop(GROUP)
         aside = self.staging / f"kept-{opened.morphism_id}"
         kept.write.options(**EVIDENCE_OPTIONS).parquet(str(aside))
@@ -178,23 +188,15 @@ def _rule_row(rule: Rule) -> tuple[str, ...]:
     )
 
 
-def group_text(stage: Stage) -> Column:
-    """The key of a group as the next segment wrote it."""
-    fields = [f.name for f in stage.schema[GROUP_KEY].dataType.fields]  # type: ignore[attr-defined]
-    if fields == [WHOLE]:
-        return F.lit("{}")
-    shown = [F.col(GROUP_KEY).getField(n).cast("string").alias(n) for n in fields]
-    return F.to_json(F.struct(*shown), {"ignoreNullFields": "false"})
-
-
 def failed_sources(opened: Opened, failed: DataFrame) -> DataFrame:
     """The records behind groups that failed: key, rejections and the group."""
-    groups = failed.select(F.col(KEY).alias(GROUP), REJECTIONS)
-    sources = opened.stage.live().select(
-        F.col(SOURCE_KEY).alias(KEY), group_text(opened.stage).alias(GROUP)
-    )
-    level = no_group(opened.stage.level)[1]
-    return sources.join(F.broadcast(groups), GROUP).select(KEY, REJECTIONS, GROUP, level)
+    step = F.lit(opened.morphism_id).alias(GROUP_STEP)
+    groups = failed.select(F.col(KEY).alias(GROUP), step, REJECTIONS)
+    rows = opened.stage.live()
+    sources = rows.select(F.col(SOURCE_KEY).alias(KEY), text_of_group(rows).alias(GROUP))
+    level = no_group(opened.stage.level)[-1]
+    found = sources.join(F.broadcast(groups), GROUP)
+    return found.select(KEY, REJECTIONS, GROUP, GROUP_STEP, level)
 
 
 def failed_rows(stage: Stage) -> DataFrame:
@@ -205,7 +207,8 @@ def failed_rows(stage: Stage) -> DataFrame:
 def no_group(level: int) -> list[Column]:
     """Records are level 0 and need not say so; rows made out of records do."""
     shown = F.lit(str(level)) if level else F.lit(None)
-    return [F.lit(None).cast("string").alias(GROUP), shown.cast("string").alias(LEVEL)]
+    none = [F.lit(None).cast("string").alias(name) for name in (GROUP, GROUP_STEP)]
+    return [*none, shown.cast("string").alias(LEVEL)]
 
 
 def filtered_parts(book: Book, level: int) -> list[int]:

@@ -1,22 +1,23 @@
-"""Writing what a run keeps of the rows that ended: all kinds of evidence side by side."""
+"""Write what a run keeps of the rows that ended: all kinds of evidence side by side."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tallyman.domain.fate import Fate
-from tallyman.engine import settle
+from tallyman.domain.ledger import KeyDigest
+from tallyman.engine import kept_by_spark, settle
 from tallyman.engine.columns import ERROR, KEY
 from tallyman.engine.cuts import Opened
 from tallyman.engine.evaluate import Evaluation
-from tallyman.engine.run_folder import write_json
+from tallyman.engine.group_key import SOURCE_KEY
 
 
 @dataclass
@@ -25,16 +26,16 @@ class Settling:
     evaluation: Evaluation
     pool: ThreadPoolExecutor
     jobs: list[Future[Any]] = field(default_factory=list)
-    letters: Future[list[dict[str, object]]] | None = None
     failed_groups: dict[int, DataFrame] = field(default_factory=dict)
+    witnesses: dict[str, Future[KeyDigest]] = field(default_factory=dict)
+    """By the step: what its evidence must hold, measured on the rows it was made from."""
 
     def start(self) -> None:
         """Start writing dead letters, filtered keys and other evidence, side by side."""
         ended, self.failed_groups = self._ended_as_error()
         if ended:
             rows = reduce(DataFrame.unionByName, ended)
-            self.letters = self.pool.submit(self.write_letters, rows)
-            self.jobs.append(self.letters)
+            self.jobs.append(self.pool.submit(self.write_letters, rows))
         parts = [n for n, p in self.settlement.book.parts.items() if p.fate is Fate.FILTERED]
         dropped = [s.dropped() for s in self.evaluation.staged if s.parts() & set(parts)]
         if dropped:
@@ -42,17 +43,31 @@ class Settling:
             self.jobs.append(self.pool.submit(self.settlement.write_filtered, rows, parts))
         for opened in self.evaluation.opened:
             self.jobs += self._keep_evidence(opened, self.failed_groups)
+            if measured := self._witness(opened):
+                self.witnesses[opened.morphism_id] = self.pool.submit(measured)
 
-    def wait(self) -> list[dict[str, object]]:
-        """Wait for the evidence; the summary of the dead letters."""
-        for job in self.jobs:
+    def wait(self) -> None:
+        """Return when all evidence is in its place."""
+        for job in (*self.jobs, *self.witnesses.values()):
             job.result()
         for number in (n for n, p in self.settlement.book.parts.items() if p.fate is Fate.FILTERED):
             self.settlement.make_filtered(number)
         for opened in self.evaluation.opened:
             if opened.kept_as_written and id(opened) not in self.failed_groups:
                 self.settlement.keep_keys(opened)
-        return self.letters.result() if self.letters else []
+
+    def _witness(self, opened: Opened) -> Callable[[], KeyDigest] | None:
+        """Evidence that is written by a job of its own is compared with the rows it came from.
+        Evidence that is only moved needs no second measurement."""
+        if opened.makes is not None:
+            return partial(_made, opened.stage.live(), opened.makes)
+        if opened.matched is not None and opened.groups is not None:
+            return partial(kept_by_spark.keys, opened.matched, SOURCE_KEY)
+        if opened.matched is not None:
+            return partial(kept_by_spark.pairs, opened.matched)
+        if id(opened) in self.failed_groups:
+            return partial(kept_by_spark.pairs, opened.stage.live())
+        return None
 
     def _keep_evidence(
         self, opened: Opened, failed_groups: Mapping[int, DataFrame]
@@ -85,11 +100,11 @@ class Settling:
                 ended.append(settle.failed_rows(stage))
         return ended, failed
 
-    def write_letters(self, ended: DataFrame) -> list[dict[str, object]]:
-        letters, summary = self.settlement.rejections(ended)
-        counted = self.pool.submit(summary.collect)  # a row per rule
-        self.settlement.write_letters(letters)
-        found = [row.asDict() for row in counted.result()]
-        found.sort(key=lambda row: (row["error_type"], row["morphism_path"]))
-        write_json(self.settlement.folder / "errors" / "_summary.json", found)
-        return found
+    def write_letters(self, ended: DataFrame) -> None:
+        self.settlement.write_letters(self.settlement.rejections(ended))
+
+
+def _made(parents: DataFrame, makes: Column) -> KeyDigest:
+    """How many children there must be; which ones is known by their parents alone."""
+    found = parents.agg(F.sum(makes).alias("n")).first()
+    return KeyDigest(int(found["n"] or 0) if found else 0)

@@ -67,13 +67,33 @@ class Stage:
         return [self.multiplicity] if self.multiplicity else []
 
     def totals(self) -> dict[int, KeyDigest]:
-        """Count and digest per part, measured on what was written."""
+        """Count and digest of the rows that ended, per part. Live rows are measured where they are
+        kept, not here."""
+        if not self.parts() - {LIVE}:
+            return {}
+        ended = self.read().where(F.col(PART) != LIVE).groupBy(PART)
         if self.multiplicity:
-            names = (digest.COUNT, digest.HIGH, digest.LOW)
-            found = self.read().groupBy(PART).agg(*(F.sum(n).alias(n) for n in names))
+            found = ended.agg(*(F.sum(n).alias(n) for n in digest.NAMES))
         else:
-            found = self.read().groupBy(PART).agg(*digest.lanes(self.key))
+            found = ended.agg(*digest.lanes(self.key))
         return {row[PART]: digest.of_row(row) for row in found.collect()}  # a row per part
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """The rows of an output as they were written, before they are put in their place."""
+
+    folder: Path
+    schema: StructType
+    level: int | None = None
+    """Of all rows; None where each row says which step made it."""
+    group_columns: tuple[str, ...] | None = None
+    """The columns that tell a row, where rows are groups and say nothing else."""
+
+    @classmethod
+    def of_stage(cls, stage: Stage) -> Made:
+        schema = StructType([f for f in stage.schema if f.name != PART])
+        return cls(Path(stage.live_folder()), schema, stage.level)
 
 
 def write(

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
@@ -24,10 +24,10 @@ from tallyman.engine import changes, digest, in_place, plain, segment
 from tallyman.engine.book import Book
 from tallyman.engine.changes import SEEN, Member
 from tallyman.engine.columns import KEY, LIVE, PART, SYSTEM, col, text_of, to_column
-from tallyman.engine.cuts import GROUP_KEY, SOURCE_KEY, Opened, group_fields, group_text
+from tallyman.engine.cuts import Opened, group_fields
 from tallyman.engine.evaluate import Evaluation
+from tallyman.engine.group_key import GROUP_KEY, SOURCE_KEY, group_text
 from tallyman.engine.segment import Flow
-from tallyman.engine.source import key_text
 from tallyman.engine.trace import RowIds, Tracer
 from tallyman.errors import StepFailed
 
@@ -39,16 +39,6 @@ SOURCE_STEP = "source_step"
 def is_file(path: str) -> bool:
     """Whether an output is asked for as one file, and not as a folder of them."""
     return os.path.splitext(path)[1].lower() in OUTPUT_FORMATS
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """One member's rows of the output: where they are and how their keys are read."""
-
-    folder: str
-    level: int
-    key: Column
-    schema: StructType
 
 
 @dataclass
@@ -223,15 +213,15 @@ class WorkingSet:
         matched = in_place.matching(self._live(), step.where)
         added, widened = in_place.groups(matched, step, self.columns, schema)
         level = len(self.evaluation.opened) + 1
-        rows = added.withColumn(KEY, group_text(step.by))
+        rows = added.withColumn(KEY, group_text(step.by, [col(name) for name in step.by]))
         flow = Flow(rows, tuple(widened.names), None, level=level, after_group=True)
         self._widen(widened)
         member = self._join(flow, seq, name)
         group = F.struct(*group_fields(step, matched)).alias(GROUP_KEY)
         why = f"Rows added, one for each {', '.join(step.by)}"
-        opened = partial(Opened, member.stages[0], name, Fate.AGGREGATED, "row", why)
+        links = matched.select(group, F.col(KEY).alias(SOURCE_KEY), SOURCE_STEP)
+        opened = partial(Opened, member.stages[0], name, Fate.AGGREGATED, "row", why, matched=links)
         if self.evaluation.evidence is Evidence.KEYS:
-            links = matched.select(group, F.col(KEY).alias(SOURCE_KEY), SOURCE_STEP)
             self.evaluation.opened.append(opened(links=links))
         else:
             found = matched.groupBy(group).agg(*digest.lanes(F.col(KEY)))
@@ -308,10 +298,10 @@ class WorkingSet:
             found.append(rows.select(KEY, *(col(old).alias(new) for old, new in there.items())))
         return [self._shown(member, rows, deleted=True) for rows in found]
 
-    def finish(self, folder: str) -> list[Written]:
-        """Write the rows that passed, each member's by themselves."""
+    def finish(self, folder: str) -> StructType:
+        """Write the rows that passed, each member's by themselves; the columns of all."""
         self.store()
-        written: list[Written] = []
+        schema = StructType()
         for number, member in enumerate(self.members):
             flow = member.flow
             known = flow.key_columns if not member.created_by else None
@@ -328,7 +318,6 @@ class WorkingSet:
             place = os.path.join(folder, f"{number:03d}")
             rows = flow.rows.select(*map(col, flow.columns), marked)
             rows.write.parquet(place)
-            key = key_text(known) if known else F.col(f"{SYSTEM}.key")
-            written.append(Written(place, flow.level, key, rows.schema))
+            schema = rows.schema
         self.evaluation.output_key = self.members[0].flow.key_columns or ()
-        return written
+        return schema

@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
-from functools import reduce
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame
-
 from tallyman.domain.frame import Frame
-from tallyman.domain.ledger import KeyDigest
 from tallyman.domain.plan import numbers, working_steps
-from tallyman.engine import digest, plain, settle, tables, trace_steps
-from tallyman.engine.columns import KEY, SYSTEM
+from tallyman.engine import plain, settle, tables, trace_steps
 from tallyman.engine.evaluate import Evaluation
 from tallyman.engine.run_folder import write_json
 from tallyman.engine.source import Input
-from tallyman.engine.stage import Stage
+from tallyman.engine.stage import Made
 from tallyman.engine.trace import RowIds, Tracer
 from tallyman.engine.working import WorkingSet, is_file
 
@@ -40,11 +34,9 @@ class WorkingRun:
     evaluation: Evaluation
     ids: RowIds
     tracer: Tracer | None
-    pool: ThreadPoolExecutor
     staging: Path
     check: Callable[[], None]
     """Called when rows were written, before the trace says that their steps are complete."""
-    _passed: list[tuple[int, Future[KeyDigest]]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         nodes = working_steps(self.plan)
@@ -54,8 +46,8 @@ class WorkingRun:
             self.evaluation, nodes, names, seqs, self.ids, self.tracer, staging, self.check
         )
 
-    def evaluate(self, output: Path) -> tuple[Stage | None, DataFrame]:
-        """The stage whose live rows are the output, if there is one, and the output's rows."""
+    def evaluate(self, output: Path) -> Made:
+        """Do every step, then write the rows that are left."""
         working = self.working
         first = working.nodes[0].parent if working.nodes else self.plan
         assert first is not None
@@ -65,29 +57,11 @@ class WorkingRun:
         for node in working.nodes:
             working.do(node)
         if working.in_one_piece:
-            stage = self.evaluation.output(working.members[0].flow, str(output))
-            assert stage is not None
-            return stage, stage.live().drop(SYSTEM)
-        return None, self._written(output)
-
-    def _written(self, output: Path) -> DataFrame:
-        spark = next(iter(self.inputs.values())).spark
-        found = []
-        for each in self.working.finish(str(output)):
-            rows = spark.read.schema(each.schema).parquet(each.folder)
-            keys = rows.select(each.key.alias(KEY))
-            self._passed.append((each.level, self.pool.submit(digest.of_keys, keys)))
-            found.append(rows)
+            return Made.of_stage(self.evaluation.output(working.members[0].flow))
+        written = working.finish(str(output))
         if self.tracer is not None:
             self.tracer.wait()
-        return reduce(DataFrame.unionAll, found).drop(SYSTEM)
-
-    def passed(self) -> dict[int, KeyDigest]:
-        """The rows of the output by their level, measured on what was written."""
-        found: dict[int, KeyDigest] = {}
-        for level, measured in self._passed:
-            found[level] = found.get(level, KeyDigest()) + measured.result()
-        return found
+        return Made(output, written)
 
     def _steps(self) -> list[dict[str, object]]:
         working, spark = self.working, next(iter(self.inputs.values())).spark

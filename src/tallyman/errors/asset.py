@@ -189,19 +189,24 @@ class RowsUnaccountedFor(TallymanError):
     code = "rows_unaccounted_for"
     hint = "`tallyman verify --exact` names the keys. Nothing was published."
 
-    def __init__(self, asset: str, missing: int, extra: int, duplicate: int) -> None:
-        super().__init__(asset, missing, extra, duplicate)
+    def __init__(
+        self, asset: str, missing: int, extra: int, duplicate: int, checks: Sequence[str] = ()
+    ) -> None:
+        super().__init__(asset, missing, extra, duplicate, tuple(checks))
         self.asset, self.missing, self.extra, self.duplicate = asset, missing, extra, duplicate
+        self.checks = tuple(checks)
 
     def __str__(self) -> str:
+        failed = "".join(f" {check}." for check in self.checks)
         return (
             f"{self.asset}: the accounting does not balance: {self.missing:,} missing, "
-            f"{self.extra:,} extra, {self.duplicate:,} duplicate."
+            f"{self.extra:,} extra, {self.duplicate:,} duplicate.{failed}"
         )
 
     def facts(self) -> dict[str, object]:
         counts = {"missing": self.missing, "extra": self.extra, "duplicate": self.duplicate}
-        return {**super().facts(), "reason": "ACCOUNTING_INVARIANT_VIOLATED", **counts}
+        found = {**super().facts(), "reason": "ACCOUNTING_INVARIANT_VIOLATED", **counts}
+        return {**found, "failed_checks": list(self.checks)} if self.checks else found
 
 
 class RowsOutsidePartition(TallymanError):
