@@ -8,18 +8,22 @@ from pathlib import Path
 
 from tallyman.domain.fate import Evidence
 from tallyman.domain.ledger import Discrepancy, Ledger
-from tallyman.engine.proof import compare_keys
+from tallyman.engine.proof import compare_keys, compare_units
 from tallyman.engine.source import Input
 from tallyman.errors import RowsUnaccountedFor
 
 
 def prove(ledger: Ledger, inputs: Sequence[Input], folder: Path) -> Ledger:
     """Count and digest decide; only a mismatch is worth comparing key by key."""
-    if ledger.digests_agree:
-        return ledger
-    if ledger.evidence == Evidence.DIGEST:
-        return replace(ledger, discrepancy=_by_count(ledger))
-    return replace(ledger, discrepancy=compare_keys(inputs, ledger.to_json(), folder))
+    found = ledger.discrepancy
+    if not ledger.digests_agree:
+        if ledger.evidence == Evidence.DIGEST:
+            found = _by_count(ledger)
+        else:
+            found = compare_keys(inputs, ledger.to_json(), folder)
+    if (folder / "output").exists() and not all(s.check.agrees for s in ledger.sub_ledgers):
+        found += compare_units(inputs[0].spark, ledger.to_json(), folder)
+    return replace(ledger, discrepancy=found)
 
 
 def _by_count(ledger: Ledger) -> Discrepancy:

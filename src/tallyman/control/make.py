@@ -23,7 +23,7 @@ from tallyman.domain.target import Target, folder_of
 from tallyman.domain.threshold import Thresholds
 from tallyman.domain.verification_query import verification_query
 from tallyman.engine import settle
-from tallyman.engine.asset_run import AssetRun, Outcome
+from tallyman.engine.asset_run import AssetRun, Outcome, withdraw
 from tallyman.engine.content import holds
 from tallyman.engine.files import hash_files
 from tallyman.engine.run_folder import LEDGER, write_json, write_text
@@ -112,7 +112,7 @@ def _make(spark: SparkSession, definition: Definition, order: Order) -> Making:
         asks = done.digest is not None and _asks(spark, definition, order)
     except TallymanError as error:
         status = Status.HALTED if isinstance(error, ThresholdExceeded) else Status.FAILED
-        settle.clear(order.place / "output")  # what was not proved is not left to be read
+        withdraw(order.place)  # what was not proved is not left to be read
         if order.canceled():
             settle.clear(order.place / "trace")  # what was done is taken back, the trace too
         if work is not None and not (order.place / LEDGER).exists():
@@ -165,7 +165,6 @@ def _conclude(work: AssetRun, outcome: Outcome, order: Order, folder: str) -> Ma
             if not ledger.balanced:
                 write_text(order.place / "ACCOUNTING_FAILURE.txt", gate.explanation(ledger))
     if error is None or (outcome.error and work.thresholds.on_halt == "commit" and ledger.balanced):
-        work.keep()
         faults.reach(Point.OUTPUT_MOVED)
     else:
         work.withdraw(outcome)

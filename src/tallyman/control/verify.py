@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from pyarrow import ArrowException
 from pyspark.errors import PySparkException
 
 from tallyman.control.again import Again
@@ -16,7 +18,10 @@ from tallyman.control.sealed import ChangedFile, Sealed
 from tallyman.domain.ledger import PROOF, Discrepancy
 from tallyman.domain.seal import Seal
 from tallyman.domain.target import Target
-from tallyman.engine.proof import compare_keys
+from tallyman.engine.compare_results import output_gone
+from tallyman.engine.kept import Kept
+from tallyman.engine.proof import compare_keys, compare_units
+from tallyman.engine.recount import recount
 from tallyman.engine.run_folder import LEDGER, MANIFEST, REPORT
 from tallyman.engine.runs import Run, ledger_in
 from tallyman.errors import NotFound, TallymanError
@@ -90,6 +95,8 @@ def verify(case: Case, again: Opened) -> Verdict:
             differing = {one.file for one in changes if one.file.startswith(f"{shown}/")}
             # By a ledger that is not the run's own no keys are compared.
             whole = _check_ledger(target, place, reasons) and f"{shown}/{LEDGER}" not in differing
+            if whole and not differing:
+                reasons += _recounted(again(run), target, place)
             if whole and (differing or case.exact):
                 found += _by_key(again(run), target, place, reasons)
     balanced = found.empty and not reasons
@@ -131,6 +138,18 @@ def _check_ledger(target: Target, place: Path, reasons: list[str]) -> bool:
     return True
 
 
+def _recounted(opened: Callable[[Target, Path], Again], target: Target, place: Path) -> list[str]:
+    """Measure the kept files again: they may be unchanged and never have held what they should."""
+    ledger = ledger_in(place)
+    if output_gone(place):  # removed with the version that was made of it
+        return []
+    try:
+        kept = Kept(place, opened(target, place).spark, limit=sys.maxsize)
+        return [f"{target}: {difference}" for difference in recount(ledger, kept)]
+    except (ArrowException, KeyError, OSError, PySparkException, ValueError) as error:
+        return [f"{target}: its files could not be counted again: {error}"]
+
+
 def _by_key(
     opened: Callable[[Target, Path], Again], target: Target, place: Path, reasons: list[str]
 ) -> Discrepancy:
@@ -161,8 +180,10 @@ def _arithmetic(asset: str, ledger: dict[str, Any]) -> list[str]:
 
 def _compare(again: Again) -> Discrepancy:
     if again.ledger["verification"]["proof_method"] == PROOF:
-        return compare_keys(again.accounted, again.ledger, again.place)
-    return compare_by_replay(again.asset, again.plan, again.inputs, again.ledger, again.place)
+        found = compare_keys(again.accounted, again.ledger, again.place)
+    else:
+        found = compare_by_replay(again.asset, again.plan, again.inputs, again.ledger, again.place)
+    return found + compare_units(again.spark(), again.ledger, again.place)
 
 
 def _input_changed(again: Again) -> list[str]:

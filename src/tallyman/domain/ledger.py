@@ -74,7 +74,9 @@ class Partition:
             "verification": VERIFICATION[self.fate],
             "key_digest": str(self.digest),
         }
-        return found | ({"key_columns": list(self.key_columns)} if self.key_columns else {})
+        if self.key_columns:
+            found["key_columns"] = list(self.key_columns)
+        return found | ({"marked": True} if self.marked else {})
 
 
 def _no_samples() -> dict[str, list[str]]:

@@ -12,12 +12,10 @@ from tallyman.engine.book import Part
 from tallyman.engine.columns import ERROR
 from tallyman.engine.cuts import Opened
 from tallyman.engine.evaluate import Evaluation
-from tallyman.engine.kept import Kept, Letters
+from tallyman.engine.kept import EVIDENCE, Kept, Letters
 
 Totals = dict[int, dict[int, KeyDigest]]
 """By the identity of a stage: count and digest of each part in which rows ended."""
-
-KIND = {Fate.AGGREGATED: "reverse_joins", Fate.EXPLODED: "parent_child"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +52,7 @@ class Account:
                 levels[cut.stage.level].insert(
                     0, _partition(cut.fate, cut.description, below, place)
                 )
+        checks += self._behind_groups()
         for level, met in passed.items():
             key = self.evaluation.output_key
             rows = _partition(Fate.PASSED, "Rows of the output", met, "output/")
@@ -114,6 +113,21 @@ class Account:
         met = (self.totals.get(id(s), {}).get(part, KeyDigest()) for s in stages)
         return sum(met, KeyDigest())
 
+    def _behind_groups(self) -> list[Check]:
+        """Each group carries the digest of the rows it was computed from: together they must be
+        the rows of the evidence. Asked of the groups that the output is made of."""
+        opened = self.evaluation.opened
+        found = self.kept.sources()
+        if found is None or opened[-1].unit != "group":
+            return []
+        step = opened[-1].morphism_id
+        for stage in self.evaluation.staged:
+            if stage.level == len(opened):
+                found += stage.sources_ended()
+        failed = self.letters.sources.get(step, KeyDigest())
+        expected = self.kept.grouped(_place(opened[-1])).sources + failed
+        return [Check(what=f"rows behind the groups of {step}", expected=expected, found=found)]
+
     # ---- rows that were made ---------------------------------------------------------------
 
     def _cut(self, cut: Opened) -> tuple[KeyDigest, KeyDigest, list[Check]]:
@@ -145,7 +159,7 @@ def _count(what: str, expected: int, found: int) -> Check:
 
 
 def _place(cut: Opened) -> str:
-    return f"adjoint/{KIND[cut.fate]}/{cut.morphism_id}.parquet"
+    return f"{EVIDENCE[cut.unit]}/{cut.morphism_id}.parquet"
 
 
 def _partition(fate: Fate, description: str, met: KeyDigest, location: str) -> Partition:

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from tallyman.engine import settle
 from tallyman.engine.columns import SYSTEM, col
 from tallyman.engine.content import measure
+from tallyman.errors import RowsUnaccountedFor
 
 RANK = "_tm_rank"
 
@@ -44,6 +45,8 @@ def new_rows(
     kept.write.mode("overwrite").parquet(str(staged))
     settle.move_parts(staged, target)
     settle.clear(staged)
+    if (written := settle.rows_in(target)) != left:
+        raise RowsUnaccountedFor(target.name, max(left - written, 0), max(written - left, 0), 0)
     digest = measure(spark.read.parquet(str(target)).drop(SYSTEM)).digest
     return Kept(target, left, total - left, digest)
 

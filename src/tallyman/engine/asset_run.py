@@ -41,7 +41,7 @@ from tallyman.engine.source import Door, Input
 from tallyman.engine.stage import Made, Stage
 from tallyman.engine.tainted import tainted
 from tallyman.engine.trace import Redaction, RowIds, Tracer
-from tallyman.engine.working_run import WorkingRun
+from tallyman.engine.working_run import OUTPUTS, WorkingRun
 from tallyman.errors import (
     EmptyInput,
     JoinFanOut,
@@ -198,6 +198,8 @@ class AssetRun:
             self._check_segment()
             self._tell_reached()
             move_parts(made.folder, self.output)
+            if self.working is not None:
+                self.working.keep_outputs(self.folder, self.epoch)
             # The digest of the rows that passed, while evidence is still being written.
             self.content = self.pool.submit(self._measure_content, made.schema)
             return made
@@ -318,14 +320,9 @@ class AssetRun:
             write_json(self.folder / "errors" / SUMMARY, list(found.summary))
         return found
 
-    def keep(self) -> None:
-        """Keep what else was made, now that the ledger balanced."""
-        if self.working is not None:
-            self.working.keep_outputs(self.folder, self.epoch)
-
     def withdraw(self, outcome: Outcome) -> None:
-        """Take the output away: the gate did not let it pass."""
-        clear(self.output)
+        """Take the rows away again: the gate did not let them pass."""
+        withdraw(self.folder)
         outcome.rows_out = 0
 
     def _passed(self, kept: Kept, made: Made | None) -> dict[int, KeyDigest]:
@@ -344,6 +341,7 @@ class AssetRun:
         witnesses = self.settling.witnesses
         account = Account(self.evaluation, self.totals, kept, letters, witnesses)
         marked = made is not None and made.level is None
+        checks = self.working.checks(kept) if self.working is not None and made else []
         closed = account.close(self._passed(kept, made), marked=marked)
         return Ledger(
             run_id=self.run.run_id,
@@ -351,7 +349,7 @@ class AssetRun:
             inputs=tuple(self._account(name) for name in self.accounted),
             partitions=closed.partitions,
             sub_ledgers=closed.sub_ledgers,
-            checks=closed.checks,
+            checks=(*closed.checks, *checks),
             evidence=self.evidence.value,
         )
 
@@ -381,6 +379,13 @@ class AssetRun:
             duplicate_keys=repeated,
             blank_lines=door.blank_lines,
         )
+
+
+def withdraw(folder: Path) -> None:
+    """Remove what only a result that was proved may leave."""
+    for name in ("output", "outputs"):
+        clear(folder / name)
+    (folder / OUTPUTS).unlink(missing_ok=True)
 
 
 def _content_hash(source: Input) -> str:

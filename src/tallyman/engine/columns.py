@@ -26,6 +26,9 @@ CORRUPT = "_tm_corrupt"
 SYSTEM = "_tm"
 """The one column of ours in an output file: NULL unless the row's key is not among its columns."""
 
+SOURCES = "sources"
+"""In it, where rows are groups: count and digest of the rows that each was made of."""
+
 LIVE = 0
 ERROR = 1
 

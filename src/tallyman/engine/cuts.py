@@ -58,6 +58,8 @@ def checkpoint(flow: Flow, path: str) -> tuple[Stage, Flow]:
     carried = [F.col(name) for name in (KEY, REJECTIONS, *flow.beside)]
     columns = [*user_columns(flow.with_tags()), *carried]
     stage = write(flow, path, columns, key=F.col(KEY), reasons=F.col(REJECTIONS))
+    if sources := flow.sources():
+        stage = replace(stage, sources=tuple(sources))
     beside = tuple(name for name in flow.beside if name != plain.MATCHES)
     rows = stage.live().select(*map(col, flow.columns), KEY, *beside)
     return stage, replace(flow, rows=rows, tagged=False, beside=beside)
@@ -85,10 +87,12 @@ def group_keys(flow: Flow, step: GroupBy, path: str) -> tuple[Stage, DataFrame]:
 
 
 def aggregate_keys(evidence: DataFrame, step: GroupBy, needed: Sequence[str]) -> DataFrame:
-    """The aggregate, from what was written."""
+    """The aggregate, from what was written; each group with the digest of the keys it was made
+    of, so that a row that was read twice or not at all shows."""
     groups = [F.col(GROUP_KEY).getField(name).alias(name) for name in step.by]
     values = [col(VALUE + n).alias(n) for n in needed if n not in step.by]
-    return plain.aggregated(step, evidence.select(*groups, *values))
+    rows = evidence.select(*groups, *values, F.col(SOURCE_KEY).alias(KEY))
+    return plain.aggregated(step, rows, digest.lanes(F.col(KEY)))
 
 
 def group_digests(flow: Flow, step: GroupBy, path: str) -> tuple[Stage, DataFrame, DataFrame]:
@@ -120,11 +124,12 @@ def group_flow(output: DataFrame, step: GroupBy, level: int) -> Flow:
     key = group_text(step.by, [col(name) for name in step.by])
     return Flow(
         output.withColumn(KEY, key),
-        tuple(output.columns),
+        tuple(name for name in output.columns if name not in digest.NAMES),
         None,
         level=level,
         after_group=True,
         group_columns=step.by,
+        beside=tuple(name for name in digest.NAMES if name in output.columns),
     )
 
 

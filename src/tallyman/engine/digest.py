@@ -23,8 +23,18 @@ def lanes(key: Column) -> list[Column]:
     ]
 
 
-def of_row(row: Any) -> KeyDigest:
-    return KeyDigest(row[COUNT] or 0, row[HIGH] or 0, row[LOW] or 0)
+def lanes_where(key: Column, holds: Column, name: str) -> list[Column]:
+    """The same over the rows for which a condition holds, under names of their own."""
+    hashed = F.when(holds, F.xxhash64(key))
+    return [
+        F.count_if(holds).alias(name + COUNT),
+        F.sum(F.shiftright(hashed, 32)).alias(name + HIGH),
+        F.sum(hashed.bitwiseAND(F.lit(0xFFFFFFFF))).alias(name + LOW),
+    ]
+
+
+def of_row(row: Any, name: str = "") -> KeyDigest:
+    return KeyDigest(*(row[name + lane] or 0 for lane in NAMES))
 
 
 def of_keys(keys: DataFrame) -> KeyDigest:

@@ -25,9 +25,18 @@ from tallyman.domain.step import (
     Union,
     WithColumns,
 )
-from tallyman.engine import cuts, plain, segment
+from tallyman.engine import cuts, digest, plain, segment
 from tallyman.engine.book import Book
-from tallyman.engine.columns import KEY, PART, REJECTIONS, SYSTEM, WINDOW, col, text_of
+from tallyman.engine.columns import (
+    KEY,
+    PART,
+    REJECTIONS,
+    SOURCES,
+    SYSTEM,
+    WINDOW,
+    col,
+    text_of,
+)
 from tallyman.engine.cuts import Opened
 from tallyman.engine.segment import Flow, admit
 from tallyman.engine.source import Input, key_text
@@ -161,7 +170,12 @@ class Evaluation:
 
     def output_groups(self, flow: Flow, folder: str) -> StructType:
         """Write groups that nothing was done to since; their columns tell them."""
-        rows = flow.rows.drop(KEY)
+        sources = (
+            [F.struct(F.struct(*kept).alias(SOURCES)).alias(SYSTEM)]
+            if (kept := flow.sources())
+            else []
+        )
+        rows = flow.rows.select(*map(col, flow.columns), *sources)
         rows.write.parquet(folder)
         return rows.schema
 
@@ -171,20 +185,18 @@ class Evaluation:
         known = flow.key_columns is not None
         self.output_key = flow.key_columns or ()
         own = F.when(F.col(PART) != 0, F.col(KEY)) if known else F.col(KEY)
-        system = F.struct(own.alias("key"), F.col(REJECTIONS).alias("rejections"))
+        sources = [F.struct(*kept).alias(SOURCES)] if (kept := flow.sources()) else []
+        system = F.struct(own.alias("key"), F.col(REJECTIONS).alias("rejections"), *sources)
         system = F.when(F.lit(not known) | (F.col(PART) != 0), system).alias(SYSTEM)
         key = F.col(f"{SYSTEM}.key")
         if known:
             key = F.coalesce(key, key_text(flow.key_columns or ()))
-        stage = self.staged_as(
-            write(
-                flow,
-                self.path(),
-                [*user_columns(flow), system],
-                key=key,
-                reasons=F.col(f"{SYSTEM}.rejections"),
-            )
-        )
+        columns, reasons = [*user_columns(flow), system], F.col(f"{SYSTEM}.rejections")
+        stage = write(flow, self.path(), columns, key=key, reasons=reasons)
+        if sources:
+            within = (F.col(f"{SYSTEM}.{SOURCES}.{name}") for name in digest.NAMES)
+            stage = replace(stage, sources=tuple(within))
+        self.staged_as(stage)
         if not os.path.isdir(stage.live_folder()):
             # Where no row passed there is no file yet; readers still need its columns.
             stage.live().write.parquet(stage.live_folder())

@@ -10,8 +10,9 @@ from typing import Any
 from tallyman.domain.walk import Counted, Ended, Rejected
 from tallyman.engine.desk import Desk, parquet, parquet_files
 from tallyman.engine.duck import quoted, text
+from tallyman.engine.group_key import WHOLE
 from tallyman.engine.key_text import Shape
-from tallyman.engine.levels import SYSTEM, WHOLE, Level, Levels
+from tallyman.engine.levels import Level, Levels, has_keys
 
 LETTER = (
     "source_key",
@@ -184,7 +185,7 @@ class Forward:
             return
         output = parquet(self.output, place=True)
         types = self.desk.columns(f"SELECT * FROM {output}")
-        if SYSTEM in types:
+        if has_keys(types):
             key = "_tm.key"
             if self.levels.key_columns:
                 own = f"CAST({quoted(self.levels.key_columns[0])} AS VARCHAR)"

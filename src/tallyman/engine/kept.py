@@ -13,16 +13,24 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import xxhash
 from pyspark.sql import SparkSession
 
 from tallyman.domain.ledger import KeyDigest
+from tallyman.engine import digest
 from tallyman.engine import kept_by_spark as by_spark
-from tallyman.engine.columns import SYSTEM
-from tallyman.engine.group_key import PAIR, WHOLE
+from tallyman.engine.columns import SOURCES, SYSTEM
+from tallyman.engine.group_key import PAIR, SOURCE_KEY, WHOLE
 from tallyman.engine.spark_text import NoSparkText, group_text, texts
 
+EVIDENCE = {
+    "group": "adjoint/reverse_joins",
+    "row": "adjoint/reverse_joins",
+    "child": "adjoint/parent_child",
+}
+"""Where the evidence of a step lies, by what it makes out of rows."""
 ROWS = 1_000_000
 """Up to this many rows of one kind are read in this process: about half a second."""
 LETTER_BYTES = 64 << 20
@@ -83,16 +91,19 @@ class Kept:
     limit: int = ROWS
 
     def rows(self, place: str) -> int:
-        return sum(pq.read_metadata(file).num_rows for file in self._files(place))
+        return sum(pq.read_metadata(file).num_rows for file in self.files(place))
 
-    def keys(self, place: str, column: str = "source_key") -> KeyDigest:
-        files = self._files(place)
+    def keys(self, place: str) -> KeyDigest:
+        return self.column(self.files(place), SOURCE_KEY)
+
+    def column(self, files: Sequence[Path], column: str) -> KeyDigest:
+        """The texts in one column of some files."""
         if self._many(files):
             return by_spark.keys(self._read(files), column)
         return _sum(digest_of(texts(batch[column])) for batch in _batches(files, [column]))
 
     def grouped(self, place: str) -> Grouped:
-        files = self._files(place)
+        files = self.files(place)
         if not files:
             return Grouped(KeyDigest(), KeyDigest())
         names = pq.read_schema(files[0]).names
@@ -107,7 +118,7 @@ class Kept:
 
     def pairs(self, place: str) -> KeyDigest:
         """Each key together with its group: a key that moved to another group shows."""
-        files = self._files(place)
+        files = self.files(place)
         try:
             if self._many(files):
                 raise NoSparkText
@@ -122,7 +133,7 @@ class Kept:
             return by_spark.pairs(self._read(files))
 
     def children(self, place: str) -> Children:
-        files = self._files(place)
+        files = self.files(place)
         if self._many(files):
             return Children(*by_spark.children(self._read(files)))
         found, strays = [KeyDigest(), KeyDigest()], 0
@@ -136,7 +147,7 @@ class Kept:
 
     def passed(self, key_columns: Sequence[str] = ()) -> dict[str | None, KeyDigest]:
         """Rows of the output by the step that made them; None for rows of records."""
-        files = self._files("output")
+        files = self.files("output")
         try:
             if self._many(files):
                 raise NoSparkText
@@ -144,9 +155,17 @@ class Kept:
         except NoSparkText:
             return by_spark.passed(self._read(files), key_columns)
 
+    @property
+    def output_has_keys(self) -> bool:
+        """True unless the rows of the output are groups, told by their own columns."""
+        files = self.files("output")
+        held = pq.read_schema(files[0]) if files else pa.schema([])
+        at = held.get_field_index(SYSTEM)
+        return at >= 0 and held.field(at).type.get_field_index("key") >= 0
+
     def group_rows(self, by: Sequence[str]) -> KeyDigest:
         """The rows of an output that are groups, by the columns that tell them."""
-        files = self._files("output")
+        files = self.files("output")
         try:
             if self._many(files):
                 raise NoSparkText
@@ -157,14 +176,30 @@ class Kept:
         except NoSparkText:
             return by_spark.group_rows(self._read(files), by)
 
+    def sources(self) -> KeyDigest | None:
+        """The rows behind the groups of the output, where each group carries their digest."""
+        files = self.files("output")
+        held = pq.read_schema(files[0]) if files else pa.schema([])
+        at = held.get_field_index(SYSTEM)
+        if at < 0 or held.field(at).type.get_field_index(SOURCES) < 0:
+            return None
+        names = [f"{SYSTEM}.{SOURCES}.{name}" for name in digest.NAMES]
+        found = KeyDigest()
+        for batch in _batches(files, names):
+            lanes = [batch[SYSTEM].field(SOURCES).field(n) for n in range(len(names))]
+            sums = [pc.call_function("sum", [lane]).as_py() for lane in lanes]
+            found += KeyDigest(*(int(value or 0) for value in sums))
+        return found
+
     def letters(self) -> Letters:
         files = sorted((self.folder / "errors").rglob("*.jsonl"))
         if sum(file.stat().st_size for file in files) > LETTER_BYTES or (files and not self.limit):
             return Letters(*by_spark.letters(self.spark(), [str(file) for file in files]))
         return _letters(files)
 
-    def _files(self, place: str) -> list[Path]:
-        return sorted((self.folder / place).rglob("*.parquet"), key=str) if place else []
+    def files(self, place: str) -> list[Path]:
+        """Parquet files below a place; folders may be called as files are."""
+        return sorted(file for file in (self.folder / place).rglob("*.parquet") if file.is_file())
 
     def _many(self, files: Sequence[Path]) -> bool:
         return sum(pq.read_metadata(file).num_rows for file in files) > self.limit
@@ -179,8 +214,6 @@ def _sum(digests: Iterable[KeyDigest]) -> KeyDigest:
 
 def _batches(files: Sequence[Path], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     for file in files:
-        if file.is_dir():
-            continue
         with pq.ParquetFile(file, page_checksum_verification=True) as opened:
             yield from opened.iter_batches(BATCH, columns=list(columns), use_threads=False)
 

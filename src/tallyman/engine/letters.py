@@ -24,6 +24,7 @@ FIELDS = (
     "openlineage_run_id",
     "timestamp",
     "error_code",
+    "error_id",
 )
 STATES = ("open", "replayed", "moved", "discarded")
 BATCH = 10_000

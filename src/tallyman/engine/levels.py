@@ -7,6 +7,7 @@ carried on as it is.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -73,7 +74,7 @@ class Levels:
 
     def needed(self, types: Mapping[str, str]) -> list[str]:
         """The columns of an output that lead to its rows' keys."""
-        if SYSTEM in types:
+        if has_keys(types):
             return [SYSTEM, *self.key_columns]
         shape = self.shape(self.opened[-1]) if self.opened else None
         return [name for name in shape.names if name != WHOLE] if shape else []
@@ -98,7 +99,7 @@ class Levels:
         """A table `k` of the records behind output rows, and what each step on the way did."""
         steps: list[Counted] = []
         levels = list(self.opened)
-        if SYSTEM in self.desk.columns(f"SELECT * FROM {rows}"):
+        if has_keys(self.desk.columns(f"SELECT * FROM {rows}")):
             keys = self.keys_of(rows)
         else:
             level = levels.pop()
@@ -156,6 +157,11 @@ class Levels:
         own = [f"e.group_key.{quoted(name)}" for name in names]
         same = _same(own, [f"w.v{n}" for n in range(len(values))])
         return self.desk.keep(f"{evidence} SEMI JOIN {wanted} w ON {same}")
+
+
+def has_keys(types: Mapping[str, str]) -> bool:
+    """True if rows of an output carry their keys; groups are told by their own columns."""
+    return re.match(r'STRUCT\("?key"? ', types.get(SYSTEM, "")) is not None
 
 
 def _same(left: Sequence[str], right: Sequence[str]) -> str:

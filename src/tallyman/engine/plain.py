@@ -81,10 +81,10 @@ def is_star(expression: object) -> bool:
     return text_of(expression) in ("*", "unresolvedstar()")
 
 
-def aggregated(step: GroupBy, rows: DataFrame) -> DataFrame:
+def aggregated(step: GroupBy, rows: DataFrame, also: Sequence[Column] = ()) -> DataFrame:
     columns = rows.columns
     named = [to_column(e, columns).alias(n) for n, e in step.aggregates]
-    return rows.groupBy(*map(col, step.by)).agg(*named)
+    return rows.groupBy(*map(col, step.by)).agg(*named, *also)
 
 
 def join_pairs(on: object, left: Sequence[str], right: Sequence[str]) -> list[tuple[str, str]]:

@@ -24,7 +24,7 @@ from pyspark.sql.types import (
 from tallyman.domain.fate import Fate
 from tallyman.domain.rejection import ErrorType, Rule
 from tallyman.domain.step import Drop, Expect, Filter, Join, Rename, Select, WithColumns
-from tallyman.engine import plain
+from tallyman.engine import digest, plain
 from tallyman.engine.book import FANOUT, Book
 from tallyman.engine.columns import (
     CORRUPT,
@@ -71,6 +71,10 @@ class Flow:
 
     def carried(self) -> list[str]:
         return [KEY, *([PART, REJECTIONS] if self.tagged else []), *self.beside]
+
+    def sources(self) -> list[Column]:
+        """Count and digest of the rows behind a group, where it carries them."""
+        return [F.col(name) for name in digest.NAMES if name in self.beside]
 
     def live(self, value: Column) -> Column:
         return F.when(F.col(PART) == LIVE, value) if self.tagged else value

@@ -37,6 +37,8 @@ class Stage:
     multiplicity: str | None = None
     """The column that says how many records a row stands for, if rows were merged."""
     level: int = 0
+    sources: tuple[Column, ...] = ()
+    """Where rows are groups: how to read count and digest of the rows behind each."""
 
     def read(self) -> DataFrame:
         return self.spark.read.schema(self.schema).parquet(self.path)
@@ -62,6 +64,14 @@ class Stage:
             return found
         again = F.explode(F.sequence(F.lit(1), F.col(self.multiplicity)))
         return found.withColumn("_tm_copy", again).drop("_tm_copy", self.multiplicity)
+
+    def sources_ended(self) -> KeyDigest:
+        """The rows behind all groups that ended in this segment."""
+        if not self.sources or not self.parts() - {LIVE}:
+            return KeyDigest()
+        ended = self.read().where(F.col(PART) != LIVE)
+        sums = [F.sum(v).alias(n) for n, v in zip(digest.NAMES, self.sources, strict=True)]
+        return digest.of_row(ended.agg(*sums).first())
 
     def _count(self) -> list[str]:
         return [self.multiplicity] if self.multiplicity else []

@@ -22,6 +22,7 @@ from tallyman.engine.changes import END, FIRST, Member
 from tallyman.engine.columns import KEY, LIVE, PART
 from tallyman.engine.durable import sync
 from tallyman.engine.run_folder import write_json
+from tallyman.engine.trace_witness import TraceWitness
 from tallyman.errors import RowsNotDistinct, TraceWriteFailure
 from tallyman.faults import Point
 
@@ -90,8 +91,12 @@ class Tracer:
     pool: ThreadPoolExecutor
     completed: Callable[[str], None]
     redaction: Redaction
+    witness: TraceWitness = field(init=False)
     _segments: int = 0
     _distinct: list[Future[None]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.witness = TraceWitness(self.place, self.pool)
 
     def begin(self, loaded: StructType, steps: Sequence[Mapping[str, object]]) -> None:
         """Which steps there are: a question about a step is judged by this, whatever changes."""
@@ -116,6 +121,7 @@ class Tracer:
         for number, member in enumerate(members):
             if member.stages:
                 jobs += self._jobs(member, f"{self._segments}-{number}")
+                self.witness.segment(seqs, member, self._id(member))
         for seq in seqs:
             self._commit(seq, jobs)
 
@@ -125,6 +131,7 @@ class Tracer:
         state = F.struct(*self._values(member.flow.columns)).alias("after")
         written = rows.select(self._id(member), state)
         job = self.pool.submit(self._write, written, f"created-{seq}")
+        self.witness.created(seq, member, self._id(member))
         self._commit(seq, [("created", seq, job)])
 
     def wait(self) -> None:

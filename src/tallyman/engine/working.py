@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
+from pathlib import Path
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
@@ -41,6 +42,15 @@ def is_file(path: str) -> bool:
     return os.path.splitext(path)[1].lower() in OUTPUT_FORMATS
 
 
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What an output step wrote, and how many rows it must have."""
+
+    step: Output
+    folder: Path
+    rows: int
+
+
 @dataclass
 class WorkingSet:
     """`names` are the ids of its steps by their Frames, `numbers` their seqs."""
@@ -54,7 +64,7 @@ class WorkingSet:
     folder: str
     check: Callable[[], None]
     members: list[Member] = field(default_factory=list)
-    outputs: dict[str, tuple[Output, str]] = field(default_factory=dict)
+    outputs: dict[str, Written] = field(default_factory=dict)
     """What output steps wrote, by their ids."""
     _open: list[int] = field(default_factory=list)
     """Steps done since the rows were written last, and the rows after each of them."""
@@ -71,7 +81,9 @@ class WorkingSet:
 
     def load(self, flow: Flow) -> None:
         traced = self.tracer is not None
-        self.members = [Member.begin(flow.with_tags(), LOADING, 0, None, traced=traced)]
+        plain_rows = replace(flow.with_tags(), beside=())
+        plain_rows = plain_rows.choose([col(n) for n in flow.columns], flow.columns)
+        self.members = [Member.begin(plain_rows, LOADING, 0, None, traced=traced)]
 
     @property
     def in_one_piece(self) -> bool:
@@ -271,7 +283,15 @@ class WorkingSet:
         if step.format == "json":
             options["ignoreNullFields"] = "false"
         writer.write.format(step.format).options(**options).save(place)
-        self.outputs[name] = (step, place)
+        self.outputs[name] = Written(step, Path(place), self._rows_of(step))
+
+    def _rows_of(self, step: Output) -> int:
+        """How many rows an output must have, counted member by member."""
+        count = sum(member.flow.rows.count() for member in self.members)
+        if step.include_deleted and (parts := self._deleting()):
+            stages = [stage for member in self.members for stage in member.stages]
+            count += sum(s.read().where(F.col(PART).isin(*parts)).count() for s in stages)
+        return count
 
     def _shown(self, member: Member, rows: DataFrame, *, deleted: bool) -> DataFrame:
         """Rows with what the system knows of them."""
@@ -284,8 +304,11 @@ class WorkingSet:
         ]
         return in_place.aligned(rows, self.schema(), [*system])  # type: ignore[list-item]
 
+    def _deleting(self) -> list[int]:
+        return [p.id for p in self.book.parts.values() if p.asked_as in self._deletes]
+
     def _deleted(self, member: Member) -> list[DataFrame]:
-        parts = [p.id for p in self.book.parts.values() if p.asked_as in self._deletes]
+        parts = self._deleting()
         if not parts:
             return []
         kinds = {f.name: f.dataType for f in self.schema()}

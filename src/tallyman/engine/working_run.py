@@ -9,14 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from tallyman.domain.frame import Frame
+from tallyman.domain.ledger import Check, KeyDigest
 from tallyman.domain.plan import numbers, working_steps
 from tallyman.engine import plain, settle, tables, trace_steps
 from tallyman.engine.evaluate import Evaluation
+from tallyman.engine.kept import Kept
 from tallyman.engine.run_folder import write_json
 from tallyman.engine.source import Input
 from tallyman.engine.stage import Made
 from tallyman.engine.trace import RowIds, Tracer
-from tallyman.engine.working import WorkingSet, is_file
+from tallyman.engine.working import WorkingSet, Written, is_file
 
 OUTPUTS = "outputs.json"
 
@@ -63,6 +65,16 @@ class WorkingRun:
             self.tracer.wait()
         return Made(output, written)
 
+    def checks(self, kept: Kept) -> list[Check]:
+        """Compare trace and outputs, as they are in their places, with the rows they are of."""
+        found = [
+            _counted(kept, name, written)
+            for name, written in self.working.outputs.items()
+            # The one column of a CSV line may be an empty line, which no reader counts.
+            if written.step.format != "csv" or len(written.step.columns or "many") > 1
+        ]
+        return [*found, *(self.tracer.witness.checks(kept) if self.tracer is not None else ())]
+
     def _steps(self) -> list[dict[str, object]]:
         working, spark = self.working, next(iter(self.inputs.values())).spark
         empty = {name: tables.empty(spark, given.schema) for name, given in self.inputs.items()}
@@ -77,8 +89,9 @@ class WorkingRun:
     def keep_outputs(self, folder: Path, partition: str) -> None:
         """What output steps wrote stays with the run; copies go where they were asked for."""
         listed = []
-        for name, (step, place) in self.working.outputs.items():
-            settle.move_parts(Path(place), folder / "outputs" / name, f".{step.format}")
+        for name, written in self.working.outputs.items():
+            step = written.step
+            settle.move_parts(written.folder, folder / "outputs" / name, f".{step.format}")
             listed.append(
                 {
                     "id": name,
@@ -90,3 +103,13 @@ class WorkingRun:
             )
         if listed:
             write_json(folder / OUTPUTS, listed)
+
+
+def _counted(kept: Kept, name: str, written: Written) -> Check:
+    place, form = kept.folder / "outputs" / name, written.step.format
+    found = 0
+    if any(place.glob("part-*")):  # Spark cannot read a folder without files
+        options = {"header": "true", "multiLine": "true"} if form == "csv" else {}
+        found = kept.spark().read.format(form).options(**options).load(str(place)).count()
+    what = f"rows of output step {name}"
+    return Check(what=what, expected=KeyDigest(written.rows), found=KeyDigest(found))
