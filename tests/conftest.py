@@ -93,6 +93,7 @@ LONGEST_FIRST = (
     "lineage_run",
     "publication",
     "rejections",
+    "planted",
     "reproduce",
     "walk",
     "seals",

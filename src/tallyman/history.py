@@ -140,7 +140,7 @@ class History(Data):
             reused=self._reused(record),
             exact=exact,
         )
-        return verify(case, self.again)
+        return verify(case, self.again, lambda: self.spark)
 
     def again(self, run: Run) -> Callable[[Target, Path], Again]:
         """Opens targets of a past run for a second look."""

@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 from tests.forked import Running, command
 
@@ -48,7 +49,40 @@ def _tallyman(project: Path, *words: str) -> Reply:
         text=True,
         check=False,
     )
-    return _reply(done.returncode, done.stdout, done.stderr)
+    reply = _reply(done.returncode, done.stdout, done.stderr)
+    return check_queries(project, reply) if words[0] == "run" else reply
+
+
+def counted_by_query(run_folder: Path, asset: str) -> dict[str, tuple[int, int]]:
+    """What the ledger's own query answers, as it is written: records and distinct keys by fate."""
+    query = json.loads((run_folder / asset / "ledger.json").read_text())["verification"]
+    with duckdb.connect(config={"file_search_path": str(run_folder)}) as connection:
+        rows = connection.execute(query["verification_query"]).fetchall()
+    return {fate: (records, keys) for fate, records, keys in rows}
+
+
+def check_queries(project: Path, reply: Reply) -> Reply:
+    """Every run: the query of each ledger that was closed counts what the ledger says."""
+    for asset in (reply.json or {}).get("assets", []) if isinstance(reply.json, dict) else []:
+        folder = project / reply.json["folder"]
+        ledger = folder / asset["name"] / "ledger.json"
+        if not ledger.exists():
+            continue
+        content = json.loads(ledger.read_text())
+        found = counted_by_query(folder, asset["name"])
+        if content["verification"]["accounting_balanced"] and "ALL" in found:
+            assert found["ALL"][0] == content["input_accounting"]["total_records"], found
+            for fate, count in fates(content).items():
+                assert found[fate][0] == count, (fate, count, found)
+    return reply
+
+
+def fates(ledger: Any) -> Counter[str]:
+    """Records by fate; the query has our word for rows that passed."""
+    count: Counter[str] = Counter()
+    for part in ledger["output_accounting"]["partitions"]:
+        count[part["partition_type"].replace("PASS_THROUGH", "PASSED")] += part["record_count"]
+    return +count
 
 
 def _environment() -> dict[str, str]:
@@ -154,7 +188,8 @@ def tallyman(spark_server: str) -> Callable[..., Reply]:
     def run(project: Path, *words: str) -> Reply:
         shared = ("--master", spark_server) if words[0] in ("run", "verify", "why") else ()
         given = partial(command, *words, *shared, "--json")
-        return _reply(*Running(project, _environment(), given).wait())
+        reply = _reply(*Running(project, _environment(), given).wait())
+        return check_queries(project, reply) if words[0] == "run" else reply
 
     return run
 

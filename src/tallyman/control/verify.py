@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 from pyarrow import ArrowException
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 from tallyman.control.again import Again
 from tallyman.control.replay import compare_by_replay
@@ -83,7 +84,7 @@ class Case:
     exact: bool = False
 
 
-def verify(case: Case, again: Opened) -> Verdict:
+def verify(case: Case, again: Opened, spark: Callable[[], SparkSession]) -> Verdict:
     """What could not be checked counts as failure, never as success."""
     changes = case.sealed.changes
     reasons = [f"{one.file}: changed, missing or added since the run" for one in changes]
@@ -96,7 +97,7 @@ def verify(case: Case, again: Opened) -> Verdict:
             # By a ledger that is not the run's own no keys are compared.
             whole = _check_ledger(target, place, reasons) and f"{shown}/{LEDGER}" not in differing
             if whole and not differing:
-                reasons += _recounted(again(run), target, place)
+                reasons += _recounted(spark, target, place)
             if whole and (differing or case.exact):
                 found += _by_key(again(run), target, place, reasons)
     balanced = found.empty and not reasons
@@ -138,13 +139,13 @@ def _check_ledger(target: Target, place: Path, reasons: list[str]) -> bool:
     return True
 
 
-def _recounted(opened: Callable[[Target, Path], Again], target: Target, place: Path) -> list[str]:
+def _recounted(spark: Callable[[], SparkSession], target: Target, place: Path) -> list[str]:
     """Measure the kept files again: they may be unchanged and never have held what they should."""
     ledger = ledger_in(place)
     if output_gone(place):  # removed with the version that was made of it
         return []
     try:
-        kept = Kept(place, opened(target, place).spark, limit=sys.maxsize)
+        kept = Kept(place, spark, limit=sys.maxsize)
         return [f"{target}: {difference}" for difference in recount(ledger, kept)]
     except (ArrowException, KeyError, OSError, PySparkException, ValueError) as error:
         return [f"{target}: its files could not be counted again: {error}"]

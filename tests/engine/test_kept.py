@@ -1,0 +1,196 @@
+"""What is measured in this process is what Spark measures: texts, hashes and digests."""
+# ruff: noqa: E501 -- tables and pipelines are read across
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from tallyman.engine import digest
+from tallyman.engine.group_key import group_text as spark_group_text
+from tallyman.engine.kept import Kept, digest_of
+from tallyman.engine.spark_text import NoSparkText, group_text, has_text, texts
+from tests.engine.conftest import Ran, Workshop
+
+WORDS = [
+    "",
+    "a",
+    "SEG-0000042",
+    "ä€😀",
+    "x" * 1000,
+    'say "hi"',
+    "a\\b",
+    "\x00\x1f\x7f\n\t",
+    "@f#1",
+    None,
+]
+
+
+def test_keys_hash_as_spark_hashes_them(spark: SparkSession) -> None:
+    rows = spark.createDataFrame(pa.table({"k": pa.array(WORDS, pa.string())}))
+    assert digest_of(WORDS) == digest.of_keys(rows)
+
+
+def test_values_read_as_spark_reads_them(spark: SparkSession) -> None:
+    table = pa.table(
+        {
+            "text": pa.array([*WORDS[:5], None], pa.string()),
+            "small": pa.array([-128, 0, 127, 1, 2, None], pa.int8()),
+            "long": pa.array([-(2**63), 0, 2**63 - 1, 1, 2, None], pa.int64()),
+            "flag": pa.array([True, False, True, False, True, None]),
+            "day": pa.array(
+                [
+                    date(1, 1, 1),
+                    date(1969, 12, 31),
+                    date(9999, 12, 31),
+                    *[date(2024, 2, 29)] * 2,
+                    None,
+                ]
+            ),
+            "money": pa.array(
+                [Decimal(n) for n in ("0.00", "-0.01", "12345678.90", "1e8", "0.10")] + [None],
+                pa.decimal128(18, 2),
+            ),
+            "tiny": pa.array(
+                [Decimal(n) for n in ("0", "1e-10", "-1e-10", "1.5", "2")] + [None],
+                pa.decimal128(18, 10),
+            ),
+            "at": pa.array(
+                [datetime(2024, 1, 2, 3, 4, 5, us, UTC) for us in (0, 1, 500000, 120000, 999999)]
+                + [None],
+                pa.timestamp("us", "UTC"),
+            ),
+            "local": pa.array(
+                [
+                    datetime(2024, 1, 2, 3, 4, 5, us, UTC).replace(tzinfo=None)
+                    for us in (0, 1, 500000, 120000, 999999)
+                ]
+                + [None],
+                pa.timestamp("us"),
+            ),
+        }
+    )
+    rows = spark.createDataFrame(table)
+    assert all(has_text(field.type) for field in table.schema)
+    shown = rows.select(*(F.col(n).cast("string").alias(n) for n in table.column_names)).collect()
+    for name in table.column_names:
+        assert texts(table[name]) == [row[name] for row in shown], name
+
+
+def test_groups_are_called_as_spark_calls_them(spark: SparkSession) -> None:
+    names = ["a b", 'q"', "ü"]
+    values = [(x, y, z) for x in WORDS for y in ("1", None) for z in ("\x1f\x7f/",)]
+    columns = [pa.array([v[n] for v in values], pa.string()) for n in range(3)]
+    rows = spark.createDataFrame(pa.table(columns, names=names))
+    spelled = spark_group_text(names, [F.col(f"`{name}`") for name in names])
+    assert [group_text(names, v) for v in values] == [r[0] for r in rows.select(spelled).collect()]
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.float64(), pa.binary(), pa.list_(pa.int32()), pa.timestamp("ns")]
+)
+def test_other_types_are_left_to_spark(kind: pa.DataType) -> None:
+    with pytest.raises(NoSparkText):
+        texts(pa.array([None], kind))
+
+
+PIPELINE = """
+ANY = dict(thresholds=dict(absolute=0, percentage=1))
+tm.source("sales", "data/sales.json", key="id",
+    schema="id string, shop string, price int, day date, tags array<string>")
+
+@tm.asset(**ANY)
+def rows(sales):
+    return sales.filter("price > 2", name="cheap").expect("bounded", "price < 90").expect("even", "price % 2 = 0")
+
+@tm.asset(**ANY)
+def groups(sales):
+    return sales.groupBy("shop", "day").agg(total="sum(price)", name="by").expect("less", "total < 50").filter("total > 9", name="more")
+
+@tm.asset(**ANY)
+def plain_groups(sales):
+    return sales.groupBy("shop", "day").agg(total="sum(price)", name="by")
+
+@tm.asset(**ANY, evidence="digest")
+def digests(sales):
+    return sales.filter("price > 2", name="cheap").groupBy("shop").agg(total="sum(price)", name="by")
+
+@tm.asset(**ANY)
+def children(sales):
+    return sales.explode("tags", "tag", outer=True, name="tags").filter("tag <> 'x'", name="no_x").expect("short", "length(tag) < 2")
+
+@tm.asset(**ANY)
+def working(sales):
+    return sales.update({"price": "price + 1"}, where="shop = 'a'").delete("price < 3", name="low").aggregate(["shop"], price="sum(price)", name="sums")
+"""
+ASSETS = ["rows", "groups", "plain_groups", "digests", "children", "working"]
+
+
+@pytest.fixture(scope="module")
+def ran(workshop: Callable[..., Workshop]) -> Ran:
+    sales = [
+        {
+            "id": f"s{n}",
+            "shop": [*"abc", None][n % 4],
+            "price": n % 100,
+            "day": f"2024-01-0{1 + n % 3}",
+            "tags": ["x", "y", "zz"][: n % 4],
+        }
+        for n in range(300)
+    ]
+    return workshop(interpreted=True).pipeline(PIPELINE).lines("sales.json", sales).run()
+
+
+@pytest.mark.parametrize("asset", ASSETS)
+def test_spark_and_this_process_measure_the_same(ran: Ran, spark: SparkSession, asset: str) -> None:
+    here = Kept(ran[asset].folder, _never)
+    there = Kept(ran[asset].folder, lambda: spark, limit=0)
+    assert ran.asset(asset).status == "success"
+    assert here.letters() == there.letters()
+    for partition in _partitions(ran, asset):
+        place = partition["adjoint_location"]
+        match partition["partition_type"]:
+            case "FILTERED":
+                assert here.keys(place) == there.keys(place)
+            case "EXPLODED":
+                assert here.children(place) == there.children(place)
+            case "AGGREGATED":
+                assert here.grouped(place) == there.grouped(place)
+                assert asset == "digests" or here.pairs(place) == there.pairs(place)
+            case "PASS_THROUGH" if here.output_has_keys:
+                key = partition.get("key_columns", ())
+                assert here.passed(key) == there.passed(key)
+            case "PASS_THROUGH":
+                by = ["shop"] if asset == "digests" else ["shop", "day"]
+                assert here.group_rows(by) == there.group_rows(by)
+
+
+def _never() -> SparkSession:
+    raise AssertionError("these files are small and their types are plain")
+
+
+def _partitions(ran: Ran, asset: str) -> list[dict[str, object]]:
+    ledger = ran[asset].ledger
+    levels = [ledger["output_accounting"], *ledger["sub_ledgers"]]
+    found = [part for level in levels for part in level["partitions"]]
+    assert sum(part["record_count"] for part in found) > 0
+    return found
+
+
+def test_a_column_of_keys_with_a_null_is_counted(tmp_path: Path, spark: SparkSession) -> None:
+    (tmp_path / "k.parquet").mkdir()
+    pq.write_table(
+        pa.table({"source_key": pa.array(["a", None], pa.string())}),
+        tmp_path / "k.parquet" / "0.parquet",
+    )
+    here, there = Kept(tmp_path, _never), Kept(tmp_path, lambda: spark, limit=0)
+    assert here.keys("k.parquet") == there.keys("k.parquet")
+    assert here.keys("k.parquet").count == 2

@@ -1,0 +1,111 @@
+"""Put a bug into the seams of the engine while one asset is made, and take it out afterwards."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql.classic.dataframe import DataFrame
+
+from tallyman.engine.asset_run import AssetRun
+from tests.planted.plants import Plant
+from tests.planted.seams import READS
+
+
+class Harness:
+    """`fired` holds the assets whose bug was met."""
+
+    def __init__(self, plants: Mapping[str, Plant]) -> None:
+        self.plants, self.fired = plants, set[str]()
+        self.current: Plant | None = None
+        self._inside = threading.local()
+
+    def install(self, patch: pytest.MonkeyPatch, seams: set[str]) -> None:
+        execute, write = AssetRun.execute, DataFrame.write.fget
+
+        def executed(work: AssetRun) -> object:
+            self.current, self._folders = (
+                self.plants.get(work.asset.name),
+                (work.folder, work.staging),
+            )
+            try:
+                return execute(work)
+            finally:
+                self.current = None
+
+        patch.setattr(AssetRun, "execute", executed)
+        patch.setattr(DataFrame, "write", property(lambda rows: write(self._changed(rows))))
+        for seam in seams:
+            self._wrap(patch, seam)
+
+    def _wrap(self, patch: pytest.MonkeyPatch, seam: str) -> None:
+        module = importlib.import_module(f"tallyman.engine.{seam.split('.')[0]}")
+        *within, name = seam.split(".")[1:]
+        owner: Any = getattr(module, within[0]) if within else module
+        original = owner.__dict__[name]
+        wrapped = self._wrapped(seam, original)
+        patch.setattr(owner, name, wrapped)
+        if not within:  # other modules may have imported it by name
+            for other in [m for n, m in sys.modules.items() if n.startswith("tallyman.")]:
+                if getattr(other, name, None) is original:
+                    patch.setattr(other, name, wrapped)
+
+    def _wrapped(self, seam: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def call(*given: Any, **named: Any) -> Any:
+            plant = self.current
+            if plant is None or plant.seam != seam:
+                return original(*given, **named)
+            with self._entered():
+                found = original(*given, **named)
+            if plant.rows is not None and seam.split(".")[-1] in READS:
+                return self._met(plant, found)
+            if plant.files is not None:
+                self._harm(plant)
+            return found
+
+        return call
+
+    @contextmanager
+    def _entered(self) -> Iterator[None]:
+        self._inside.depth = getattr(self._inside, "depth", 0) + 1
+        try:
+            yield
+        finally:
+            self._inside.depth -= 1
+
+    def _changed(self, rows: DataFrame) -> DataFrame:
+        plant = self.current
+        if plant is None or plant.rows is None or not getattr(self._inside, "depth", 0):
+            return rows
+        return rows if plant.seam.split(".")[-1] in READS else self._met(plant, rows)
+
+    def _met(self, plant: Plant, rows: DataFrame) -> DataFrame:
+        assert plant.rows is not None
+        changed = plant.rows(rows)
+        if changed is not rows:
+            self.fired.add(plant.asset)
+        return changed
+
+    def _harm(self, plant: Plant) -> None:
+        assert plant.files is not None
+        if plant.asset in self.fired:
+            return
+        files = sorted(file for folder in self._folders for file in _rows_in(folder, plant.at))
+        if files:
+            plant.files(files)
+            self.fired.add(plant.asset)
+
+
+def _rows_in(folder: Path, at: str) -> Iterator[Path]:
+    for file in folder.rglob("*"):
+        data = file.suffix in (".parquet", ".jsonl", ".csv") and not file.name.startswith(".")
+        if file.is_file() and data and at in f"/{file.relative_to(folder)}":
+            yield file

@@ -1,0 +1,247 @@
+"""Planted bugs: ways to lose, double or misplace what passes through a seam of the engine."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+Rows = Callable[[DataFrame], DataFrame]
+Files = Callable[[list[Path]], None]
+
+
+@dataclass(frozen=True)
+class Plant:
+    """A bug in one seam, for one plan. `rows` changes what is written or read there; `files` what
+    lies in folders whose path holds `at`, after the seam was passed."""
+
+    seam: str
+    plan: str
+    name: str
+    rows: Rows | None = None
+    files: Files | None = None
+    at: str = ""
+    evidence: str = "keys"
+    traced: bool = False
+
+    @property
+    def asset(self) -> str:
+        at = self.seam.rpartition(".")[2].strip("_")
+        return f"{self.plan}_{self.evidence}_{at}_{self.name}"
+
+
+def having(column: str, change: Rows) -> Rows:
+    """Leave rows without the column alone: a seam is passed by rows of several kinds."""
+    top = column.partition(".")[0]
+    return lambda rows: change(rows) if top in rows.columns else rows
+
+
+def lose(column: str, value: str) -> Rows:
+    return having(column, lambda rows: rows.where(~F.col(column).eqNullSafe(F.lit(value))))
+
+
+def double(column: str, value: str) -> Rows:
+    return having(column, lambda rows: rows.unionAll(rows.where(F.col(column) == value)))
+
+
+def change(column: str, old: str, new: str) -> Rows:
+    def changed(rows: DataFrame) -> DataFrame:
+        kind = rows.schema[column].dataType
+        other = F.when(F.col(column) == old, F.lit(new).cast(kind))
+        return rows.withColumn(column, other.otherwise(F.col(column)))
+
+    return having(column, changed)
+
+
+def lose_group(value: str) -> Rows:
+    return lose("group_key.grp", value)
+
+
+def move_to_group(key: str, group: str) -> Rows:
+    """The key stays, and its group is another."""
+
+    def moved(rows: DataFrame) -> DataFrame:
+        there = F.struct(F.lit(group).alias("grp"))
+        other = F.when(F.col("source_key") == key, there)
+        return rows.withColumn("group_key", other.otherwise(F.col("group_key")))
+
+    return having("group_key", moved)
+
+
+def lose_file(files: list[Path]) -> None:
+    files[0].unlink()
+
+
+def double_file(files: list[Path]) -> None:
+    shutil.copyfile(files[0], files[0].with_name("part-99999" + files[0].suffix))
+
+
+LETTERS, FILTERED = "settle.Settlement.write_letters", "settle.Settlement.write_filtered"
+STAGE, LIVE, ENDED = "stage._write", "stage.Stage.live", "stage.Stage.dropped"
+OUT, GROUPS = "evaluate.Evaluation.output", "evaluate.Evaluation.output_groups"
+MOVE = "settle.move_parts"
+
+RECORDS = [
+    Plant(LETTERS, "rows", "letter_lost", lose("source_key", "o-06")),
+    Plant(LETTERS, "rows", "letter_doubled", double("source_key", "o-06")),
+    Plant(LETTERS, "rows", "second_letter_lost", lose("context.rejection", "2/2")),
+    Plant(LETTERS, "rows", "key_changed", change("source_key", "o-06", "o-07")),
+    Plant(FILTERED, "rows", "key_lost", lose("source_key", "o-03")),
+    Plant(FILTERED, "rows", "key_doubled", double("source_key", "o-03")),
+    Plant(FILTERED, "rows", "key_changed", change("source_key", "o-03", "o-04")),
+    Plant(STAGE, "rows", "row_lost", lose("id", "o-00")),
+    Plant(STAGE, "rows", "row_doubled", double("id", "o-00")),
+    Plant(STAGE, "rows", "ended_row_lost", lose("_tm.key", "o-03")),
+    Plant(ENDED, "rows", "ended_row_lost", lose("_tm_key", "o-03")),
+    Plant(ENDED, "rows", "ended_row_doubled", double("_tm_key", "o-06")),
+    Plant(STAGE, "both", "row_lost", lose("id", "m-02")),
+    Plant(MOVE, "rows", "output_file_lost", files=lose_file, at="/output"),
+    Plant(MOVE, "rows", "output_file_doubled", files=double_file, at="/output"),
+    Plant(MOVE, "rows", "letter_file_lost", files=lose_file, at="/errors/"),
+    Plant(MOVE, "rows", "filtered_file_lost", files=lose_file, at="/filtered_keys/"),
+    Plant("asset_run.AssetRun._evaluate", "rows", "file_lost", files=lose_file, at="/output"),
+    Plant(STAGE, "ranked", "row_lost", lose("_tm_key", "o-12")),
+    Plant(LIVE, "ranked", "row_lost", lose("_tm_key", "o-12")),
+    Plant(LIVE, "ranked", "row_doubled", double("_tm_key", "o-12")),
+    Plant(FILTERED, "ranked", "key_moved", change("_tm_part", "4", "3")),
+]
+COMBINED = [
+    plant
+    for evidence in ("keys", "digest")
+    for plant in (
+        Plant(GROUPS, "groups", "group_lost", lose("grp", "a"), evidence=evidence),
+        Plant(GROUPS, "groups", "group_doubled", double("grp", "a"), evidence=evidence),
+        Plant(GROUPS, "groups", "group_changed", change("grp", "a", "x"), evidence=evidence),
+        Plant(LETTERS, "groups", "letter_lost", lose("source_key", "o-06"), evidence=evidence),
+        Plant(FILTERED, "groups", "key_lost", lose("source_key", "o-03"), evidence=evidence),
+        Plant(MOVE, "groups", "output_lost", files=lose_file, at="/output", evidence=evidence),
+        Plant(MOVE, "groups", "lost", files=lose_file, at="/reverse_joins/", evidence=evidence),
+    )
+] + [
+    Plant(STAGE, "groups", "record_lost", lose("source_key", "o-00")),
+    Plant(STAGE, "groups", "record_doubled", double("source_key", "o-00")),
+    Plant(STAGE, "groups", "group_lost", lose_group("a")),
+    Plant(LIVE, "groups", "group_lost", lose_group("a")),
+    Plant(LIVE, "groups", "record_lost", lose("source_key", "o-00")),
+    Plant(LIVE, "groups", "record_doubled", double("source_key", "o-00")),
+    Plant("settle.Settlement.keep_keys", "groups", "file_lost", files=lose_file, at="/reverse"),
+    Plant(STAGE, "groups", "group_lost", lose("grp", "a"), evidence="digest"),
+    Plant(LIVE, "groups", "group_lost", lose("grp", "a"), evidence="digest"),
+    Plant(
+        "settle.Settlement.write_groups", "groups", "group_lost", lose_group("a"), evidence="digest"
+    ),
+    Plant("settle.Settlement.rewrite_keys", "judged", "key_lost", lose("source_key", "o-00")),
+    Plant("settle.Settlement.rewrite_keys", "judged", "group_lost", lose_group("a")),
+    Plant("settle.Settlement.rewrite_keys", "judged", "key_moved", move_to_group("o-00", "d")),
+    Plant(LETTERS, "judged", "group_letter_lost", lose("source_key", "o-01")),
+    Plant(FILTERED, "judged", "group_key_lost", lose("source_key", '{"grp":"c"}')),
+    Plant(OUT, "judged", "group_lost", lose("grp", "a")),
+    Plant(STAGE, "judged", "group_doubled", double("grp", "a")),
+    Plant(LIVE, "regrouped", "group_lost", lose("group_key.status", "ok")),
+    Plant(STAGE, "regrouped", "group_lost", lose("source_key", '{"grp":"a","status":"ok"}')),
+]
+MULTIPLIED = [
+    Plant("settle.Settlement.write_children", "children", "lost", lose("child_key", "o-00/1")),
+    Plant("settle.Settlement.write_children", "children", "doubled", double("child_key", "o-00/1")),
+    Plant(
+        "settle.Settlement.write_children",
+        "children",
+        "moved",
+        change("parent_key", "o-00", "o-01"),
+    ),
+    Plant(STAGE, "children", "child_lost", lose("_tm.key", "o-00/1")),
+    Plant(STAGE, "children", "child_doubled", double("_tm.key", "o-00/1")),
+    Plant(LIVE, "children", "parent_lost", lose("_tm_key", "o-00")),
+    Plant(LETTERS, "children", "letter_lost", lose("source_key", "o-36/0")),
+    Plant(FILTERED, "children", "key_lost", lose("source_key", "o-00/0")),
+    Plant("settle.Settlement.write_children", "matches", "lost", lose("child_key", "o-00/1")),
+    Plant(LIVE, "matches", "parent_doubled", double("_tm_key", "o-00")),
+    Plant(STAGE, "matches", "child_lost", lose("_tm.key", "o-00/1")),
+]
+WORKED = [
+    plant
+    for evidence in ("keys", "digest")
+    for plant in (
+        Plant(
+            "working.WorkingSet.finish", "worked", "row_lost", lose("id", "o-00"), evidence=evidence
+        ),
+        Plant(
+            "working.WorkingSet.finish",
+            "worked",
+            "row_doubled",
+            double("id", "o-00"),
+            evidence=evidence,
+        ),
+        Plant(
+            "working.WorkingSet.finish",
+            "worked",
+            "added_lost",
+            lose("_tm.key", '{"grp":"a"}'),
+            evidence=evidence,
+        ),
+        Plant(STAGE, "worked", "row_lost", lose("_tm_key", "o-00"), evidence=evidence),
+        Plant(STAGE, "worked", "appended_lost", lose("_tm_key", "m-02"), evidence=evidence),
+        Plant(LIVE, "worked", "row_doubled", double("_tm_key", "o-00"), evidence=evidence),
+        Plant(
+            FILTERED, "worked", "deleted_key_lost", lose("source_key", "o-03"), evidence=evidence
+        ),
+    )
+] + [
+    Plant("settle.Settlement.write_links", "worked", "link_lost", lose("source_key", "o-00")),
+    Plant("settle.Settlement.write_links", "worked", "link_moved", move_to_group("o-00", "d")),
+    Plant("settle.Settlement.write_links", "worked", "group_lost", lose_group("a")),
+    Plant(
+        "settle.Settlement.write_groups", "worked", "group_lost", lose_group("a"), evidence="digest"
+    ),
+    Plant("working.WorkingSet._output", "worked", "csv_row_lost", lose("id", "o-00")),
+    Plant("working.WorkingSet._output", "worked", "row_doubled", double("id", "o-00")),
+    Plant(
+        "working_run.WorkingRun.keep_outputs",
+        "worked",
+        "file_lost",
+        files=lose_file,
+        at="/outputs/",
+    ),
+]
+TRACED = [
+    Plant("trace.Tracer._write", "worked", "update_lost", lose("changed", "1"), traced=True),
+    Plant(
+        "trace.Tracer._write",
+        "worked",
+        "created_doubled",
+        having("after", lambda rows: rows.unionAll(rows.limit(1))),
+        traced=True,
+    ),
+    Plant("trace._gather", "worked", "file_lost", files=lose_file, at="/step-20", traced=True),
+    Plant(
+        "trace.Tracer._commit",
+        "worked",
+        "file_lost",
+        files=lose_file,
+        at="/operation_seq=20",
+        traced=True,
+    ),
+    Plant(
+        "trace.Tracer._commit",
+        "worked",
+        "file_doubled",
+        files=double_file,
+        at="/operation_seq=30",
+        traced=True,
+    ),
+]
+PLANTS = [*RECORDS, *COMBINED, *MULTIPLIED, *WORKED, *TRACED]
+
+ELSEWHERE = {
+    "append.new_rows": "rows of a version are counted again after they were written",
+    "run_folder.RunFolder.put": "one rename of a whole folder whose files are hashed in its ledger",
+    "run_folder.RunFolder.set_aside": "one rename of a whole folder that no version names",
+    "run_folder.write_text": "JSON and text of ours, hashed in the ledger or the seal",
+    "text_lines.readable": "a copy for `why` to read; nothing is kept of it",
+    "warehouse._link": "a second name for a file; readers compare its sha256",
+}
+"""Seams that no plant is needed for, and why."""

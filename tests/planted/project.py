@@ -1,0 +1,114 @@
+"""A small project with every way in which rows pass from one step to the next.
+
+Each plan below is the body of many assets: one asset for each planted bug, and one without any.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.planted.plants import Plant
+
+PLANS = """
+ANY = dict(thresholds=dict(absolute=0, percentage=1))
+tm.source("orders", "data/orders.json", key="id",
+    schema="id string, grp string, amount int, status string, items array<int>")
+tm.source("regions", "data/regions.csv", "csv", key="region", schema="code string, region string")
+tm.source("more", "data/more.json", key="id",
+    schema="id string, grp string, amount int, status string, items array<int>")
+
+def checked(orders):
+    return (orders.filter("status <> 'void'", name="void").filter("status <> 'old'", name="old")
+        .expect("positive", "amount >= 0").expect("bounded", "amount > -20"))
+
+def rows(orders, regions=None, more=None, asset=""):
+    return checked(orders)
+
+def both(orders, regions=None, more=None, asset=""):
+    return checked(orders).select("id", "grp").union(more.select("id", "grp"))
+
+def groups(orders, regions=None, more=None, asset=""):
+    return checked(orders).groupBy("grp").agg(total="sum(amount)", name="by_grp")
+
+def judged(orders, regions=None, more=None, asset=""):
+    return (groups(orders).expect("known", "grp <> 'b'")
+        .filter("grp <> 'c'", name="no_c"))
+
+def regrouped(orders, regions=None, more=None, asset=""):
+    return (checked(orders).groupBy("grp", "status").agg(total="sum(amount)", name="by_both")
+        .groupBy("status").agg(n="count(*)", name="by_status"))
+
+def children(orders, regions=None, more=None, asset=""):
+    return (checked(orders).explode("items", "item", name="items")
+        .filter("item % 7 <> 0", name="sevens").expect("small", "item < 35"))
+
+def matches(orders, regions=None, more=None, asset=""):
+    return checked(orders).join(regions, "grp = code", fanout="expand", unmatched="filter",
+        name="regions").filter("region <> 'r9'", name="far")
+
+def ranked(orders, regions=None, more=None, asset=""):
+    w = Window.partitionBy("grp").orderBy("id")
+    return (checked(orders).withColumn("rank", F.row_number().over(w))
+        .filter("rank < 8", name="late").dropDuplicates(["grp", "rank"], name="once"))
+
+def worked(orders, regions=None, more=None, asset=""):
+    return (orders.update({"amount": "amount * 2"}, where="grp = 'a'", name="twice", seq=10)
+        .delete("status = 'void'", name="void", seq=20)
+        .aggregate(["grp"], amount="sum(amount)", name="sums", seq=30)
+        .append(more, name="more", seq=40)
+        .update({"status": "'seen'"}, where="grp = 'b'", name="seen", seq=50)
+        .output(f"exports/{asset}.csv", name="csv", seq=60)
+        .output(f"exports/{asset}.parquet", include_deleted=True, name="all", seq=70))
+"""
+ASSET = """
+@tm.asset(name="{name}", evidence="{evidence}", trace={trace!r}, **ANY)
+def {name}({inputs}):
+    return {plan}({given}, asset="{name}")
+"""
+READS = {
+    "both": ["orders", "more"],
+    "matches": ["orders", "regions"],
+    "worked": ["orders", "more"],
+}
+
+
+def pipeline(plants: Iterable[Plant]) -> str:
+    """The text of a pipeline with one asset for each plant."""
+    return PLANS + "".join(map(_asset, plants))
+
+
+def _asset(plant: Plant) -> str:
+    inputs = READS.get(plant.plan, ["orders"])
+    return ASSET.format(
+        name=plant.asset,
+        evidence=plant.evidence,
+        trace="changes" if plant.traced else None,
+        plan=plant.plan,
+        inputs=", ".join(inputs),
+        given=", ".join(f"{name}={name}" for name in inputs),
+    )
+
+
+def order(n: int) -> dict[str, object]:
+    status = {3: "void", 5: "old"}.get(n % 8, "ok")
+    amount = -n if n % 13 == 6 else n
+    items = [] if n % 10 == 9 else [n, n + 1]
+    return {
+        "id": f"o-{n:02d}",
+        "grp": "abcd"[n % 4],
+        "amount": amount,
+        "status": status,
+        "items": items,
+    }
+
+
+ORDERS = [order(n) for n in range(48)]
+MORE = [{**order(n), "id": f"m-{n:02d}", "status": "ok"} for n in range(6)]
+REGIONS = ["code,region", "a,r1", "a,r2", "b,r3", "b,r9", "c,r4"]
+
+
+def lines(rows: Iterable[dict[str, object]]) -> list[str]:
+    return [json.dumps(row) for row in rows]
