@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
 from collections.abc import Mapping
 
 ENABLED = "SPARK_CONNECT_MODE_ENABLED"
@@ -57,7 +58,8 @@ class _Process:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._entered: list[SparkMode] = []
+        # Weak: a project that is forgotten without being closed needs its mode no longer.
+        self._entered: list[weakref.ref[SparkMode]] = []
         self._theirs: Variables = {}
         self._ours: Variables | None = None
 
@@ -65,7 +67,7 @@ class _Process:
         with self._lock:
             if self._ours is None or _now() != self._ours:
                 self._theirs = _now()  # whoever changed it since meant it
-            self._entered = [*(m for m in self._entered if m is not mode), mode]
+            self._entered = [*self._without(mode), weakref.ref(mode)]
             self._set({**self._theirs, **mode.variables})
 
     def keep(self, mode: SparkMode) -> None:
@@ -74,13 +76,16 @@ class _Process:
 
     def leave(self, mode: SparkMode) -> None:
         with self._lock:
-            if mode not in self._entered:
+            if weakref.ref(mode) not in self._entered:
                 return
-            self._entered.remove(mode)
+            self._entered = self._without(mode)
             if _now() != self._ours:
                 return
-            before = self._entered[-1].variables if self._entered else {}
-            self._set({**self._theirs, **before})
+            before = self._entered[-1]() if self._entered else None
+            self._set({**self._theirs, **(before.variables if before else {})})
+
+    def _without(self, mode: SparkMode) -> list[weakref.ref[SparkMode]]:
+        return [entered for entered in self._entered if entered() not in (None, mode)]
 
     def _set(self, wanted: Variables) -> None:
         for name, value in wanted.items():
