@@ -162,4 +162,5 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadFileS
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Two workers share the files: a long one at the end would leave the other idle."""
-    items.sort(key=lambda item: LONGEST_FIRST.index(item.path.parent.name))
+    places = {name: place for place, name in enumerate(LONGEST_FIRST)}
+    items.sort(key=lambda item: places.get(item.path.parent.name, len(places)))

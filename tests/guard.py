@@ -13,7 +13,7 @@ from typing import Any
 # The first is pytest's. In the others a SparkContext notes settings of its JVM, which lives on.
 NOTES = ("PYTEST_CURRENT_TEST", "SPARK_AUTH_SOCKET_TIMEOUT", "SPARK_BUFFER_SIZE")
 # pytest-timeout has its own around every test.
-HANDLED = signal.valid_signals() - {signal.SIGALRM, signal.SIGKILL, signal.SIGSTOP}
+HANDLED = set(signal.Signals) - {signal.SIGALRM, signal.SIGKILL, signal.SIGSTOP}
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class ProcessState:
     environment: dict[str, str]
     folder: str
     umask: int
-    handlers: dict[int, Any]
+    handlers: dict[signal.Signals, Any]
 
     @classmethod
     def now(cls) -> ProcessState:
@@ -45,7 +45,7 @@ class ProcessState:
         for number, handler in self.handlers.items():
             if later.handlers[number] != handler:
                 shown = f"{handler}: {later.handlers[number]}"
-                yield f"the handler of {signal.Signals(number).name}, {shown}"
+                yield f"the handler of {number.name}, {shown}"
 
     def restore(self) -> None:
         """One test failed; those after it shall not."""
@@ -72,7 +72,7 @@ def _umask() -> int:
     return int(next(line.split()[1] for line in lines if line.startswith("Umask:")), 8)
 
 
-def _handler(number: int) -> Any:
+def _handler(number: signal.Signals) -> Any:
     """A SparkContext puts its own where Python's would interrupt; both interrupt."""
     found = signal.getsignal(number)
     of_spark = str(getattr(found, "__module__", "")).startswith("pyspark.")
