@@ -6,13 +6,14 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
 from tallyman.registry.database import Database
+from tests.guard import ProcessState
 from tests.spark_servers import start_connect_server
 
 FAST_START = (
@@ -28,6 +29,14 @@ FAST_START = (
 )
 os.environ.setdefault("JAVA_TOOL_OPTIONS", " ".join(FAST_START))
 
+# Settings of whoever starts the tests: they are for their work, and so are the databases, servers
+# and collectors that some of them name.
+FOREIGN = ("TALLYMAN_", "OPENLINEAGE", "SPARK_", "PYSPARK_", "PG", "GIT_")
+OURS = ("TALLYMAN_SEED", "TALLYMAN_CHAINS", "TALLYMAN_SCALE")
+for name in [n for n in os.environ if n.startswith(FOREIGN) and n not in OURS]:
+    del os.environ[name]
+os.environ.update(GIT_CONFIG_GLOBAL=os.devnull, GIT_CONFIG_NOSYSTEM="1")
+
 # Spark compiles each plan before it runs it; for a handful of rows that takes longer than the rows.
 # Only for tests of what surrounds a run: what steps mean is tested with code as users run it.
 INTERPRETED = """\
@@ -36,6 +45,23 @@ spark:
   spark.sql.codegen.factoryMode: NO_CODEGEN
 """
 SERVER = "spark_server.json"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def process_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessState]:
+    """The process as each test has to leave it. The user's own folder is an empty one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", str(tmp_path_factory.mktemp("user")))
+        yield ProcessState.now()
+
+
+@pytest.fixture(autouse=True)
+def _leaves_the_process_as_it_was(process_state: ProcessState) -> Iterator[None]:
+    yield
+    changed = list(process_state.differences(ProcessState.now()))
+    if changed:
+        process_state.restore()
+    assert not changed, "the test, or a fixture that it began, left changed: " + "; ".join(changed)
 
 
 @pytest.fixture(scope="session")
@@ -137,4 +163,5 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadFileS
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Two workers share the files: a long one at the end would leave the other idle."""
-    items.sort(key=lambda item: LONGEST_FIRST.index(item.path.parent.name))
+    places = {name: place for place, name in enumerate(LONGEST_FIRST)}
+    items.sort(key=lambda item: places.get(item.path.parent.name, len(places)))

@@ -24,6 +24,7 @@ from tallyman.domain.pipeline import Pipeline
 from tallyman.engine.columns import SYSTEM
 from tallyman.engine.lent_session import forget
 from tallyman.engine.session import open_session
+from tallyman.engine.spark_mode import SparkMode
 from tallyman.engine.warehouse import Warehouse
 from tallyman.errors import DatasetDamaged, NotFound, UsageError
 from tallyman.query.diff import Difference, diff
@@ -44,6 +45,7 @@ class Data:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self._unwanted: frozenset[str] = frozenset()
+        self._mode = SparkMode(settings.master)
 
     @classmethod
     def open(
@@ -55,10 +57,18 @@ class Data:
     ) -> Self:
         return cls(read_settings(folder).with_spark(master, spark_conf or {}))
 
-    @cached_property
+    @property
     def spark(self) -> SparkSession:
+        """The session. With it comes PySpark's mode, local or Connect, until another project's is
+        used or this project is closed."""
+        self._mode.enter()
+        return self._session
+
+    @cached_property
+    def _session(self) -> SparkSession:
         settings = self.settings
         session = open_session(settings.master, settings.spark, str(settings.state_folder))
+        self._mode.keep()
         forget(session, self._unwanted - settings.spark.keys())
         return session
 
@@ -72,7 +82,9 @@ class Data:
         return Database(given.reveal() if given else None, self.settings.state_folder)
 
     def close(self) -> None:
-        """Let go of the database; the project's own stops when nobody else uses it."""
+        """Let go of the database, whose own server stops when nobody else uses it, and of PySpark's
+        mode. A session stays: other projects of this process have it too."""
+        self._mode.leave()
         if "database" in self.__dict__:
             self.database.close()
 

@@ -229,6 +229,7 @@ class History(Data):
 
     def _past(self) -> Past:
         settings = self.settings
+        self._mode.enter()  # plans of digests are made before Spark is up
         return Past(self.pipeline, self.database, settings, self.warehouse, lambda: self.spark)
 
     # ---- lineage ----------------------------------------------------------------------------

@@ -25,8 +25,8 @@ from tallyman.domain.reproduction import Reproduced
 from tallyman.domain.run import RunIdentity, RunResult, Status
 from tallyman.domain.selection import find_asset, named, select
 from tallyman.domain.threshold import Thresholds
-from tallyman.engine.lent_session import is_up, lent
-from tallyman.engine.session import settings_for
+from tallyman.engine.lent_session import lent
+from tallyman.engine.session import is_up, settings_for
 from tallyman.errors import UsageError
 from tallyman.history import History
 from tallyman.query.diff import told_difference
@@ -146,6 +146,7 @@ class Project(History):
             raise
 
     def _definitions(self, chosen: Sequence[str], options: Options) -> Definitions:
+        self._mode.enter()  # plans are made before Spark is up, and may hold columns
         return Definitions(
             settings=self.settings,
             pipeline=self.pipeline,
@@ -259,7 +260,9 @@ class Project(History):
         if usual == wanted:
             yield []
             return
-        session = self.spark if "spark" in self.__dict__ or is_up() else None
+        self._mode.enter()
+        up = "_session" in self.__dict__ or is_up(own.master)
+        session = self.spark if up else None
         self.settings = replace(own, spark=dict(conf))
         self._checked = dict[tuple[str, ...], define.Definition]()
         try:
@@ -270,7 +273,7 @@ class Project(History):
                 yield []
         finally:
             self.settings, self._checked = own, checked
-            if session is None and (started := self.__dict__.pop("spark", None)):
+            if session is None and (started := self.__dict__.pop("_session", None)):
                 started.stop()
                 # The JVM lives on, and gives what it was started with to every later session.
                 self._unwanted |= wanted.keys() - usual.keys()

@@ -30,6 +30,7 @@ KNOWN = (
 )
 DATABASE_VARIABLE = "TALLYMAN_DATABASE_URL"
 KEY_VARIABLE = "TALLYMAN_SIGNING_KEY"
+CONNECT_VARIABLE = "SPARK_REMOTE"
 HOST = re.compile(r"(\[[^\]]*\]|[^:]*)(:\d*)?")
 
 
@@ -139,6 +140,7 @@ def _parsed(home: Path) -> Settings:
         if not isinstance(rest.get(name, ""), str):
             raise UsageError(f"{home / FILE}: {name}: expected a folder, not {rest[name]!r}")
     name = str(found.get("name", home.name))
+    rest["master"] = rest.get("master") or _connect_server()
     rest["database"] = _database(home, found.get("database"))
     rest["redacted"] = _redacted(home, found.get("trace"))
     rest["signing_key"] = _signing_key(home, found.get("signing_key"))
@@ -166,6 +168,12 @@ def _signing_key(home: Path, written: object) -> Path | None:
         # Not quoted: somebody may have written the key itself.
         raise UsageError(f"{home / FILE}: signing_key: expected the path of a file")
     return home / Path(written).expanduser()
+
+
+def _connect_server() -> str | None:
+    """PySpark's own variable, where it names a server: `local` there is a server in the process."""
+    address = os.environ.get(CONNECT_VARIABLE, "")
+    return address if address.startswith("sc://") else None
 
 
 def _actor() -> str:

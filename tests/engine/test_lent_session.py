@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from tallyman.engine.lent_session import forget, is_up, lent
+from tallyman.engine.lent_session import forget, lent
+from tallyman.engine.session import is_up
 
 SHUFFLE, CODEC = "spark.sql.shuffle.partitions", "spark.sql.parquet.compression.codec"
 WAREHOUSE, MEMORY = "spark.sql.warehouse.dir", "spark.driver.memory"
@@ -14,7 +15,7 @@ NAMES = (SHUFFLE, CODEC, WAREHOUSE, MEMORY, SECRET)
 
 
 def test_what_can_be_set_is_set_and_the_rest_is_told(spark: SparkSession) -> None:
-    assert is_up()
+    assert is_up(None)
     before = {name: spark.conf.get(name, None) for name in NAMES}
     usual = {CODEC: "snappy", MEMORY: str(before[MEMORY])}
     wanted = {SHUFFLE: "7", WAREHOUSE: "elsewhere", MEMORY: "9g", SECRET: "hush"}

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tallyman.cli.demo_data import write_airline
+from tests.dispositions import at_a_terminal
 from tests.spark_servers import wait_until
 
 COMMAND = str(Path(sys.executable).with_name("tallyman"))
@@ -44,7 +45,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def stopped(project: Path) -> Stopped:
-    running = start(project, "run", "--run-id", "stopped")
+    with at_a_terminal():
+        running = start(project, "run", "--run-id", "stopped")
     staging = "*_stopped/.staging/*"
     wait_until(lambda: any((project / "runs").glob(staging)) or running.poll() is not None)
     os.killpg(running.pid, signal.SIGINT)

@@ -6,11 +6,13 @@ import json
 import os
 import signal
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import pytest
 
 from tallyman.control import run as execution
 from tallyman.project import Project
+from tests.dispositions import at_a_terminal, ignores, in_the_background
 from tests.lineage_run.conftest import ENDS, Told, parent
 from tests.orchestration.conftest import PIPELINE, Home, kill
 from tests.spark_servers import wait_until
@@ -182,20 +184,29 @@ def test_a_run_that_waits_has_not_ended_until_somebody_decides(home: Home) -> No
     assert home.ok("verify", "asking")["balanced"]
 
 
-def test_a_run_that_is_interrupted_at_the_terminal(home: Home) -> None:
+@pytest.mark.parametrize(
+    ("place", "stop"), [(at_a_terminal, signal.SIGINT), (in_the_background, signal.SIGTERM)]
+)
+def test_a_run_that_is_interrupted_at_the_terminal_or_in_the_background(
+    home: Home, place: Callable[[], AbstractContextManager[None]], stop: signal.Signals
+) -> None:
     home.pipeline(SLOW)
-    running = home.start("run", "+sum", "--partition", DAY, "--run-id", "stopped", "--json")
+    with place():
+        running = home.start("run", "+sum", "--partition", DAY, "--run-id", "stopped", "--json")
     try:
         wait_until(lambda: list((home.path / "runs").glob("*_stopped/.staging/*/doubled/*")))
-        os.kill(running.pid, signal.SIGINT)
-        running.communicate(timeout=60)
+        assert ignores(running.pid, signal.SIGINT) is (place is in_the_background)
+        os.kill(running.pid, stop)
+        _, said = running.communicate(timeout=60)
     finally:
         kill(running)
     assert running.returncode == 130
+    assert "tallyman resume stopped" in said
     told = Told.by(home, "stopped")
     assert told.words("scenario") == ["START", "ABORT"]
     for counts in told.starts_and_ends().values():
         assert sum(counts[end] for end in ENDS) == 1  # whatever was at work ended with it
+    assert [r["status"] for r in home.ok("runs")] == ["canceled"]
 
 
 def test_an_interrupt_after_the_end_changes_nothing(

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.dispositions import at_a_terminal
 from tests.orchestration.conftest import PIPELINE, Home, kill
 from tests.orchestration.test_cancel import SLEEP
 from tests.reproduce.conftest import aside, committed, edited, left, stored
@@ -113,7 +114,8 @@ def test_an_interruption_leaves_nothing_behind(new_home: Callable[[], Home]) -> 
     home = new_home().pipeline(slow).numbers(DAY, 1)
     home.ok("run", "+doubled", "--partition", DAY, "--run-id", "slow")
     before = left(home)
-    running = home.start("reproduce", "slow")
+    with at_a_terminal():
+        running = home.start("reproduce", "slow")
     try:
         # The second target was begun, and sleeps.
         wait_until(lambda: list((home.path / ".tallyman").glob("reproduce-*/.1/*")))

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import version
 from typing import Annotated
 
@@ -88,7 +92,8 @@ def main() -> None:
     debug = "--debug" in arguments or bool(os.environ.get("TALLYMAN_DEBUG"))
     sys.argv = [sys.argv[0], *(a for a in arguments if a != "--debug")]
     try:
-        app()
+        with _stopped_by_sigterm():
+            app()
     except TallymanError as error:
         if debug:
             raise
@@ -99,6 +104,26 @@ def main() -> None:
         sys.exit(130)
     finally:
         close_all()
+
+
+@contextmanager
+def _stopped_by_sigterm() -> Iterator[None]:
+    """SIGTERM, which schedulers send and which reaches a command in the background, stops it as
+    Ctrl-C does; a second one ends it at once. Who ignores SIGTERM keeps ignoring it."""
+    before = signal.getsignal(signal.SIGTERM)
+    if before != signal.SIG_DFL or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(*_: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 if __name__ == "__main__":

@@ -112,7 +112,8 @@ class Execution:
 
     def abandon(self) -> None:
         """The person at the terminal stops it: nothing of it is at work any more."""
-        self.definitions.interrupt(str(self.journal.run.id))()
+        with contextlib.suppress(Exception):  # Spark may have been stopped by the same signal
+            self.definitions.interrupt(str(self.journal.run.id))()
         with contextlib.suppress(TallymanError):
             self.journal.abandon(self.settings.home)
 

@@ -13,15 +13,6 @@ from tallyman.engine.environment import without_secrets
 NOT_SET = "not set"
 
 
-def is_up() -> bool:
-    """Whether whoever asks for a session gets one that was there before."""
-    try:
-        SparkSession.active()
-    except PySparkException:
-        return False
-    return True
-
-
 @contextmanager
 def lent(
     session: SparkSession, wanted: Mapping[str, str], usual: Mapping[str, str]

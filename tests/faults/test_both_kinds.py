@@ -1,0 +1,123 @@
+"""Spark Connect and a local Spark in one process, which PySpark alone does not allow."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from tallyman.project import Project
+from tests.conftest import INTERPRETED
+from tests.faults.conftest import COMMAND
+from tests.forked import Running
+from tests.guard import ProcessState
+
+# A column, where an expression would do: it is of one kind of Spark, and of no use to the other.
+PIPELINE = """\
+import tallyman as tm
+from pyspark.sql import functions as F
+
+raw = tm.source("raw", path="raw.jsonl", format="json", key="id", schema="id string, n int")
+
+
+@tm.asset(key="id")
+def doubled(raw):
+    return raw.withColumn("n", F.col("n") * 2)
+"""
+DOUBLED = [["a", 2], ["b", 4]]
+
+
+@pytest.fixture
+def homes(
+    tmp_path: Path, spark_server: str, with_database: Callable[[Path], Path]
+) -> tuple[Path, Path]:
+    """One on the server and one with a Spark in the process."""
+    made = tmp_path / "connected", tmp_path / "local"
+    for home, master in zip(made, (spark_server, "local[2]"), strict=True):
+        (home / "pipelines").mkdir(parents=True)
+        (home / "pipelines" / "p.py").write_text(PIPELINE)
+        (home / "raw.jsonl").write_text('{"id": "a", "n": 1}\n{"id": "b", "n": 2}\n')
+        (home / "tallyman.yaml").write_text(f"name: shop\nmaster: {master}\n{INTERPRETED}")
+        with_database(home)
+    return made
+
+
+def _rows(project: Project) -> list[list[object]]:
+    found = project.read("doubled").select(F.col("id"), F.col("n"))
+    return sorted(list(row) for row in found.collect())
+
+
+def _in_turns(connected: Path, local: Path) -> None:
+    """One kind, the other before the first is closed, and the first again."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    before, told = ProcessState.now(), dict[str, object]()
+    first = Project.open(connected)
+    told["connected"] = [first.run().status.value, _rows(first)]
+    with Project.open(local) as second:
+        told["local"] = [second.run().status.value, _rows(second)]
+        told["connected again"] = [first.run(force=True).status.value, _rows(first)]
+        told["local again"] = [second.run().assets[0].status.value, _rows(second)]
+    told["shared"] = Project.open(connected).spark is first.spark
+    other = Project.open(connected, master=f"{first.settings.master}/;user_id=other")
+    told["another server"] = other.spark is not first.spark
+    for project in (other, first):
+        project.close()
+    told["left changed"] = list(before.differences(ProcessState.now()))
+    child = subprocess.run([COMMAND, "run", "--force"], cwd=local, capture_output=True, text=True)
+    told["child"] = [child.returncode, child.stderr]
+    sys.stdout.write(json.dumps(told))
+
+
+def test_projects_of_both_kinds_take_turns_and_leave_the_process_as_it_was(
+    homes: tuple[Path, Path],
+) -> None:
+    code, out, err = Running(homes[1], os.environ, partial(_in_turns, *homes)).wait()
+    assert code == 0, err
+    told = json.loads(out)
+    assert told.pop("child") == [0, ""]
+    assert told == {
+        **{name: ["success", DOUBLED] for name in ("connected", "local", "connected again")},
+        "local again": ["skipped", DOUBLED],
+        "shared": True,
+        "another server": True,
+        "left changed": [],
+    }
+
+
+def _among_others(connected: Path, local: Path) -> None:
+    """In a process whose owner has a Connect session and a default server of his own."""
+    server = Project.open(connected).settings.master
+    os.environ["SPARK_REMOTE"] = str(server)
+    owners = SparkSession.builder.getOrCreate()
+    owners.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    before, told = ProcessState.now(), dict[str, object]()
+    for name, home in (("connected", connected), ("local", local)):
+        with Project.open(home) as project:
+            told[name] = [project.run().status.value, _rows(project)]
+        told[f"left by {name}"] = list(before.differences(ProcessState.now()))
+    told["owners"] = [row.id for row in owners.range(3).filter(F.col("id") > 0).collect()]
+    told["zone"] = owners.conf.get("spark.sql.session.timeZone")
+    (local / "tallyman.yaml").write_text("name: shop\n")
+    told["default"] = Project.open(local).settings.master == server
+    sys.stdout.write(json.dumps(told))
+
+
+def test_who_has_a_connect_session_of_his_own_keeps_it(homes: tuple[Path, Path]) -> None:
+    code, out, err = Running(homes[0], os.environ, partial(_among_others, *homes)).wait()
+    assert code == 0, err
+    assert json.loads(out) == {
+        **{name: ["success", DOUBLED] for name in ("connected", "local")},
+        **{f"left by {name}": [] for name in ("connected", "local")},
+        "owners": [1, 2],
+        "zone": "Asia/Tokyo",
+        "default": True,
+    }
