@@ -19,6 +19,7 @@ from tallyman.control.stopwatch import Stopwatch
 from tallyman.domain.fate import Evidence
 from tallyman.domain.ledger import Ledger
 from tallyman.domain.run import AssetResult, RunIdentity, Status
+from tallyman.domain.sub_tally import sub_tallies
 from tallyman.domain.target import Target
 from tallyman.domain.threshold import Thresholds
 from tallyman.engine import settle
@@ -160,7 +161,7 @@ def _conclude(work: AssetRun, outcome: Outcome, order: Order) -> Making:
             error, status = found, Status.FAILED
             if not ledger.balanced:
                 write_text(order.place / "ACCOUNTING_FAILURE.txt", gate.explanation(ledger))
-    if error is None or (outcome.error and work.thresholds.on_halt == "commit" and ledger.balanced):
+    if error is None:
         work.publish(outcome)
         faults.reach(Point.OUTPUT_MOVED)
     settle.clear(work.staging)
@@ -176,6 +177,7 @@ def _conclude(work: AssetRun, outcome: Outcome, order: Order) -> Making:
         records_in=ledger.records_in,
         fates=ledger.fates,
         unaccounted=ledger.unaccounted,
+        sub_ledgers=sub_tallies(ledger),
         rows_out=outcome.rows_out,
         rejections=outcome.rejections,
         error=error.facts() if error else None,

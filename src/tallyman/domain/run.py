@@ -12,6 +12,7 @@ from typing import Any
 
 from tallyman.domain.commit import Commit
 from tallyman.domain.fate import Fate
+from tallyman.domain.sub_tally import SubTally
 from tallyman.errors import UsageError
 
 RUN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -86,6 +87,8 @@ class AssetResult:
     records_in: int = 0
     fates: Mapping[Fate, int] = field(default_factory=lambda: dict.fromkeys(Fate, 0))
     unaccounted: int = 0
+    sub_ledgers: tuple[SubTally, ...] = ()
+    """The children and groups that it made of its records, and what became of them."""
     rows_out: int = 0
     rejections: int = 0
     duration_ms: int = 0
@@ -107,6 +110,7 @@ class AssetResult:
             "records_in": self.records_in,
             "fates": {fate.value: count for fate, count in self.fates.items()},
             "unaccounted": self.unaccounted,
+            "sub_ledgers": [made.to_json() for made in self.sub_ledgers],
             "rows_out": self.rows_out,
             "rejections": self.rejections,
             "duration_ms": self.duration_ms,
@@ -123,6 +127,7 @@ class AssetResult:
             partition=found.get("partition"),
             status=Status(found["status"]),
             fates={Fate(name): count for name, count in found.get("fates", {}).items()},
+            sub_ledgers=tuple(map(SubTally.of_json, found.get("sub_ledgers", ()))),
             error=found.get("error"),
             unchanged_since=found.get("unchanged_since"),
             **known,

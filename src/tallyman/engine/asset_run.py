@@ -243,7 +243,7 @@ class AssetRun:
                 step = part.morphism_id.rpartition(".")[0]
                 raise JoinFanOut(self.asset.name, step, found[number].count, keys)
         self.halt = self.thresholds.check(self._errors(), self.records_in)
-        if self.halt and self.thresholds.on_halt == "rollback":
+        if self.halt:
             raise _Halted
 
     @property
@@ -278,10 +278,8 @@ class AssetRun:
         self, final: Stage | None, output: Path, summary: Sequence[Mapping[str, object]]
     ) -> Outcome:
         rejected = rejected_by_groups(self.evaluation, self.totals)
-        self.halt = self.halt or self.thresholds.check(
-            self._errors() + sum(d.count for d in rejected.values()), self.records_in
-        )
         ledger = self._ledger(self._passed(final, output), rejected)
+        self.halt = self.halt or self.thresholds.check_ledger(ledger)
         by_type: dict[str, int] = {}
         for row in summary:
             kind = str(row["error_type"])
@@ -292,8 +290,9 @@ class AssetRun:
         for source in self.inputs.values():
             source.files.check_unchanged()
         if self.halt:
+            halt = self.halt
             outcome.error = ThresholdExceeded(
-                self.asset.name, self.halt.reason, self.halt.errors, self.halt.threshold
+                self.asset.name, halt.reason, halt.errors, halt.threshold, halt.rejected
             )
         elif ledger.records_in == 0 and self.thresholds.on_empty == "halt":
             outcome.error = EmptyInput(self.asset.name)
