@@ -97,7 +97,7 @@ def test_rejected_children_and_groups_halt_a_run_and_show_wherever_it_is_told(ho
         assert f"\n  {BY_SKU}ected\n" in text
     report = str(answered(home.start("report", "good")).json)
     assert "195 children = 180 passed + 15 rejected" in report
-    assert "0 records, 0 % of all\n            15 children, 7.7 % of all" in report
+    assert "0 records, 0 % of all\n            15 children, 7.69 % of all" in report
 
     told = home.ok("show", "good")
     assert _made(told["assets"], "sold") == [

@@ -26,6 +26,7 @@ from tallyman.engine import settle
 from tallyman.engine.asset_run import AssetRun, Outcome
 from tallyman.engine.content import holds
 from tallyman.engine.files import hash_files
+from tallyman.engine.key_check import null_values
 from tallyman.engine.run_folder import LEDGER, write_json, write_text
 from tallyman.engine.source import Input
 from tallyman.engine.trace import Redaction
@@ -157,6 +158,7 @@ def _conclude(work: AssetRun, outcome: Outcome, order: Order) -> Making:
         try:
             gate.check(ledger)
             _check_partition(work, outcome, order)
+            work.key_check.refuse_repeated(ledger)
         except TallymanError as found:
             error, status = found, Status.FAILED
             if not ledger.balanced:
@@ -180,6 +182,7 @@ def _conclude(work: AssetRun, outcome: Outcome, order: Order) -> Making:
         sub_ledgers=sub_tallies(ledger),
         rows_out=outcome.rows_out,
         rejections=outcome.rejections,
+        null_keys=null_values(order.place / "output", work.asset.key),
         error=error.facts() if error else None,
     )
     digest = content.digest if content else None

@@ -91,6 +91,8 @@ class AssetResult:
     """The children and groups that it made of its records, and what became of them."""
     rows_out: int = 0
     rejections: int = 0
+    null_keys: Mapping[str, int] = field(default_factory=dict)
+    """Columns of its key that have no value, with the number of rows."""
     duration_ms: int = 0
     unchanged_since: str | None = None
     """Skipped: the run whose result stands."""
@@ -115,6 +117,8 @@ class AssetResult:
             "rejections": self.rejections,
             "duration_ms": self.duration_ms,
         }
+        if self.null_keys:
+            found["null_keys"] = dict(self.null_keys)
         if self.unchanged_since:
             found["unchanged_since"] = self.unchanged_since
         return found | ({"error": dict(self.error)} if self.error else {})
@@ -128,6 +132,7 @@ class AssetResult:
             status=Status(found["status"]),
             fates={Fate(name): count for name, count in found.get("fates", {}).items()},
             sub_ledgers=tuple(map(SubTally.of_json, found.get("sub_ledgers", ()))),
+            null_keys=found.get("null_keys", {}),
             error=found.get("error"),
             unchanged_since=found.get("unchanged_since"),
             **known,

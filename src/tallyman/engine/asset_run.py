@@ -31,6 +31,7 @@ from tallyman.engine.book import Book
 from tallyman.engine.columns import ERROR, KEY, LIVE, PART, SYSTEM
 from tallyman.engine.content import Content, measure
 from tallyman.engine.evaluate import Evaluation
+from tallyman.engine.key_check import KeyCheck
 from tallyman.engine.reads import columns_read
 from tallyman.engine.segment import Flow
 from tallyman.engine.settling import Settling
@@ -124,6 +125,7 @@ class AssetRun:
         self.settling = Settling(self.settlement, self.evaluation, self.pool)
         self.written: tuple[Stage, Future[dict[int, KeyDigest]]] | None = None
         self.content: Future[Content] | None = None
+        self.key_check = KeyCheck(self.asset, self.plan, self.pool, self._hidden())
         works = has_working_set(self.asset.trace, self.plan)
         self.working = self._working_run() if works else None
 
@@ -137,9 +139,7 @@ class AssetRun:
         tracer = None
         if self.traced:
             place = self.folder / "trace"
-            hidden = tainted(self.plan, self.redaction.columns)
-            redaction = replace(self.redaction, columns=hidden)
-            tracer = Tracer(ids, place, self.staging, self.pool, self.completed, redaction)
+            tracer = Tracer(ids, place, self.staging, self.pool, self.completed, self._hidden())
         return WorkingRun(
             self.plan,
             self.inputs,
@@ -150,6 +150,10 @@ class AssetRun:
             self.staging,
             self._check_segment,
         )
+
+    def _hidden(self) -> Redaction:
+        """Also of columns that are made from those that must not be shown."""
+        return replace(self.redaction, columns=tainted(self.plan, self.redaction.columns))
 
     def _mark_jobs(self) -> None:
         if self.tag:
@@ -203,6 +207,7 @@ class AssetRun:
                 rows = self._rows(flow, final, output)
             # The digest of the rows that passed, while evidence is still being written.
             self.content = self.pool.submit(measure, rows, self.only)
+            self.key_check.begin(rows, self._kept_key(final), self.records_in <= SMALL)
             self._check_segment()
             self._tell_reached()
             return final
@@ -211,6 +216,12 @@ class AssetRun:
         finally:
             if not self.settling.jobs:
                 self.settling.start()
+
+    def _kept_key(self, final: Stage | None) -> tuple[str, ...]:
+        """The columns that hold the source key, where each row of the output is a record of the
+        one input."""
+        own = final is not None and not final.level and len(self.accounted) == 1
+        return self.evaluation.output_key if own else ()
 
     def _tell_reached(self) -> None:
         """Steps whose trace is written tell it themselves."""

@@ -88,6 +88,8 @@ def definition_hash(
     said: dict[str, object] = {}
     if asset.update_strategy == "append":
         said["append"] = asset.unique_key
+    if asset.key and not asset.unique:
+        said["unique"] = False
     if is_traced(asset.trace, plan) != is_traced(None, plan):
         said["trace"] = asset.trace
     return sha256_of(

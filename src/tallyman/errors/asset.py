@@ -208,6 +208,34 @@ class RowsUnaccountedFor(TallymanError):
         return {**super().facts(), "reason": "ACCOUNTING_INVARIANT_VIOLATED", **counts}
 
 
+class KeysRepeat(TallymanError):
+    """Rows of an output have the same key."""
+
+    code = "keys_repeat"
+    hint = (
+        "Nothing was published. Name the columns that tell rows apart in key=, or keep one row of "
+        "each with dropDuplicates; unique=False if the key is meant to repeat."
+    )
+
+    def __init__(
+        self, target: str, key: Sequence[str], keys: int, rows: int, samples: Sequence[str]
+    ) -> None:
+        super().__init__(target, tuple(key), keys, rows, tuple(samples))
+        self.target, self.key, self.keys, self.rows = target, tuple(key), keys, rows
+        self.samples = tuple(samples)
+
+    def __str__(self) -> str:
+        shown = ", ".join(self.samples)
+        return (
+            f"{self.target}: {self.rows:,} rows share {self.keys:,} value(s) of the key "
+            f"({', '.join(self.key)}), for example {shown}."
+        )
+
+    def facts(self) -> dict[str, object]:
+        counts = {"repeated_keys": self.keys, "rows": self.rows, "samples": list(self.samples)}
+        return {**super().facts(), **counts}
+
+
 class RowsOutsidePartition(TallymanError):
     """An asset made rows that belong to another partition than the one it was run for."""
 
