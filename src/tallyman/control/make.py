@@ -55,6 +55,8 @@ class Order:
     replay_of: str | None = None
     """The run whose rejections are replayed; `overlaid` puts them in their place."""
     overlaid: Callable[[dict[str, Input]], dict[str, Input]] = lambda inputs: inputs
+    stays: Sequence[str] = ()
+    """Files of rows that the output is added to."""
     kept: Callable[[Path], object] = lambda _: None
     """Puts into the folder what else belongs to the result, before its files are hashed."""
 
@@ -145,6 +147,7 @@ def _prepare(spark: SparkSession, definition: Definition, order: Order) -> Asset
         partition=partition,
         tag=order.tag,
         redaction=order.redaction,
+        stays=order.stays,
     )
 
 

@@ -90,6 +90,8 @@ class AssetRun:
     tag: str | None = None
     """Marks the Spark jobs, so that they can be interrupted together."""
     redaction: Redaction = field(default_factory=Redaction)
+    stays: Sequence[str] = ()
+    """Files of rows that the output is added to."""
     totals: Totals = field(default_factory=dict)
     halt: Halt | None = None
 
@@ -125,7 +127,7 @@ class AssetRun:
         self.settling = Settling(self.settlement, self.evaluation, self.pool)
         self.written: tuple[Stage, Future[dict[int, KeyDigest]]] | None = None
         self.content: Future[Content] | None = None
-        self.key_check = KeyCheck(self.asset, self.plan, self.pool, self._hidden())
+        self.key_check = KeyCheck(self.asset, self.plan, self.pool, self._hidden(), self.stays)
         works = has_working_set(self.asset.trace, self.plan)
         self.working = self._working_run() if works else None
 

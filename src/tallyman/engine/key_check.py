@@ -26,6 +26,7 @@ from tallyman.engine.trace import Redaction
 from tallyman.errors import KeysRepeat, StepFailed
 
 EXAMPLES = 5
+NEW = "_tm_new"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +38,15 @@ class Repeats:
 
 @dataclass
 class KeyCheck:
-    """For one target. `redaction` decides which values of a key may be shown."""
+    """For one target. `redaction` decides which values of a key may be shown, and `stays` are files
+    of rows that the output is added to."""
 
     asset: Asset
     plan: Frame
     pool: ThreadPoolExecutor
     redaction: Redaction
-    _rows: DataFrame | None = None
+    stays: Sequence[str] = ()
+    _rows: DataFrame | None = field(default=None, init=False)
     _counted: Future[Repeats | None] | None = field(default=None, init=False)
 
     @property
@@ -55,7 +58,7 @@ class KeyCheck:
         if asset.update_strategy == "append":
             # Of rows with one unique_key the first is taken, and the key has all its columns.
             return False
-        apart = told_apart_by(self.plan)
+        apart = None if self.stays else told_apart_by(self.plan)
         return apart is None or not apart <= {name.lower() for name in asset.key}
 
     def begin(self, rows: DataFrame, kept: Sequence[str], few: bool) -> None:
@@ -64,7 +67,7 @@ class KeyCheck:
         if not self.needed:
             return
         self._rows = rows
-        if not (few and kept and set(kept) <= set(self.asset.key)):
+        if self.stays or not (few and kept and set(kept) <= set(self.asset.key)):
             self._counted = self.pool.submit(self._count)
 
     def refuse_repeated(self, ledger: Ledger) -> None:
@@ -82,20 +85,27 @@ class KeyCheck:
 
     def _count(self) -> Repeats | None:
         assert self._rows is not None
-        return repeated(self._rows, self.asset.key, self.redaction)
+        keys = self._rows.select(*map(col, self.asset.key), F.lit(True).alias(NEW))
+        if self.stays:
+            there = keys.sparkSession.read.parquet(*self.stays)
+            there = there.select(*map(col, self.asset.key), F.lit(False).alias(NEW))
+            keys = keys.unionByName(there)
+        return _repeated(keys, self.asset.key, self.redaction)
 
 
 def _all_differ(ledger: Ledger) -> bool:
     return all(one.duplicate_keys == 0 and not one.null_keys for one in ledger.inputs)
 
 
-def repeated(rows: DataFrame, key: Sequence[str], redaction: Redaction) -> Repeats | None:
+def _repeated(keys: DataFrame, key: Sequence[str], redaction: Redaction) -> Repeats | None:
     """One shuffle of hashes; only if two are equal are the keys themselves compared."""
-    keys = rows.select(*map(col, key))
-    hashes = keys.groupBy(*row_hashes(keys, seeds=(0,))).count().where("count > 1")
-    if hashes.isEmpty():
+    counts = (F.count(F.lit(1)).alias("_tm_n"), F.bool_or(NEW).alias(NEW))
+    # What stays may be older than the check: only a key that a new row has is a mistake of it.
+    several = (F.col("_tm_n") > 1) & F.col(NEW)
+    hashed = row_hashes(keys.drop(NEW), seeds=(0,))
+    if keys.groupBy(*hashed).agg(*counts).where(several).isEmpty():
         return None
-    again = keys.groupBy(*map(col, key)).agg(F.count(F.lit(1)).alias("_tm_n")).where("_tm_n > 1")
+    again = keys.groupBy(*map(col, key)).agg(*counts).where(several)
     found = again.agg(F.count(F.lit(1)).alias("keys"), F.sum("_tm_n").alias("rows")).first()
     if found is None or not found["keys"]:
         return None
