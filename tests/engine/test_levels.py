@@ -17,7 +17,7 @@ tm.source("sales", "data/sales.json", key="id",
     schema="id string, shop string, price int NOT NULL, day date, code double")
 tm.source("shops", "data/shops.csv", format="csv", schema="shop string, area string", key="shop")
 
-@tm.asset
+@tm.asset(**ANY)
 def segments(journeys):
     return (
         journeys.explode("legs", "leg", name="legs").drop("legs")

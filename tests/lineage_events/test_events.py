@@ -45,7 +45,9 @@ from tests.lineage_events.validation import valid
 
 BEGINS = (RunState.START, RunState.RUNNING)
 FAILURES = {
-    "halt": ThresholdExceeded("daily_revenue", "AbsoluteCount", 660, 100).facts(),
+    "halt": ThresholdExceeded(
+        "daily_revenue", "AbsoluteCount", 660, 100, "660 of 9,000 records"
+    ).facts(),
     "accounting": RowsUnaccountedFor("daily_revenue", 1, 0, 2).facts(),
     "crash in Spark": StepFailed(
         "daily_revenue", "[DIVIDE_BY_ZERO] the value 'SECRET-17' is not a number", 30
@@ -172,7 +174,7 @@ def test_a_halt_and_a_broken_balance_tell_their_numbers(tmp_path: Path) -> None:
     told = body(asset_event(told_run(), halted, RunState.FAIL, STARTED))
     failure = told["run"]["facets"]["tallyman_failure"]
     assert (failure["errorCount"], failure["threshold"]) == (660, 100)
-    assert "660 rejected records" in failure["message"]
+    assert "660 of 9,000 records were rejected" in failure["message"]
     lost = told_asset(
         tmp_path,
         result=result(Status.FAILED, error=FAILURES["accounting"], unaccounted=3),

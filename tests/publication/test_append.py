@@ -11,7 +11,7 @@ raw = tm.source("raw", path="data/raw.jsonl", format="json", key="line",
                 schema="line string, id string, n int")
 
 
-@tm.asset(key="line", update_strategy="append", unique_key="id")
+@tm.asset(key="line", unique=False, update_strategy="append", unique_key="id")
 def log(raw):
     return raw
 

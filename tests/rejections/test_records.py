@@ -173,4 +173,13 @@ def test_a_key_that_stands_twice_is_not_replayed(new_home: Callable[[], Home]) -
     refused = home.tallyman("rejections", "replay", first)
     assert (refused.code, refused.json["error"]["code"]) == (2, "not_replayable")
     assert "1 of the records share their key with another (b)" in refused.json["error"]["message"]
+
+    # A record that could not be read, corrected to one whose row is there already.
+    twice = '{"_source_key": "@raw.jsonl#5", "id": "a", "n": 6, "kind": "y"}\n'
+    (home.path / "twice.jsonl").write_text(twice)
+    for words in ((), ("--dry-run",)):
+        repeated = home.tallyman("rejections", "replay", first, "--with", "twice.jsonl", *words)
+        assert repeated.code == 1, str(repeated)
+        assert '2 rows share 1 value(s) of the key (id), for example {"id":"a"}' in str(repeated)
+        assert home.rows("good") == FIRST
     assert told(replay(home, first, "--where", "source_key <> 'b'")) == (3, 0, 3)

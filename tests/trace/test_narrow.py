@@ -81,7 +81,7 @@ def by_region(rows):
 def grouped(rows):
     return rows.groupBy("w").agg(total="sum(v)").update({"total": "total + 1"}, where="w = 'x'")
 
-@tm.asset(thresholds=dict(absolute=0, percentage=0.1, on_halt="commit"))
+@tm.asset(thresholds=dict(absolute=0, percentage=0.1))
 def halted(rows):
     return rows.update({"v": "v + 1"}).expect("known", "ssn IS NOT NULL")
 
@@ -168,10 +168,11 @@ def test_a_deleted_row_is_shown_as_it_was(ran: Ran) -> None:
         assert gone["ssn"] is None  # the column has another type now
 
 
-def test_what_passed_before_a_halt_is_accounted_for(ran: Ran) -> None:
-    assert (ran.asset("halted").error or {})["code"] == "threshold_exceeded"
-    assert ran["halted"].fates == {"PASS_THROUGH": 4, "ERROR": 1}
-    assert len(ran.rows("halted")) == 4
+def test_a_halt_keeps_the_rejections_and_no_output(ran: Ran) -> None:
+    assert (ran.asset("halted").error or {})["rejected"] == "1 of 5 records"
+    assert ran["halted"].fates == {"ERROR": 1}
+    assert [letter["source_key"] for letter in ran["halted"].rejections] == ["r2"]
+    assert not (ran["halted"].folder / "output").exists()
 
 
 def test_groups_that_fail_in_two_segments_are_no_evidence_of_rows(ran: Ran) -> None:

@@ -15,6 +15,7 @@ from rich.table import Table
 from tallyman.domain.commit import Commit
 from tallyman.domain.fate import Fate
 from tallyman.domain.run import AssetResult, RunResult, Status
+from tallyman.domain.sub_tally import UNITS, SubTally
 from tallyman.errors import TallymanError, VersionConflict
 
 # Without a terminal nobody knows the width: tables are not folded for a program that reads them.
@@ -54,10 +55,21 @@ def tally(result: AssetResult, width: int = 0) -> str:
         return f"{name}   not run: {(result.error or {}).get('message', '')}"
     if result.error and not result.records_in and not any(result.fates.values()):
         return f"{name}   {result.status.value}   {seconds}"
-    shares = [f"{result.fates[f]:,} {word}" for f, word in WORDS.items() if result.fates.get(f)]
-    line = f"{name}   {result.records_in:,} in = {' + '.join(shares) or '0'}"
+    line = f"{name}   {result.records_in:,} in = {_shares(result.fates)}"
     line += f"   {result.unaccounted:,} unaccounted   {result.rows_out:,} rows out   {seconds}"
-    return line if result.status is Status.SUCCESS else f"{line}   {result.status.value}"
+    line = line if result.status is Status.SUCCESS else f"{line}   {result.status.value}"
+    return "\n".join([line, *(_sub_tally(m) for m in result.sub_ledgers if m.worth_a_line)])
+
+
+def _shares(fates: Mapping[Fate, int]) -> str:
+    return " + ".join(f"{fates[f]:,} {word}" for f, word in WORDS.items() if fates.get(f)) or "0"
+
+
+def _sub_tally(made: SubTally) -> str:
+    """11,588 parents → 30,000 children = 28,725 passed + 1,275 rejected"""
+    parents = "" if made.parents is None else f"{made.parents:,} parents → "
+    line = f"  {parents}{made.units_in:,} {UNITS[made.unit]} = {_shares(made.fates)}"
+    return f"{line}   {made.unaccounted:,} unaccounted" if made.unaccounted else line
 
 
 def published(commit: Commit) -> str:

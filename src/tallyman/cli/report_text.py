@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tallyman.cli.flow_svg import WORDS, equation
+from tallyman.cli.flow_svg import WORDS, equation, units
 from tallyman.cli.output import printable, short
 from tallyman.cli.report_page import KINDS, cut, duration, partition, share, size, status
 from tallyman.query.asset_report import AssetReport
@@ -52,6 +52,8 @@ def _asset(asset: AssetReport) -> Iterator[str]:
     yield from _flow(asset)
     if asset.rules:
         yield f"  rejected: {totals['error_count']:,} records, {share(totals['error_rate'])} of all"
+        for flow, count in asset.rejected_made:
+            yield f"            {count:,} {units(flow)}, {share(count / flow.count)} of all"
     for rule in asset.rules:
         yield f"  {rule['count']:>12,}  {rule['error_type']}  {rule['morphism_path']}"
         yield f"{'':16}{_sample(rule['samples'][0])}"

@@ -100,6 +100,9 @@ def tell_result(result: RunResult, json_output: bool) -> None:
                     err.print(f"  {made.error['hint']}", markup=False)
             elif made.records_in == 0 and made.status is Status.SUCCESS:
                 err.print(f"warning: {made.name} read no records", style="yellow", markup=False)
+            for column, count in made.null_keys.items():
+                note = f"warning: {made.name}: {column}, of its key, is NULL in {count:,} row(s)"
+                err.print(note, style="yellow", markup=False)
         done = result.status is Status.SUCCESS
         ran = any(made.status is Status.SUCCESS for made in result.assets)
         verdict = result.status.value

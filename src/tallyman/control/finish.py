@@ -69,7 +69,7 @@ def write(
 def _run_ledger(run: RunIdentity, rows: list[Materialization], place: str) -> dict[str, object]:
     """The balance of what this run made; what it reused is balanced where it was made."""
     made = [row for row in rows if row.status is not Status.SKIPPED]
-    names = ("records_in", "fates", "unaccounted", "rows_out", "balanced")
+    names = ("records_in", "fates", "unaccounted", "sub_ledgers", "rows_out", "balanced")
     assets: dict[str, object] = {}
     for row in made:
         if "balanced" in row.metadata:

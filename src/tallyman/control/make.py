@@ -19,6 +19,7 @@ from tallyman.control.stopwatch import Stopwatch
 from tallyman.domain.fate import Evidence
 from tallyman.domain.ledger import Ledger
 from tallyman.domain.run import AssetResult, RunIdentity, Status
+from tallyman.domain.sub_tally import sub_tallies
 from tallyman.domain.target import Target, folder_of
 from tallyman.domain.threshold import Thresholds
 from tallyman.domain.verification_query import verification_query
@@ -26,6 +27,7 @@ from tallyman.engine import settle
 from tallyman.engine.asset_run import AssetRun, Outcome, withdraw
 from tallyman.engine.content import holds
 from tallyman.engine.files import hash_files
+from tallyman.engine.key_check import null_values
 from tallyman.engine.run_folder import LEDGER, write_json, write_text
 from tallyman.engine.source import Input
 from tallyman.engine.trace import Redaction
@@ -54,6 +56,8 @@ class Order:
     replay_of: str | None = None
     """The run whose rejections are replayed; `overlaid` puts them in their place."""
     overlaid: Callable[[dict[str, Input]], dict[str, Input]] = lambda inputs: inputs
+    stays: Sequence[str] = ()
+    """Files of rows that the output is added to."""
     kept: Callable[[Path], object] = lambda _: None
     """Puts into the folder what else belongs to the result, before its files are hashed."""
 
@@ -146,6 +150,7 @@ def _prepare(spark: SparkSession, definition: Definition, order: Order) -> Asset
         partition=partition,
         tag=order.tag,
         redaction=order.redaction,
+        stays=order.stays,
     )
 
 
@@ -160,11 +165,12 @@ def _conclude(work: AssetRun, outcome: Outcome, order: Order, folder: str) -> Ma
         try:
             gate.check(ledger)
             _check_partition(work, outcome, order)
+            work.key_check.refuse_repeated(ledger)
         except TallymanError as found:
             error, status = found, Status.FAILED
             if not ledger.balanced:
                 write_text(order.place / "ACCOUNTING_FAILURE.txt", gate.explanation(ledger))
-    if error is None or (outcome.error and work.thresholds.on_halt == "commit" and ledger.balanced):
+    if error is None:
         faults.reach(Point.OUTPUT_MOVED)
     else:
         work.withdraw(outcome)
@@ -181,8 +187,10 @@ def _conclude(work: AssetRun, outcome: Outcome, order: Order, folder: str) -> Ma
         records_in=ledger.records_in,
         fates=ledger.fates,
         unaccounted=ledger.unaccounted,
+        sub_ledgers=sub_tallies(ledger),
         rows_out=outcome.rows_out,
         rejections=outcome.rejections,
+        null_keys=null_values(order.place / "output", work.asset.key),
         error=error.facts() if error else None,
     )
     digest = content.digest if content else None

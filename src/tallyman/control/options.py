@@ -35,7 +35,7 @@ class Options:
             selection=tuple(params.get("selection", ())),
             force=frozenset(params.get("force", ())),
             evidence=Evidence(evidence) if evidence else None,
-            thresholds=Thresholds.of(thresholds) if thresholds else None,
+            thresholds=Thresholds.of_json(thresholds) if thresholds else None,
             jobs=int(params.get("jobs", 1)),
             go_on=bool(params.get("go_on", True)),
             good_partitions=bool(params.get("publish_good_partitions")),

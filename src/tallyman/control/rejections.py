@@ -247,7 +247,7 @@ class Rejections:
             redaction=redaction(self.settings),
         )
         spark, checked = definitions.spark(), definitions.checked()
-        making = make(spark, checked, part.adapted(order))
+        making = make(spark, checked, part.adapted(order, prepared.pins))
         return _outcome(part, making.result, place, letters)
 
     def _outcomes(

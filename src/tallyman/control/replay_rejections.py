@@ -18,6 +18,7 @@ from tallyman.control.inputs import Pin, Pins
 from tallyman.control.make import Making, Order
 from tallyman.control.rejected import Rejected, Standing
 from tallyman.control.run import Execution
+from tallyman.control.stage import files_there
 from tallyman.domain.materialization import Materialization
 from tallyman.domain.run import AssetResult
 from tallyman.domain.target import Target
@@ -64,9 +65,10 @@ class Part:
     def overlaid(self, inputs: dict[str, Input]) -> dict[str, Input]:
         return overlaid(inputs, self.accounted, self.aside, self.project)
 
-    def adapted(self, order: Order) -> Order:
+    def adapted(self, order: Order, pins: Pins) -> Order:
         return replace(
             order,
+            stays=() if self.whole else files_there(pins, self.target),
             replay_of=self.standing.run,
             thresholds=order.thresholds if self.whole else ANYTHING,
             overlaid=self.overlaid,
@@ -88,7 +90,7 @@ class ReplayExecution(Execution):
         return self.parts[target].pins(self._pins)
 
     def _adapted(self, order: Order) -> Order:
-        return self.parts[order.target].adapted(order)
+        return self.parts[order.target].adapted(order, self._pins)
 
     def _record(
         self, target: Target, making: Making, pins: Mapping[str, Pin], name: str

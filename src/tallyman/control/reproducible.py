@@ -162,7 +162,7 @@ class Reproducible:
     def pinned(self, asset: str) -> tuple[Evidence, Thresholds]:
         """As the run had them."""
         then = self.bound.config["assets"][asset]
-        return Evidence(then["evidence"]), Thresholds.of(then["thresholds"])
+        return Evidence(then["evidence"]), Thresholds.of_json(then["thresholds"])
 
     def _redefined(self, row: Materialization) -> str | None:
         name = row.target.asset

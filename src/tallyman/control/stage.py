@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,7 @@ class Staging:
         counts: dict[str, Any] = {}
         output = place / "output"
         if asset.update_strategy == "append":
-            current = self.warehouse.paths(self._current(target))
+            current = files_there(self.pins, target)
             kept = append.new_rows(spark, output, current, asset.unique_key, self._aside())
             counts = {"rows_appended": kept.rows, "rows_already_there": kept.dropped}
             output, digest = kept.folder, kept.digest or digest
@@ -93,10 +93,11 @@ class Staging:
         run = self.pins.project / self.journal.run.folder
         return run / ".staging" / f"appended-{uuid4()}"
 
-    def _current(self, target: Target) -> Sequence[Fragment]:
-        """The rows that are there already; of the same partition, where there are any."""
-        found = self.pins.fragments(Reading(target.asset, target.partition, of_source=False))
-        return [f for f in found if f.since is not None]
+
+def files_there(pins: Pins, target: Target) -> list[str]:
+    """The files of rows that are there already; of the same partition, where there are any."""
+    found = pins.fragments(Reading(target.asset, target.partition, of_source=False))
+    return pins.warehouse.paths([f for f in found if f.since is not None])
 
 
 def described(warehouse: Warehouse, dataset: Dataset, fragment: Fragment) -> Fragment:

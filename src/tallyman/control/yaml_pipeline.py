@@ -19,6 +19,7 @@ from tallyman.control.yaml_part import (
     read_selectors,
     text,
     texts,
+    truth,
 )
 from tallyman.control.yaml_steps import Key, Step, Used, apply, read_keys
 from tallyman.control.yaml_verbs import steps as read_steps
@@ -125,6 +126,7 @@ TABLE = {
 }
 ASSET = {
     "key": Key(names),
+    "unique": Key(truth),
     "thresholds": Key(_thresholds),
     "evidence": Key(text),
     "tags": Key(names),

@@ -47,6 +47,8 @@ class Asset:
     function: Callable[..., Frame]
     inputs: tuple[str, ...]
     key: tuple[str, ...] = ()
+    unique: bool = True
+    """Whether no two rows of a partition, or of the whole, may have the same key."""
     thresholds: Thresholds | None = None
     evidence: Evidence = Evidence.KEYS
     tags: frozenset[str] = frozenset()
@@ -252,10 +254,21 @@ def _check_strategy(asset: str, strategy: str, unique_key: tuple[str, ...]) -> N
         raise UsageError(f"asset {asset}: unique_key is for update_strategy='append'")
 
 
+def _check_key(asset: str, key: tuple[str, ...], unique_key: tuple[str, ...]) -> None:
+    """Rows of one key may come in different batches, and only the unique_key is looked up."""
+    if key and not set(unique_key) <= set(key):
+        raise UsageError(
+            f"asset {asset}: its key ({', '.join(key)}) has not all of its unique_key "
+            f"({', '.join(unique_key)}), so rows that are appended may repeat it; "
+            "say unique=False if they may"
+        )
+
+
 def asset(  # noqa: PLR0913  one keyword for each thing an asset may say
     function: Callable[..., Frame] | None = None,
     *,
     key: str | Sequence[str] | None = None,
+    unique: bool = True,
     thresholds: Thresholds | str | Mapping[str, object] | None = None,
     evidence: str = "keys",
     tags: Sequence[str] = (),
@@ -274,6 +287,7 @@ def asset(  # noqa: PLR0913  one keyword for each thing an asset may say
         if evidence not in tuple(Evidence):
             raise UsageError(f"asset {own}: evidence is 'keys' or 'digest', not {evidence!r}")
         _check_strategy(own, update_strategy, _names(unique_key))
+        _check_key(own, _names(key) if unique else (), _names(unique_key))
         if trace not in (None, *TRACES):
             raise UsageError(f"asset {own}: trace is 'off' or 'changes', not {trace!r}")
         if not DATASET_NAME.fullmatch(publish if isinstance(publish, str) else own):
@@ -287,6 +301,7 @@ def asset(  # noqa: PLR0913  one keyword for each thing an asset may say
                 function=function,
                 inputs=tuple(inspect.signature(function).parameters),
                 key=_names(key),
+                unique=unique,
                 thresholds=None if thresholds is None else Thresholds.of(thresholds),
                 evidence=Evidence(evidence),
                 tags=frozenset(tags),

@@ -12,6 +12,7 @@ from typing import Any
 
 from tallyman.domain.commit import Commit
 from tallyman.domain.fate import Fate
+from tallyman.domain.sub_tally import SubTally
 from tallyman.errors import UsageError
 
 RUN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -86,8 +87,12 @@ class AssetResult:
     records_in: int = 0
     fates: Mapping[Fate, int] = field(default_factory=lambda: dict.fromkeys(Fate, 0))
     unaccounted: int = 0
+    sub_ledgers: tuple[SubTally, ...] = ()
+    """The children and groups that it made of its records, and what became of them."""
     rows_out: int = 0
     rejections: int = 0
+    null_keys: Mapping[str, int] = field(default_factory=dict)
+    """Columns of its key that have no value, with the number of rows."""
     duration_ms: int = 0
     unchanged_since: str | None = None
     """Skipped: the run whose result stands."""
@@ -107,10 +112,13 @@ class AssetResult:
             "records_in": self.records_in,
             "fates": {fate.value: count for fate, count in self.fates.items()},
             "unaccounted": self.unaccounted,
+            "sub_ledgers": [made.to_json() for made in self.sub_ledgers],
             "rows_out": self.rows_out,
             "rejections": self.rejections,
             "duration_ms": self.duration_ms,
         }
+        if self.null_keys:
+            found["null_keys"] = dict(self.null_keys)
         if self.unchanged_since:
             found["unchanged_since"] = self.unchanged_since
         return found | ({"error": dict(self.error)} if self.error else {})
@@ -123,6 +131,8 @@ class AssetResult:
             partition=found.get("partition"),
             status=Status(found["status"]),
             fates={Fate(name): count for name, count in found.get("fates", {}).items()},
+            sub_ledgers=tuple(map(SubTally.of_json, found.get("sub_ledgers", ()))),
+            null_keys=found.get("null_keys", {}),
             error=found.get("error"),
             unchanged_since=found.get("unchanged_since"),
             **known,

@@ -1,24 +1,45 @@
-"""How many rejections an asset bears before its run halts."""
+"""How many rejections an asset tolerates before its run halts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import InitVar, dataclass, fields
 from typing import ClassVar
 
+from tallyman.domain.fate import Fate
+from tallyman.domain.ledger import Ledger
+from tallyman.domain.sub_tally import UNITS, sub_tallies
 from tallyman.errors import UsageError
+
+NO_CHOICE = (
+    "thresholds: on_halt is not a choice any more: a halted run publishes nothing. Leave it out; "
+    "to publish the rows that passed, raise the limits, or take the rows out with a filter "
+    "instead of rejecting them with an expect"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Halt:
+    """`errors` of `total` units were rejected: more than `threshold`."""
+
     reason: str
     errors: int
     threshold: float
+    total: int
+    unit: str = "record"
+
+    @property
+    def rejected(self) -> str:
+        return f"{self.errors:,} of {self.total:,} {UNITS[self.unit]}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thresholds:
-    """Strictly more than `absolute` records (0: no limit) or than the share `percentage` halts."""
+    """Strictly more than `absolute` records (0: no limit) or than the share `percentage` halts.
+
+    The limits hold for records, and again for the children and for the groups that an asset makes
+    of them, each by its own number. A limit that is None is the one for records.
+    """
 
     PRESETS: ClassVar[Mapping[str, Mapping[str, float]]] = {
         "default": {"absolute": 10_000, "percentage": 0.05},
@@ -32,31 +53,63 @@ class Thresholds:
     """Records the circuit breaker looks at before the run reads on; 0 turns it off."""
     breaker: float = 0.05
     """The share of unreadable records in that window that trips it, or `percentage` if larger."""
-    on_halt: str = "rollback"
     on_empty: str = "warn"
+    children_absolute: int | None = None
+    children_percentage: float | None = None
+    groups_absolute: int | None = None
+    groups_percentage: float | None = None
+    on_halt: InitVar[str | None] = None
+    """Refused: see decision 0038."""
 
-    def __post_init__(self) -> None:
-        if not 0 <= self.percentage <= 1:
-            raise UsageError(
-                f"thresholds: percentage must be within 0 and 1, not {self.percentage}"
-            )
-        if self.absolute < 0 or self.window < 0:
-            raise UsageError("thresholds: absolute and window must not be negative")
-        if self.on_halt not in ("rollback", "commit"):
-            raise UsageError(f"thresholds: on_halt is rollback or commit, not {self.on_halt!r}")
+    def __post_init__(self, on_halt: str | None) -> None:
+        if on_halt is not None:
+            raise UsageError(NO_CHOICE)
+        for name in ("percentage", "children_percentage", "groups_percentage"):
+            share = getattr(self, name)
+            if share is not None and not 0 <= share <= 1:
+                raise UsageError(f"thresholds: {name} must be within 0 and 1, not {share}")
+        for name in ("absolute", "window", "children_absolute", "groups_absolute"):
+            if (getattr(self, name) or 0) < 0:
+                raise UsageError(f"thresholds: {name} must not be negative")
         if self.on_empty not in ("warn", "halt"):
             raise UsageError(f"thresholds: on_empty is warn or halt, not {self.on_empty!r}")
 
-    def check(self, errors: int, total: int) -> Halt | None:
+    def check(self, errors: int, total: int, unit: str = "record") -> Halt | None:
         """The absolute limit first, then the rate; both strictly greater."""
-        if self.absolute > 0 and errors > self.absolute:
-            return Halt("AbsoluteCount", errors, self.absolute)
-        if total > 0 and errors / total > self.percentage:
-            return Halt("PercentageRate", errors, self.percentage)
+        absolute, percentage = self._limits(unit)
+        if absolute > 0 and errors > absolute:
+            return Halt("AbsoluteCount", errors, absolute, total, unit)
+        if total > 0 and errors / total > percentage:
+            return Halt("PercentageRate", errors, percentage, total, unit)
         return None
 
+    def check_ledger(self, ledger: Ledger) -> Halt | None:
+        """The records first, then what the asset made of them, each by its own number."""
+        halt = self.check(ledger.fates[Fate.ERROR], ledger.records_in)
+        for made in sub_tallies(ledger):
+            halt = halt or self.check(made.rejected, made.units_in, made.unit)
+        return halt
+
+    def _limits(self, unit: str) -> tuple[int, float]:
+        absolute, percentage = None, None
+        if unit == "child":
+            absolute, percentage = self.children_absolute, self.children_percentage
+        elif unit in ("group", "row"):  # the rows that a working set adds are groups of its rows
+            absolute, percentage = self.groups_absolute, self.groups_percentage
+        return (
+            self.absolute if absolute is None else absolute,
+            self.percentage if percentage is None else percentage,
+        )
+
     def to_json(self) -> dict[str, object]:
-        return {f.name: getattr(self, f.name) for f in fields(self)}
+        """Without limits that are those for records anyway."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {name: value for name, value in values.items() if value is not None}
+
+    @classmethod
+    def of_json(cls, kept: Mapping[str, object]) -> Thresholds:
+        """As a run kept them; one from before 0038 also says what to do on a halt."""
+        return cls._from({name: value for name, value in kept.items() if name != "on_halt"})
 
     @classmethod
     def of(cls, given: Thresholds | str | Mapping[str, object] | None) -> Thresholds:
@@ -79,9 +132,14 @@ class Thresholds:
             "percentage": float,
             "window": int,
             "breaker": float,
-            "on_halt": str,
             "on_empty": str,
+            "children_absolute": int,
+            "children_percentage": float,
+            "groups_absolute": int,
+            "groups_percentage": float,
         }
+        if "on_halt" in values:
+            raise UsageError(NO_CHOICE)
         unknown = set(values) - {f.name for f in fields(cls)}
         if unknown:
             raise UsageError(

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
 
 from tallyman import faults
 from tallyman.domain.fate import Evidence
@@ -33,6 +32,7 @@ from tallyman.engine.columns import ERROR, KEY, PART, SYSTEM
 from tallyman.engine.content import Content, measure
 from tallyman.engine.evaluate import Evaluation
 from tallyman.engine.kept import Kept, Letters
+from tallyman.engine.key_check import KeyCheck
 from tallyman.engine.reads import columns_read
 from tallyman.engine.run_folder import write_json
 from tallyman.engine.settle import SUMMARY, Settlement, clear, move_parts
@@ -92,6 +92,8 @@ class AssetRun:
     tag: str | None = None
     """Marks the Spark jobs, so that they can be interrupted together."""
     redaction: Redaction = field(default_factory=Redaction)
+    stays: Sequence[str] = ()
+    """Files of rows that the output is added to."""
     totals: Totals = field(default_factory=dict)
     halt: Halt | None = None
 
@@ -125,6 +127,7 @@ class AssetRun:
         self.settling = Settling(self.settlement, self.evaluation, self.pool)
         self.written: tuple[Stage, Future[dict[int, KeyDigest]]] | None = None
         self.content: Future[Content] | None = None
+        self.key_check = KeyCheck(self.asset, self.plan, self.pool, self._hidden(), self.stays)
         works = has_working_set(self.asset.trace, self.plan)
         self.working = self._working_run() if works else None
 
@@ -138,9 +141,7 @@ class AssetRun:
         tracer = None
         if self.traced:
             place = self.folder / "trace"
-            hidden = tainted(self.plan, self.redaction.columns)
-            redaction = replace(self.redaction, columns=hidden)
-            tracer = Tracer(ids, place, self.staging, self.pool, self.completed, redaction)
+            tracer = Tracer(ids, place, self.staging, self.pool, self.completed, self._hidden())
         return WorkingRun(
             self.plan,
             self.inputs,
@@ -150,6 +151,10 @@ class AssetRun:
             self.staging,
             self._check_segment,
         )
+
+    def _hidden(self) -> Redaction:
+        """Also of columns that are made from those that must not be shown."""
+        return replace(self.redaction, columns=tainted(self.plan, self.redaction.columns))
 
     def _mark_jobs(self) -> None:
         if self.tag:
@@ -200,8 +205,7 @@ class AssetRun:
             move_parts(made.folder, self.output)
             if self.working is not None:
                 self.working.keep_outputs(self.folder, self.epoch)
-            # The digest of the rows that passed, while evidence is still being written.
-            self.content = self.pool.submit(self._measure_content, made.schema)
+            self._measure_output(made)
             return made
         except _Halted:
             return None
@@ -224,10 +228,18 @@ class AssetRun:
         """Where the rows that passed are measured, and stay if the gate lets them."""
         return self.folder / "output"
 
-    def _measure_content(self, schema: StructType) -> Content:
+    def _measure_output(self, made: Made) -> None:
+        """Start the digest of the rows that passed, while evidence is still being written."""
         spark = next(iter(self.inputs.values())).spark
-        rows = spark.read.schema(schema).parquet(str(self.output))
-        return measure(rows.drop(SYSTEM), self.only)
+        rows = spark.read.schema(made.schema).parquet(str(self.output)).drop(SYSTEM)
+        self.content = self.pool.submit(measure, rows, self.only)
+        self.key_check.begin(rows, self._kept_key(made), self.records_in <= SMALL)
+
+    def _kept_key(self, made: Made) -> tuple[str, ...]:
+        """The columns that hold the source key, where each row of the output is a record of the
+        one input."""
+        own = made.level == 0 and len(self.accounted) == 1
+        return self.evaluation.output_key if own else ()
 
     def _tell_reached(self) -> None:
         """Steps whose trace is written tell it themselves."""
@@ -254,7 +266,7 @@ class AssetRun:
                 step = part.morphism_id.rpartition(".")[0]
                 raise JoinFanOut(self.asset.name, step, found[number].count, keys)
         self.halt = self.thresholds.check(self._errors(), self.records_in)
-        if self.halt and self.thresholds.on_halt == "rollback":
+        if self.halt:
             raise _Halted
 
     @property
@@ -289,9 +301,8 @@ class AssetRun:
     def _conclude(self, made: Made | None) -> Outcome:
         kept = self._kept()
         letters = self._letters(kept)
-        behind = sum(found.count for found in letters.sources.values())
-        self.halt = self.halt or self.thresholds.check(self._errors() + behind, self.records_in)
         ledger = self._ledger(kept, letters, made)
+        self.halt = self.halt or self.thresholds.check_ledger(ledger)
         by_type: dict[str, int] = {}
         for row in letters.summary:
             kind = str(row["error_type"])
@@ -303,8 +314,9 @@ class AssetRun:
         for source in self.inputs.values():
             source.files.check_unchanged()
         if self.halt:
+            halt = self.halt
             outcome.error = ThresholdExceeded(
-                self.asset.name, self.halt.reason, self.halt.errors, self.halt.threshold
+                self.asset.name, halt.reason, halt.errors, halt.threshold, halt.rejected
             )
         elif ledger.records_in == 0 and self.thresholds.on_empty == "halt":
             outcome.error = EmptyInput(self.asset.name)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import fields
 
 import sqlglot
 from sqlglot.errors import SqlglotError
@@ -88,6 +88,8 @@ def definition_hash(
     said: dict[str, object] = {}
     if asset.update_strategy == "append":
         said["append"] = asset.unique_key
+    if asset.key and not asset.unique:
+        said["unique"] = False
     if is_traced(asset.trace, plan) != is_traced(None, plan):
         said["trace"] = asset.trace
     return sha256_of(
@@ -99,10 +101,15 @@ def definition_hash(
             "partitioned_by": None if split is None else [split.column, split.kind],
             "sources": {name: _source(source) for name, source in read.items()},
             "evidence": str(evidence),
-            "thresholds": None if thresholds is None else asdict(thresholds),
+            "thresholds": None if thresholds is None else _limits(thresholds),
             "code": code if writer.met_column else None,
         }
     )
+
+
+def _limits(thresholds: Thresholds) -> dict[str, object]:
+    # What every halt does was once a choice: results from then have it in their hash.
+    return thresholds.to_json() | {"on_halt": "rollback"}
 
 
 class _Writer:

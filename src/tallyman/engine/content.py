@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
@@ -26,10 +27,7 @@ class Content:
 
 def measure(rows: DataFrame, only: Column | None = None) -> Content:
     """One pass. Two 64-bit hashes of each row, added up: equal rows twice are not once."""
-    values = _values(rows)
-    # xxhash64 passes over NULLs: without the flags (1, NULL) and (NULL, 1) would be one row.
-    nulls = F.concat_ws("", *(F.when(v.isNull(), "1").otherwise("0") for v in values))
-    hashes = [F.xxhash64(F.lit(seed), nulls, *values) for seed in (0, 1)]
+    hashes = row_hashes(rows, seeds=(0, 1))
     sums = [
         F.sum(half).alias(f"s{n}")
         for n, half in enumerate(
@@ -42,6 +40,14 @@ def measure(rows: DataFrame, only: Column | None = None) -> Content:
     assert found is not None
     text = "|".join([_schema(rows), *(str(found[name] or 0) for name in SUMS)])
     return Content(hashlib.sha256(text.encode()).hexdigest(), found["rows"], found["outside"])
+
+
+def row_hashes(rows: DataFrame, seeds: Sequence[int]) -> list[Column]:
+    """Of all its columns, once for each seed."""
+    values = _values(rows)
+    # xxhash64 passes over NULLs: without the flags (1, NULL) and (NULL, 1) would be one row.
+    nulls = F.concat_ws("", *(F.when(v.isNull(), "1").otherwise("0") for v in values))
+    return [F.xxhash64(F.lit(seed), nulls, *values) for seed in seeds]
 
 
 def _values(rows: DataFrame) -> list[Column]:

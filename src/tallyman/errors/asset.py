@@ -127,25 +127,29 @@ class StorageFailed(TallymanError):
 
 
 class ThresholdExceeded(TallymanError):
-    """More records were rejected than the asset allows."""
+    """More records, children or groups were rejected than the asset allows."""
 
     code = "threshold_exceeded"
     exit_code = 3
     hint = "All rejections were kept (`tallyman rejections ls`). Nothing was published."
 
-    def __init__(self, asset: str, reason: str, errors: int, threshold: float) -> None:
-        super().__init__(asset, reason, errors, threshold)
+    def __init__(
+        self, asset: str, reason: str, errors: int, threshold: float, rejected: str
+    ) -> None:
+        """`rejected` says what was counted: "1,275 of 30,000 children"."""
+        super().__init__(asset, reason, errors, threshold, rejected)
         self.asset, self.reason, self.errors, self.threshold = asset, reason, errors, threshold
+        self.rejected = rejected
 
     def __str__(self) -> str:
         return (
-            f"{self.asset}: error threshold exceeded: {self.errors:,} rejected records "
+            f"{self.asset}: error threshold exceeded: {self.rejected} were rejected "
             f"({self.reason}), threshold {self.threshold:,}."
         )
 
     def facts(self) -> dict[str, object]:
         halt = {"reason": self.reason, "error_count": self.errors, "threshold": self.threshold}
-        return {**super().facts(), **halt}
+        return {**super().facts(), **halt, "rejected": self.rejected}
 
 
 class StructuralError(ThresholdExceeded):
@@ -157,7 +161,7 @@ class StructuralError(ThresholdExceeded):
     )
 
     def __init__(self, asset: str, source: str, errors: int, window: int, threshold: float) -> None:
-        super().__init__(asset, "CircuitBreaker", errors, threshold)
+        super().__init__(asset, "CircuitBreaker", errors, threshold, f"{errors:,} of {window:,}")
         self.args = (asset, source, errors, window, threshold)
         self.source, self.window = source, window
 
@@ -176,7 +180,7 @@ class EmptyInput(ThresholdExceeded):
     hint = 'Say Thresholds(on_empty="warn") if an empty input is normal. Nothing was published.'
 
     def __init__(self, asset: str) -> None:
-        super().__init__(asset, "EmptyInput", 0, 0)
+        super().__init__(asset, "EmptyInput", 0, 0, "none")
         self.args = (asset,)
 
     def __str__(self) -> str:
@@ -207,6 +211,34 @@ class RowsUnaccountedFor(TallymanError):
         counts = {"missing": self.missing, "extra": self.extra, "duplicate": self.duplicate}
         found = {**super().facts(), "reason": "ACCOUNTING_INVARIANT_VIOLATED", **counts}
         return {**found, "failed_checks": list(self.checks)} if self.checks else found
+
+
+class KeysRepeat(TallymanError):
+    """Rows of an output have the same key."""
+
+    code = "keys_repeat"
+    hint = (
+        "Nothing was published. Name the columns that tell rows apart in key=, or keep one row of "
+        "each with dropDuplicates; unique=False if the key is meant to repeat."
+    )
+
+    def __init__(
+        self, target: str, key: Sequence[str], keys: int, rows: int, samples: Sequence[str]
+    ) -> None:
+        super().__init__(target, tuple(key), keys, rows, tuple(samples))
+        self.target, self.key, self.keys, self.rows = target, tuple(key), keys, rows
+        self.samples = tuple(samples)
+
+    def __str__(self) -> str:
+        shown = ", ".join(self.samples)
+        return (
+            f"{self.target}: {self.rows:,} rows share {self.keys:,} value(s) of the key "
+            f"({', '.join(self.key)}), for example {shown}."
+        )
+
+    def facts(self) -> dict[str, object]:
+        counts = {"repeated_keys": self.keys, "rows": self.rows, "samples": list(self.samples)}
+        return {**super().facts(), **counts}
 
 
 class RowsOutsidePartition(TallymanError):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tallyman.domain.fate import Fate
 from tallyman.domain.report import run_facts
 from tallyman.domain.run import Status
 from tallyman.domain.target import Target
@@ -36,6 +37,16 @@ class AssetReport:
     @property
     def partitioned(self) -> bool:
         return any(one.get("partition") for one in self.targets)
+
+    @property
+    def rejected_made(self) -> list[tuple[Flow, int]]:
+        """Where children or groups were rejected: all of them, and how many those are."""
+        counts = [
+            (flow, sum(part.count for part in flow.parts if part.fate == Fate.ERROR))
+            for flow in self.flows
+            if flow.opened_by is not None
+        ]
+        return [(flow, count) for flow, count in counts if count]
 
     @property
     def steps(self) -> list[dict[str, Any]]:

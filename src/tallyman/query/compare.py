@@ -12,7 +12,7 @@ from tallyman.domain.run import Status
 from tallyman.domain.target import Target
 from tallyman.engine.run_folder import CONFIG
 from tallyman.engine.runs import Run
-from tallyman.query.flow import flows
+from tallyman.query.flow import Flow, flows
 from tallyman.query.report import Known, told_of
 
 VOLATILE = "volatile"
@@ -175,17 +175,29 @@ def _outcome(one: Facts, place: Path | None) -> dict[str, Any]:
     if path is None or not path.exists():
         return found
     ledger = json.loads(path.read_text(encoding="utf-8"))
-    records = flows([ledger])[0]
-    fates: dict[str, int] = {}
-    for part in records.parts:
-        fates[part.fate] = fates.get(part.fate, 0) + part.count
-    found |= {"records_in": records.count, "fates": fates, "unaccounted": records.unaccounted}
+    records, *made = flows([ledger])
+    found |= {
+        "records_in": records.count,
+        "fates": _fates(records),
+        "unaccounted": records.unaccounted,
+        "sub_ledgers": {
+            str(flow.opened_by): {"unit": flow.unit, "units_in": flow.count, "fates": _fates(flow)}
+            for flow in made
+        },
+    }
     found["rejections"] = _by_type(place)
     digests = {
         f"{part['partition_type']} {part['adjoint_location']}": part["key_digest"]
         for part in ledger["output_accounting"]["partitions"]
     }
     return found | {"keys": {"in": ledger["input_accounting"]["key_digest"], **digests}}
+
+
+def _fates(flow: Flow) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for part in flow.parts:
+        counts[part.fate] = counts.get(part.fate, 0) + part.count
+    return counts
 
 
 def _by_type(place: Path | None) -> dict[str, int]:

@@ -57,6 +57,7 @@ class TallymanLedgerFacet(RunFacet):
     rejections: int | None = None
     rows: dict[str, int] | None = None
     step: str | None = None
+    sub_ledgers: list[dict[str, Any]] | None = None
 
     @staticmethod
     def _get_schema() -> str:

@@ -149,7 +149,12 @@ def folder_of_run(manifest: Mapping[str, Any]) -> str:
 
 
 def asset_ledger(ledger: Mapping[str, Any] | None, folder: str, result: AssetResult) -> Facets:
-    return _ledger([ledger] if ledger else [], f"{folder}/{LEDGER}", result.rejections)
+    found = _ledger([ledger] if ledger else [], f"{folder}/{LEDGER}", result.rejections)
+    for each in found.values():
+        made = [sub.to_json() for sub in result.sub_ledgers]
+        assert isinstance(each, TallymanLedgerFacet)
+        each.sub_ledgers = made or None
+    return found
 
 
 def run_ledger(manifest: Mapping[str, Any], assets: Sequence[Counted]) -> Facets:
