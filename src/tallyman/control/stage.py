@@ -43,7 +43,9 @@ class Staging:
         counts: dict[str, Any] = {}
         output = place / "output"
         if asset.update_strategy == "append":
-            current = self.warehouse.paths(self._current(target))
+            there = self._current(target)
+            self.warehouse.check(target.asset, there)
+            current = self.warehouse.paths(there)
             kept = append.new_rows(spark, output, current, asset.unique_key, self._aside())
             counts = {"rows_appended": kept.rows, "rows_already_there": kept.dropped}
             output, digest = kept.folder, kept.digest or digest

@@ -19,7 +19,7 @@ from tallyman.domain.target import Target
 from tallyman.engine.proof import compare_keys
 from tallyman.engine.run_folder import LEDGER, MANIFEST, REPORT
 from tallyman.engine.runs import Run, ledger_in
-from tallyman.errors import NotFound, TallymanError
+from tallyman.errors import NotFound, RunDamaged, TallymanError
 
 Opened: TypeAlias = Callable[[Run], Callable[[Target, Path], Again]]
 
@@ -110,7 +110,7 @@ def _opened(case: Case, reasons: list[str]) -> Run | None:
     try:
         run = Run.open(case.folder, case.reused)
         run.places()
-    except (AttributeError, KeyError, OSError, TypeError, ValueError):
+    except (AttributeError, KeyError, OSError, RunDamaged, TypeError, ValueError):
         reasons.append(f"{MANIFEST} or {REPORT} cannot be read: nothing was checked by key")
         return None
     if run.report is None:

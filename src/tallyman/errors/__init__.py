@@ -64,6 +64,7 @@ from tallyman.errors.run import (
     NotRunning,
     RunBusy,
     RunCanceled,
+    RunDamaged,
     RunExists,
     RunTaken,
 )
@@ -140,6 +141,7 @@ __all__ = [
     "RowsUnaccountedFor",
     "RunBusy",
     "RunCanceled",
+    "RunDamaged",
     "RunExists",
     "RunNotFinished",
     "RunTaken",
