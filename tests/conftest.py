@@ -96,6 +96,7 @@ LONGEST_FIRST = (
     "reproduce",
     "walk",
     "seals",
+    "damage",
     "acceptance",
     "tables",
     "lineage_send",
@@ -119,6 +120,7 @@ TOGETHER = {
     "walk": "walk",
     "report": "report",
     "seals": "seals",
+    "damage": "damage",
 }
 
 

@@ -14,8 +14,6 @@ from typing import TypeAlias
 
 from tallyman.errors import InputChanged, InputMissing
 
-CHUNK = 1 << 20
-
 
 @dataclass(frozen=True, slots=True)
 class InputFile:
@@ -124,11 +122,8 @@ def _stamp(path: str) -> tuple[int, int]:
 
 
 def sha256(path: str) -> str:
-    digest = hashlib.sha256()
     with open(path, "rb", buffering=0) as file:
-        while chunk := file.read(CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 _hashed: dict[tuple[int, int, int, int], str] = {}

@@ -67,6 +67,15 @@ class Vouched:
             reason = str(error).splitlines()[0][:160]
             raise RunDamaged(self._shown(path), f"it is no JSON object: {reason}") from error
 
+    def readable(self, path: Path) -> dict[str, Any] | None:
+        """As `json`; None also for a broken file that nobody vouches for."""
+        try:
+            return self.json(path)
+        except RunDamaged:
+            if self.knows(path):
+                raise
+            return None
+
     def ledger(self, place: Path) -> dict[str, Any]:
         """Of one target; NotFound if it has none."""
         found = self.json(place / LEDGER)
@@ -77,7 +86,7 @@ class Vouched:
     def check(self, place: Path, *below: str) -> None:
         """All files of a target in these folders: none is gone, none was added, each is what the
         ledger lists. The ledger of a target that failed may list none."""
-        ledger = self.json(place / LEDGER) or {}
+        ledger = self.readable(place / LEDGER) or {}
         listed = ledger.get("files")
         if not isinstance(listed, dict):
             return

@@ -81,7 +81,7 @@ class Places:
     def ledger(self, target: Target) -> tuple[Path, dict[str, Any]] | None:
         """With its folder, whose evidence is what the run wrote; None when there is no ledger."""
         place = self.of.get(target)
-        found = self.vouched.json(place / LEDGER) if place else None
+        found = self.vouched.readable(place / LEDGER) if place else None
         if place is None or found is None or "output_accounting" not in found:
             return None
         self.vouched.check(place, *TOLD)

@@ -213,4 +213,4 @@ def _environment(manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 def _config(run: Run | None) -> dict[str, Any]:
     """Raises if it is not what the run wrote: it says what has to be hidden."""
-    return (run.vouched.json(run.folder / CONFIG) if run else None) or {}
+    return (run.vouched.readable(run.folder / CONFIG) if run else None) or {}

@@ -18,7 +18,7 @@ from tallyman.domain.trace import TraceStep
 from tallyman.engine.files import hash_once
 from tallyman.engine.run_folder import LEDGER
 from tallyman.engine.vouched import Vouched
-from tallyman.errors import RunDamaged, TraceCorrupt
+from tallyman.errors import TraceCorrupt
 
 FORMAT = 1
 TRACE, STEPS = "trace", "steps.json"
@@ -151,15 +151,8 @@ class TraceFolder:
 
 
 def _recorded(place: Path, vouched: Vouched) -> dict[str, str]:
-    """By the ledger. One that nobody vouches for may be broken: the balance is not what is asked
-    here."""
-    try:
-        ledger = vouched.json(place / LEDGER) or {}
-    except RunDamaged:
-        if vouched.knows(place / LEDGER):
-            raise
-        return {}
-    listed = ledger.get("files")
+    """By the ledger."""
+    listed = (vouched.readable(place / LEDGER) or {}).get("files")
     names = listed if isinstance(listed, dict) else {}
     return {
         os.path.abspath(place / name): str(digest)
