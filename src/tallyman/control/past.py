@@ -92,6 +92,7 @@ class Past:
     warehouse: Warehouse
     spark: Callable[[], SparkSession]
     _results: dict[UUID, Result] = field(default_factory=dict)
+    _vouched: dict[UUID, Vouched] = field(default_factory=dict)
     _hashes: dict[tuple[str, str | None], Future[str]] = field(default_factory=dict)
     _pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "hash"))
 
@@ -117,7 +118,9 @@ class Past:
         asset = self.pipeline.assets.get(made.target.asset)
         plan = self._plan(asset) if asset else None
         folder = self.settings.home / run.folder
-        known = vouched(tx, self.settings, run, folder)
+        if run.id not in self._vouched:
+            self._vouched[run.id] = vouched(tx, self.settings, run, folder)
+        known = self._vouched[run.id]
         return Result(
             made=made,
             run=run,

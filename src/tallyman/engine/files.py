@@ -162,7 +162,10 @@ def hash_once(paths: Sequence[str]) -> list[str]:
 
 def read_before(path: str) -> bool:
     """True if `sha256_once` does not have to read the file."""
-    return _identity(path) in _hashed
+    try:
+        return _identity(path) in _hashed
+    except (OSError, ValueError):  # ValueError: a path with a NUL in it
+        return False
 
 
 def _identity(path: str) -> tuple[int, int, int, int]:
