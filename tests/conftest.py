@@ -123,6 +123,7 @@ LONGEST_FIRST = (
     "reproduce",
     "walk",
     "seals",
+    "damage",
     "acceptance",
     "tables",
     "lineage_send",
@@ -146,6 +147,7 @@ TOGETHER = {
     "walk": "walk",
     "report": "report",
     "seals": "seals",
+    "damage": "damage",
 }
 
 

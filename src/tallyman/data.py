@@ -18,17 +18,17 @@ from tallyman.control.cleanup import Cleaned, Cleanup, Policy
 from tallyman.control.mutate import Writing, Written
 from tallyman.control.resolve import Resolved, resolve
 from tallyman.domain.commit import Commit
-from tallyman.domain.dataset import Dataset, Fragment, Version, checked_name
+from tallyman.domain.dataset import Dataset, Version, checked_name
 from tallyman.domain.mutation import Mutation
 from tallyman.domain.pipeline import Pipeline
 from tallyman.engine.columns import SYSTEM
+from tallyman.engine.files_intact import Damage, damaged
 from tallyman.engine.lent_session import forget
 from tallyman.engine.session import open_session
 from tallyman.engine.spark_mode import SparkMode
 from tallyman.engine.warehouse import Warehouse
 from tallyman.errors import DatasetDamaged, NotFound, UsageError
 from tallyman.query.diff import Difference, diff
-from tallyman.query.files_intact import Damage, Expected, damaged
 from tallyman.query.rows import first_rows
 from tallyman.registry.audit import Audit
 from tallyman.registry.commits import Commits
@@ -114,6 +114,7 @@ class Data:
         fragments = [f for f in found.fragments if partition in (None, f.partition)]
         if not fragments:
             raise NotFound("partition of", f"{name}[{partition}]")
+        self.warehouse.check(name, fragments)
         return self.spark.read.parquet(*self.warehouse.paths(fragments)).drop(SYSTEM)
 
     def rows(
@@ -121,8 +122,7 @@ class Data:
     ) -> tuple[Resolved, list[dict[str, Any]]]:
         """The first rows of a version, without Spark."""
         found = self.resolve(name, version)
-        paths = self.warehouse.paths(found.fragments)
-        return found, first_rows(name, paths, limit)
+        return found, first_rows(name, self.warehouse.expected(found.fragments), limit)
 
     def snapshots(self, dataset: str | None = None) -> list[dict[str, Any]]:
         def work(tx: Transaction) -> list[dict[str, Any]]:
@@ -264,9 +264,8 @@ class Data:
         old, new = self.resolve(name, before), self.resolve(name, after)
         both = {f.id for f in old.fragments} & {f.id for f in new.fragments}
         sides = [[f for f in side.fragments if f.id not in both] for side in (old, new)]
-        # What compares them does not check pages: wrong values would look like changes.
-        if broken := damaged([file for side in sides for file in self._expected(side)]):
-            raise DatasetDamaged(name, f"{broken[0].shown}: {broken[0].kind}")
+        for side in sides:
+            self.warehouse.check(name, side)
         paths = [self.warehouse.paths(side) for side in sides]
         try:
             return diff(*paths, key=new.dataset.key_columns, limit=limit)
@@ -274,22 +273,12 @@ class Data:
             raise DatasetDamaged(name, str(error).splitlines()[0]) from error
 
     def damaged(self, name: str, version: int | None = None) -> tuple[Resolved, list[Damage]]:
-        """Files of a version that are not byte for byte what was published."""
+        """Files of a version, and of its metadata, that are not byte for byte what was published.
+        Every byte is read."""
         found = self.resolve(name, version)
-        return found, damaged(self._expected(found.fragments))
-
-    def _expected(self, fragments: Sequence[Fragment]) -> list[Expected]:
-        return [
-            Expected(
-                str(self.warehouse.dataset(fragment.dataset_id) / file.path),
-                file.path,
-                file.sha256,
-                file.bytes,
-                file.rows,
-            )
-            for fragment in fragments
-            for file in fragment.files
-        ]
+        files = self.warehouse.expected(found.fragments)
+        about = self.warehouse.expected_metadata(found.fragments, found.version.metadata_files)
+        return found, damaged([*files, *about])
 
     def cleanup(
         self,

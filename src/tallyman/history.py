@@ -16,6 +16,7 @@ from tallyman.control.past import Past
 from tallyman.control.rejections import Chosen
 from tallyman.control.sealed import look, witness
 from tallyman.control.verify import Case, Verdict, verify
+from tallyman.control.vouch import vouched
 from tallyman.control.where import Onward
 from tallyman.control.why import Asked, Walk
 from tallyman.data import Data
@@ -86,7 +87,8 @@ class History(Data):
     def folder(self, run: str) -> Run:
         """The run's files; also of a run that was copied here and that the registry never saw."""
         place, record = self._place(run)
-        return Run.open(place, self._reused(record))
+        known = self.database.durably(lambda tx: vouched(tx, self.settings, record, place))
+        return Run.open(place, self._reused(record), known)
 
     def folder_of(self, run: RunRecord) -> Run | None:
         """None when it was taken away, or the run ended before it had one."""

@@ -6,12 +6,14 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tallyman.control.sealed import Witness, look, witness
 from tallyman.control.verify import Verdict
+from tallyman.domain.seal import Seal
 from tallyman.project import Project
 from tests.seals.conftest import Shop, flipped, written
 
@@ -138,12 +140,46 @@ def test_any_byte_of_what_describes_the_run_may_be_broken(shop: Shop, project: P
     assert project.verify("first").verified
 
 
-def test_what_a_changed_ledger_binds_is_said_not_to_have_been_checked(
-    shop: Shop, project: Project
+def test_a_changed_ledger_and_the_changed_files_below_it_are_all_named(
+    shop: Shop, project: Project, known: dict[str, Witness]
 ) -> None:
-    with flipped(shop.folder("first") / "good" / "ledger.json"):
+    """Also by the run that reused the result, as the run that made it sealed it."""
+    first, second = shop.folder("first"), shop.folder("second")
+    part = min((first / "good" / "output").glob("*.parquet"))
+    letter = min((first / "good" / "errors").rglob("*.jsonl"))
+    ledger = first / "good" / "ledger.json"
+    with flipped(ledger), flipped(part), flipped(letter):
         verdict = project.verify("first")
-    assert "good: its ledger was changed, so its files could not be checked" in verdict.reasons
+        reused = look(second, known["second"])
+    assert names(verdict) == [str(p.relative_to(first)) for p in (ledger, letter, part)]
+    assert [c.file for c in reused.changes] == [
+        os.path.relpath(p, second) for p in (ledger, letter, part)
+    ]
+    with written(ledger, None), flipped(part):
+        assert names(project.verify("first")) == [str(p.relative_to(first)) for p in (ledger, part)]
+
+
+def test_a_seal_from_before_every_file_was_listed_is_followed_to_the_ledgers(
+    shop: Shop, known: dict[str, Witness]
+) -> None:
+    folder = shop.folder("first")
+    seal = Seal.of_text((folder / "seal.json").read_text())
+    listed = json.loads((folder / "good" / "ledger.json").read_text())["files"]
+    bound = {f"good/{name}" for name in listed}
+    kept = {name: digest for name, digest in seal.files.items() if name not in bound}
+    older = replace(seal, version="1.0", files=kept)
+    witnessed = replace(known["first"], rows=[{"body": older.text, "hash": older.hash}])
+    part = min((folder / "good" / "output").glob("*.parquet"))
+    with written(folder / "seal.json", older.text.encode()):
+        assert look(folder, witnessed).changes == ()
+        with flipped(part):
+            assert [c.file for c in look(folder, witnessed).changes] == [
+                str(part.relative_to(folder))
+            ]
+            with flipped(folder / "good" / "ledger.json"):
+                found = look(folder, witnessed)
+    assert [c.file for c in found.changes] == ["good/ledger.json"]
+    assert found.problems == ("good: its ledger was changed, so its files could not be checked",)
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,9 @@ from rich.table import Table
 
 from tallyman.domain.commit import Commit
 from tallyman.domain.fate import Fate
+from tallyman.domain.ledger import UNITS
 from tallyman.domain.run import AssetResult, RunResult, Status
-from tallyman.domain.sub_tally import UNITS, SubTally
+from tallyman.domain.sub_tally import SubTally
 from tallyman.errors import TallymanError, VersionConflict
 
 # Without a terminal nobody knows the width: tables are not folded for a program that reads them.

@@ -24,6 +24,7 @@ from tallyman.engine.files import (
     hash_here,
     list_files,
     listed_files,
+    read_before,
     sha256,
 )
 from tallyman.engine.open import open_output, open_source
@@ -199,8 +200,14 @@ class Pins:
             """What a version consists of was hashed when it was made; what lies over it was not."""
             return [known.get(file.path) or sha256(file.path) for file in asked]
 
-        hashed = replace(found, hasher=hashes)
-        return Pin(reading, hashed, listed)
+        def check() -> None:
+            """On a cluster large files are hashed by the executors, as those of sources are."""
+            unread = [file for file in found.files if not read_before(file.path)]
+            if unread and self.hasher is not hash_here:
+                self.hasher(unread)
+            self.warehouse.check(reading.name, listed)
+
+        return Pin(reading, replace(found, hasher=hashes, check_recorded=check), listed)
 
     def fragments(self, reading: Reading) -> list[Fragment]:
         """What the run itself made or chose to reuse; where it did not, what is published."""

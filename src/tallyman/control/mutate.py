@@ -100,6 +100,7 @@ class Writing:
         for name in expected:
             self._check_known(name)
         wanted = {name: self.pipeline.tables[name] for name in sorted(names | set(expected))}
+        read: dict[str, tuple[Fragment, ...]] = {}
 
         def work(tx: Transaction) -> dict[str, Held]:
             held = {}
@@ -110,10 +111,14 @@ class Writing:
                     raise VersionConflict(dataset.name, expected[name], dataset.ordinal)
                 fragments = Fragments(tx).at(dataset.id, dataset.ordinal).values()
                 paths = {f.id: tuple(self.warehouse.paths([f])) for f in fragments}
-                held[name] = Held(table, paths)
+                held[name], read[name] = Held(table, paths), tuple(fragments)
             return held
 
-        return self.database.durably(work)
+        found = self.database.durably(work)
+        # Rows that are written again get fresh checksums: damage would look sound for ever.
+        for name, fragments in read.items():
+            self.warehouse.check(name, fragments)
+        return found
 
     def _check_known(self, name: str) -> None:
         tables = self.pipeline.tables

@@ -21,6 +21,7 @@ from tallyman.control.definitions import Definitions
 from tallyman.control.inputs import Pins
 from tallyman.control.past_inputs import Input, PastInputs
 from tallyman.control.replay import replayed
+from tallyman.control.vouch import vouched
 from tallyman.domain.dataset import Dataset, Fragment
 from tallyman.domain.frame import Frame
 from tallyman.domain.ledger import PROOF
@@ -28,7 +29,9 @@ from tallyman.domain.materialization import Consumed, Materialization, RunRecord
 from tallyman.domain.pipeline import Asset, Pipeline
 from tallyman.domain.plan import accounted_inputs
 from tallyman.engine.files import InputFiles
-from tallyman.engine.runs import Run, ledger_in
+from tallyman.engine.run_folder import LEDGER
+from tallyman.engine.runs import Run
+from tallyman.engine.vouched import Vouched
 from tallyman.engine.warehouse import Warehouse
 from tallyman.errors import EvidenceGone, NotFound, ReplayDiffers
 from tallyman.registry.commits import Commits
@@ -36,6 +39,9 @@ from tallyman.registry.database import Database, Transaction
 from tallyman.registry.reads import Reads
 from tallyman.registry.runs import Runs
 from tallyman.settings import Settings
+
+EVIDENCE = ("adjoint", "errors")
+"""What of a target's folder says where its records went."""
 
 
 @dataclass(frozen=True)
@@ -50,10 +56,18 @@ class Result:
     plan: Frame | None
     as_defined: bool
     """Whether the asset still means what it meant in that run."""
+    vouched: Vouched
 
     @cached_property
     def ledger(self) -> dict[str, Any]:
-        return ledger_in(self.place)
+        return self.vouched.ledger(self.place)
+
+    @property
+    def has_evidence(self) -> bool:
+        """True if the run left a ledger; also if it is gone and the rest is there: that is damage,
+        which is found when it is read."""
+        ledger = self.place / LEDGER
+        return ledger.exists() or (self.vouched.knows(ledger) and self.place.is_dir())
 
     @property
     def accounted(self) -> list[Input]:
@@ -78,6 +92,7 @@ class Past:
     warehouse: Warehouse
     spark: Callable[[], SparkSession]
     _results: dict[UUID, Result] = field(default_factory=dict)
+    _vouched: dict[UUID, Vouched] = field(default_factory=dict)
     _hashes: dict[tuple[str, str | None], Future[str]] = field(default_factory=dict)
     _pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "hash"))
 
@@ -102,21 +117,26 @@ class Past:
         run = Runs(tx).by_id(made.run_id)
         asset = self.pipeline.assets.get(made.target.asset)
         plan = self._plan(asset) if asset else None
+        folder = self.settings.home / run.folder
+        if run.id not in self._vouched:
+            self._vouched[run.id] = vouched(tx, self.settings, run, folder)
+        known = self._vouched[run.id]
         return Result(
             made=made,
             run=run,
-            place=self._place(made, run),
+            place=self._place(made, folder, known),
+            vouched=known,
             inputs=tuple(self.inputs.of(tx, made, run)),
             asset=asset,
             plan=plan,
             as_defined=asset is not None and self._same_definition(asset, made, run),
         )
 
-    def _place(self, made: Materialization, run: RunRecord) -> Path:
+    def _place(self, made: Materialization, folder: Path, known: Vouched) -> Path:
         if made.location:
             return (self.settings.home / made.location).parent
-        folder = Run.open(self.settings.home / run.folder)
-        return folder.place(made.target.asset, made.target.partition)[1]
+        opened = Run.open(folder, vouched=known)
+        return opened.place(made.target.asset, made.target.partition)[1]
 
     def _plan(self, asset: Asset) -> Frame:
         try:
@@ -140,10 +160,18 @@ class Past:
         return now.hash(asset.name) == made.definition_hash
 
     def evidence_of(self, result: Result, dataset: str) -> None:
-        """EvidenceGone, if nothing of the run is left."""
-        if not (result.place / "ledger.json").exists():
+        """EvidenceGone, if nothing of the run is left; RunDamaged, if it is not what it was."""
+        if not result.has_evidence:
             folder = os.path.relpath(result.place, self.settings.home)
             raise EvidenceGone(dataset, result.run.name, folder)
+        result.vouched.check(result.place, *EVIDENCE)
+
+    def output_of(self, dataset: Dataset | None, fragment: Fragment | None) -> list[str]:
+        """The files of a result's rows, if they are what was published."""
+        if dataset is None or fragment is None:
+            return []
+        self.warehouse.check(dataset.name, [fragment])
+        return self.warehouse.paths([fragment])
 
     def commit_of(self, dataset: Dataset, version: int) -> tuple[str, str]:
         """The commit that made a version, and who made it."""

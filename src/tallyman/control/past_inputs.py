@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tallyman.domain.dataset import Dataset, Fragment, Kind
 from tallyman.domain.materialization import Materialization, RunRecord
@@ -129,4 +129,5 @@ class PastInputs:
         """Named as the records without a key are: by the path below the project."""
         home = self.settings.home
         paths = self.warehouse.paths(fragments)
-        return listed_files(name, {os.path.relpath(path, home): path for path in paths}, home)
+        found = listed_files(name, {os.path.relpath(path, home): path for path in paths}, home)
+        return replace(found, check_recorded=lambda: self.warehouse.check(name, fragments))

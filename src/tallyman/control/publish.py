@@ -13,7 +13,7 @@ from uuid import UUID, uuid4
 
 from tallyman import faults
 from tallyman.domain.commit import Change, Commit, Operation, Publication
-from tallyman.domain.dataset import Dataset, Fragment, Kind, Version
+from tallyman.domain.dataset import DataFile, Dataset, Fragment, Kind, Version
 from tallyman.engine import open_table
 from tallyman.engine.warehouse import Warehouse
 from tallyman.errors import (
@@ -34,6 +34,8 @@ from tallyman.registry.invalidations import Invalidations
 from tallyman.registry.pipelines import Pipelines
 
 PIPELINE_MOVED = "another version of the pipeline was activated since"
+Described = tuple[str | None, tuple[DataFile, ...]]
+"""Where the metadata of a version is, and its files."""
 REASONS = {Operation.RESTORE: "restored", Operation.REMOVE: "removed"}
 
 
@@ -72,9 +74,9 @@ def publish(tx: Transaction, warehouse: Warehouse, asked: Publication) -> Commit
             planned.append(found)
     if not planned and not _moves_pipeline(tx, asked):
         return None
-    locations = {p.version: _describe(tx, warehouse, p) for p in planned}
+    described = {p.version: _describe(tx, warehouse, p) for p in planned}
     faults.reach(Point.METADATA_WRITTEN)
-    return _commit(tx, asked, planned, locations)
+    return _commit(tx, asked, planned, described)
 
 
 def _compare(dataset: Dataset, expected: int) -> None:
@@ -195,28 +197,31 @@ def _moves_pipeline(tx: Transaction, asked: Publication) -> bool:
 # ---- making it so --------------------------------------------------------------------------
 
 
-def _describe(tx: Transaction, warehouse: Warehouse, planned: Planned) -> str | None:
+def _describe(tx: Transaction, warehouse: Warehouse, planned: Planned) -> Described:
     """Where readers of Iceberg find the version. A restored one has been written before."""
     dataset, change = planned.dataset, planned.change
     if change.operation is Operation.REMOVE:
-        return None
+        return None, ()
     if change.restores is not None:
-        return Commits(tx).version(dataset, change.restores).metadata_location
+        before = Commits(tx).version(dataset, change.restores)
+        return before.metadata_location, before.metadata_files
     folder = warehouse.dataset(dataset.id)
-    return open_table.write_version(folder, planned.version, planned.ordinal, planned.all)
+    location = open_table.write_version(folder, planned.version, planned.ordinal, planned.all)
+    return location, warehouse.described_metadata(dataset.id, planned.version)
 
 
 def _commit(
     tx: Transaction,
     asked: Publication,
     planned: Sequence[Planned],
-    locations: Mapping[UUID, str | None],
+    described: Mapping[UUID, Described],
 ) -> Commit:
     commits, commit = Commits(tx), uuid4()
+    locations = {version: location for version, (location, _) in described.items()}
     parent = commits.lock_head()
     asked = _with_pipeline(tx, asked)
     commits.add(commit, parent, asked)
-    commits.add_versions([_version(p, commit, locations[p.version]) for p in planned])
+    commits.add_versions([_version(p, commit, described[p.version]) for p in planned])
     for one in planned:
         dataset, ordinal = one.dataset, one.ordinal
         Fragments(tx).leave(dataset.id, one.removed, ordinal)
@@ -260,7 +265,7 @@ def refuse_rolled_back(tx: Transaction, project: str, version: str) -> None:
         raise PipelineRolledBack(str(found["id"]), found["actor"], f"{found['created_at']:%F %T}")
 
 
-def _version(planned: Planned, commit: UUID, location: str | None) -> Version:
+def _version(planned: Planned, commit: UUID, described: Described) -> Version:
     return Version(
         id=planned.version,
         dataset_id=planned.dataset.id,
@@ -271,7 +276,8 @@ def _version(planned: Planned, commit: UUID, location: str | None) -> Version:
         bytes=sum(fragment.bytes for fragment in planned.all),
         files=sum(len(fragment.files) for fragment in planned.all),
         restores=planned.change.restores,
-        metadata_location=location,
+        metadata_location=described[0],
+        metadata_files=described[1],
     )
 
 

@@ -58,6 +58,8 @@ def rejected(
 ) -> Iterator[Rejected]:
     """A run that the registry never saw has rejections too: all of them are open."""
     places = run.places(asset)
+    for place in places.values():
+        run.vouched.check(place, "errors")
     found: dict[str, Standing] = {}
     if record is not None:
         rows = database.durably(lambda tx: Materializations(tx).of_run(record.id))

@@ -128,7 +128,9 @@ def _check_references(
 
 
 def _held(warehouse: Warehouse, table: Table, fragments: Iterable[Fragment]) -> Held:
-    return Held(table, {f.id: tuple(warehouse.paths([f])) for f in fragments})
+    listed = list(fragments)
+    warehouse.check(table.name, listed)
+    return Held(table, {f.id: tuple(warehouse.paths([f])) for f in listed})
 
 
 def _removal(dataset: Dataset) -> Change:

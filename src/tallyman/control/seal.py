@@ -12,8 +12,8 @@ from tallyman.domain.commit import Commit
 from tallyman.domain.materialization import Materialization, RunRecord
 from tallyman.domain.run import RunResult, Status
 from tallyman.domain.seal import Seal
-from tallyman.engine.bound import bound_by_seal
-from tallyman.engine.files import hash_files, sha256
+from tallyman.engine.bound import hashes_for_seal
+from tallyman.engine.files import sha256
 from tallyman.engine.run_folder import LEDGER, SEAL, RunFolder, write_text
 from tallyman.registry.database import Database
 from tallyman.registry.seals import Seals
@@ -29,7 +29,7 @@ def seal_of(home: Path, run: RunRecord, result: RunResult, rows: Iterable[Materi
         openlineage_run_id=str(run.id),
         status=result.status.value,
         sealed_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
-        files=hash_files(bound_by_seal(folder), folder),
+        files=hashes_for_seal(folder),
         facts={"reused": _reused(home, rows), **_published(result.commit)},
     )
 

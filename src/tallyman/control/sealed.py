@@ -88,7 +88,7 @@ def look(folder: Path, given: Witness) -> Sealed:
     found = _Found()
     seal = _seal(folder, given, found)
     now = _hashes(folder)
-    found.changes += _changed(folder, dict(seal.files) if seal else None, now, found)
+    found.changes += _changed(folder, seal, now, found)
     if seal is not None:
         for name, reused in _reused(seal):
             _follow(folder, given.home, name, reused, found)
@@ -174,9 +174,21 @@ def _unsigned(seal: Seal, given: Witness) -> str | None:
 
 
 def _changed(
+    folder: Path, seal: Seal | None, now: Mapping[str, str], found: _Found
+) -> Iterator[ChangedFile]:
+    """Against the seal, which lists every file; without one only against ledgers."""
+    if seal is None or not seal.lists_every_file:
+        yield from _changed_by_ledgers(folder, dict(seal.files) if seal else None, now, found)
+        return
+    for name in sorted(set(seal.files) | set(now)):
+        if now.get(name) != seal.files.get(name):
+            yield ChangedFile(name, seal.files.get(name), now.get(name))
+
+
+def _changed_by_ledgers(
     folder: Path, sealed: Mapping[str, str] | None, now: Mapping[str, str], found: _Found
 ) -> Iterator[ChangedFile]:
-    """Against the seal and the ledgers it binds; without a seal only against ledgers."""
+    """Against an older seal and the ledgers it binds; without a seal only against ledgers."""
     ledgers = [name for name in {**(sealed or {}), **now} if os.path.basename(name) == LEDGER]
     then, silent, judged = dict(sealed or {}), set[str](), set[str]()
     for name in ledgers if sealed is None else sorted(set(ledgers) & set(sealed)):
@@ -219,10 +231,12 @@ def _follow(folder: Path, home: Path, name: str, facts: Mapping[str, Any], found
         found.problems.append(f"{name}: reused from {facts['place']}, which is not here")
         return
     now = _hashes(place)
-    if now.get(LEDGER) == then:
-        listed = {LEDGER: then, **(binds(place / LEDGER) or {})}
-    else:
-        listed, now = {LEDGER: then}, {n: h for n, h in now.items() if n == LEDGER}
+    listed = {LEDGER: then}
+    below = binds(place / LEDGER) if now.get(LEDGER) == then else _sealed_there(place, then)
+    if below is not None:
+        listed |= below
+    elif now.get(LEDGER) != then:
+        now = {n: h for n, h in now.items() if n == LEDGER}
         found.problems.append(_not_checked(facts["place"]))
     shown = os.path.relpath(place, folder)
     found.changes += [
@@ -230,6 +244,24 @@ def _follow(folder: Path, home: Path, name: str, facts: Mapping[str, Any], found
         for file in set(listed) | set(now)
         if listed.get(file) != now.get(file)
     ]
+
+
+def _sealed_there(place: Path, ledger: str) -> dict[str, str] | None:
+    """What the seal of the run that made a result says of its files, where its ledger was changed;
+    None if there is no seal that speaks of the same ledger."""
+    for folder in place.parents:
+        there = _bytes(folder / SEAL)
+        if there is None:
+            continue
+        try:
+            seal = Seal.of_text(there)
+        except ValueError:
+            return None
+        inside = f"{place.relative_to(folder)}/"
+        if not seal.lists_every_file or seal.files.get(f"{inside}{LEDGER}") != ledger:
+            return None
+        return {n.removeprefix(inside): h for n, h in seal.files.items() if n.startswith(inside)}
+    return None
 
 
 def _hashes(folder: Path) -> dict[str, str]:

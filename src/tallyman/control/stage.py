@@ -97,7 +97,9 @@ class Staging:
 def files_there(pins: Pins, target: Target) -> list[str]:
     """The files of rows that are there already; of the same partition, where there are any."""
     found = pins.fragments(Reading(target.asset, target.partition, of_source=False))
-    return pins.warehouse.paths([f for f in found if f.since is not None])
+    there = [f for f in found if f.since is not None]
+    pins.warehouse.check(target.asset, there)
+    return pins.warehouse.paths(there)
 
 
 def described(warehouse: Warehouse, dataset: Dataset, fragment: Fragment) -> Fragment:

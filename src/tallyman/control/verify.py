@@ -25,7 +25,7 @@ from tallyman.engine.proof import compare_keys, compare_units
 from tallyman.engine.recount import recount
 from tallyman.engine.run_folder import LEDGER, MANIFEST, REPORT
 from tallyman.engine.runs import Run, ledger_in
-from tallyman.errors import NotFound, TallymanError
+from tallyman.errors import NotFound, RunDamaged, TallymanError
 
 Opened: TypeAlias = Callable[[Run], Callable[[Target, Path], Again]]
 
@@ -118,7 +118,7 @@ def _opened(case: Case, reasons: list[str]) -> Run | None:
     try:
         run = Run.open(case.folder, case.reused)
         run.places()
-    except (AttributeError, KeyError, OSError, TypeError, ValueError):
+    except (AttributeError, KeyError, OSError, RunDamaged, TypeError, ValueError):
         reasons.append(f"{MANIFEST} or {REPORT} cannot be read: nothing was checked by key")
         return None
     if run.report is None:

@@ -93,7 +93,7 @@ class Onward:
         if made.status in (Status.PENDING, Status.RUNNING):
             return False
         try:
-            return (self.past.result(made.id).place / "ledger.json").exists()
+            return self.past.result(made.id).has_evidence
         except NotFound:
             return False
 
@@ -136,7 +136,7 @@ class Onward:
 
     def _as_record(self, start: Became, followed: Followed, result: Result) -> Became:
         dataset, version, fragment = self.past.database.durably(lambda tx: self._output(tx, result))
-        paths = self.past.warehouse.paths([fragment]) if fragment else []
+        paths = self.past.output_of(dataset, fragment)
         fates, replayed = self._fates(followed, result, paths)
         notes = []
         if not fates.known:

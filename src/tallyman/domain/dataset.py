@@ -47,12 +47,13 @@ class Dataset:
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """One file of a fragment, as it was when it was staged. `path` is below the dataset's."""
+    """One file as it was when it was staged. `path` is below the dataset's; `rows` is None of a
+    file that describes others."""
 
     path: str
     sha256: str
     bytes: int
-    rows: int
+    rows: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +75,7 @@ class Fragment:
 
     @property
     def rows(self) -> int:
-        return sum(file.rows for file in self.files)
+        return sum(file.rows or 0 for file in self.files)
 
     @property
     def bytes(self) -> int:
@@ -97,3 +98,5 @@ class Version:
     metadata_location: str | None = None
     created_at: datetime | None = None
     purged_at: datetime | None = None
+    metadata_files: tuple[DataFile, ...] = ()
+    """What other engines read it by; nothing is known of versions from before it was recorded."""

@@ -26,7 +26,8 @@ VERIFICATION = {
     Fate.AGGREGATED: "All source keys recoverable via backward traversal",
     Fate.EXPLODED: "All parent keys recoverable from their children",
 }
-UNITS = {"group": "groups", "child": "children", "row": "added rows"}
+UNITS = {"record": "records", "child": "children", "group": "groups", "row": "added rows"}
+"""What the units of a ledger and its sub-ledgers are called when there are several."""
 KEPT_FILES = "kept_files"
 """What the numbers of a ledger were measured on; older ledgers do not say."""
 

@@ -9,7 +9,9 @@ from typing import Any
 
 from tallyman.domain.canonical_json import canonical, hashed
 
-VERSION = "1.0"
+VERSION = "1.1"
+OLDER = "1.0"
+"""Seals that do not repeat what a ledger binds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,13 +34,18 @@ class Seal:
     status: str
     sealed_at: str
     files: Mapping[str, str]
-    """sha256 of each file of the run's folder, by name; what a ledger binds is not repeated."""
+    """sha256 of each file of the run's folder, by name."""
     facts: Mapping[str, Any] = field(default_factory=dict)
     """What else it binds: results it reused, what it published, where it ran."""
     ordinal: int = 1
     previous: str | None = None
     """The hash of the seal before it in the project; None for the first."""
     signature: Signature | None = None
+    version: str = VERSION
+
+    @property
+    def lists_every_file(self) -> bool:
+        return self.version != OLDER
 
     def after(self, last: tuple[int, str] | None) -> Seal:
         """The next in the chain after the seal with this ordinal and hash."""
@@ -67,7 +74,7 @@ class Seal:
 
     def _content(self) -> dict[str, Any]:
         return {
-            "seal_version": VERSION,
+            "seal_version": self.version,
             "project": self.project,
             "ordinal": self.ordinal,
             "previous": self.previous,
@@ -90,7 +97,8 @@ class Seal:
     @classmethod
     def _parsed(cls, found: dict[str, Any]) -> Seal:
         written = found.pop("signature", None)
-        if found.pop("seal_version") != VERSION:
+        version = found.pop("seal_version")
+        if version not in (VERSION, OLDER):
             raise ValueError("a seal of another version")
         names = ("project", "run_id", "openlineage_run_id", "status", "sealed_at")
         known = {name: found.pop(name) for name in (*names, "ordinal", "previous", "files")}
@@ -100,4 +108,4 @@ class Seal:
         texts += signature.to_json().values() if signature else ()
         if type(known["ordinal"]) is not int or not all(isinstance(one, str) for one in texts):
             raise TypeError("a field of another type")
-        return cls(**known, facts=found, signature=signature)
+        return cls(**known, facts=found, signature=signature, version=version)

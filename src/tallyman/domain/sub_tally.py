@@ -9,9 +9,6 @@ from typing import Any
 from tallyman.domain.fate import Fate
 from tallyman.domain.ledger import Ledger, Partition
 
-UNITS = {"record": "records", "child": "children", "group": "groups", "row": "added rows"}
-"""What the units of a ledger and its sub-ledgers are called when there are several."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubTally:

@@ -7,8 +7,8 @@ from dataclasses import InitVar, dataclass, fields
 from typing import ClassVar
 
 from tallyman.domain.fate import Fate
-from tallyman.domain.ledger import Ledger
-from tallyman.domain.sub_tally import UNITS, sub_tallies
+from tallyman.domain.ledger import UNITS, Ledger
+from tallyman.domain.sub_tally import sub_tallies
 from tallyman.errors import UsageError
 
 NO_CHOICE = (

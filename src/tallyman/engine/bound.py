@@ -1,4 +1,4 @@
-"""Which file of a run's folder is bound by what: by its target's ledger, or by the seal."""
+"""What binds the files of a run's folder: the ledger of their target, and the seal."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from tallyman.engine.files import hash_files
 from tallyman.engine.run_folder import LEDGER, SEAL
 
 UNFINISHED = ".staging"
@@ -38,10 +39,12 @@ def files_in(folder: Path) -> Iterator[Path]:
                 yield Path(place, name)
 
 
-def bound_by_seal(folder: Path) -> list[Path]:
-    """All files but the seal and those that a ledger lists, which is bound itself."""
+def hashes_for_seal(folder: Path) -> dict[str, str]:
+    """sha256 by name of every file but the seal. What a ledger lists is not read again: the ledger
+    is bound itself, and its hash is repeated so that the file can be checked without it."""
     found = [path for path in files_in(folder) if path.is_file()]
-    listed: set[Path] = set()
+    listed: dict[Path, str] = {}
     for ledger in (path for path in found if path.name == LEDGER):
-        listed |= {ledger.parent / name for name in binds(ledger) or ()}
-    return [path for path in found if path not in listed]
+        listed |= {ledger.parent / name: digest for name, digest in (binds(ledger) or {}).items()}
+    own = hash_files([path for path in found if path not in listed], folder)
+    return own | {str(path.relative_to(folder)): digest for path, digest in listed.items()}

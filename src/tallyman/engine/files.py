@@ -14,8 +14,6 @@ from typing import TypeAlias
 
 from tallyman.errors import InputChanged, InputMissing
 
-CHUNK = 1 << 20
-
 
 @dataclass(frozen=True, slots=True)
 class InputFile:
@@ -39,6 +37,9 @@ class InputFiles:
     folders_are_columns: bool = True
     """Whether `a=1/` in a path is a column; in our own outputs the column is in the files."""
     hasher: Hasher = field(default=lambda files: hash_here(files), compare=False, repr=False)
+    check_recorded: Callable[[], object] = field(default=lambda: None, compare=False, repr=False)
+    """For files of our own: raises unless they are what was recorded. Called before they are read;
+    of files from outside nothing is recorded, and their hash says what was read."""
 
     @property
     def paths(self) -> list[str]:
@@ -71,7 +72,7 @@ def escaped(path: str) -> str:
 def hash_here(files: Sequence[InputFile]) -> list[str]:
     """sha256 of each, in this process; hashing lets go of the interpreter's lock."""
     with ThreadPoolExecutor(max_workers=os.cpu_count() or 2) as pool:
-        return list(pool.map(sha256, (f.path for f in files)))
+        return list(pool.map(fresh_sha256, (f.path for f in files)))
 
 
 def list_files(name: str, path: str, project: Path, advice: str = "Check the path.") -> InputFiles:
@@ -121,15 +122,59 @@ def _stamp(path: str) -> tuple[int, int]:
 
 
 def sha256(path: str) -> str:
-    digest = hashlib.sha256()
     with open(path, "rb", buffering=0) as file:
-        while chunk := file.read(CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+_hashed: dict[tuple[int, int, int, int], str] = {}
+"""What this process has read, by device, inode, size and modification time: a file with two names
+is read once."""
+MOST_HASHED = 200_000
+
+
+def fresh_sha256(path: str) -> str:
+    """Read every byte, and remember the hash for `sha256_once`."""
+    before = _identity(path)
+    digest = sha256(path)
+    if before == _identity(path):
+        remember(path, digest)
+    return digest
+
+
+def remember(path: str, digest: str) -> None:
+    if len(_hashed) >= MOST_HASHED:
+        _hashed.clear()
+    _hashed[_identity(path)] = digest
+
+
+def sha256_once(path: str) -> str:
+    """Read the file unless this process has, and nobody wrote to it since."""
+    return _hashed.get(_identity(path)) or fresh_sha256(path)
+
+
+def hash_once(paths: Sequence[str]) -> list[str]:
+    """`sha256_once` of each; several that are not known yet are read at the same time."""
+    if len(paths) < 2 or all(map(read_before, paths)):
+        return [sha256_once(path) for path in paths]
+    with ThreadPoolExecutor(max_workers=os.cpu_count() or 2) as pool:
+        return list(pool.map(sha256_once, paths))
+
+
+def read_before(path: str) -> bool:
+    """True if `sha256_once` does not have to read the file."""
+    try:
+        return _identity(path) in _hashed
+    except (OSError, ValueError):  # ValueError: a path with a NUL in it
+        return False
+
+
+def _identity(path: str) -> tuple[int, int, int, int]:
+    found = os.stat(path)
+    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
 
 
 def hash_files(paths: Sequence[Path], root: Path) -> dict[str, str]:
     """sha256 by name relative to `root`."""
     with ThreadPoolExecutor(max_workers=os.cpu_count() or 2) as pool:
-        hashes = pool.map(sha256, map(str, paths))
+        hashes = pool.map(fresh_sha256, map(str, paths))
         return {str(p.relative_to(root)): h for p, h in zip(paths, hashes, strict=True)}

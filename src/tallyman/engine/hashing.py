@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from tallyman.engine.files import Hasher, InputFile, escaped, hash_here
+from tallyman.engine.files import Hasher, InputFile, escaped, hash_here, remember
 
 LARGE = 1 << 30
 """Bytes from which it is worth a Spark job."""
@@ -36,6 +36,7 @@ def hash_there(spark: SparkSession, files: Sequence[InputFile]) -> list[str]:
         rows = spark.read.format("binaryFile").load(small)
         for row in rows.select("path", F.sha2("content", 256).alias("sha256")).collect():
             found[row["path"].partition(":")[2]] = row["sha256"]
+            remember(row["path"].partition(":")[2], row["sha256"])
     # What was too large, and what Spark passes over because there is nothing in it.
     left = [file for file in files if file.path not in found]
     found |= zip((file.path for file in left), hash_here(left), strict=True)

@@ -45,6 +45,7 @@ from pyiceberg.transforms import IdentityTransform
 from tallyman.domain.dataset import Fragment
 from tallyman.engine.columns import SYSTEM
 from tallyman.engine.durable import sync
+from tallyman.engine.files import fresh_sha256
 from tallyman.errors import UnpublishableType
 
 CODEC = "deflate"
@@ -107,6 +108,7 @@ def add_manifest(folder: Path, fragment: Fragment) -> dict[str, Any] | None:
     return {
         "path": str(place.relative_to(folder)),
         "length": written.manifest_length,
+        "sha256": fresh_sha256(str(place)),
         "files": written.added_files_count,
         "rows": written.added_rows_count,
         "partitions": [

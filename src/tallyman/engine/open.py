@@ -76,7 +76,8 @@ def open_source(
 def open_output(
     spark: SparkSession, files: InputFiles, schema: StructType, key: Sequence[str]
 ) -> Input:
-    """An upstream asset's rows."""
+    """An upstream asset's rows, if their files are what was published."""
+    files.check_recorded()
     return ParquetInput(files.input, spark, files, schema, tuple(key), {})
 
 

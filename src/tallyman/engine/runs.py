@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from tallyman.domain.target import Target
-from tallyman.engine.run_folder import MANIFEST, SEAL
+from tallyman.engine.run_folder import MANIFEST, REPORT, SEAL
+from tallyman.engine.vouched import Vouched
 from tallyman.errors import NotFound, UsageError
 
 
@@ -23,15 +24,21 @@ class Run:
     report: dict[str, Any] | None
     reused: Mapping[Target, Path] = field(default_factory=dict)
     """Where the files of targets are that this run did not make anew."""
+    vouched: Vouched = field(default_factory=lambda: Vouched(Path()))
+    """What is recorded of its files."""
 
     @classmethod
-    def open(cls, folder: Path, reused: Mapping[Target, Path] | None = None) -> Run:
-        manifest, report = folder / "manifest.json", folder / "processing_report.json"
-        if not manifest.exists():
+    def open(
+        cls,
+        folder: Path,
+        reused: Mapping[Target, Path] | None = None,
+        vouched: Vouched | None = None,
+    ) -> Run:
+        known = vouched or Vouched(folder.parent)
+        manifest = known.json(folder / MANIFEST)
+        if manifest is None:
             raise NotFound("folder of the run", folder.name)
-        return cls(
-            folder, _json(manifest), _json(report) if report.exists() else None, reused or {}
-        )
+        return cls(folder, manifest, known.json(folder / REPORT), reused or {}, known)
 
     @property
     def run_id(self) -> str:

@@ -36,6 +36,7 @@ class Shelf:
         return TextRecords(*given, source, self._aside)
 
     def dataset(self, name: str, files: InputFiles, key: Sequence[str]) -> ParquetRecords:
+        files.check_recorded()
         return ParquetRecords(self.desk, name, files, tuple(key))
 
     def close(self) -> None:

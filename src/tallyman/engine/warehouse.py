@@ -14,7 +14,8 @@ from pyarrow import parquet as pq
 
 from tallyman.domain.dataset import DataFile, Fragment
 from tallyman.engine.durable import sync
-from tallyman.engine.files import sha256
+from tallyman.engine.files import fresh_sha256
+from tallyman.engine.files_intact import Expected, check
 
 ORG = "default"
 NO_LINKS = (errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK)
@@ -33,6 +34,31 @@ class Warehouse:
 
     def paths(self, fragments: Sequence[Fragment]) -> list[str]:
         return [str(self.dataset(f.dataset_id) / file.path) for f in fragments for file in f.files]
+
+    def expected(self, fragments: Sequence[Fragment]) -> list[Expected]:
+        """The data files of fragments as they were recorded."""
+        return [self._expected(f.dataset_id, file) for f in fragments for file in f.files]
+
+    def expected_metadata(
+        self, fragments: Sequence[Fragment], version: Sequence[DataFile]
+    ) -> list[Expected]:
+        """What other engines read a version by, as far as it was recorded: the manifest of each
+        fragment, and the files of the version itself."""
+        found = []
+        for fragment in fragments:
+            known = fragment.manifest or {}
+            if "sha256" in known:
+                file = DataFile(known["path"], known["sha256"], known["length"])
+                found.append(self._expected(fragment.dataset_id, file))
+        return found + [self._expected(fragments[0].dataset_id, file) for file in version]
+
+    def _expected(self, dataset: UUID, file: DataFile) -> Expected:
+        path = str(self.dataset(dataset) / file.path)
+        return Expected(path, file.path, file.sha256, file.bytes, file.rows)
+
+    def check(self, name: str, fragments: Sequence[Fragment]) -> None:
+        """DatasetDamaged unless every file is what was recorded; each is read once by a process."""
+        check(name, self.expected(fragments))
 
     def has(self, fragment: Fragment) -> bool:
         """Whether its files are there and as long as they were; `verify` looks closer."""
@@ -55,7 +81,16 @@ class Warehouse:
 
     def describe(self, files: Sequence[Path], dataset: UUID) -> tuple[DataFile, ...]:
         """Of files that were written in their place."""
-        return self._described({file: sha256(str(file)) for file in files}, dataset)
+        return self._described({file: fresh_sha256(str(file)) for file in files}, dataset)
+
+    def described_metadata(self, dataset: UUID, version: UUID) -> tuple[DataFile, ...]:
+        """The files that `write_version` has just written."""
+        root = self.dataset(dataset)
+        files = sorted((root / "metadata").glob(f"{version}.*"))
+        return tuple(
+            DataFile(str(file.relative_to(root)), fresh_sha256(str(file)), file.stat().st_size)
+            for file in files
+        )
 
     def _described(self, hashed: Mapping[Path, str], dataset: UUID) -> tuple[DataFile, ...]:
         """What is recorded of files that are whole; they are on the disk when this returns."""

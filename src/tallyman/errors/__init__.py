@@ -65,6 +65,7 @@ from tallyman.errors.run import (
     NotRunning,
     RunBusy,
     RunCanceled,
+    RunDamaged,
     RunExists,
     RunTaken,
 )
@@ -142,6 +143,7 @@ __all__ = [
     "RowsUnaccountedFor",
     "RunBusy",
     "RunCanceled",
+    "RunDamaged",
     "RunExists",
     "RunNotFinished",
     "RunTaken",

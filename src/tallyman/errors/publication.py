@@ -148,12 +148,13 @@ class InUse(Conflict):
 
 
 class DatasetDamaged(TallymanError):
-    """A file of a version cannot be read, or a page of it is not what was written."""
+    """A file of a version is gone, cannot be read, or is not byte for byte what was recorded."""
 
     code = "dataset_damaged"
     hint = (
-        "`tallyman verify --dataset NAME` names the files. Make it anew (`tallyman run --force`) "
-        "or go back to a version that is whole: `tallyman versions`, `tallyman rollback`."
+        "No value of it was used. `tallyman verify --dataset NAME` names all damaged files. Make "
+        "it again (`tallyman run --force NAME`) or go back to a version that is whole: "
+        "`tallyman versions`, `tallyman rollback`."
     )
 
     def __init__(self, dataset: str, reason: str) -> None:

@@ -49,6 +49,26 @@ class NotRunning(Conflict):
         return f"run {self.run} is not at work: {self.status}."
 
 
+class RunDamaged(TallymanError):
+    """A file of a run's folder is gone, or is not byte for byte what the run wrote."""
+
+    code = "run_damaged"
+    hint = (
+        "Nothing of it was used. `tallyman verify RUN` names all damaged files; put them back from "
+        "a copy, or make the result again: `tallyman run --force`."
+    )
+
+    def __init__(self, file: str, reason: str) -> None:
+        super().__init__(file, reason)
+        self.file, self.reason = file, reason
+
+    def __str__(self) -> str:
+        return f"{self.file} is not what the run wrote: {self.reason}."
+
+    def facts(self) -> dict[str, object]:
+        return {**super().facts(), "file": self.file}
+
+
 class RunTaken(Conflict):
     """Another process has this run now: what this one does no longer counts."""
 

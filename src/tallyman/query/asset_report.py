@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +11,13 @@ from tallyman.domain.fate import Fate
 from tallyman.domain.report import run_facts
 from tallyman.domain.run import Status
 from tallyman.domain.target import Target
+from tallyman.engine.run_folder import LEDGER
+from tallyman.engine.vouched import Vouched
 from tallyman.query.flow import Flow, accounted_digest, flows
 from tallyman.query.rules import filters, rules
 
+TOLD = ("errors", "adjoint/filtered_keys")
+"""What of the evidence is in a report."""
 NOT_MADE = (Status.SKIPPED.value, Status.PENDING.value)
 
 
@@ -79,21 +82,32 @@ class AssetReport:
         }
 
 
-def asset_report(
-    name: str,
-    targets: Sequence[Mapping[str, Any]],
-    places: Mapping[Target, Path],
-    hidden: bool,
-) -> AssetReport:
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where the files of a run's targets are, and what is recorded of them."""
+
+    of: Mapping[Target, Path]
+    vouched: Vouched
+
+    def ledger(self, target: Target) -> tuple[Path, dict[str, Any]] | None:
+        """With its folder, whose evidence is what the run wrote; None when there is no ledger."""
+        place = self.of.get(target)
+        found = self.vouched.readable(place / LEDGER) if place else None
+        if place is None or found is None or "output_accounting" not in found:
+            return None
+        self.vouched.check(place, *TOLD)
+        return place, found
+
+
+def asset_report(targets: Sequence[Mapping[str, Any]], places: Places, hidden: bool) -> AssetReport:
     """From its ledgers and dead letters; what was skipped is told where it was made. Where values
     are hidden, no key and no rejected value is in it."""
+    name = str(targets[0]["name"])
     found: dict[Target, tuple[Path, dict[str, Any]]] = {}
     for one in targets:
         target = Target(name, one.get("partition"))
-        if one["status"] in NOT_MADE or target not in places:
-            continue
-        if (ledger := _ledger(places[target])) is not None:
-            found[target] = (places[target], ledger)
+        if one["status"] not in NOT_MADE and (read := places.ledger(target)) is not None:
+            found[target] = read
     told = [
         _as_the_ledger_has_it(one, found.get(Target(name, one.get("partition")))) for one in targets
     ]
@@ -129,15 +143,6 @@ def _totals(targets: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "rejections": sum(one.get("rejections", 0) for one in targets),
         "duration_ms": sum(one.get("duration_ms", 0) for one in targets),
     }
-
-
-def _ledger(place: Path) -> dict[str, Any] | None:
-    """None when there is none, or what is there is no ledger any more."""
-    try:
-        found = json.loads((place / "ledger.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return found if isinstance(found, dict) and "output_accounting" in found else None
 
 
 def _proof(target: Target, ledger: Mapping[str, Any], hidden: bool) -> dict[str, Any]:

@@ -10,8 +10,9 @@ from typing import Any
 
 from tallyman.domain.run import Status
 from tallyman.domain.target import Target
-from tallyman.engine.run_folder import CONFIG
+from tallyman.engine.run_folder import CONFIG, LEDGER
 from tallyman.engine.runs import Run
+from tallyman.engine.vouched import Vouched
 from tallyman.query.flow import Flow, flows
 from tallyman.query.report import Known, told_of
 
@@ -132,10 +133,9 @@ def _flat(path: str, value: Any) -> list[tuple[str, Any]]:
 
 
 def _config(side: Side) -> Facts | None:
-    path = side.run.folder / CONFIG
-    if not side.binding or not path.exists():
+    found = side.run.vouched.json(side.run.folder / CONFIG)
+    if not side.binding or found is None:
         return None
-    found = json.loads(path.read_text(encoding="utf-8"))
     return {name: value for name, value in found.items() if name != VOLATILE}
 
 
@@ -162,19 +162,19 @@ def _ledgers(side: Side) -> Facts | None:
     found = {}
     for one in side.targets:
         target = Target(one["name"], one.get("partition"))
-        found[str(target)] = _outcome(one, places.get(target))
+        found[str(target)] = _outcome(one, places.get(target), side.run.vouched)
     return found
 
 
-def _outcome(one: Facts, place: Path | None) -> dict[str, Any]:
+def _outcome(one: Facts, place: Path | None, vouched: Vouched) -> dict[str, Any]:
     """What was skipped is compared by the result that stands for it."""
     status = Status.SUCCESS.value if one["status"] == Status.SKIPPED else one["status"]
     found: dict[str, Any] = {"status": status, "rows_out": one.get("rows_out")}
     found["content_digest"] = one.get("content_digest")
-    path = place / "ledger.json" if place else None
-    if path is None or not path.exists():
+    ledger = vouched.json(place / LEDGER) if place else None
+    if place is None or ledger is None:
         return found
-    ledger = json.loads(path.read_text(encoding="utf-8"))
+    vouched.check(place, "errors")
     records, *made = flows([ledger])
     found |= {
         "records_in": records.count,
@@ -200,10 +200,10 @@ def _fates(flow: Flow) -> dict[str, int]:
     return counts
 
 
-def _by_type(place: Path | None) -> dict[str, int]:
-    path = place / "errors" / "_summary.json" if place else None
+def _by_type(place: Path) -> dict[str, int]:
+    path = place / "errors" / "_summary.json"
     counts: dict[str, int] = {}
-    if path is not None and path.exists():
+    if path.exists():
         for row in json.loads(path.read_text(encoding="utf-8")):
             counts[row["error_type"]] = counts.get(row["error_type"], 0) + row["count"]
     return counts

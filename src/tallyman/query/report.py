@@ -15,7 +15,8 @@ from tallyman.domain.run import RunResult
 from tallyman.domain.seal import Seal
 from tallyman.engine.run_folder import CONFIG, REPORT, SEAL
 from tallyman.engine.runs import Run
-from tallyman.query.asset_report import AssetReport, asset_report
+from tallyman.engine.vouched import Vouched
+from tallyman.query.asset_report import AssetReport, Places, asset_report
 
 UNKNOWN = "unknown"
 
@@ -65,10 +66,10 @@ def report(run: Run | None, known: Known | None, redacted: Collection[str] = ())
     manifest = run.manifest if run else {}
     hidden = bool(redacted or _config(run).get("redact"))
     told = _without_values(told) if hidden else told
-    places = run.places() if run else {}
+    read = Places(run.places(), run.vouched) if run else Places({}, Vouched(Path()))
     names = list(dict.fromkeys(one["name"] for one in told["assets"]))
     assets = tuple(
-        asset_report(name, [o for o in told["assets"] if o["name"] == name], places, hidden)
+        asset_report([o for o in told["assets"] if o["name"] == name], read, hidden)
         for name in names
     )
     binding = {**bound_to(run), "inputs": manifest.get("cryptographic_binding", {})}
@@ -149,12 +150,11 @@ def _took(record: RunRecord | None) -> int | None:
 def seal_facts(run: Run | None, known: Known | None) -> dict[str, Any] | None:
     """None when it is not sealed: it is at work, or its process was killed."""
     text = known.seal if known and known.seal else None
-    if text is None and run is not None and (run.folder / SEAL).exists():
-        text = (run.folder / SEAL).read_text(encoding="utf-8")
-    if text is None:
+    found = run.vouched.content(run.folder / SEAL) if run and text is None else text
+    if found is None:
         return None
     try:
-        seal = Seal.of_text(text)
+        seal = Seal.of_text(found)
     except (KeyError, TypeError, ValueError):
         return None  # `verify` tells what is wrong with it
     return {
@@ -186,16 +186,15 @@ def bound_to(run: Run | None) -> dict[str, Any]:
 def lineage_ids(run: Run | None, known: Known | None) -> dict[str, Any]:
     """The id of the run in OpenLineage, and of each target in it where events were written."""
     own = str(known.record.id) if known else run.manifest.get("openlineage_run_id") if run else None
-    started = _started(run.folder / "lineage" / "job_events.jsonl") if run else {}
+    events = run.vouched.content(run.folder / "lineage" / "job_events.jsonl") if run else None
+    started = _started(events or b"")
     return {"openlineage_run_id": own, "assets": {n: i for n, i in started.items() if i != own}}
 
 
-def _started(events: Path) -> dict[str, str]:
+def _started(events: bytes) -> dict[str, str]:
     """What began: the job of the run, and that of each target. Steps only end."""
     found: dict[str, str] = {}
-    if not events.exists():
-        return found
-    for line in events.read_text(encoding="utf-8").splitlines():
+    for line in events.splitlines():
         try:
             event = json.loads(line)
             if event["eventType"] == "START":
@@ -213,11 +212,5 @@ def _environment(manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _config(run: Run | None) -> dict[str, Any]:
-    path = run.folder / CONFIG if run else Path()
-    if run is None or not path.exists():
-        return {}
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
-        return {}  # `verify` tells that it was changed
-    return found if isinstance(found, dict) else {}
+    """Raises if it is not what the run wrote: it says what has to be hidden."""
+    return (run.vouched.readable(run.folder / CONFIG) if run else None) or {}

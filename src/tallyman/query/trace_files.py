@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -14,6 +15,9 @@ from uuid import UUID
 
 from tallyman.domain.target import Target
 from tallyman.domain.trace import TraceStep
+from tallyman.engine.files import hash_once
+from tallyman.engine.run_folder import LEDGER
+from tallyman.engine.vouched import Vouched
 from tallyman.errors import TraceCorrupt
 
 FORMAT = 1
@@ -43,6 +47,25 @@ class TraceFile:
     def step_folder(self) -> str:
         return f"operation_seq={self.step.seq}"
 
+    @property
+    def recorded(self) -> str | None:
+        """Its sha256 when the run ended; None when the ledger lists no file."""
+        return self.folder.recorded.get(self.path)
+
+
+def check(files: Sequence[TraceFile]) -> None:
+    """TraceCorrupt, which names the first that is not what the run wrote."""
+    known = [file for file in files if file.recorded]
+    try:
+        hashes = hash_once([file.path for file in known])
+    except OSError as error:
+        named = next((file.shown for file in known if file.path == error.filename), "a file")
+        raise TraceCorrupt(named, f"it cannot be read: {error.strerror}") from error
+    for file, digest in zip(known, hashes, strict=True):
+        if digest != file.recorded:
+            reason = f"sha256 {digest[:12]}…, expected {str(file.recorded)[:12]}…"
+            raise TraceCorrupt(file.shown, reason)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TraceFolder:
@@ -57,18 +80,21 @@ class TraceFolder:
     redacted: tuple[str, ...]
     files: dict[int, tuple[TraceFile, ...]]
     """Of each step that is complete; a step may be complete and have changed nothing."""
+    recorded: Mapping[str, str]
+    """sha256 by path."""
 
     @classmethod
-    def open(cls, target: Target, place: Path, shown: str) -> TraceFolder | None:
+    def open(cls, target: Target, place: Path, shown: str, vouched: Vouched) -> TraceFolder | None:
         """None when the target was made without a trace."""
         folder, shown = place / TRACE, f"{shown}/{TRACE}"
-        if not folder.is_dir():
+        recorded = _recorded(place, vouched)
+        if not folder.is_dir() and not recorded:
             return None
-        found = _read_steps(folder / STEPS, f"{shown}/{STEPS}")
-        opened = cls(target=target, shown=shown, **found, files={})
+        steps = _read_steps(folder / STEPS, f"{shown}/{STEPS}", recorded)
+        opened = cls(target=target, shown=shown, **steps, files={}, recorded=recorded)
         for step in opened.complete(folder):
             opened.files[step.seq] = tuple(opened.listed(folder, step))
-        opened.check_ledger(place)
+        opened.check_ledger(folder)
         return opened
 
     def complete(self, folder: Path) -> list[TraceStep]:
@@ -100,15 +126,15 @@ class TraceFolder:
             counts[kind] += 1
             yield TraceFile(self, step, kind, os.path.abspath(folder / inside / name))
 
-    def check_ledger(self, place: Path) -> None:
+    def check_ledger(self, folder: Path) -> None:
         """The ledger lists the files there were; that of a failed asset may list none."""
-        try:
-            listed = json.loads((place / "ledger.json").read_text("utf-8")).get("files", {})
-        except (OSError, ValueError):
-            return  # the balance is not what is asked here; `verify` says what became of it
-        for name in listed:
-            if name.startswith(f"{TRACE}/") and not (place / name).is_file():
-                raise TraceCorrupt(f"{self.shown}{name.removeprefix(TRACE)}", "the file is missing")
+        for path in self.recorded:
+            if not os.path.isfile(path):
+                name = os.path.relpath(path, folder)
+                raise TraceCorrupt(f"{self.shown}/{name}", "the file is missing")
+        for one in (file for files in self.files.values() for file in files):
+            if self.recorded and one.recorded is None:
+                raise TraceCorrupt(one.shown, "the run wrote no such file")
 
     def of_kinds(self, *kinds: Kind, seq: int | None = None) -> list[TraceFile]:
         return [
@@ -124,9 +150,24 @@ class TraceFolder:
         return tuple(step.seq for step in self.steps)
 
 
-def _read_steps(path: Path, shown: str) -> dict[str, Any]:
+def _recorded(place: Path, vouched: Vouched) -> dict[str, str]:
+    """By the ledger."""
+    listed = (vouched.readable(place / LEDGER) or {}).get("files")
+    names = listed if isinstance(listed, dict) else {}
+    return {
+        os.path.abspath(place / name): str(digest)
+        for name, digest in names.items()
+        if name.startswith(f"{TRACE}/")
+    }
+
+
+def _read_steps(path: Path, shown: str, recorded: Mapping[str, str]) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text("utf-8"))
+        content = path.read_bytes()
+        expected = recorded.get(os.path.abspath(path))
+        if expected and hashlib.sha256(content).hexdigest() != expected:
+            raise TraceCorrupt(shown, f"it is not what the run wrote: expected {expected[:12]}…")
+        found = json.loads(content)
     except FileNotFoundError:
         raise TraceCorrupt(shown, "the file is missing") from None
     except (OSError, ValueError) as error:

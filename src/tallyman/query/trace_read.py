@@ -14,7 +14,7 @@ from tallyman.engine.duck import connect
 from tallyman.errors import TraceCorrupt
 from tallyman.query.arrow_values import rows_of
 from tallyman.query.diff_columns import literal
-from tallyman.query.trace_files import TraceFile
+from tallyman.query.trace_files import TraceFile, check
 
 BATCH = 10_000
 CONFIG: dict[str, str | bool | int | float | list[str]] = {
@@ -76,6 +76,7 @@ class TraceReader:
     def _rows(self, query: Query, files: Sequence[TraceFile]) -> list[tuple[Any, ...]]:
         if not files:
             return []
+        check(files)
         try:
             return self._connection.sql(query(_source(files))).fetchall()
         except duckdb.Error as error:
@@ -84,6 +85,7 @@ class TraceReader:
     def _streamed(self, query: Query, files: Sequence[TraceFile]) -> Iterator[dict[str, Any]]:
         if not files:
             return
+        check(files)
         try:
             # A cursor of its own: other questions may come before the last batch is taken.
             with self._connection.cursor() as cursor:

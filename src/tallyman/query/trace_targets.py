@@ -56,7 +56,9 @@ class TracedTargets:
         if target not in self._opened:
             place = self._places.get(target)
             shown = os.path.relpath(place, self.run.folder) if place else ""
-            self._opened[target] = TraceFolder.open(target, place, shown) if place else None
+            vouched = self.run.vouched
+            opened = TraceFolder.open(target, place, shown, vouched) if place else None
+            self._opened[target] = opened
         return self._opened[target]
 
     def missing(self, target: Target) -> str:

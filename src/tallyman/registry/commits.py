@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -10,7 +11,7 @@ from uuid import UUID
 from psycopg.types.json import Jsonb
 
 from tallyman.domain.commit import Commit, Move, Publication
-from tallyman.domain.dataset import Dataset, Version
+from tallyman.domain.dataset import DataFile, Dataset, Version
 from tallyman.errors import NotFound, UsageError
 from tallyman.registry.database import Transaction
 
@@ -24,7 +25,7 @@ COLUMNS = """
 VERSION_COLUMNS = """
     v.id, v.dataset_id, v.ordinal, v.operation, v.commit_id, v.row_count AS rows,
     v.byte_count AS bytes, v.file_count AS files, v.restores, v.metadata_location, v.created_at,
-    v.purged_at
+    v.purged_at, v.metadata_files
 """
 LOCK_HEAD = "SELECT commit_id FROM heads WHERE org = 'default' FOR UPDATE"
 ADD = """
@@ -36,9 +37,9 @@ ADD = """
 MOVE_HEAD = "UPDATE heads SET commit_id = %(id)s WHERE org = 'default'"
 ADD_VERSION = """
     INSERT INTO versions (id, dataset_id, ordinal, commit_id, operation, restores, row_count,
-                          byte_count, file_count, metadata_location)
+                          byte_count, file_count, metadata_location, metadata_files)
     VALUES (%(id)s, %(dataset_id)s, %(ordinal)s, %(commit_id)s, %(operation)s, %(restores)s,
-            %(rows)s, %(bytes)s, %(files)s, %(metadata_location)s)
+            %(rows)s, %(bytes)s, %(files)s, %(metadata_location)s, %(metadata_files)s)
 """
 EXPOSE = """
     INSERT INTO iceberg_tables (catalog_name, table_namespace, table_name, metadata_location,
@@ -131,7 +132,11 @@ class Commits:
         names = ("id", "dataset_id", "ordinal", "commit_id", "operation", "restores", "rows")
         names = (*names, "bytes", "files", "metadata_location")
         with self.tx.cursor() as cursor:
-            rows = [{name: getattr(v, name) for name in names} for v in versions]
+            rows = [
+                {name: getattr(v, name) for name in names}
+                | {"metadata_files": Jsonb([asdict(file) for file in v.metadata_files])}
+                for v in versions
+            ]
             cursor.executemany(ADD_VERSION, rows)
 
     def expose(self, names: Mapping[str, str | None]) -> None:
@@ -174,7 +179,7 @@ class Commits:
     def versions(self, dataset: UUID, limit: int = 100) -> list[Version]:
         """Newest first."""
         rows = self.tx.execute(VERSIONS, {"dataset": dataset, "limit": limit}).fetchall()
-        return [Version(**row) for row in rows]
+        return [_version(row) for row in rows]
 
     def version(self, dataset: Dataset, ordinal: int | None = None) -> Version:
         """The current one, or one by its number, if it can be read."""
@@ -185,7 +190,7 @@ class Commits:
         if row is None:
             newest = f"v{dataset.ordinal}" if dataset.ordinal else None
             raise NotFound(f"version of {dataset.name}", f"v{wanted}", newest)
-        return Version(**row)
+        return _version(row)
 
     def gone_back_since(self, dataset: UUID, at: datetime) -> bool:
         """Whether rows that were there then may be there no more."""
@@ -206,3 +211,9 @@ class Commits:
         """Newest first."""
         given = {"project": project, "dataset": dataset, "limit": limit}
         return self._whole(self.tx.execute(LIST, given).fetchall())
+
+
+def _version(row: Mapping[str, Any]) -> Version:
+    found = dict(row)
+    files = tuple(DataFile(**file) for file in found.pop("metadata_files") or ())
+    return Version(metadata_files=files, **found)

@@ -26,6 +26,7 @@ from tallyman.domain.target import Target, folder_of, readings
 from tallyman.engine.files import InputFile
 from tallyman.engine.footers import Extent, extents, sizes
 from tallyman.engine.working_run import outputs_in
+from tallyman.errors import DatasetDamaged
 
 MANY = 200
 """Files of one dataset whose footers are read; of more only the sizes are told."""
@@ -172,7 +173,7 @@ class Teller:
         """Of its files one by one, and as it is told."""
         name, files = pin.reading.name, pin.files.files
         source = self.definitions.pipeline.sources.get(name)
-        parquet = source is None or source.format == "parquet"
+        parquet = (source is None or source.format == "parquet") and _intact(pin)
         if pin.reading.partition is not None:
             extent = self._extent([file.path for file in files], parquet)
             return extent, extent
@@ -204,3 +205,12 @@ class Teller:
         if parquet and len(paths) <= MANY:
             return extents(paths, self._hidden)
         return sizes(paths)
+
+
+def _intact(pin: Pin) -> bool:
+    """False: a footer that is not what was written says nothing of the rows."""
+    try:
+        pin.files.check_recorded()
+    except DatasetDamaged:
+        return False
+    return True

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tallyman.query import files_intact
-from tallyman.query.files_intact import Damage, Expected, damaged
+from tallyman.engine import files_intact
+from tallyman.engine.files_intact import Damage, Expected, damaged
 
 ROWS = 40
 

@@ -1,0 +1,113 @@
+"""A project whose two runs and versions have files of every kind there is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tallyman.project import Project
+from tallyman.registry.database import Database
+from tests.conftest import INTERPRETED
+from tests.orchestration.conftest import Home
+
+PIPELINE = """\
+import tallyman as tm
+
+orders = tm.source(
+    "orders", path="data/orders.jsonl", format="json", key="id",
+    schema="id string, customer string, items array<string>, amount decimal(10,2)",
+)
+fees = tm.table("fees", schema="customer string, fee decimal(10,2)", key="customer")
+
+
+@tm.asset(key="id")
+def clean(orders, fees):
+    return (
+        orders.expect("positive", "amount > 0")
+        .filter("customer <> 'test'", reason="test orders")
+        .join(fees, "customer", how="left", unmatched="keep", name="fee")
+    )
+
+
+@tm.asset(key=["id", "item"])
+def lines(clean):
+    return clean.explode("items", "item").drop("items")
+
+
+@tm.asset(key="item")
+def per_item(lines):
+    return lines.groupBy("item").agg(n="count(*)")
+
+
+@tm.asset(key="id")
+def edited(orders):
+    return (
+        orders.drop("items").update({"amount": "amount * 2"}, where="customer = 'ann'")
+        .delete("customer = 'test'").output("exports/edited.csv", register_as="edited_rows")
+    )
+"""
+FIRST = [
+    {"id": "o1", "customer": "ann", "items": ["pen", "ink"], "amount": 10.50},
+    {"id": "o2", "customer": "ben", "items": ["pen"], "amount": 20.00},
+    {"id": "o3", "customer": "test", "items": ["ink"], "amount": 5.00},
+    {"id": "o4", "customer": "cid", "items": ["ink"], "amount": -5.00},
+    {"id": "o5", "customer": "cid", "items": "none", "amount": 7.00},
+]
+SECOND = [
+    *FIRST,
+    {"id": "o6", "customer": "ann", "items": ["cap", "ink"], "amount": 1.00},
+    {"id": "o7", "customer": "dan", "items": ["cap"], "amount": -1.00},
+]
+
+
+def fee(customer: str, amount: str) -> str:
+    row = {"customer": customer, "fee": amount}
+    return json.dumps({"statements": [{"insert": {"into": "fees", "rows": [row]}}]})
+
+
+@dataclass(frozen=True)
+class Shop(Home):
+    def orders(self, rows: list[dict[str, object]]) -> Shop:
+        (self.path / "data").mkdir(exist_ok=True)
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+        (self.path / "data" / "orders.jsonl").write_text(text)
+        return self
+
+    def mutated(self, customer: str, amount: str) -> Shop:
+        (self.path / "fee.json").write_text(fee(customer, amount))
+        self.ok("mutate", "fee.json")
+        return self
+
+    def folder(self, run: str) -> Path:
+        [found] = (self.path / "runs").glob(f"*_{run}")
+        return found
+
+
+@pytest.fixture(scope="session")
+def shop(
+    tmp_path_factory: pytest.TempPathFactory,
+    spark_server: str,
+    with_database: Callable[[Path], Path],
+) -> Iterator[Shop]:
+    """Made through the command line: two runs, two versions of every dataset, two of a table."""
+    path = tmp_path_factory.mktemp("damage")
+    settings = f"name: damage\nmaster: {spark_server}\nthresholds: {{percentage: 1.0}}\n"
+    (path / "tallyman.yaml").write_text(settings + INTERPRETED)
+    held = Database(None, with_database(path))
+    held.url()
+    made = Shop(path)
+    made.pipeline(PIPELINE)
+    made.orders(FIRST).mutated("ann", "1.50").ok("run", "--run-id", "first")
+    made.orders(SECOND).mutated("ben", "2.50").ok("run", "--run-id", "second")
+    yield made
+    held.close()
+
+
+@pytest.fixture(scope="module")
+def project(shop: Shop) -> Iterator[Project]:
+    with Project.open(shop.path) as opened:
+        yield opened
