@@ -48,6 +48,10 @@ def digest_of(keys: Iterable[str | None]) -> KeyDigest:
     return KeyDigest(len(hashes), high, sum(h & 0xFFFFFFFF for h in hashes))
 
 
+WHOLE_GROUP = digest_of(["{}"])
+"""The one group of all rows. An aggregate has it even where there are no rows, and no evidence."""
+
+
 @dataclass(frozen=True, slots=True)
 class Letters:
     """Dead letters, counted as records: a record may have several."""
