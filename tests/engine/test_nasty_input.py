@@ -181,9 +181,9 @@ def test_every_shape_of_broken_json_becomes_what_it_is(ran: Ran) -> None:
     assert files.door["blank_lines"] == 2
 
 
-def test_every_rejection_has_its_ten_fields_and_its_text_survives(ran: Ran) -> None:
+def test_every_rejection_has_its_fields_and_its_text_survives(ran: Ran) -> None:
     for found in ran["junk_read"].rejections:
-        assert len(found) == 10
+        assert len(found) == 11
         assert all(value is not None for value in found.values())
     actual = {r["source_key"]: r["actual"] for r in ran["junk_read"].rejections}
     assert actual["nul inside"] == '{"id":"nul inside","n":1,"name":"a\0b"}'

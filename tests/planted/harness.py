@@ -31,10 +31,10 @@ class Harness:
         execute, write = AssetRun.execute, DataFrame.write.fget
 
         def executed(work: AssetRun) -> object:
-            self.current, self._folders = (
-                self.plants.get(work.asset.name),
-                (work.folder, work.staging),
-            )
+            self.current = self.plants.get(work.asset.name)
+            self._folders = (work.folder, work.staging)
+            # Once in each evaluation: on a mismatch an input may be read again, line by line.
+            self._harmed = False
             try:
                 return execute(work)
             finally:
@@ -96,11 +96,12 @@ class Harness:
 
     def _harm(self, plant: Plant) -> None:
         assert plant.files is not None
-        if plant.asset in self.fired:
+        if self._harmed:
             return
         files = sorted(file for folder in self._folders for file in _rows_in(folder, plant.at))
         if files:
             plant.files(files)
+            self._harmed = True
             self.fired.add(plant.asset)
 
 

@@ -73,11 +73,17 @@ def move_to_group(key: str, group: str) -> Rows:
 
 
 def lose_file(files: list[Path]) -> None:
-    files[0].unlink()
+    _fullest(files).unlink()
 
 
 def double_file(files: list[Path]) -> None:
-    shutil.copyfile(files[0], files[0].with_name("part-99999" + files[0].suffix))
+    file = _fullest(files)
+    shutil.copyfile(file, file.with_name(file.name.replace("00000", "99999")))
+
+
+def _fullest(files: list[Path]) -> Path:
+    """Spark may write a file without rows."""
+    return max(files, key=lambda file: file.stat().st_size)
 
 
 LETTERS, FILTERED = "settle.Settlement.write_letters", "settle.Settlement.write_filtered"

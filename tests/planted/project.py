@@ -60,7 +60,7 @@ def worked(orders, regions=None, more=None, asset=""):
         .aggregate(["grp"], amount="sum(amount)", name="sums", seq=30)
         .append(more, name="more", seq=40)
         .update({"status": "'seen'"}, where="grp = 'b'", name="seen", seq=50)
-        .output(f"exports/{asset}.csv", name="csv", seq=60)
+        .output(f"exports/{asset}.csv", columns=["id", "grp", "amount"], name="csv", seq=60)
         .output(f"exports/{asset}.parquet", include_deleted=True, name="all", seq=70))
 """
 ASSET = """

@@ -12,21 +12,30 @@ from tests.planted.harness import Harness
 from tests.planted.plants import ELSEWHERE, PLANTS, Plant
 from tests.planted.seams import seams
 
-SOUND = [
-    Plant("", plan, "sound", evidence=evidence, traced=plan == "worked")
-    for plan in (
-        "rows",
-        "both",
-        "groups",
-        "judged",
-        "regrouped",
-        "children",
-        "matches",
-        "ranked",
-        "worked",
-    )
-    for evidence in ("keys", "digest")
-]
+pytestmark = pytest.mark.timeout(900)  # one run of a hundred assets, each with a bug of its own
+
+import os
+
+CHOSEN = [p for p in PLANTS if os.environ.get("ONLY", "") in p.asset]
+SOUND = (
+    []
+    if os.environ.get("ONLY")
+    else [
+        Plant("", plan, "sound", evidence=evidence, traced=plan == "worked")
+        for plan in (
+            "rows",
+            "both",
+            "groups",
+            "judged",
+            "regrouped",
+            "children",
+            "matches",
+            "ranked",
+            "worked",
+        )
+        for evidence in ("keys", "digest")
+    ]
+)
 
 
 def test_every_seam_of_the_engine_has_a_plant() -> None:
@@ -39,22 +48,24 @@ def test_every_seam_of_the_engine_has_a_plant() -> None:
 @pytest.fixture(scope="module")
 def planted(workshop: Callable[..., Workshop]) -> tuple[Ran, Harness]:
     """One run of all assets, each with its own bug."""
-    shop = workshop(interpreted=True).pipeline(project.pipeline([*PLANTS, *SOUND]))
+    shop = workshop(interpreted=True).pipeline(project.pipeline([*CHOSEN, *SOUND]))
     shop.lines("orders.json", project.ORDERS).lines("more.json", project.MORE)
     shop.lines("regions.csv", project.REGIONS)
-    harness = Harness({plant.asset: plant for plant in PLANTS})
+    harness = Harness({plant.asset: plant for plant in CHOSEN})
     with pytest.MonkeyPatch.context() as patch:
         harness.install(patch, seams())
         return shop.run(jobs=1), harness
 
 
-@pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.asset)
+@pytest.mark.parametrize("plant", CHOSEN, ids=lambda plant: plant.asset)
 def test_a_planted_bug_fails_the_asset(planted: tuple[Ran, Harness], plant: Plant) -> None:
     ran, harness = planted
     assert plant.asset in harness.fired, "the bug was never met"
     made = ran.asset(plant.asset)
     assert made.status == "failed", made
-    assert (made.error or {})["code"] == "rows_unaccounted_for", made.error
+    # Without a file that it has listed Spark cannot go on, and that is found first.
+    codes = {"rows_unaccounted_for", *(["step_failed"] if plant.files else [])}
+    assert (made.error or {})["code"] in codes, made.error
     assert not (ran[plant.asset].folder / "output").exists()
 
 
@@ -65,4 +76,5 @@ def test_an_asset_without_a_bug_balances(planted: tuple[Ran, Harness], plant: Pl
 
 def test_nothing_of_the_run_was_published(planted: tuple[Ran, Harness]) -> None:
     assert planted[0].result.status == "failed"
-    assert not list(planted[0].project.datasets())
+    assert set(planted[0].project.heads().values()) == {0}
+    assert not planted[0].project.commits()

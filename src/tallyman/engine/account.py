@@ -12,7 +12,7 @@ from tallyman.engine.book import Part
 from tallyman.engine.columns import ERROR
 from tallyman.engine.cuts import Opened
 from tallyman.engine.evaluate import Evaluation
-from tallyman.engine.kept import EVIDENCE, Kept, Letters
+from tallyman.engine.kept import EVIDENCE, WHOLE_GROUP, Kept, Letters
 
 Totals = dict[int, dict[int, KeyDigest]]
 """By the identity of a stage: count and digest of each part in which rows ended."""
@@ -151,7 +151,8 @@ class Account:
                 found = self.kept.pairs(place) + self.letters.pairs.get(name, KeyDigest())
             checks.append(Check(what=what, expected=expected, found=found))
         failed = self.letters.groups.get(name, KeyDigest()) if cut.consumes else KeyDigest()
-        return grouped.groups + failed, grouped.sources, checks
+        groups = grouped.groups + failed
+        return WHOLE_GROUP if cut.whole and not groups.count else groups, grouped.sources, checks
 
 
 def _count(what: str, expected: int, found: int) -> Check:

@@ -39,6 +39,8 @@ class Opened:
     """Group keys with count and digest, when the keys themselves are not stored."""
     links: DataFrame | None = None
     """Group keys and the keys of rows that went into them, where those rows stayed."""
+    whole: bool = False
+    """One group of all rows, which is there even if no row is."""
     matched: DataFrame | None = None
     """Group and key of each row that went into a group, where those rows stayed."""
 

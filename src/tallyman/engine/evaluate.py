@@ -149,7 +149,8 @@ class Evaluation:
         why = f"Records aggregated by {', '.join(step.by) or 'all'}"
         if self.evidence is Evidence.KEYS:
             stage, output = cuts.group_keys(flow, step, self.path())
-            self.open(Opened(stage, name, Fate.AGGREGATED, "group", why))
+            whole = not step.by
+            self.open(Opened(stage, name, Fate.AGGREGATED, "group", why, whole=whole))
         else:
             stage, output, groups = cuts.group_digests(flow, step, self.path())
             self.open(Opened(stage, name, Fate.AGGREGATED, "group", why, groups=groups))

@@ -23,7 +23,7 @@ from tallyman.engine import digest
 from tallyman.engine import kept_by_spark as by_spark
 from tallyman.engine.columns import SOURCES, SYSTEM
 from tallyman.engine.group_key import PAIR, SOURCE_KEY, WHOLE
-from tallyman.engine.spark_text import NoSparkText, group_text, texts
+from tallyman.engine.spark_text import NoSparkText, group_text, has_text, texts
 
 EVIDENCE = {
     "group": "adjoint/reverse_joins",
@@ -46,6 +46,10 @@ def digest_of(keys: Iterable[str | None]) -> KeyDigest:
     negative = sum(1 for h in hashes if h >> 63)
     high = sum(h >> 32 for h in hashes) - (negative << 32)
     return KeyDigest(len(hashes), high, sum(h & 0xFFFFFFFF for h in hashes))
+
+
+WHOLE_GROUP = digest_of(["{}"])
+"""The one group of all rows. An aggregate has it even where there are no rows, and no evidence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +247,8 @@ def _grouped(files: Sequence[Path]) -> Grouped:
 def _distinct(batch: pa.RecordBatch) -> set[str]:
     """Texts of the groups in a batch: made once for each group, not for each row."""
     group = batch["group_key"]
+    if not all(has_text(field.type) for field in group.type):
+        raise NoSparkText(str(group.type))
     columns = [group.field(n) for n in range(group.type.num_fields)]
     table = pa.table(columns, names=[f"c{n}" for n in range(len(columns))])
     once = table.group_by(table.column_names).aggregate([])

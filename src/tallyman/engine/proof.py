@@ -19,7 +19,7 @@ from pyspark.sql.types import MapType, StringType, StructType
 from tallyman.domain.ledger import Discrepancy
 from tallyman.engine.columns import KEY, SYSTEM, col
 from tallyman.engine.group_key import GROUP_KEY, SOURCE_KEY, WHOLE, group_text, text_of_group
-from tallyman.engine.kept import EVIDENCE
+from tallyman.engine.kept import EVIDENCE, WHOLE_GROUP
 from tallyman.engine.source import Input, key_text
 from tallyman.engine.tables import empty, table
 
@@ -88,6 +88,8 @@ class Claims:
         rows = self._parquet(f"{EVIDENCE[unit]}/{step}.parquet")
         if unit == "child":
             return self._none() if rows is None else rows.select(col("child_key").alias(KEY))
+        if is_whole(sub):
+            return table(self.spark, [f"{KEY} string"], [["{}"]])
         groups = self._none()
         if rows is not None:
             groups = rows.select(text_of_group(rows).alias(KEY)).distinct()
@@ -174,6 +176,11 @@ class Claims:
 
     def _none(self) -> DataFrame:
         return table(self.spark, [f"{KEY} string"], [])
+
+
+def is_whole(sub: Mapping[str, Any]) -> bool:
+    """True if a sub-ledger is of the one group of all rows."""
+    return bool(sub["unit"] == "group" and sub["key_digest"] == str(WHOLE_GROUP))
 
 
 def grouped_by(partitions: Sequence[Mapping[str, Any]]) -> list[str]:

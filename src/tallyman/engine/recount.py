@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 
 from tallyman.domain.ledger import KEPT_FILES, UNITS, KeyDigest
 from tallyman.engine.group_key import GROUP_KEY, WHOLE
-from tallyman.engine.kept import EVIDENCE, Kept, Letters
-from tallyman.engine.proof import grouped_by
+from tallyman.engine.kept import EVIDENCE, WHOLE_GROUP, Kept, Letters
+from tallyman.engine.proof import grouped_by, is_whole
 
 
 def recount(ledger: Mapping[str, Any], kept: Kept) -> list[str]:
@@ -116,7 +116,8 @@ class _Recount:
         if unit == "child":
             return self.kept.children(place).children
         failed = self.letters.groups.get(step, KeyDigest()) if unit == "group" else KeyDigest()
-        return self.kept.grouped(place).groups + failed
+        groups = self.kept.grouped(place).groups + failed
+        return WHOLE_GROUP if not groups.count and is_whole(sub) else groups
 
     def _key_columns(self) -> tuple[str, ...]:
         levels = [self.ledger["output_accounting"], *self.ledger["sub_ledgers"]]
