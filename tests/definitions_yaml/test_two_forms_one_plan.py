@@ -38,7 +38,8 @@ NO_DRAFTS = "(status <> 'DRAFT' AND (region = 'EMEA'))"
 
 @tm.asset(
     key=["journal", "line"], unique=False, thresholds={"absolute": 5, "percentage": 0.10},
-    evidence="digest", tags=["finance", "daily"], partitioned_by=tm.daily("day", "2026-01-01", "2026-12-31"),
+    evidence="digest", tags=["finance", "daily"],
+    partitioned_by=tm.daily("day", "2026-01-01", "2026-12-31"),
     approval=tm.approval("large", when="sum(amount) > 10", timeout_s=60),
     update_strategy="append", unique_key="journal", publish="ledger",
 )
