@@ -37,8 +37,9 @@ NO_DRAFTS = "(status <> 'DRAFT' AND (region = 'EMEA'))"
 
 
 @tm.asset(
-    key=["journal", "line"], thresholds={"absolute": 5, "percentage": 0.10}, evidence="digest",
-    tags=["finance", "daily"], partitioned_by=tm.daily("day", "2026-01-01", "2026-12-31"),
+    key=["journal", "line"], unique=False, thresholds={"absolute": 5, "percentage": 0.10},
+    evidence="digest", tags=["finance", "daily"],
+    partitioned_by=tm.daily("day", "2026-01-01", "2026-12-31"),
     approval=tm.approval("large", when="sum(amount) > 10", timeout_s=60),
     update_strategy="append", unique_key="journal", publish="ledger",
 )
@@ -114,6 +115,7 @@ assets:
   rows_in:
     from: lines
     key: [journal, line]
+    unique: false
     thresholds: {absolute: 5, percentage: 0.10}
     evidence: digest
     tags: [finance, daily]
@@ -263,6 +265,7 @@ ANOTHER = {
     "update_strategy": None,
     "evidence": "keys",
     "trace": "changes",
+    "unique": "true",
     "thresholds": "permissive",
     "outer": "false",
     "include_deleted": "false",

@@ -110,7 +110,8 @@ def test_rejected_children_and_groups_halt_a_run_and_show_wherever_it_is_told(ho
     folder = home.path / told["folder"]
     ledger = json.loads((folder / "ledger.json").read_text())["assets"]
     assert [sub["parents"] for sub in ledger["sold"]["sub_ledgers"]] == [39]
-    events = [json.loads(path.read_text()) for path in (folder / "lineage").rglob("*complete.json")]
+    lines = (folder / "lineage" / "job_events.jsonl").read_text().splitlines()
+    events = [event for event in map(json.loads, lines) if event["eventType"] == "COMPLETE"]
     facets = [event["run"]["facets"].get("tallyman_ledger", {}) for event in events]
     told_units = [sub["units_in"] for facet in facets for sub in facet.get("sub_ledgers", ())]
     assert sorted(told_units) == [24, 195, 200]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -180,6 +181,6 @@ def test_a_key_that_stands_twice_is_not_replayed(new_home: Callable[[], Home]) -
     for words in ((), ("--dry-run",)):
         repeated = home.tallyman("rejections", "replay", first, "--with", "twice.jsonl", *words)
         assert repeated.code == 1, str(repeated)
-        assert '2 rows share 1 value(s) of the key (id), for example {"id":"a"}' in str(repeated)
+        assert "2 rows share 1 value(s) of the key (id)" in json.dumps(repeated.json)
         assert home.rows("good") == FIRST
     assert told(replay(home, first, "--where", "source_key <> 'b'")) == (3, 0, 3)

@@ -38,7 +38,7 @@ def clean(orders, customers):
     )
 
 
-@tm.asset(key=["id", "item"])
+@tm.asset(key=["id", "item"], unique=False)
 def lines(clean):
     return clean.explode("items", "item").drop("items")
 
