@@ -1,6 +1,8 @@
 """Mistakes in a definition are found before any data is read, all of them at once."""
 # ruff: noqa: E501 -- pipelines are written the way a user writes them
 
+import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import tallyman as tm
+from tallyman.control import define
 from tallyman.errors import DefinitionError, Problem, UnaccountableOperation, UsageError
 from tests.engine.conftest import Workshop
 
@@ -305,3 +308,16 @@ def test_a_project_without_pipelines_says_so(workshop: Callable[[], Workshop]) -
 def test_a_folder_without_a_project_says_so(tmp_path: Path) -> None:
     with pytest.raises(tm.TallymanError, match=r"no tallyman\.yaml"):
         tm.Project.open(tmp_path)
+
+
+def test_an_edit_in_the_same_second_is_read_though_its_size_is_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python's own cache of compiled files tells neither."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    file = tmp_path / "pipelines" / "p.py"
+    file.parent.mkdir()
+    for name in ("first", "other"):
+        file.write_text(f'import tallyman as tm\n\ntm.source("{name}", "data", schema="id int")\n')
+        os.utime(file, (10**9, 10**9))
+        assert list(define.load(file.parent).sources) == [name]

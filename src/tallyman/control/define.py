@@ -9,7 +9,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
+from typing import NoReturn
 
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
@@ -67,9 +69,18 @@ def _declared_in(path: Path) -> list[Source | Asset | Table]:
     return yaml_pipeline.declared_in(path) if path.suffix in YAML and path.is_file() else []
 
 
+class _AsWritten(SourceFileLoader):
+    """Compiles the file each time. What Python keeps compiled is compared by second and size, and
+    a quick edit changes neither: the hash would be of one text and the plan of another."""
+
+    def path_stats(self, path: str) -> NoReturn:
+        raise OSError(path)
+
+
 def _imported(path: Path) -> list[Source | Asset | Table]:
     name = f"tallyman_pipelines_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
+    loader = _AsWritten(name, str(path))
+    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
