@@ -162,7 +162,9 @@ def _arithmetic(asset: str, ledger: dict[str, Any]) -> list[str]:
 def _compare(again: Again) -> Discrepancy:
     if again.ledger["verification"]["proof_method"] == PROOF:
         return compare_keys(again.accounted, again.ledger, again.place)
-    return compare_by_replay(again.asset, again.plan, again.inputs, again.ledger, again.place)
+    return compare_by_replay(
+        again.asset, again.plan, again.clock, again.inputs, again.ledger, again.place
+    )
 
 
 def _input_changed(again: Again) -> list[str]:
