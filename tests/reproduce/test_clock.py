@@ -93,7 +93,7 @@ assets:
     key: id
     steps:
       - filter: t < now()
-      - withColumn: {column: at, expression: CURRENT_TIMESTAMP}
+      - withColumn: {at: CURRENT_TIMESTAMP}
 """
 ASSETS = ("plain", "rows", "children", "groups", "counted", "united", "states", "in_yaml")
 DATED = set(ASSETS) - {"plain"}

@@ -16,7 +16,7 @@ from tallyman.engine import sql_words
 from tallyman.engine.clock import Timed, bare_functions, reads_clock
 from tallyman.engine.column_sql import same_on, sql_of
 from tallyman.engine.columns import text_of
-from tallyman.engine.functions import CLOCK, GENERATORS, UNSTABLE
+from tallyman.engine.functions import CLOCK, GENERATORS, UNSTABLE, WITHOUT_PARENTHESES
 from tallyman.engine.sql_words import Call, Token
 
 _SPARKS_OWN = frozenset(name.lower() for name in dir(F)) | frozenset(
@@ -50,7 +50,7 @@ _SPARKS_OWN = frozenset(name.lower() for name in dir(F)) | frozenset(
 )
 # A Column that goes into a Python function is printed as Spark's own tree.
 _TREE = "columnnodeexpression("
-_IN_TREE = re.compile(r"Unresolved(?:Function|Attribute)\((?:List\()?([\w.]+)")
+_IN_TREE = re.compile(r"UnresolvedFunction\((?:List\()?([\w.]+)")
 _SUBQUERY = frozenset({"select", "with", "from", "values", "table"})
 _NOT_A_QUERY = frozenset({")", ",", ".", "=", "<", ">", "+", "-", "/", "::", "["})
 _SPECIAL = re.compile(r"\s*(now|today|tomorrow|yesterday)(?![A-Za-z])", re.I)
@@ -92,8 +92,7 @@ def _by_name(text: str, columns: Sequence[str]) -> Iterator[str]:
     names = [call.name for call in listed]
     names += [token.value for token in bare_functions(text, columns)]
     if _TREE in text:
-        known = {name.lower() for name in columns}
-        names += [n.lower() for n in _IN_TREE.findall(text) if n.lower() not in known]
+        names += [name.lower() for name in _IN_TREE.findall(text)]
     for name in names:
         if reason := GENERATORS.get(name) or UNSTABLE.get(name):
             yield reason
@@ -103,8 +102,8 @@ def _by_name(text: str, columns: Sequence[str]) -> Iterator[str]:
         yield "draws an initialization vector each time; give one as the fifth argument"
     if any(_is_query(*three) for three in _threes(sql_words.tokens(text))):
         yield "holds a query of its own, which reads what the run has not pinned; join an input"
-    if any(name in CLOCK for name in _lambda_names(text)):
-        yield "calls a parameter like the clock; give it another name"
+    if any(name in WITHOUT_PARENTHESES for name in _lambda_names(text)):
+        yield "has a parameter that is called like a function of Spark; give it another name"
 
 
 def _says_iv(call: Call) -> bool:

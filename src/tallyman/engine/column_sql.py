@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from tallyman.engine import sql_words
 from tallyman.engine.sql_words import Token
 
-_OPERATORS = frozenset("+-*/%<>=!~&|^")
+_OPERATORS = frozenset([*"+-*/%<>=!~&|^", "<=>"])
 _WORDS = frozenset({"and", "or"})
 
 
@@ -34,26 +34,29 @@ def same_on(shape: Callable[[Column], DataFrame], column: Column, sql: str) -> b
 
 
 def _written(text: str, listed: list[Token], first: int, last: int) -> str:
+    """The tokens from `first` to before `last`, with what stands between them."""
+    if first >= last:
+        return ""
     written: list[str] = []
-    number = first
+    position, number = listed[first].start, first
     while number < last:
         opening = _prefixed(listed, number, first, last)
         if opening is None:
-            written.append(text[listed[number].start : listed[number].end])
             number += 1
             continue
-        operator = text[listed[number].start : listed[opening].start]
         closing, commas = _closing(listed, opening)
         places = [opening, *commas, closing]
-        operands = [
-            f"({_written(text, listed, start + 1, end)})" for start, end in pairwise(places)
-        ]
-        joined = (
-            f" {operator} ".join(operands) if len(operands) > 1 else f"{operator} {operands[0]}"
-        )
-        written.append(f"({joined})")
-        number = closing + 1
-    return " ".join(written)
+        operands = [_written(text, listed, start + 1, end) for start, end in pairwise(places)]
+        operator = text[listed[number].start : listed[opening].start]
+        written += [text[position : listed[number].start], _infix(operator, operands)]
+        position, number = listed[closing].end, closing + 1
+    return "".join([*written, text[position : max(position, listed[last - 1].end)]])
+
+
+def _infix(operator: str, operands: list[str]) -> str:
+    if len(operands) == 1:
+        return f"({operator} ({operands[0]}))"
+    return "(" + f" {operator} ".join(f"({operand})" for operand in operands) + ")"
 
 
 def _prefixed(listed: list[Token], number: int, first: int, last: int) -> int | None:

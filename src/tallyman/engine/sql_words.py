@@ -15,7 +15,7 @@ _GAP = r"[\s\x00-\x1f\u180e\u200b-\u200d\ufeff]+|--(?:\\\r?\n|[^\r\n])*"
 _TOKEN = re.compile(
     rf"(?P<gap>{_GAP})"
     r"|(?P<text>[rR]'[^']*'|[rR]\"[^\"]*\"|'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.|\"\")*\")"
-    r"|(?P<quoted>`(?:[^`]|``)*`)|(?P<word>\w+)|(?P<sign>->|=>|::|.)",
+    r"|(?P<quoted>`(?:[^`]|``)*`)|(?P<word>\w+)|(?P<sign><=>|->|=>|::|.)",
     re.DOTALL,
 )
 _COMMENT = re.compile(r"/\*|\*/")
