@@ -54,7 +54,7 @@ def col(name: str) -> Column:
 def text_of(expression: object) -> str:
     """SQL text, or what Spark prints for a Column."""
     if isinstance(expression, str):
-        return expression
+        return str(expression)
     text = _ORIGIN.sub("", str(expression))
     return text[len("Column<'") : -len("'>")] if text.startswith("Column<'") else text
 
