@@ -81,7 +81,7 @@ def refusals(expression: object, place: Place) -> list[str]:
     if not found and not isinstance(given, str):
         found += _of_column(given, text, place)
     if not found:
-        found += _special_dates(text if isinstance(given, str) else sql_of(text), place)
+        found += _special_dates(given, text if isinstance(given, str) else sql_of(text), place)
     if not found and _may_be_unstable(given, text):
         found += _by_analysis(given, place)
     return [f"{text!r} {reason}" for reason in found]
@@ -145,12 +145,14 @@ def _of_column(given: object, text: str, place: Place) -> list[str]:
     return [] if same_on(place.shape, given, sql_of(text)) else [_UNPINNED]
 
 
-def _special_dates(sql: str, place: Place) -> list[str]:
+def _special_dates(given: object, sql: str, place: Place) -> list[str]:
     """Spark reads the text 'now' as the clock where it makes a date or a timestamp of it."""
     listed = sql_words.tokens(sql)
     special = [t for t in listed if t.kind == "text" and _SPECIAL.match(t.value.strip("rR'\""))]
     if not special:
         return []
+    if isinstance(given, Column) and not same_on(place.shape, given, sql):
+        return [_UNPINNED]
     typed = any(
         t in special and before.kind == "word" and before.value.startswith(("date", "timestamp"))
         for before, t in pairwise(listed)
@@ -160,22 +162,26 @@ def _special_dates(sql: str, place: Place) -> list[str]:
         for call in sql_words.calls(sql)
         if "date" in call.name or "time" in call.name
     )
-    if typed or cast or not _also_without_dates(sql, special, place):
+    if typed or cast or _needs_dates(sql, special, place):
         words = ", ".join(token.value for token in special)
         return [f"makes a time of {words}; write current_timestamp() or current_date()"]
     return []
 
 
-def _also_without_dates(sql: str, special: list[Token], place: Place) -> bool:
-    """True if Spark takes a boolean where the text stands: it does where it needs text, and does
-    not where it needs a date."""
+def _needs_dates(sql: str, special: list[Token], place: Place) -> bool:
+    """True if Spark takes the text and does not take a boolean in its place: where it needs text
+    it takes one, where it needs a date it does not."""
     written: list[str] = []
     position = 0
     for token in special:
         written += [sql[position : token.start], "CAST(NULL AS BOOLEAN)"]
         position = token.end
+    return _holds(sql, place) and not _holds("".join([*written, sql[position:]]), place)
+
+
+def _holds(sql: str, place: Place) -> bool:
     try:
-        _ = place.shape(F.expr("".join([*written, sql[position:]]))).schema
+        _ = place.shape(F.expr(sql)).schema
     except PySparkException:
         return False
     return True
