@@ -305,7 +305,9 @@ def _expressions(
         return
     plainly = Place(columns, lambda one: rows.select(one), rows)
     by = [name for name in getattr(step, "by", ()) if name in columns]
-    grouped = Place(columns, lambda one: rows.groupBy(*by).agg(one), rows, is_aggregate=True)
+    grouped = Place(
+        columns, lambda one: rows.groupBy(*map(col, by)).agg(one), rows, is_aggregate=True
+    )
     aggregates = [each for _, each in getattr(step, "aggregates", ())]
     for expression in expressions.of_step(step):
         # By identity: `==` of a Column is no comparison.

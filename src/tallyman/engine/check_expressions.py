@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -53,7 +53,7 @@ _TREE = "columnnodeexpression("
 _IN_TREE = re.compile(r"UnresolvedFunction\((?:List\()?([\w.]+)")
 _SUBQUERY = frozenset({"select", "with", "from", "values", "table"})
 _NOT_A_QUERY = frozenset({")", ",", ".", "=", "<", ">", "+", "-", "/", "::", "["})
-_SPECIAL = re.compile(r"\s*(now|today|tomorrow|yesterday)(?![A-Za-z])", re.I)
+_SPECIAL = re.compile(r"r?['\"]\s*(now|today|tomorrow|yesterday)(?![a-z])", re.I)
 _UNPINNED = (
     "reads the clock in a way that cannot be given the run's time; write the expression as SQL "
     "text, or take the time first with withColumn('as_of', 'current_timestamp()') and use that "
@@ -148,7 +148,7 @@ def _of_column(given: object, text: str, place: Place) -> list[str]:
 def _special_dates(given: object, sql: str, place: Place) -> list[str]:
     """Spark reads the text 'now' as the clock where it makes a date or a timestamp of it."""
     listed = sql_words.tokens(sql)
-    special = [t for t in listed if t.kind == "text" and _SPECIAL.match(t.value.strip("rR'\""))]
+    special = [t for t in listed if t.kind == "text" and _SPECIAL.match(t.value)]
     if not special:
         return []
     if isinstance(given, Column) and not same_on(place.shape, given, sql):
@@ -182,7 +182,7 @@ def _needs_dates(sql: str, special: list[Token], place: Place) -> bool:
 def _holds(sql: str, place: Place) -> bool:
     try:
         _ = place.shape(F.expr(sql)).schema
-    except PySparkException:
+    except Exception:  # whatever Spark says of it is reported where the step is applied
         return False
     return True
 
@@ -207,16 +207,8 @@ def _by_analysis(given: object, place: Place) -> list[str]:
         else:
             other = place.rows.sparkSession.range(0).toDF("_tm_other")
             _ = place.rows.join(other, F.struct(column).isNotNull()).schema
-    except AnalysisException as error:
-        return _unstable(error)
-    except PySparkException:
-        return []
-    return []
-
-
-def _unstable(error: AnalysisException) -> list[str]:
-    if "DETERMINISTIC" in (error.getCondition() or ""):
-        return [
-            "calls a function that is declared not deterministic; derive the value from the key"
-        ]
+    except Exception as error:  # anything else is reported where the step is applied
+        condition = error.getCondition() if isinstance(error, AnalysisException) else None
+        if "DETERMINISTIC" in (condition or ""):
+            return ["calls a function that is declared not deterministic; derive it from the key"]
     return []
