@@ -13,18 +13,18 @@ import pytest
 from tallyman.control import run as execution
 from tallyman.project import Project
 from tests.dispositions import at_a_terminal, ignores, in_the_background
+from tests.doubling import BUG, PLANTED
 from tests.lineage_run.conftest import ENDS, Told, parent
 from tests.orchestration.conftest import PIPELINE, Home, kill
+from tests.sleeping import SLEEPING
 from tests.spark_servers import wait_until
 
 DAY = "2025-01-01"
-SLEEP = "length(reflect('java.lang.Thread', 'sleep', 5000L))"
-SLOW = PIPELINE.replace('"n * 2"', f'"n * 2 + coalesce({SLEEP} * 0, 0)"')
+SLOW = SLEEPING + PIPELINE.replace('"n * 2"', 'slept("n", 5) * 2')
 CHECKED = PIPELINE.replace('"n * 2")', '"n * 2").expect("small", "n < 6")')
-# In quotes the checks do not see the generator: it makes two rows of each.
-UNBALANCED = PIPELINE.replace(
+UNBALANCED = PLANTED + PIPELINE.replace(
     'doubled.groupBy("day").agg(total="sum(n)")',
-    'doubled.select("day", "`explode`(array(n, n)) AS total")',
+    f'doubled.select("day", "n AS total", name="{BUG}")',
 )
 ASKING = PIPELINE.replace('name="sum", ', 'name="sum", approval=tm.approval("look"), ')
 

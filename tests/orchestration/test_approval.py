@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.orchestration.conftest import PIPELINE, Home, kill
+from tests.sleeping import SLEEPING
 from tests.spark_servers import wait_until
 
 DAY = "2025-01-01"
@@ -77,14 +78,14 @@ def test_a_rejected_and_an_expired_result_fail(home: Home) -> None:
 
 def test_a_decision_while_the_run_is_at_work_leaves_it_alone(home: Home) -> None:
     text = ASKING.replace('when="sum(total) > 1000000"', "")
-    sleep = "coalesce(length(reflect('java.lang.Thread', 'sleep', 2000L)) * 0, 0)"
     home.pipeline(
-        text
-        + f"""
+        SLEEPING
+        + text
+        + """
 
 @tm.asset(key="id", partitioned_by=days)
 def slow(numbers):
-    return numbers.withColumn("n", "n + {sleep}")
+    return numbers.withColumn("n", slept("n", 2))
 """
     )
     home.ok("run", "+doubled", "--partition", DAY)

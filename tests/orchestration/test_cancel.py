@@ -6,12 +6,12 @@ import os
 import signal
 
 from tests.orchestration.conftest import PIPELINE, Home, kill
+from tests.sleeping import SLEEPING
 from tests.spark_servers import wait_until
 
 DAY = "2025-01-01"
 # Sleeps for each record: it would take long enough to be canceled in the middle.
-SLEEP = "length(reflect('java.lang.Thread', 'sleep', 5000L))"
-SLOW = PIPELINE.replace('"n * 2"', f'"n * 2 + coalesce({SLEEP} * 0, 0)"')
+SLOW = SLEEPING + PIPELINE.replace('"n * 2"', 'slept("n", 5) * 2')
 
 
 def test_a_canceled_run_stops_soon_and_resumes_later(home: Home) -> None:

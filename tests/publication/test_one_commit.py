@@ -7,6 +7,7 @@ import subprocess
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tests.doubling import BUG, PLANTED
 from tests.orchestration.conftest import COMMAND
 from tests.publication.conftest import Home, statuses
 
@@ -82,9 +83,8 @@ def test_nothing_becomes_current_that_does_not_balance_or_has_too_many_errors(ho
     assert (halted.json["commit"], halted.json["published"]) == (None, {})
     assert (home.heads(), home.rows("a"), home.outside("a")) == ({"a": 1}, seen, seen)
 
-    # In quotes the checks do not see the generator: it makes two rows of each.
-    twice = 'raw.select("id", "`explode`(array(n, n)) AS n")'
-    home.edit('raw.expect("small", "n < 100")', twice)
+    home.edit("import tallyman as tm", f"{PLANTED}import tallyman as tm")
+    home.edit('raw.expect("small", "n < 100")', f'raw.select("id", "n", name="{BUG}")')
     unbalanced = home.tallyman("run")
     assert unbalanced.code == 1, str(unbalanced)
     [made] = unbalanced.json["assets"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.publication.conftest import Home, answered, statuses
+from tests.sleeping import SLEEPING
 from tests.spark_servers import wait_until
 
 ONE, TWO, THREE = "2025-01-01", "2025-01-02", "2025-01-03"
@@ -30,8 +31,7 @@ def doubled(numbers):
 def total(doubled):
     return doubled.groupBy("day").agg(total="sum(n)")
 """
-SLEEP = "coalesce(length(reflect('java.lang.Thread', 'sleep', {}L)) * 0, 0)"
-SLOW = f"""
+SLOW = """
 
 others = tm.source("others", path="data/others.jsonl", format="json", key="id",
                    schema="id string, n int, day date")
@@ -39,7 +39,7 @@ others = tm.source("others", path="data/others.jsonl", format="json", key="id",
 
 @tm.asset(key="id", partitioned_by=days)
 def slow(others):
-    return others.withColumn("n", "n + {SLEEP.format(2000)}")
+    return others.withColumn("n", slept("n", 2))
 """
 
 
@@ -75,7 +75,7 @@ def open_invalidations(home: Home) -> set[tuple[object, ...]]:
 def test_two_partitions_at_the_same_time_both_land_and_of_one_partition_one_wins(
     home: Home,
 ) -> None:
-    home.pipeline(PIPELINE + SLOW)
+    home.pipeline(SLEEPING + PIPELINE + SLOW)
     day(home, ONE, 1, 2)
     day(home, TWO, 3)
     home.data("others.jsonl", {"id": "x", "n": 1, "day": ONE})

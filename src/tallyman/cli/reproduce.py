@@ -27,7 +27,8 @@ SIGNS = {"added": "+", "removed": "-", "changed": "~"}
 NOT_SEALED = "not sealed: the run did not end, or is older than seals; its manifest is believed"
 CAUSES = (
     "the same definition on the same inputs gave other data: look for what is not decided by the "
-    "data, such as the clock, row_number() over ties, first(), collect_list(), sums of doubles"
+    "data, such as a Python function, row_number() over ties, first(), collect_list(), "
+    "sums of doubles"
 )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,11 @@ class Again:
     @property
     def plan(self) -> Frame:
         return self.definition.plan(self.target)
+
+    @property
+    def clock(self) -> datetime:
+        """The time that the run's expressions saw."""
+        return datetime.fromisoformat(self.run["timestamp"])
 
     @cached_property
     def inputs(self) -> dict[str, Input]:

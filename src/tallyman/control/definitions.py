@@ -12,12 +12,14 @@ from pyspark.sql import SparkSession
 from tallyman.control import define
 from tallyman.control.define import Definition
 from tallyman.domain.fate import Evidence
+from tallyman.domain.frame import Frame
 from tallyman.domain.materialization import Materialization
 from tallyman.domain.pipeline import Asset, Pipeline
 from tallyman.domain.target import Target
 from tallyman.domain.threshold import Thresholds
 from tallyman.engine.canonical import definition_hash
 from tallyman.engine.code_hash import code_of, python_of
+from tallyman.engine.timed_plan import asks_time
 from tallyman.registry.database import Database
 from tallyman.registry.materializations import Materializations
 from tallyman.settings import Settings
@@ -37,6 +39,7 @@ class Definitions:
     overriding_evidence: Evidence | None = None
     overriding_thresholds: Thresholds | None = None
     _hashes: dict[str, str] = field(default_factory=dict)
+    _asking: dict[str, bool] = field(default_factory=dict)
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _started: list[SparkSession] = field(default_factory=list)
 
@@ -79,26 +82,35 @@ class Definitions:
                 self._hashes[name] = self._hash(name)
             return self._hashes[name]
 
+    def asks_time(self, name: str) -> bool:
+        """True if the asset reads the clock: each run is another time, so it is made again."""
+        with self._lock:
+            if name not in self._asking:
+                self._asking[name] = asks_time(self._plan(self.pipeline.assets[name]))
+            return self._asking[name]
+
     def _hash_all(self) -> None:
         for name in self.chosen:
             self.hash(name)
 
     def _hash(self, name: str) -> str:
         asset = self.pipeline.assets[name]
-        try:
-            plan = asset.plan()
-        except Exception:
-            # Columns can only be made when Spark is up; a mistake is reported with all others.
-            self.checked()
-            plan = asset.plan()
         return definition_hash(
-            plan,
+            self._plan(asset),
             asset=asset,
             sources=self.pipeline.sources,
             evidence=self.evidence(asset),
             thresholds=self.thresholds(asset),
             code=python_of(self._folder),
         )
+
+    def _plan(self, asset: Asset) -> Frame:
+        try:
+            return asset.plan()
+        except Exception:
+            # Columns can only be made when Spark is up; a mistake is reported with all others.
+            self.checked()
+            return asset.plan()
 
     @property
     def _folder(self) -> Path:

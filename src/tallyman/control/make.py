@@ -212,7 +212,7 @@ def _asks(spark: SparkSession, definition: Definition, order: Order) -> bool:
         return True
     schema = definition.schemas[order.target.asset]
     rows = spark.read.schema(schema).parquet(str(order.place / "output"))
-    return holds(rows, approval.when)
+    return holds(rows, approval.when, order.run.clock)
 
 
 def _result(

@@ -252,7 +252,10 @@ class Past:
             yield result.place
             return
         again = self.again(result)
-        with replayed(again.asset, again.plan, again.inputs, result.ledger, result.place) as replay:
+        work = replayed(
+            again.asset, again.plan, again.clock, again.inputs, result.ledger, result.place
+        )
+        with work as replay:
             if replay.broken:
                 target = str(result.made.target)
                 raise ReplayDiffers(target, result.run.name, replay.broken, self._why(result))
@@ -261,7 +264,11 @@ class Past:
     def again(self, result: Result) -> Again:
         pinned = {UUID(dataset): ordinal for dataset, ordinal in result.run.pins.items()}
         pins = Pins(self.pipeline, self.database, self.settings, ordinals=pinned)
-        run = {"openlineage_run_id": result.run.id, "run_id": result.run.name}
+        run = {
+            "openlineage_run_id": result.run.id,
+            "run_id": result.run.name,
+            "timestamp": f"{result.run.started_at:%Y-%m-%dT%H:%M:%SZ}",
+        }
         return Again(result.made.target, result.place, run, pins, self.spark)
 
     def _why(self, result: Result) -> str:

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +40,14 @@ class Replay:
 
 @contextmanager
 def replayed(
-    asset: Asset, plan: Frame, inputs: Mapping[str, Input], ledger: dict[str, Any], folder: Path
+    asset: Asset,
+    plan: Frame,
+    moment: datetime,
+    inputs: Mapping[str, Input],
+    ledger: dict[str, Any],
+    folder: Path,
 ) -> Iterator[Replay]:
-    """Run the plan aside with all keys; gone when the block ends."""
+    """Run the plan aside with all keys, at the time of the run; gone when the block ends."""
     with tempfile.TemporaryDirectory(prefix="tallyman-replay-") as aside:
         place, staging = Path(aside) / asset.name, Path(aside) / "staging"
         place.mkdir()
@@ -50,7 +55,7 @@ def replayed(
         work = AssetRun(
             asset=asset,
             plan=plan,
-            run=RunIdentity.of("replay", now=datetime.now(UTC)),
+            run=RunIdentity.of("replay", now=moment),
             inputs=inputs,
             thresholds=ANYTHING,
             evidence=Evidence.KEYS,
@@ -66,10 +71,15 @@ def replayed(
 
 
 def compare_by_replay(
-    asset: Asset, plan: Frame, inputs: Mapping[str, Input], ledger: dict[str, Any], folder: Path
+    asset: Asset,
+    plan: Frame,
+    moment: datetime,
+    inputs: Mapping[str, Input],
+    ledger: dict[str, Any],
+    folder: Path,
 ) -> Discrepancy:
     """The keys of a replay, accepted only where its groups have the digests the run stored."""
-    with replayed(asset, plan, inputs, ledger, folder) as replay:
+    with replayed(asset, plan, moment, inputs, ledger, folder) as replay:
         merged = copy.deepcopy(ledger)
         for partition in merged["output_accounting"]["partitions"]:
             if partition["partition_type"] == "AGGREGATED":

@@ -183,7 +183,9 @@ def _compare(again: Again) -> Discrepancy:
     if again.ledger["verification"]["proof_method"] == PROOF:
         found = compare_keys(again.accounted, again.ledger, again.place)
     else:
-        found = compare_by_replay(again.asset, again.plan, again.inputs, again.ledger, again.place)
+        found = compare_by_replay(
+            again.asset, again.plan, again.clock, again.inputs, again.ledger, again.place
+        )
     return found + compare_units(again.spark(), again.ledger, again.place)
 
 

@@ -72,6 +72,11 @@ class RunIdentity:
         return self.started_at.strftime("%Y-%m-%dT%H:%M:%SZ")
 
     @property
+    def clock(self) -> datetime:
+        """The one time in the run's rows: what `timestamp` says, to the second."""
+        return self.started_at.replace(microsecond=0)
+
+    @property
     def folder_name(self) -> str:
         """`MMDD_HHmmss_<run>`; a generated id is shortened to its first eight digits."""
         short = self.run_id[:8] if self.run_id == self.openlineage_run_id else self.run_id

@@ -25,7 +25,7 @@ from tallyman.domain.plan import (
 from tallyman.domain.run import RunIdentity
 from tallyman.domain.step import Append, Expect, GroupBy, Join, Step
 from tallyman.domain.threshold import Halt, Thresholds
-from tallyman.engine import early
+from tallyman.engine import early, timed_plan
 from tallyman.engine.account import Account, Totals
 from tallyman.engine.book import Book
 from tallyman.engine.columns import ERROR, KEY, PART, SYSTEM
@@ -98,6 +98,7 @@ class AssetRun:
     halt: Halt | None = None
 
     def __post_init__(self) -> None:
+        self.plan = timed_plan.at(self.plan, self.run.clock)
         if self.evidence is Evidence.DIGEST and _validates_groups(self.plan):
             # A group that fails afterwards makes its records ERROR: they must be known by name.
             self.evidence = Evidence.KEYS

@@ -13,6 +13,7 @@ from dataclasses import fields
 import sqlglot
 from sqlglot.errors import SqlglotError
 
+from tallyman.domain.expressions import EXPRESSIONS
 from tallyman.domain.fate import Evidence
 from tallyman.domain.frame import Frame
 from tallyman.domain.pipeline import Asset, Source
@@ -37,18 +38,6 @@ from tallyman.errors import UsageError
 
 FORMAT = 1
 """Raised when what was hashed before must count as something else."""
-
-EXPRESSIONS: Mapping[str, tuple[str, ...]] = {
-    "select": ("columns",),
-    "withColumn": ("columns",),
-    "filter": ("predicate",),
-    "expect": ("predicate",),
-    "groupBy": ("aggregates",),
-    "update": ("set", "where"),
-    "delete": ("where",),
-    "aggregate": ("aggregates", "where"),
-}
-"""The fields of a step that hold SQL or Columns; all other fields are taken as they are."""
 
 # Between two tokens: what Spark's lexer and sqlglot's both skip. They disagree on comments that
 # are nested or continued by a backslash, and on a lone carriage return that ends one.

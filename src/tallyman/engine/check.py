@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from tallyman.domain import expressions
 from tallyman.domain.frame import Frame
 from tallyman.domain.pipeline import Asset, Source
 from tallyman.domain.plan import numbers
@@ -32,8 +33,10 @@ from tallyman.domain.step import (
     Update,
     WithColumns,
 )
-from tallyman.engine import check_working, in_place, plain, tables
-from tallyman.engine.columns import GENERATORS, HIDDEN, RANDOM, SYSTEM, col, text_of
+from tallyman.engine import check_working, in_place, plain, tables, timed_plan
+from tallyman.engine.check_expressions import Place, refusals
+from tallyman.engine.clock import EPOCH
+from tallyman.engine.columns import HIDDEN, SYSTEM, col
 from tallyman.errors import DefinitionError, Problem, TallymanError
 
 _PROBE = "_tm_probe"
@@ -107,7 +110,8 @@ def check_asset(
     except TallymanError as error:
         return None, StructType(), [Problem(where, str(error))]
     checker = _Checker(spark, asset, schemas)
-    result = checker.check(frame).drop(_PROBE)
+    # As a run evaluates it: an expression that has a time in place of the clock must hold too.
+    result = checker.check(timed_plan.at(frame, EPOCH)).drop(_PROBE)
     problems = checker.problems + check_working.problems(asset, frame)
     for name in asset.key:
         if name not in result.columns:
@@ -150,8 +154,12 @@ def _approval_problems(
 ) -> list[Problem]:
     if asset.approval is None or asset.approval.when is None:
         return []
+    empty = tables.empty(spark, schema)
+    place = Place(schema.names, lambda asked: empty.agg(asked), empty, is_aggregate=True)
+    if refused := refusals(asset.approval.when, place):
+        return [Problem(where, f"approval, when: {reason}") for reason in refused]
     try:
-        rows = tables.empty(spark, schema).agg(F.expr(asset.approval.when).alias("asks"))
+        rows = empty.agg(F.expr(asset.approval.when).alias("asks"))
         kind = rows.schema["asks"].dataType.simpleString()
     except PySparkException as error:
         reason = str(error).strip().splitlines()[0]
@@ -199,7 +207,7 @@ class _Checker:
                 return plain.aggregated(step, rows).withColumn(_PROBE, F.lit(1))
             case Select():
                 # A row-local expression can stand beside another column; an aggregate cannot.
-                chosen = plain.selected(step, _visible(rows))
+                chosen = plain.selected(step, rows, _visible(rows))
                 return rows.select(*chosen, _PROBE)
             case Join():
                 other = self.check(step.other).drop(_PROBE)
@@ -230,8 +238,9 @@ class _Checker:
             if step.name in self.names:
                 self._add(where, f"two steps are named {step.name!r}")
             self.names.add(step.name)
-        for expression in _expressions(step):
-            self._check_expression(expression, where)
+        for place, expression in _expressions(step, rows, columns):
+            for reason in refusals(expression, place):
+                self._add(where, reason)
         for name in _new_names(step):
             if _is_reserved(name):
                 self.problems.append(_reserved(where, name))
@@ -252,16 +261,6 @@ class _Checker:
                 where,
                 "expect on the right side of a join: a reference has no ledger; "
                 "make it an asset of its own and join that",
-            )
-
-    def _check_expression(self, expression: object, where: str) -> None:
-        text = text_of(expression)
-        if GENERATORS.search(text):
-            self._add(where, f"{text!r} makes several rows of one; use Frame.explode")
-        if RANDOM.search(text):
-            self._add(
-                where,
-                f"{text!r} gives another value each time it is evaluated; derive it from the key",
             )
 
     def _check_join(self, step: Join, rows: DataFrame, other: DataFrame, where: str) -> None:
@@ -298,17 +297,22 @@ def _expands(step: Step) -> bool:
     return isinstance(step, Join) and step.fanout == "expand"
 
 
-def _expressions(step: Step | None) -> list[object]:
-    match step:
-        case Select():
-            return list(step.columns)
-        case WithColumns():
-            return [expression for _, expression in step.columns]
-        case Filter() | Expect():
-            return [step.predicate]
-        case GroupBy():
-            return [expression for _, expression in step.aggregates]
-    return check_working.expressions(step)
+def _expressions(
+    step: Step | None, rows: DataFrame, columns: Sequence[str]
+) -> Iterator[tuple[Place, object]]:
+    """Each expression of a step, with where it stands."""
+    if step is None:
+        return
+    plainly = Place(columns, lambda one: rows.select(one), rows)
+    by = [name for name in getattr(step, "by", ()) if name in columns]
+    grouped = Place(
+        columns, lambda one: rows.groupBy(*map(col, by)).agg(one), rows, is_aggregate=True
+    )
+    aggregates = [each for _, each in getattr(step, "aggregates", ())]
+    for expression in expressions.of_step(step):
+        # By identity: `==` of a Column is no comparison.
+        found = any(expression is each for each in aggregates)
+        yield (grouped if found else plainly), expression
 
 
 def _new_names(step: Step | None) -> list[str]:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame
 from pyspark.sql.types import BooleanType
 
+from tallyman.domain import expressions
 from tallyman.domain.dataset import DATASET_NAME
 from tallyman.domain.frame import Frame
 from tallyman.domain.pipeline import Asset
@@ -16,11 +17,11 @@ from tallyman.domain.step import (
     WORKING,
     Aggregate,
     Delete,
+    Expect,
+    Filter,
     Output,
-    Select,
     Step,
     Update,
-    WithColumns,
 )
 from tallyman.engine.columns import WINDOW, text_of, to_column
 from tallyman.errors import Problem, UsageError
@@ -73,28 +74,12 @@ def _path_problems(asset: Asset, frame: Frame) -> list[str]:
 def _windows(where: str, steps: Sequence[Step]) -> list[Problem]:
     found = []
     for step in steps:
-        listed = [e for _, e in step.columns] if isinstance(step, WithColumns) else []
-        listed = [*step.columns] if isinstance(step, Select) else listed
-        for expression in [*listed, *expressions(step)]:
+        listed = () if isinstance(step, (Filter, Expect)) else expressions.of_step(step)
+        for expression in listed:
             if WINDOW.search(text_of(expression)):
                 text = f"{text_of(expression)!r} looks at other rows, which a traced step cannot"
                 found.append(Problem(where, f"{text}; make it an asset of its own and read that"))
     return found
-
-
-def expressions(step: Step | None) -> list[object]:
-    match step:
-        case Update():
-            return [*(e for _, e in step.set), *_given(step.where)]
-        case Delete():
-            return _given(step.where)
-        case Aggregate():
-            return [*(e for _, e in step.aggregates), *_given(step.where)]
-    return []
-
-
-def _given(condition: object) -> list[object]:
-    return [] if condition is None else [condition]
 
 
 def step_problems(step: Step | None, columns: Sequence[str], where: str) -> list[Problem]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     BooleanType,
@@ -15,6 +15,8 @@ from pyspark.sql.types import (
     StringType,
     TimestampType,
 )
+
+from tallyman.engine.clock import Timed
 
 HIDDEN = "_tm_"
 """Columns the engine carries; a user's column may not begin like this."""
@@ -32,18 +34,14 @@ SOURCES = "sources"
 LIVE = 0
 ERROR = 1
 
-GENERATORS = re.compile(
-    r"\b(pos)?explode(_outer)?\s*\(|\binline(_outer)?\s*\(|\bstack\s*\(|\bjson_tuple\s*\(", re.I
-)
-RANDOM = re.compile(
-    r"\b(rand|randn|random|uuid|shuffle|monotonically_increasing_id|spark_partition_id)\s*\(", re.I
-)
 WINDOW = re.compile(r"\bover\s*\(|windowspecdefinition|\bOVER\b", re.I)
 
 _TOKEN = re.compile(
     r"\s*(?:(?P<text>'[^']*')|(?P<number>\d+(?:\.\d+)?)|(?P<quoted>`[^`]+`)"
     r"|(?P<word>[A-Za-z_]\w*)|(?P<sign><=>|<=|>=|<>|!=|=|<|>|\(|\)|,|-))"
 )
+# Where in a program a Column was made: Spark prints it, with an address that is never the same.
+_ORIGIN = re.compile(r",Origin\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)")
 _LOGIC = {"and", "or", "not", "is", "null", "in", "between", "true", "false"}
 
 
@@ -59,16 +57,29 @@ def col(name: str) -> Column:
 def text_of(expression: object) -> str:
     """SQL text, or what Spark prints for a Column."""
     if isinstance(expression, str):
-        return expression
-    text = str(expression)
+        return str(expression)
+    text = _ORIGIN.sub("", str(expression))
     return text[len("Column<'") : -len("'>")] if text.startswith("Column<'") else text
 
 
 def to_column(expression: object, columns: Sequence[str]) -> Column:
     """A name of an existing column means that column; other text is SQL."""
+    if isinstance(expression, Timed):
+        if isinstance(expression.given, str) and expression in columns:
+            return col(expression)
+        expression = expression.at(columns)
     if not isinstance(expression, str):
         return expression  # type: ignore[return-value]
     return col(expression) if expression in columns else F.expr(expression)
+
+
+def named_column(expression: object, rows: DataFrame, columns: Sequence[str]) -> Column:
+    """As a select lists it: what reads the clock is called as it was written, whatever the time."""
+    found = to_column(expression, columns)
+    if not isinstance(expression, Timed) or expression.endswith(".*"):
+        return found
+    names = rows.select(to_column(expression.given, columns)).columns
+    return found.alias(names[0]) if len(names) == 1 else found
 
 
 def mentioned(expressions: Iterable[object], columns: Sequence[str]) -> tuple[str, ...]:

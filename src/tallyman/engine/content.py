@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, MapType, StructType
 
+from tallyman.engine.clock import pinned
 from tallyman.engine.columns import col
 
 NESTED = (ArrayType, MapType, StructType)
@@ -62,7 +64,8 @@ def _schema(rows: DataFrame) -> str:
     return ",".join(f"{f.name}:{f.dataType.simpleString()}" for f in rows.schema)
 
 
-def holds(rows: DataFrame, condition: str) -> bool:
-    """Whether an aggregate over the rows is true; NULL is not."""
-    found = rows.agg(F.expr(condition).alias("holds")).first()
+def holds(rows: DataFrame, condition: str, moment: datetime) -> bool:
+    """Whether an aggregate over the rows is true at the run's time; NULL is not."""
+    asked = F.expr(pinned(condition, moment, rows.columns))
+    found = rows.agg(asked.alias("holds")).first()
     return bool(found and found["holds"])

@@ -23,7 +23,7 @@ from tallyman.domain.step import (
     Union,
     WithColumns,
 )
-from tallyman.engine.columns import col, text_of, to_column
+from tallyman.engine.columns import col, named_column, text_of, to_column
 from tallyman.errors import UsageError
 
 Evaluate = Callable[[Frame], DataFrame]
@@ -41,7 +41,7 @@ def apply(step: Step, rows: DataFrame, other: Evaluate) -> DataFrame:
     """One step as a plain transformation; an expectation keeps what holds."""
     match step:
         case Select():
-            return rows.select(*selected(step, rows.columns))
+            return rows.select(*selected(step, rows, rows.columns))
         case Drop():
             return rows.drop(*step.columns)
         case WithColumns():
@@ -66,14 +66,14 @@ def apply(step: Step, rows: DataFrame, other: Evaluate) -> DataFrame:
     raise UsageError(f"unknown step {step.kind}")
 
 
-def selected(step: Select, columns: Sequence[str]) -> list[Column]:
+def selected(step: Select, rows: DataFrame, columns: Sequence[str]) -> list[Column]:
     listed: list[object] = []
     for expression in step.columns:
         if is_star(expression):
             listed += columns
         else:
             listed.append(expression)
-    return [to_column(expression, columns) for expression in listed]
+    return [named_column(expression, rows, columns) for expression in listed]
 
 
 def is_star(expression: object) -> bool:

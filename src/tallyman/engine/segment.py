@@ -206,7 +206,7 @@ def _diagnosis(source: LinesInput, book: Book, missing: dict[str, int], read: se
 def select(flow: Flow, step: Select) -> Flow:
     chosen: list[Column] = []
     names: list[str] = []
-    listed = plain.selected(step, flow.columns)
+    listed = plain.selected(step, flow.rows, flow.columns)
     for expression in [single for each in listed for single in _fields(flow, each)]:
         name = flow.rows.select(expression).columns[0]
         bare = text_of(expression).strip("`") in flow.columns
