@@ -261,9 +261,7 @@ class AssetRun:
         """The circuit breaker: a look at the first records, before the dead letters fill up."""
         rate = max(self.thresholds.breaker, self.thresholds.percentage)
         for name in dict.fromkeys(self.accounted):
-            broken = early.unreadable(
-                self.inputs[name], self.book, self.reads[name], self.thresholds.window, rate
-            )
+            broken = early.unreadable(self.inputs[name], self.book, self.thresholds.window, rate)
             if broken is not None:
                 self.settling.write_letters(broken.sample)
                 raise StructuralError(self.asset.name, name, broken.bad, broken.seen, rate)

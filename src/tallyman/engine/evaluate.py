@@ -25,10 +25,11 @@ from tallyman.domain.step import (
     WithColumns,
 )
 from tallyman.engine import cuts, plain, segment
+from tallyman.engine.admit import admit
 from tallyman.engine.book import Book
 from tallyman.engine.columns import KEY, PART, REJECTIONS, SYSTEM, WINDOW, col, text_of
 from tallyman.engine.cuts import Opened
-from tallyman.engine.segment import Flow, admit
+from tallyman.engine.segment import Flow
 from tallyman.engine.source import Input, key_text
 from tallyman.engine.stage import Stage, user_columns, write
 
@@ -153,7 +154,12 @@ class Evaluation:
         ]
         rows = sides[0].unionByName(sides[1]) if step.by_name else sides[0].union(sides[1])
         key = left.key_columns if _same_key(left, right, step) else None
-        return replace(left, rows=rows, tagged=True, key_columns=key)
+        met = left.columns if step.by_name else right.columns
+        unread = {
+            n: left.lacks([n]) | right.lacks([m]) for n, m in zip(left.columns, met, strict=True)
+        }
+        rules = max(left.rules, right.rules)
+        return replace(left, rows=rows, tagged=True, key_columns=key, unread=unread, rules=rules)
 
     def output(self, flow: Flow, folder: str) -> Stage | None:
         """Write the rows that passed; None when they are groups nothing was done to since."""

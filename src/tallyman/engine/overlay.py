@@ -53,6 +53,9 @@ class CorrectionsInput(LinesInput):
         found = super().records([*names, NAMED])
         return found.withColumn(KEY, F.coalesce(NAMED, KEY)).drop(NAMED)
 
+    def keys(self) -> DataFrame:
+        return self.records([]).select(KEY)
+
     def every_line(self) -> DataFrame:
         """Number, text, key, whether the key was given apart, and whether it is one JSON object."""
         text = F.col(lines.TEXT)

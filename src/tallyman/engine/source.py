@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -56,7 +56,9 @@ class Input(ABC):
 
     @abstractmethod
     def records(self, columns: Sequence[str] | None = None) -> DataFrame:
-        """The columns (all, or those named), the key, and the raw text where typing failed."""
+        """The columns (all, or those named), the key, and the raw text where typing failed.
+
+        Whether it failed is decided by all declared columns, whichever are named."""
 
     @abstractmethod
     def door(self) -> Door:
@@ -201,8 +203,8 @@ class LinesInput(Input):
         declared = {field.name: field for field in self.schema.fields}
         return [declared.get(n, StructField(n, StringType())) for n in self.header]
 
-    def fields(self, wanted: set[str]) -> list[StructField]:
-        """The line's fields, so that one nobody reads cannot fail."""
+    def fields(self, wanted: Collection[str]) -> list[StructField]:
+        """The line's fields with only those wanted typed: no other can fail."""
         if self.format == "json":
             return [f for f in self.positions if f.name in wanted]
         return [
@@ -227,8 +229,13 @@ class LinesInput(Input):
         return found.where(f"{lines.NUMBER} > 1") if self.header else found
 
     def records(self, columns: Sequence[str] | None = None) -> DataFrame:
-        wanted = set(self.schema.names if columns is None else columns) | set(self.key)
-        fields = self.fields(wanted)
+        return self._typed_lines(self.schema.names if columns is None else columns, self.positions)
+
+    def keys(self) -> DataFrame:
+        """Without typing any other field: that cannot change a key."""
+        return self._typed_lines([], self.fields(self.key)).select(KEY)
+
+    def _typed_lines(self, names: Sequence[str], fields: Sequence[StructField]) -> DataFrame:
         unreadable = BAD_UTF8 if self.format == "csv" else f"{BAD_UTF8} OR {IRREGULAR}"
         text = F.col(lines.TEXT)
         parsed = F.when(~F.expr(unreadable), self.parse(text, fields)).alias("_tm_parsed")
@@ -236,19 +243,28 @@ class LinesInput(Input):
         place = F.concat(
             F.lit("@"), F.col(lines.FILE), F.lit("#"), F.col(lines.NUMBER).cast("string")
         )
-        names = list(self.schema.names if columns is None else columns)
+        broken = F.col("_tm_parsed").isNull()
         typed = found.select(
             *(F.col("_tm_parsed").getField(n).alias(n) for n in dict.fromkeys([*names, *self.key])),
-            F.when(F.col("_tm_parsed").isNull(), F.expr(f"make_valid_utf8({lines.TEXT})"))
+            F.when(broken, F.expr(f"make_valid_utf8({lines.TEXT})"))
             .otherwise(F.col(f"_tm_parsed.{CORRUPT}"))
             .alias(CORRUPT),
             place.alias("_tm_place"),
+            broken.alias("_tm_broken"),
         )
         candidates = [key_text(self.key)] if self.key else []
         if self.prefix:
-            candidates.append(textual_key(F.col(CORRUPT), self.prefix))
+            unread = F.when(F.col("_tm_broken"), F.col(CORRUPT)).otherwise(self._keyless())
+            candidates.append(textual_key(unread, self.prefix))
         key = F.coalesce(*candidates, F.col("_tm_place")).alias(KEY)
         return typed.select(*map(col, names), CORRUPT, key)
+
+    def _keyless(self) -> Column:
+        """The text of a line whose key could not be read; NULL where only another field is wrong,
+        so that the key of a record is the same whichever fields are typed."""
+        line = F.col(CORRUPT)
+        alone = self.parse(line, [f for f in self.schema if f.name in self.key])
+        return F.when(line.isNotNull() & key_text(self.key).isNull(), alone.getField(CORRUPT))
 
     def door(self) -> Door:
         found = self.keys()
@@ -266,11 +282,30 @@ class JsonInput(LinesInput):
 
     def records(self, columns: Sequence[str] | None = None) -> DataFrame:
         names = list(self.schema.names if columns is None else columns)
+        return self._rows().select(*map(col, names), self._decided().alias(CORRUPT), self._key())
+
+    def keys(self) -> DataFrame:
+        return self._rows().select(self._key())
+
+    def _rows(self) -> DataFrame:
         reader = self.spark.read.options(**self.options)
         reader = reader.option("columnNameOfCorruptRecord", CORRUPT)
-        found = reader.schema(self._typed(self.schema.fields)).json(self.files.paths)
-        key = F.coalesce(key_text(self.key), textual_key(F.col(CORRUPT), str(self.prefix)))
-        return found.select(*map(col, names), CORRUPT, key.alias(KEY))
+        return reader.schema(self._typed(self.schema.fields)).json(self.files.paths)
+
+    def _key(self) -> Column:
+        return F.coalesce(key_text(self.key), textual_key(self._keyless(), str(self.prefix))).alias(
+            KEY
+        )
+
+    def _decided(self) -> Column:
+        """The text of a line that does not fit, by every declared column.
+
+        The reader types only columns that the query mentions, and no setting makes it type the
+        others. So they are mentioned, in a place that is never reached: the first of the values
+        is not NULL there. Spark does not know that."""
+        line = F.col(CORRUPT)
+        others = [col(name).cast("string") for name in self.schema.names]
+        return F.when(line.isNotNull(), F.coalesce(line, *others))
 
     @property
     def every_record_keyed(self) -> bool:

@@ -152,7 +152,8 @@ class WorkingSet:
         new = [n for n in in_place.set_names(step, flow.columns) if n not in flow.columns]
         beside = tuple(n for n in flow.beside if n not in aliases)
         flow = replace(flow, rows=rows, columns=(*flow.columns, *new), beside=beside)
-        return flow.without_key([n for n, _ in step.set])
+        written = [n for n, _ in step.set]
+        return flow.without_key(written).computed(in_place.set_names(step, flow.columns))
 
     def _delete(self, flow: Flow, step: Delete, name: str) -> Flow:
         text = "true" if step.where is None else text_of(step.where)
