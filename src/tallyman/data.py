@@ -23,7 +23,7 @@ from tallyman.domain.mutation import Mutation
 from tallyman.domain.pipeline import Pipeline
 from tallyman.engine.columns import SYSTEM
 from tallyman.engine.lent_session import forget
-from tallyman.engine.session import open_session
+from tallyman.engine.session import QUIET, open_session
 from tallyman.engine.warehouse import Warehouse
 from tallyman.errors import DatasetDamaged, NotFound, UsageError
 from tallyman.query.diff import Difference, diff
@@ -58,7 +58,9 @@ class Data:
     @cached_property
     def spark(self) -> SparkSession:
         settings = self.settings
-        session = open_session(settings.master, settings.spark, str(settings.state_folder))
+        ours = settings.redacted and not (settings.master or "").startswith("sc://")
+        spark = {**QUIET, **settings.spark} if ours else settings.spark
+        session = open_session(settings.master, spark, str(settings.state_folder))
         forget(session, self._unwanted - settings.spark.keys())
         return session
 

@@ -25,7 +25,7 @@ def admit(source: Input, book: Book, read: Collection[str]) -> Flow:
     """All records of an input, with the columns that are read."""
     names = tuple(f.name for f in source.schema if f.name in read)
     known = source.every_record_keyed and len(source.key) == 1 and source.key[0] in names
-    key = source.key if known else None
+    key = source.key if known and not source.hides_key else None
     if not source.rejects:
         return Flow(source.records(names), names, key)
     required = [f.name for f in source.schema if not f.nullable]
@@ -89,15 +89,19 @@ class _Rules:
             )
             misfit = source.parse(text, alone).getField(CORRUPT).isNotNull()
             value = raw.getField(declared.name)
-            reason = F.when(misfit, rejection(self.misfits[declared.name], value))
+            shown = source.redaction.shown(declared.name, value)
+            reason = F.when(misfit, rejection(self.misfits[declared.name], shown))
             if declared.name in self.missing:
                 reason = reason.when(value.isNull(), self._absent(declared.name))
             reasons.append(reason)
         listed = F.array_compact(F.array(*reasons))
         assert self.broken is not None
-        line = F.array(rejection(self.broken, F.expr(f"make_valid_utf8({CORRUPT})")))
+        line = F.expr(f"make_valid_utf8({CORRUPT})")
+        if source.redaction.columns:  # a line shows all of its columns, declared or not
+            line = source.redaction.text(line)
+        whole = F.array(rejection(self.broken, line))
         unreadable = raw.getField(CORRUPT).isNotNull() | (F.size(listed) == 0)
-        return F.when(unreadable, line).otherwise(listed)
+        return F.when(unreadable, whole).otherwise(listed)
 
 
 def _rules(source: Input, book: Book) -> _Rules:

@@ -32,12 +32,13 @@ from tallyman.engine.columns import ERROR, KEY, LIVE, PART, SYSTEM
 from tallyman.engine.content import Content, measure
 from tallyman.engine.evaluate import Evaluation
 from tallyman.engine.reads import columns_read
+from tallyman.engine.redact import Redaction
 from tallyman.engine.segment import Flow
 from tallyman.engine.settling import Settling
 from tallyman.engine.source import Door, Input
 from tallyman.engine.stage import Stage
 from tallyman.engine.tainted import tainted
-from tallyman.engine.trace import Redaction, RowIds, Tracer
+from tallyman.engine.trace import RowIds, Tracer
 from tallyman.engine.working_run import WorkingRun
 from tallyman.errors import (
     EmptyInput,
@@ -101,7 +102,9 @@ class AssetRun:
     def _begin(self) -> None:
         self.totals.clear()
         self.halt = None
-        self.book = Book(self.asset.name)
+        hidden = tainted(self.plan, self.redaction.columns)
+        self.redaction = replace(self.redaction, columns=hidden)
+        self.book = Book(self.asset.name, redaction=self.redaction)
         self.settlement = settle.Settlement(
             self.run, self.book, self.folder, self.staging, self.epoch
         )
@@ -137,9 +140,7 @@ class AssetRun:
         tracer = None
         if self.traced:
             place = self.folder / "trace"
-            hidden = tainted(self.plan, self.redaction.columns)
-            redaction = replace(self.redaction, columns=hidden)
-            tracer = Tracer(ids, place, self.staging, self.pool, self.completed, redaction)
+            tracer = Tracer(ids, place, self.staging, self.pool, self.completed, self.redaction)
         return WorkingRun(
             self.plan,
             self.inputs,
@@ -187,7 +188,7 @@ class AssetRun:
         except Exception as error:
             if type(error).__module__.split(".")[0] not in ("pyspark", "py4j", "grpc"):
                 raise
-            raise StepFailed(self.asset.name, _reason(error)) from error
+            raise StepFailed(self.asset.name, self.redaction.reason(error)) from error
         finally:
             self.pool.shutdown(wait=True, cancel_futures=True)
 
@@ -391,11 +392,3 @@ def _groups(step: Step) -> bool:
 
 def _rejects(step: Step) -> bool:
     return isinstance(step, Expect) or (isinstance(step, Join) and step.unmatched == "error")
-
-
-def _reason(error: Exception) -> str:
-    text = str(error).strip()
-    for line in text.splitlines():
-        if line.strip():
-            return line.strip()[:500]
-    return type(error).__name__

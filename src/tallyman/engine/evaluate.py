@@ -135,13 +135,16 @@ class Evaluation:
 
     def _group(self, flow: Flow, step: GroupBy, name: str) -> Flow:
         why = f"Records aggregated by {', '.join(step.by) or 'all'}"
+        hiding = self.book.redaction
         if self.evidence is Evidence.KEYS:
             stage, output = cuts.group_keys(flow, step, self.path())
-            self.open(Opened(stage, name, Fate.AGGREGATED, "group", why))
+            links = cuts.hidden_links(stage, step, hiding)
+            self.open(Opened(stage, name, Fate.AGGREGATED, "group", why, links=links))
         else:
             stage, output, groups = cuts.group_digests(flow, step, self.path())
+            groups = cuts.hidden_groups(groups, step, hiding)
             self.open(Opened(stage, name, Fate.AGGREGATED, "group", why, groups=groups))
-        return cuts.group_flow(output, step, len(self.opened))
+        return cuts.group_flow(output, step, len(self.opened), hiding)
 
     def open(self, opened: Opened) -> None:
         self.staged_as(opened.stage)

@@ -31,6 +31,7 @@ from tallyman.engine.columns import (
     to_column,
 )
 from tallyman.engine.plain import MATCHES
+from tallyman.engine.redact import Redaction
 
 REJECTION = "struct<rule:int,actual:string>"
 
@@ -190,7 +191,7 @@ def expect(flow: Flow, step: Expect, morphism_id: str, book: Book) -> Flow:
         )
     )
     holds = to_column(step.predicate, flow.columns)
-    charged = _appended(rejection(rule, _values(asked)))
+    charged = _appended(rejection(rule, _values(asked, book.redaction)))
     types = {f.name: f.dataType for f in flow.rows.select(*map(col, asked)).schema}
     reasons = F.when(
         F.col(PART) == LIVE,
@@ -213,12 +214,12 @@ def _broke(rules: frozenset[int]) -> Column:
     return F.coalesce(F.arrays_overlap(F.col(REJECTIONS).getField("rule"), numbers), F.lit(False))
 
 
-def _values(names: Sequence[str]) -> Column:
+def _values(names: Sequence[str], redaction: Redaction) -> Column:
     if not names:
         return F.lit("NULL")
     if len(names) == 1:
-        return col(names[0]).cast("string")
-    shown = [col(name).cast("string").alias(name) for name in names]
+        return redaction.shown(names[0], col(names[0]))
+    shown = [redaction.shown(name, col(name)).alias(name) for name in names]
     return F.to_json(F.struct(*shown), {"ignoreNullFields": "false"})
 
 
@@ -283,7 +284,7 @@ def _unmatched(
     has_key = F.lit(True)
     for key in keys:
         has_key = has_key & col(key).isNotNull()
-    charged = _appended(rejection(rule, _values(keys)))
+    charged = _appended(rejection(rule, _values(keys, book.redaction)))
     fails = (F.col(PART) == LIVE) & ~matched
     also = (F.col(PART) == ERROR) & ~matched & has_key
     tags = {

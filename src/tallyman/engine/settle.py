@@ -127,7 +127,8 @@ class Settlement:
 
     def rewrite_keys(self, opened: Opened, failed_groups: DataFrame) -> None:
         """Without the groups that failed afterwards: their records are ERROR, not AGGREGATED."""
-        left = opened.stage.live().withColumn(GROUP, group_text(opened.stage))
+        rows = opened.rows()
+        left = rows.withColumn(GROUP, group_text(rows))
         kept = left.join(failed_groups.select(GROUP), GROUP, "left_anti").drop(GROUP)
         aside = self.staging / f"kept-{opened.morphism_id}"
         kept.write.options(**EVIDENCE_OPTIONS).parquet(str(aside))
@@ -178,9 +179,9 @@ def _rule_row(rule: Rule) -> tuple[str, ...]:
     )
 
 
-def group_text(stage: Stage) -> Column:
+def group_text(rows: DataFrame) -> Column:
     """The key of a group as the next segment wrote it."""
-    fields = [f.name for f in stage.schema[GROUP_KEY].dataType.fields]  # type: ignore[attr-defined]
+    fields = rows.schema[GROUP_KEY].dataType.names  # type: ignore[attr-defined]
     if fields == [WHOLE]:
         return F.lit("{}")
     shown = [F.col(GROUP_KEY).getField(n).cast("string").alias(n) for n in fields]
@@ -190,9 +191,8 @@ def group_text(stage: Stage) -> Column:
 def failed_sources(opened: Opened, failed: DataFrame) -> DataFrame:
     """The records behind groups that failed: key, rejections and the group."""
     groups = failed.select(F.col(KEY).alias(GROUP), REJECTIONS)
-    sources = opened.stage.live().select(
-        F.col(SOURCE_KEY).alias(KEY), group_text(opened.stage).alias(GROUP)
-    )
+    rows = opened.rows()
+    sources = rows.select(F.col(SOURCE_KEY).alias(KEY), group_text(rows).alias(GROUP))
     level = no_group(opened.stage.level)[1]
     return sources.join(F.broadcast(groups), GROUP).select(KEY, REJECTIONS, GROUP, level)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import pyarrow as pa
@@ -18,8 +18,10 @@ from tallyman.domain.ledger import KeyDigest
 from tallyman.engine import digest, lines
 from tallyman.engine.columns import CORRUPT, KEY, col, quoted
 from tallyman.engine.files import InputFiles
+from tallyman.engine.redact import Redaction
 from tallyman.errors import InputUnreadable
 
+NOTHING_REDACTED = Redaction()
 BAD_UTF8 = f"NOT is_valid_utf8({lines.TEXT})"
 # As bytes: counting characters would cost more than everything else at the door.
 _ALL_BUT_LAST = f"substring(CAST({lines.TEXT} AS BINARY), 1, octet_length({lines.TEXT}) - 1)"
@@ -53,6 +55,7 @@ class Input(ABC):
     schema: StructType
     key: tuple[str, ...]
     options: dict[str, str]
+    redaction: Redaction = field(default=NOTHING_REDACTED, kw_only=True)
 
     @abstractmethod
     def records(self, columns: Sequence[str] | None = None) -> DataFrame:
@@ -82,6 +85,15 @@ class Input(ABC):
         """Whether the key columns alone tell the source key of every record."""
         return False
 
+    @property
+    def hides_key(self) -> bool:
+        """Whether the source key of a record is not what its columns read."""
+        return self.redaction.covers_any(self.key)
+
+    def own_key(self) -> Column:
+        """Of a record: its key columns as text, redacted ones as their hashes."""
+        return key_text(self.key, self.redaction)
+
     def keys(self) -> DataFrame:
         return self.records([]).select(KEY)
 
@@ -90,13 +102,14 @@ class Input(ABC):
         return None
 
 
-def key_text(key: Sequence[str]) -> Column:
+def key_text(key: Sequence[str], redaction: Redaction = NOTHING_REDACTED) -> Column:
     """One column as it reads; several as a JSON object, so that values cannot run together."""
     if len(key) == 1:
-        return col(key[0]).cast("string")
+        return redaction.shown(key[0], col(key[0]))
+    shown = [redaction.shown(k, col(k)) if redaction.covers(k) else col(k) for k in key]
     return F.when(
         F.greatest(*(col(k).isNull().cast("int") for k in key)) == 0,
-        F.to_json(F.struct(*(col(k).alias(k) for k in key))),
+        F.to_json(F.struct(*(value.alias(k) for k, value in zip(key, shown, strict=True)))),
     )
 
 
@@ -146,7 +159,7 @@ class ParquetInput(Input):
     def records(self, columns: Sequence[str] | None = None) -> DataFrame:
         names = self.schema.names if columns is None else list(columns)
         if self.every_record_keyed:
-            return self._read().select(*map(col, names), key_text(self.key).alias(KEY))
+            return self._read().select(*map(col, names), self.own_key().alias(KEY))
         rows = self._read()
         hidden = rows.metadataColumn("_metadata")  # a column of the user's may have the same name
         path = hidden.getField("file_path").alias("_tm_path")
@@ -154,7 +167,7 @@ class ParquetInput(Input):
         found = rows.select("*", path, row)
         name = lines.relative_name(F.col("_tm_path"), self.files.root)
         fallback = F.concat(F.lit("@"), name, F.lit("#"), F.col("_tm_row").cast("string"))
-        key = F.coalesce(key_text(self.key), fallback) if self.key else fallback
+        key = F.coalesce(self.own_key(), fallback) if self.key else fallback
         return found.select(*map(col, names), key.alias(KEY))
 
     def door(self) -> Door:
@@ -252,10 +265,10 @@ class LinesInput(Input):
             place.alias("_tm_place"),
             broken.alias("_tm_broken"),
         )
-        candidates = [key_text(self.key)] if self.key else []
+        candidates = [self.own_key()] if self.key else []
         if self.prefix:
             unread = F.when(F.col("_tm_broken"), F.col(CORRUPT)).otherwise(self._keyless())
-            candidates.append(textual_key(unread, self.prefix))
+            candidates.append(self.redaction.shown(self.key[0], textual_key(unread, self.prefix)))
         key = F.coalesce(*candidates, F.col("_tm_place")).alias(KEY)
         return typed.select(*map(col, names), CORRUPT, key)
 
@@ -293,9 +306,8 @@ class JsonInput(LinesInput):
         return reader.schema(self._typed(self.schema.fields)).json(self.files.paths)
 
     def _key(self) -> Column:
-        return F.coalesce(key_text(self.key), textual_key(self._keyless(), str(self.prefix))).alias(
-            KEY
-        )
+        written = textual_key(self._keyless(), str(self.prefix))
+        return F.coalesce(self.own_key(), self.redaction.shown(self.key[0], written)).alias(KEY)
 
     def _decided(self) -> Column:
         """The text of a line that does not fit, by every declared column.
@@ -330,7 +342,8 @@ class JsonInput(LinesInput):
         )
         # An escaped key reads differently once it is parsed.
         odd = F.col("irregular") | F.col(KEY).isNull() | F.contains(F.col(KEY), F.lit("\\"))
-        rows = found.groupBy("blank").agg(*digest.lanes(F.col(KEY)), F.count_if(odd).alias("odd"))
+        shown = self.redaction.shown(self.key[0], F.col(KEY))
+        rows = found.groupBy("blank").agg(*digest.lanes(shown), F.count_if(odd).alias("odd"))
         by_blank = {row["blank"]: row for row in rows.collect()}  # two rows
         if (full := by_blank.get(False)) is None:
             full = {digest.COUNT: 0, digest.HIGH: 0, digest.LOW: 0, "odd": 0}
@@ -347,6 +360,7 @@ class JsonInput(LinesInput):
             self.options,
             self.format,
             self.prefix,
+            redaction=self.redaction,
         )
 
 

@@ -24,7 +24,7 @@ from tallyman.engine import changes, digest, in_place, plain, segment
 from tallyman.engine.book import Book
 from tallyman.engine.changes import SEEN, Member
 from tallyman.engine.columns import KEY, LIVE, PART, SYSTEM, col, text_of, to_column
-from tallyman.engine.cuts import GROUP_KEY, SOURCE_KEY, Opened, group_fields, group_text
+from tallyman.engine.cuts import GROUP_KEY, SOURCE_KEY, Opened, group_text, hidden_group_fields
 from tallyman.engine.evaluate import Evaluation
 from tallyman.engine.segment import Flow
 from tallyman.engine.source import key_text
@@ -102,7 +102,7 @@ class WorkingSet:
         except PySparkException as error:
             if "cancel" in str(error).lower():
                 raise
-            reason = str(error).strip().splitlines()[0][:500]
+            reason = self.book.redaction.reason(error)
             raise StepFailed(self.ids.asset, reason, self.numbers[id(node)]) from error
 
     def _do(self, node: Frame) -> None:
@@ -194,7 +194,7 @@ class WorkingSet:
                 ]
             except PySparkException as found:
                 self.tracer.segment(self._open[:number], good)
-                reason = str(found).strip().splitlines()[0][:500]
+                reason = self.book.redaction.reason(found)
                 raise StepFailed(self.ids.asset, reason, self._open[number]) from found
             good = stored
 
@@ -224,11 +224,12 @@ class WorkingSet:
         matched = in_place.matching(self._live(), step.where)
         added, widened = in_place.groups(matched, step, self.columns, schema)
         level = len(self.evaluation.opened) + 1
-        rows = added.withColumn(KEY, group_text(step.by))
+        hiding = self.book.redaction
+        rows = added.withColumn(KEY, group_text(step.by, hiding))
         flow = Flow(rows, tuple(widened.names), None, level=level, after_group=True)
         self._widen(widened)
         member = self._join(flow, seq, name)
-        group = F.struct(*group_fields(step, matched)).alias(GROUP_KEY)
+        group = F.struct(*hidden_group_fields(step, matched, hiding)).alias(GROUP_KEY)
         why = f"Rows added, one for each {', '.join(step.by)}"
         opened = partial(Opened, member.stages[0], name, Fate.AGGREGATED, "row", why)
         if self.evaluation.evidence is Evidence.KEYS:
