@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-
 from tests.conftest import INTERPRETED
 from tests.publication.conftest import Home
 
