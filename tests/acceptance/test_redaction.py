@@ -35,7 +35,7 @@ tm.source("twice", "data/twice.jsonl", schema="ssn string, factor int", key="ssn
 
 @tm.asset(key="contact", trace="changes", **ANY)
 def checked(people):
-    return (people.expect("known", "ssn <> 'kanarie-rule'").expect("both", "ssn <> city")
+    return (people.expect("known", "ssn NOT LIKE '%rule'").expect("both", "ssn <> city")
         .filter("city <> 'nowhere'", reason="nowhere").withColumn("contact", "concat(email, '!')"))
 
 @tm.asset(**ANY)
@@ -60,7 +60,7 @@ def children(people):
 
 @tm.asset(**ANY)
 def worked(people):
-    return people.update({"salary": "salary + 1"}, where="city = 'Ulm'").delete("ssn = 'kanarie-rule'").aggregate(["ssn"], n="count(*)")
+    return people.update({"salary": "salary + 1"}, where="city = 'Ulm'").delete("ssn LIKE '%rule'").aggregate(["ssn"], n="count(*)")
 
 @tm.asset(**ANY)
 def odd(odd_people):
