@@ -24,8 +24,8 @@ from tallyman.domain.pipeline import Pipeline
 from tallyman.engine.columns import SYSTEM
 from tallyman.engine.files_intact import Damage, damaged
 from tallyman.engine.lent_session import forget
-from tallyman.engine.session import open_session
-from tallyman.engine.spark_mode import SparkMode
+from tallyman.engine.session import QUIET, open_session
+from tallyman.engine.spark_mode import SparkMode, is_connect
 from tallyman.engine.warehouse import Warehouse
 from tallyman.errors import DatasetDamaged, NotFound, UsageError
 from tallyman.query.diff import Difference, diff
@@ -67,7 +67,9 @@ class Data:
     @cached_property
     def _session(self) -> SparkSession:
         settings = self.settings
-        session = open_session(settings.master, settings.spark, str(settings.state_folder))
+        ours = settings.redacted and not is_connect(settings.master)
+        spark = {**QUIET, **settings.spark} if ours else settings.spark
+        session = open_session(settings.master, spark, str(settings.state_folder))
         self._mode.keep()
         forget(session, self._unwanted - settings.spark.keys())
         return session

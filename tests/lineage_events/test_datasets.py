@@ -11,13 +11,9 @@ import pytest
 import sqlglot
 from openlineage.client.serde import Serde
 
-from tallyman.control.lineage.datasets import (
-    hidden_columns,
-    input_dataset,
-    of_source,
-    schema_facet,
-)
+from tallyman.control.lineage.datasets import input_dataset, of_source, schema_facet
 from tallyman.control.lineage.source_code import code_of_asset, message_of, without_secrets
+from tallyman.control.redaction import hidden_columns
 from tallyman.domain.frame import Frame
 from tallyman.domain.pipeline import Source
 from tallyman.engine.footers import extents

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from tallyman.control import define
 from tallyman.control.define import Definition
 from tallyman.control.inputs import Pins, open_inputs
+from tallyman.control.redaction import redaction_then
 from tallyman.domain.frame import Frame
 from tallyman.domain.pipeline import Asset
 from tallyman.domain.plan import accounted_inputs
@@ -64,7 +65,8 @@ class Again:
         )
         made = next((m for m in from_registry if m.target == self.target), None)
         pins = self.pins.recorded(made) if made else self.pins.of(self.target)
-        opened = open_inputs(self.spark(), self.definition, pins)
+        hiding = redaction_then(self.pins.settings, self.ledger)
+        opened = open_inputs(self.spark(), self.definition, pins, hiding)
         replay = self.place / FOLDER
         if not (replay / FACTS).exists():
             return opened

@@ -11,15 +11,18 @@ from pyspark.sql import SparkSession
 
 from tallyman.control import define
 from tallyman.control.define import Definition
+from tallyman.control.redaction import hidden_columns
 from tallyman.domain.fate import Evidence
 from tallyman.domain.frame import Frame
 from tallyman.domain.materialization import Materialization
 from tallyman.domain.pipeline import Asset, Pipeline
+from tallyman.domain.redaction import covers
 from tallyman.domain.target import Target
 from tallyman.domain.threshold import Thresholds
 from tallyman.engine.canonical import definition_hash
 from tallyman.engine.code_hash import code_of, python_of
 from tallyman.engine.timed_plan import asks_time
+from tallyman.errors import DefinitionError, Problem
 from tallyman.registry.database import Database
 from tallyman.registry.materializations import Materializations
 from tallyman.settings import Settings
@@ -48,12 +51,28 @@ class Definitions:
         with self._lock:
             if self.chosen not in self.known:
                 session = self.spark()
-                self.known[self.chosen] = define.check(
-                    session, self.pipeline, self.chosen, self.settings.home
-                )
+                found = define.check(session, self.pipeline, self.chosen, self.settings.home)
+                self._refuse_shown(found)
+                self.known[self.chosen] = found
             if not self._started:
                 self._started.append(self.spark())
             return self.known[self.chosen]
+
+    def _refuse_shown(self, found: Definition) -> None:
+        """A partition is called by its value: in folders, messages and events."""
+        hidden = hidden_columns(found.plans.values(), self.settings.redacted)
+        declared = {name: self.pipeline.assets[name].partitioned_by for name in found.plans}
+        problems = [
+            Problem(
+                f"asset {name}",
+                f"it is partitioned by {by.column!r}, which is redacted: the names of partitions "
+                "would show its values",
+            )
+            for name, by in declared.items()
+            if by is not None and covers(hidden, by.column)
+        ]
+        if problems:
+            raise DefinitionError(problems)
 
     @property
     def is_checked(self) -> bool:

@@ -28,6 +28,7 @@ from tallyman.engine.files import (
     sha256,
 )
 from tallyman.engine.open import open_output, open_source
+from tallyman.engine.redact import Redaction
 from tallyman.engine.source import Input
 from tallyman.engine.warehouse import Warehouse
 from tallyman.errors import DependencyNotReady
@@ -261,15 +262,15 @@ class Pins:
 
 
 def open_inputs(
-    spark: SparkSession, definition: Definition, pins: Mapping[str, Pin]
+    spark: SparkSession, definition: Definition, pins: Mapping[str, Pin], redaction: Redaction
 ) -> dict[str, Input]:
     opened: dict[str, Input] = {}
     pipeline = definition.pipeline
     for name, pin in pins.items():
         schema = definition.schemas[name]
         if pin.reading.of_source:
-            opened[name] = open_source(spark, pipeline.sources[name], schema, pin.files)
+            opened[name] = open_source(spark, pipeline.sources[name], schema, pin.files, redaction)
         else:
             producer = pipeline.tables.get(name) or pipeline.assets[name]
-            opened[name] = open_output(spark, pin.files, schema, producer.key)
+            opened[name] = open_output(spark, pin.files, schema, producer.key, redaction)
     return opened

@@ -15,6 +15,7 @@ from tallyman import faults
 from tallyman.control import gate
 from tallyman.control.define import Definition
 from tallyman.control.inputs import Pin, open_inputs
+from tallyman.control.redaction import LEDGER_FIELD
 from tallyman.control.stopwatch import Stopwatch
 from tallyman.domain.fate import Evidence
 from tallyman.domain.ledger import Ledger
@@ -28,9 +29,9 @@ from tallyman.engine.asset_run import AssetRun, Outcome, withdraw
 from tallyman.engine.content import holds
 from tallyman.engine.files import hash_files
 from tallyman.engine.key_check import null_values
+from tallyman.engine.redact import Redaction
 from tallyman.engine.run_folder import LEDGER, write_json, write_text
 from tallyman.engine.source import Input
-from tallyman.engine.trace import Redaction
 from tallyman.errors import RowsOutsidePartition, TallymanError, ThresholdExceeded
 from tallyman.faults import Point
 
@@ -120,7 +121,7 @@ def _make(spark: SparkSession, definition: Definition, order: Order) -> Making:
         if order.canceled():
             settle.clear(order.place / "trace")  # what was done is taken back, the trace too
         if work is not None and not (order.place / LEDGER).exists():
-            _write_ledger(work.unfinished_ledger(), order.place)
+            _write_ledger(work.unfinished_ledger(), order)
         return Making(_result(order, status, started, error=error.facts()))
     timed = replace(done.result, duration_ms=_elapsed(started))
     return replace(done, result=timed, asks=asks)
@@ -137,7 +138,7 @@ def _prepare(spark: SparkSession, definition: Definition, order: Order) -> Asset
         asset=asset,
         plan=definition.plan(order.target),
         run=order.run,
-        inputs=order.overlaid(open_inputs(spark, definition, order.pins)),
+        inputs=order.overlaid(open_inputs(spark, definition, order.pins, order.redaction)),
         thresholds=order.thresholds,
         evidence=order.evidence,
         folder=order.place,
@@ -176,7 +177,7 @@ def _conclude(work: AssetRun, outcome: Outcome, order: Order, folder: str) -> Ma
         work.withdraw(outcome)
     settle.clear(work.staging)
     order.kept(order.place)
-    _write_ledger(ledger, order.place)
+    _write_ledger(ledger, order)
     faults.reach(Point.LEDGER_WRITTEN)
     content = outcome.content if error is None else None
     result = AssetResult(
@@ -232,7 +233,9 @@ def _elapsed(started: float) -> int:
     return int((time.monotonic() - started) * 1000)
 
 
-def _write_ledger(ledger: Ledger, place: Path) -> None:
-    """With the hash of every file beside it, so that a change shows long after the run."""
+def _write_ledger(ledger: Ledger, order: Order) -> None:
+    """With the hash of every file next to it, so that a change shows long after the run."""
+    place, hidden = order.place, sorted(order.redaction.columns)
     files = sorted(p for p in place.rglob("*") if p.is_file())
-    write_json(place / LEDGER, ledger.to_json() | {"files": hash_files(files, place)})
+    facts = {LEDGER_FIELD: hidden} if hidden else {}
+    write_json(place / LEDGER, ledger.to_json() | facts | {"files": hash_files(files, place)})

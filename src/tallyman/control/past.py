@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from tallyman.control.begin import options_in
 from tallyman.control.definitions import Definitions
 from tallyman.control.inputs import Pins
 from tallyman.control.past_inputs import Input, PastInputs
+from tallyman.control.redaction import hidden_columns, known_key
 from tallyman.control.replay import replayed
 from tallyman.control.vouch import vouched
 from tallyman.domain.dataset import Dataset, Fragment
@@ -28,6 +29,8 @@ from tallyman.domain.ledger import PROOF
 from tallyman.domain.materialization import Consumed, Materialization, RunRecord, dependency_hash
 from tallyman.domain.pipeline import Asset, Pipeline
 from tallyman.domain.plan import accounted_inputs
+from tallyman.domain.redaction import covers, hashed, without_redacted
+from tallyman.domain.walk import Record
 from tallyman.engine.files import InputFiles
 from tallyman.engine.run_folder import LEDGER
 from tallyman.engine.runs import Run
@@ -102,6 +105,27 @@ class Past:
 
     def close(self) -> None:
         self._pool.shutdown(cancel_futures=True)
+
+    @property
+    def secret(self) -> str:
+        return known_key(self.settings)
+
+    @cached_property
+    def hidden(self) -> frozenset[str]:
+        """Columns whose values are shown to nobody."""
+        if not self.settings.redacted:
+            return frozenset()
+        plans = [self._plan(asset) for asset in self.pipeline.assets.values()]
+        return hidden_columns(plans, self.settings.redacted)
+
+    def shown(self, record: Record, key: Collection[str]) -> Record:
+        """A record without what is redacted; a line that could not be taken apart shows all."""
+        if not self.hidden:
+            return record
+        values = without_redacted({*self.hidden, "line"}, record.values)
+        hides = any(covers(self.hidden, name) for name in key) and record.key is not None
+        told = hashed(self.secret, str(record.key)) if hides else record.key
+        return replace(record, key=told, values=values)
 
     def result(self, wanted: UUID) -> Result:
         if wanted not in self._results:

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from tallyman.control.define import Definition
 from tallyman.control.definitions import Definitions
 from tallyman.control.inputs import Pins, open_inputs
+from tallyman.control.redaction import redaction
 from tallyman.control.rejected import Rejected, Standing
 from tallyman.control.replay_rejections import Part
 from tallyman.domain.dataset import Kind
@@ -36,6 +37,7 @@ from tallyman.engine.overlay import (
     keys_in,
     treats_each_by_itself,
 )
+from tallyman.engine.redact import Redaction
 from tallyman.engine.run_folder import write_json
 from tallyman.engine.runs import ledger_in
 from tallyman.engine.source import Input
@@ -122,12 +124,28 @@ class Preparation:
             raise UsageError(f"--with: say of which asset with --asset: {', '.join(assets)}")
         given = self._given(corrected)
         one = self.rejected.standings[next(iter(chosen))]
+        self._check_shown(one)
         lines = corrections(self._shape(one), str(given), self._project).every_line()
         table = lines.select(LINE, VALID, F.col(KEY).alias("key")).toArrow()
         wrong = self.rejected.letters.narrow(table)
         if wrong or not table.num_rows:
             raise CorrectionsRefused(table.num_rows, wrong)
         return self.rejected.letters.targets()
+
+    def _check_shown(self, one: Standing) -> None:
+        """The folder of a replay keeps corrected records as they were given."""
+        shape = self._shape(one)
+        hidden = [name for name in shape.schema.names if self._redaction.covers(name)]
+        if hidden:
+            why = (
+                f"{', '.join(hidden)} of {shape.name} is redacted, and corrected records would be "
+                "kept as they are. Correct them in the source and run again"
+            )
+            raise NotReplayable(str(one.target), why)
+
+    @property
+    def _redaction(self) -> Redaction:
+        return redaction(self.definitions.settings, self._definition.plans.values())
 
     def _given(self, corrected: Path) -> Path:
         """A copy: the file may change while it is read."""
@@ -174,7 +192,7 @@ class Preparation:
         names = set(self._accounted(one))
         pins = self.pins.recorded(one.row)
         wanted = {name: pin for name, pin in pins.items() if name in names}
-        return open_inputs(self._spark, self._definition, wanted)
+        return open_inputs(self._spark, self._definition, wanted, self._redaction)
 
     # ---- how they are read -----------------------------------------------------------------
 

@@ -16,11 +16,12 @@ from tallyman.control.definitions import Definitions
 from tallyman.control.make import Order, make
 from tallyman.control.options import Options
 from tallyman.control.prepare_replay import Preparation
-from tallyman.control.redaction import redaction
+from tallyman.control.redaction import known_key, redaction
 from tallyman.control.rejected import Rejected, rejected
 from tallyman.control.replay_rejections import Part, ReplayExecution
 from tallyman.control.run import Listener
 from tallyman.domain.materialization import RunRecord
+from tallyman.domain.redaction import hashed
 from tallyman.domain.run import AssetResult, RunIdentity, RunResult
 from tallyman.domain.selection import find_asset
 from tallyman.domain.target import folder_of
@@ -104,7 +105,12 @@ class Rejections:
     ) -> tuple[int, list[dict[str, Any]]]:
         with self._rejected(chosen) as found:
             return found.letters.listed(
-                key=key, kind=kind, where=chosen.where, only_open=only_open, limit=limit
+                key=key,
+                hidden=hashed(known_key(self.settings), key) if key is not None else None,
+                kind=kind,
+                where=chosen.where,
+                only_open=only_open,
+                limit=limit,
             )
 
     def counts(self, chosen: Chosen) -> tuple[dict[str, int], dict[str, dict[str, int]]]:
@@ -244,7 +250,7 @@ class Rejections:
             progress=lambda _: None,
             completed=lambda _: None,
             tag="dry-run",
-            redaction=redaction(self.settings),
+            redaction=redaction(self.settings, definitions.checked().plans.values()),
         )
         spark, checked = definitions.spark(), definitions.checked()
         making = make(spark, checked, part.adapted(order, prepared.pins))

@@ -62,6 +62,7 @@ def replayed(
             folder=place,
             staging=staging,
             project=folder,
+            redaction=next(iter(inputs.values())).redaction,
         )
         work.execute()
         broken = sum(

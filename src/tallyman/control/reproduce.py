@@ -181,7 +181,7 @@ class Reproduction:
             progress=lambda phase: self._progress(row.target, phase),
             completed=lambda _: None,
             tag=self._tag,
-            redaction=redaction(definitions.settings),
+            redaction=redaction(definitions.settings, definition.plans.values()),
             canceled=self._stop.is_set,
             replay_of=run.params.get("replay_of"),
             overlaid=with_replayed if (replay / FACTS).exists() else lambda inputs: inputs,

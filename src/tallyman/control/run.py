@@ -259,7 +259,7 @@ class Execution:
             progress=lambda phase: self._progress(target, phase),
             completed=lambda step: self.journal.step(target, step),
             tag=str(self.journal.run.id),
-            redaction=redaction(self.settings),
+            redaction=redaction(self.settings, definition.plans.values()),
             canceled=self._watch.stop.is_set,
         )
         making = make(self.definitions.spark(), definition, self._adapted(order))

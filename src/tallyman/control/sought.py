@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from tallyman.control.past import Past
@@ -56,10 +57,13 @@ class Sought:
         below = os.path.relpath(files.root, home)
         shown = [
             replace(one, file=os.path.normpath(os.path.join(below, one.file or "")))
-            for one in records.shown(hits, self.asked.limit)
+            for one in map(self._seen(records), records.shown(hits, self.asked.limit))
         ]
         shape = records.shape if source.key else None
         return Followed(name, keys, shape, records, hits), count, shown
+
+    def _seen(self, records: Records) -> Callable[[Record], Record]:
+        return lambda one: self.past.shown(one, records.key)
 
     def _hits(self, records: Records) -> str:
         if PLACE in self.asked.row:

@@ -45,7 +45,7 @@ class Onward:
     @classmethod
     @contextmanager
     def begun(cls, past: Past, asked: Asked) -> Iterator[Onward]:
-        with Desk() as desk, closing(past), closing(Shelf(desk)) as shelf:
+        with Desk(past.secret) as desk, closing(past), closing(Shelf(desk)) as shelf:
             yield cls(past, desk, shelf, asked)
 
     def where(self, source: str, run: RunRecord | None) -> Where:
@@ -206,7 +206,7 @@ class Onward:
         files = self.past.inputs.stored_files(dataset.producer, (fragment,))
         records = self.shelf.dataset(dataset.producer, files, key)
         hits = records.at(fates.rows)
-        shown = [record.values for record in records.shown(hits, self.asked.limit)]
+        shown = [record.values for record in self._walk.seen(records, hits, self.asked.limit)]
         run = self.run.id if self.run else None
         project = self.past.settings.name
         readers = self.past.database.durably(

@@ -17,6 +17,7 @@ from tallyman.control.past_inputs import Input
 from tallyman.control.resolve import Resolved
 from tallyman.domain.dataset import Dataset, Fragment, Kind
 from tallyman.domain.plan import morphism_ids
+from tallyman.domain.redaction import without_redacted
 from tallyman.domain.walk import Counted, Hop, Joined, Origin, Record, Why
 from tallyman.engine.desk import Desk, parquet
 from tallyman.engine.duck import quoted, text
@@ -46,7 +47,7 @@ class Walk:
     @classmethod
     @contextmanager
     def begun(cls, past: Past, asked: Asked) -> Iterator[Walk]:
-        with Desk() as desk, closing(past), closing(Shelf(desk)) as shelf:
+        with Desk(past.secret) as desk, closing(past), closing(Shelf(desk)) as shelf:
             yield cls(past, desk, shelf, asked)
 
     def why(self, found: Resolved, fragments: Sequence[Fragment]) -> Why:
@@ -60,7 +61,7 @@ class Walk:
         answer = Why(dataset=dataset.name, version=version, row=dict(self.asked.row), rows=rows)
         if dataset.kind is Kind.TABLE:
             commit, actor = self.past.commit_of(dataset, version)
-            shown = _without_place(records.shown(hits, self.asked.limit))
+            shown = _without_place(self.seen(records, hits, self.asked.limit))
             return replace(answer, commit=commit, committed_by=actor, records=shown)
         return replace(answer, hops=self.hops(dataset, version, fragments, hits))
 
@@ -144,9 +145,16 @@ class Walk:
             "ON r._tm_file = h._tm_file AND r._tm_line = h._tm_line ORDER BY h.k"
         )
         return tuple(
-            {name: value for name, value in row.items() if not name.startswith("_tm")}
+            without_redacted(
+                self.past.hidden,
+                {name: value for name, value in row.items() if not name.startswith("_tm")},
+            )
             for row in found
         )
+
+    def seen(self, records: Records, hits: str, limit: int | None) -> list[Record]:
+        """The records of hits, without what is redacted."""
+        return [self.past.shown(one, records.key) for one in records.shown(hits, limit)]
 
     def _last_step(self, result: Result, keys: str) -> list[Counted]:
         """Rows that went through as they are were last touched by the last step."""
@@ -201,7 +209,7 @@ class Walk:
             assert given.dataset is not None
             found = self.hops(given.dataset, given.version, given.fragments, hits)
             return replace(origin, name=given.dataset.name, hops=found)
-        shown = records.shown(hits, limit)
+        shown = self.seen(records, hits, limit)
         if given.kind == "table":
             assert given.dataset is not None
             assert given.version is not None
@@ -261,7 +269,7 @@ class Walk:
         if found is None:
             again, limit = self.past.again(result), self.asked.limit
             rows = matched_by_plan(again, link, self.desk, keys, limit)
-            shown = tuple(Record(key=None, values=row) for row in rows)
+            shown = tuple(self.past.shown(Record(key=None, values=row), ()) for row in rows)
             return replace(origin, records=shown, by_plan=True)
         return self._shown(origin, given, self.records(result, given.name), found, self.asked.limit)
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Mapping
+from typing import Any
 
 ALL = "*"
 """Stands for every column."""
+BEGINS, LENGTH = "redacted:", 32
+"""What stands in the place of a value: this, and so many digits of its keyed hash."""
 
 NUMBERS_ONLY = frozenset(
     {
@@ -33,6 +37,19 @@ def covers(redacted: Collection[str], name: str) -> bool:
     """Whether a column is among those that are redacted, whatever the case of its name."""
     lowered = {each.lower() for each in redacted}
     return ALL in lowered or name.lower() in lowered
+
+
+def hashed(key: str, text: str) -> str:
+    """What stands in the place of a text. Spark and DuckDB compute the same."""
+    return BEGINS + hashlib.sha256(f"{key}|{text}".encode()).hexdigest()[:LENGTH]
+
+
+def without_redacted(redacted: Collection[str], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values by column, for people to see."""
+    return {
+        name: "redacted" if value is not None and covers(redacted, name) else value
+        for name, value in values.items()
+    }
 
 
 def without_values(error: Mapping[str, object]) -> Mapping[str, object]:

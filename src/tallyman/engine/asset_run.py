@@ -34,13 +34,14 @@ from tallyman.engine.evaluate import Evaluation
 from tallyman.engine.kept import Kept, Letters
 from tallyman.engine.key_check import KeyCheck
 from tallyman.engine.reads import columns_read
+from tallyman.engine.redact import Redaction
 from tallyman.engine.run_folder import write_json
 from tallyman.engine.settle import SUMMARY, Settlement, clear, move_parts
 from tallyman.engine.settling import Settling
 from tallyman.engine.source import Door, Input
 from tallyman.engine.stage import Made, Stage
 from tallyman.engine.tainted import tainted
-from tallyman.engine.trace import Redaction, RowIds, Tracer
+from tallyman.engine.trace import RowIds, Tracer
 from tallyman.engine.working_run import OUTPUTS, WorkingRun
 from tallyman.errors import (
     EmptyInput,
@@ -107,7 +108,9 @@ class AssetRun:
     def _begin(self) -> None:
         self.totals.clear()
         self.halt = None
-        self.book = Book(self.asset.name)
+        hidden = tainted(self.plan, self.redaction.columns)
+        self.redaction = replace(self.redaction, columns=hidden)
+        self.book = Book(self.asset.name, redaction=self.redaction)
         self.settlement = Settlement(self.run, self.book, self.folder, self.staging, self.epoch)
         self.accounted = accounted_inputs(self.plan)
         self.traced = is_traced(self.asset.trace, self.plan)
@@ -128,7 +131,7 @@ class AssetRun:
         self.settling = Settling(self.settlement, self.evaluation, self.pool)
         self.written: tuple[Stage, Future[dict[int, KeyDigest]]] | None = None
         self.content: Future[Content] | None = None
-        self.key_check = KeyCheck(self.asset, self.plan, self.pool, self._hidden(), self.stays)
+        self.key_check = KeyCheck(self.asset, self.plan, self.pool, self.redaction, self.stays)
         works = has_working_set(self.asset.trace, self.plan)
         self.working = self._working_run() if works else None
 
@@ -142,7 +145,7 @@ class AssetRun:
         tracer = None
         if self.traced:
             place = self.folder / "trace"
-            tracer = Tracer(ids, place, self.staging, self.pool, self.completed, self._hidden())
+            tracer = Tracer(ids, place, self.staging, self.pool, self.completed, self.redaction)
         return WorkingRun(
             self.plan,
             self.inputs,
@@ -152,10 +155,6 @@ class AssetRun:
             self.staging,
             self._check_segment,
         )
-
-    def _hidden(self) -> Redaction:
-        """Also of columns that are made from those that must not be shown."""
-        return replace(self.redaction, columns=tainted(self.plan, self.redaction.columns))
 
     def _mark_jobs(self) -> None:
         if self.tag:
@@ -192,7 +191,7 @@ class AssetRun:
         except Exception as error:
             if type(error).__module__.split(".")[0] not in ("pyspark", "py4j", "grpc"):
                 raise
-            raise StepFailed(self.asset.name, _reason(error)) from error
+            raise StepFailed(self.asset.name, self.redaction.reason(error)) from error
         finally:
             self.pool.shutdown(wait=True, cancel_futures=True)
 
@@ -285,9 +284,7 @@ class AssetRun:
         """The circuit breaker: a look at the first records, before the dead letters fill up."""
         rate = max(self.thresholds.breaker, self.thresholds.percentage)
         for name in dict.fromkeys(self.accounted):
-            broken = early.unreadable(
-                self.inputs[name], self.book, self.reads[name], self.thresholds.window, rate
-            )
+            broken = early.unreadable(self.inputs[name], self.book, self.thresholds.window, rate)
             if broken is not None:
                 self.settling.write_letters(broken.sample)
                 self._letters(self._kept())
@@ -431,11 +428,3 @@ def _groups(step: Step) -> bool:
 
 def _rejects(step: Step) -> bool:
     return isinstance(step, Expect) or (isinstance(step, Join) and step.unmatched == "error")
-
-
-def _reason(error: Exception) -> str:
-    text = str(error).strip()
-    for line in text.splitlines():
-        if line.strip():
-            return line.strip()[:500]
-    return type(error).__name__

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from tallyman.domain.fate import Fate
 from tallyman.domain.rejection import Rule
 from tallyman.engine.columns import ERROR
+from tallyman.engine.redact import Redaction
 
 FANOUT = "fanout"
 
@@ -30,6 +31,7 @@ class Book:
     asset: str
     rules: list[Rule] = field(default_factory=list)
     parts: dict[int, Part] = field(default_factory=dict)
+    redaction: Redaction = field(default_factory=Redaction)
 
     def rule(self, rule: Rule) -> int:
         self.rules.append(rule)

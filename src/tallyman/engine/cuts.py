@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pyspark.sql import Column, DataFrame
@@ -16,6 +16,7 @@ from tallyman.engine import digest, plain
 from tallyman.engine.book import Book
 from tallyman.engine.columns import KEY, LIVE, PART, REJECTIONS, col, mentioned, to_column
 from tallyman.engine.group_key import GROUP_KEY, SOURCE_KEY, WHOLE, group_text
+from tallyman.engine.redact import Redaction
 from tallyman.engine.segment import Flow, end_unless
 from tallyman.engine.stage import Stage, user_columns, write, write_keys, write_merged
 
@@ -38,7 +39,8 @@ class Opened:
     groups: DataFrame | None = None
     """Group keys with count and digest, when the keys themselves are not stored."""
     links: DataFrame | None = None
-    """Group keys and the keys of rows that went into them, where those rows stayed."""
+    """Group keys and the keys of rows that went into them, where those rows stayed, or where what
+    the segment wrote holds values that are redacted."""
     whole: bool = False
     """One group of all rows, which is there even if no row is."""
     matched: DataFrame | None = None
@@ -52,7 +54,11 @@ class Opened:
     @property
     def kept_as_written(self) -> bool:
         """Whether the live rows of the stage are the evidence."""
-        return self.unit == "group" and self.groups is None
+        return self.unit == "group" and self.groups is None and self.links is None
+
+    def rows(self) -> DataFrame:
+        """Of groups: group and source key of each row, as evidence shows them."""
+        return self.stage.live() if self.links is None else self.links
 
 
 def checkpoint(flow: Flow, path: str) -> tuple[Stage, Flow]:
@@ -69,12 +75,23 @@ def checkpoint(flow: Flow, path: str) -> tuple[Stage, Flow]:
 
 def group_fields(step: GroupBy | Aggregate, rows: DataFrame) -> list[Column]:
     """What tells a group; -0.0 falls into the group of 0.0, so it must also read like it."""
+    return [value.alias(name) for name, value in _group_values(step, rows).items()]
+
+
+def _group_values(step: GroupBy | Aggregate, rows: DataFrame) -> dict[str, Column]:
     kinds = {f.name: f.dataType for f in rows.schema if f.name in step.by}
-    fields = [
-        (col(n) + F.lit(0).cast(k) if isinstance(k, (FloatType, DoubleType)) else col(n)).alias(n)
+    fields = {
+        n: col(n) + F.lit(0).cast(k) if isinstance(k, (FloatType, DoubleType)) else col(n)
         for n, k in ((name, kinds[name]) for name in step.by)
-    ]
-    return fields or [F.lit(True).alias(WHOLE)]
+    }
+    return fields or {WHOLE: F.lit(True)}
+
+
+def hidden_group_fields(
+    step: GroupBy | Aggregate, rows: DataFrame, redaction: Redaction
+) -> list[Column]:
+    """The same with hashes in the place of redacted columns."""
+    return _hidden_fields(_group_values(step, rows), redaction)
 
 
 def group_keys(flow: Flow, step: GroupBy, path: str) -> tuple[Stage, DataFrame]:
@@ -86,6 +103,38 @@ def group_keys(flow: Flow, step: GroupBy, path: str) -> tuple[Stage, DataFrame]:
     columns = [group, F.col(KEY).alias(SOURCE_KEY), *values, F.col(REJECTIONS)]
     stage = write_keys(flow, path, columns, key=F.col(SOURCE_KEY))
     return stage, aggregate_keys(stage.live(), step, needed)
+
+
+def hidden_links(stage: Stage, step: GroupBy, redaction: Redaction) -> DataFrame | None:
+    """The evidence without redacted values; None if the segment wrote none."""
+    rows = stage.live()
+    values = [name for name in rows.columns if name.startswith(VALUE)]
+    shown = [name for name in values if not redaction.covers(name.removeprefix(VALUE))]
+    if shown == values and not redaction.covers_any(step.by):
+        return None
+    return rows.select(_hidden_group(step, redaction), SOURCE_KEY, *map(col, shown))
+
+
+def hidden_groups(groups: DataFrame, step: GroupBy, redaction: Redaction) -> DataFrame:
+    """Groups with their digests, redacted columns as their hashes."""
+    if not redaction.covers_any(step.by):
+        return groups
+    return groups.withColumn(GROUP_KEY, _hidden_group(step, redaction))
+
+
+def _hidden_group(step: GroupBy, redaction: Redaction) -> Column:
+    """The group of a row of evidence, redacted columns as their hashes."""
+    if not step.by:
+        return F.col(GROUP_KEY)
+    fields = {name: F.col(GROUP_KEY).getField(name) for name in step.by}
+    return F.struct(*_hidden_fields(fields, redaction)).alias(GROUP_KEY)
+
+
+def _hidden_fields(fields: Mapping[str, Column], redaction: Redaction) -> list[Column]:
+    return [
+        (redaction.shown(name, value) if redaction.covers(name) else value).alias(name)
+        for name, value in fields.items()
+    ]
 
 
 def aggregate_keys(evidence: DataFrame, step: GroupBy, needed: Sequence[str]) -> DataFrame:
@@ -121,10 +170,10 @@ def group_digests(flow: Flow, step: GroupBy, path: str) -> tuple[Stage, DataFram
     return stage, output, found.select(key, digest.COUNT, digest.HIGH, digest.LOW)
 
 
-def group_flow(output: DataFrame, step: GroupBy, level: int) -> Flow:
+def group_flow(output: DataFrame, step: GroupBy, level: int, redaction: Redaction) -> Flow:
     """Groups as rows of their own, keyed by their group columns."""
-    key = group_text(step.by, [col(name) for name in step.by])
-    return Flow(
+    key = group_text(step.by, [redaction.shown(name, col(name)) for name in step.by])
+    flow = Flow(
         output.withColumn(KEY, key),
         tuple(name for name in output.columns if name not in digest.NAMES),
         None,
@@ -133,6 +182,8 @@ def group_flow(output: DataFrame, step: GroupBy, level: int) -> Flow:
         group_columns=step.by,
         beside=tuple(name for name in digest.NAMES if name in output.columns),
     )
+    # A key that hides a column cannot be read from it: rows carry the key itself.
+    return flow.with_tags() if redaction.covers_any(step.by) else flow
 
 
 def childless_filtered(flow: Flow, step: Explode, morphism_id: str, book: Book) -> Flow:

@@ -10,13 +10,22 @@ from typing import Any, Self
 
 import duckdb
 
+from tallyman.domain.redaction import BEGINS, LENGTH
 from tallyman.engine.duck import connect, text
 from tallyman.errors import DatasetDamaged
 
+HIDDEN = "tm_hidden"
+"""A macro: what a run wrote in the place of a text that is redacted."""
+
 
 class Desk:
-    def __init__(self) -> None:
+    def __init__(self, secret: str = "") -> None:
+        """`secret` is the project's key for what is redacted."""
         self.connection = connect()
+        told = f"sha256({text(f'{secret}|')} || t)"
+        self.connection.execute(
+            f"CREATE MACRO {HIDDEN}(t) AS {text(BEGINS)} || substring({told}, 1, {LENGTH})"
+        )
         # As the runs themselves: a timestamp reads the same here and there.
         self.connection.execute("SET TimeZone = 'UTC'")
         # It can only guess how long text files are; queries here name the small side last.

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tallyman.engine import settle
+from tallyman.engine.admit import admit
 from tallyman.engine.book import Book
 from tallyman.engine.columns import ERROR, KEY, PART, REJECTIONS, col
-from tallyman.engine.segment import admit
 from tallyman.engine.source import Input, LinesInput
 from tallyman.errors import ReferenceRejected
 
@@ -27,13 +26,11 @@ class Broken:
     sample: DataFrame
 
 
-def unreadable(
-    source: Input, book: Book, reads: Collection[str], window: int, rate: float
-) -> Broken | None:
+def unreadable(source: Input, book: Book, window: int, rate: float) -> Broken | None:
     """More than `rate` of the first `window` records cannot be read."""
     if not window or not isinstance(source, LinesInput):
         return None
-    first = admit(source, book, reads).rows.limit(window)
+    first = admit(source, book, ()).rows.limit(window)
     seen, bad = seen_and_bad(first)
     if seen < FEWEST or bad / seen <= rate:
         return None
@@ -45,17 +42,15 @@ def reference(source: Input) -> DataFrame:
     """A reference is pinned and has no ledger: every record of it must be readable."""
     rows = source.records()
     if source.rejects:
-        admitted = admit(source, Book(source.name), source.schema.names).rows
+        admitted = admit(source, Book(source.name), ()).rows
         if count := seen_and_bad(admitted)[1]:
             bad = admitted.where(F.col(PART) == ERROR).orderBy(KEY)
-            shown = bad.select(KEY, *map(col, source.schema.names)).limit(3).collect()
+            shown = bad.select(KEY).limit(3).collect()
             raise ReferenceRejected(source.name, count, [row[KEY] for row in shown])
     return rows.select(*map(col, source.schema.names))
 
 
 def seen_and_bad(admitted: DataFrame) -> tuple[int, int]:
-    """Counted over every column: a column Spark may skip reading cannot fail."""
-    values = [F.count(col(name)) for name in admitted.columns if name not in (PART, REJECTIONS)]
     bad = F.count_if(F.col(PART) == ERROR).alias("bad")
-    row = admitted.agg(F.count(F.lit(1)).alias("seen"), bad, *values).first()
+    row = admitted.agg(F.count(F.lit(1)).alias("seen"), bad).first()
     return (row["seen"], row["bad"]) if row else (0, 0)

@@ -26,6 +26,7 @@ from tallyman.domain.step import (
     WithColumns,
 )
 from tallyman.engine import cuts, digest, plain, segment
+from tallyman.engine.admit import admit
 from tallyman.engine.book import Book
 from tallyman.engine.columns import (
     KEY,
@@ -38,7 +39,7 @@ from tallyman.engine.columns import (
     text_of,
 )
 from tallyman.engine.cuts import Opened
-from tallyman.engine.segment import Flow, admit
+from tallyman.engine.segment import Flow
 from tallyman.engine.source import Input, key_text
 from tallyman.engine.stage import Stage, user_columns, write
 
@@ -147,14 +148,17 @@ class Evaluation:
 
     def _group(self, flow: Flow, step: GroupBy, name: str) -> Flow:
         why = f"Records aggregated by {', '.join(step.by) or 'all'}"
+        hiding = self.book.redaction
         if self.evidence is Evidence.KEYS:
             stage, output = cuts.group_keys(flow, step, self.path())
-            whole = not step.by
-            self.open(Opened(stage, name, Fate.AGGREGATED, "group", why, whole=whole))
+            links, whole = cuts.hidden_links(stage, step, hiding), not step.by
+            cut = Opened(stage, name, Fate.AGGREGATED, "group", why, links=links, whole=whole)
+            self.open(cut)
         else:
             stage, output, groups = cuts.group_digests(flow, step, self.path())
+            groups = cuts.hidden_groups(groups, step, hiding)
             self.open(Opened(stage, name, Fate.AGGREGATED, "group", why, groups=groups))
-        return cuts.group_flow(output, step, len(self.opened))
+        return cuts.group_flow(output, step, len(self.opened), hiding)
 
     def open(self, opened: Opened) -> None:
         self.staged_as(opened.stage)
@@ -167,7 +171,12 @@ class Evaluation:
         ]
         rows = sides[0].unionByName(sides[1]) if step.by_name else sides[0].union(sides[1])
         key = left.key_columns if _same_key(left, right, step) else None
-        return replace(left, rows=rows, tagged=True, key_columns=key)
+        met = left.columns if step.by_name else right.columns
+        unread = {
+            n: left.lacks([n]) | right.lacks([m]) for n, m in zip(left.columns, met, strict=True)
+        }
+        rules = max(left.rules, right.rules)
+        return replace(left, rows=rows, tagged=True, key_columns=key, unread=unread, rules=rules)
 
     def output_groups(self, flow: Flow, folder: str) -> StructType:
         """Write groups that nothing was done to since; their columns tell them."""

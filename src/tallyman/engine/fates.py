@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tallyman.domain.redaction import covers
 from tallyman.domain.walk import Counted, Ended, Rejected
 from tallyman.engine.desk import Desk, parquet, parquet_files
 from tallyman.engine.duck import quoted, text
@@ -52,7 +53,7 @@ class Forward:
     def fates(self, keys: str) -> Fates:
         """`keys` is a table of `k`."""
         found = Fates()
-        shape = self.shape
+        keys, shape = self._as_kept(keys)
         accounts: list[Mapping[str, Any]] = [
             self.levels.ledger["output_accounting"],
             *self.levels.ledger["sub_ledgers"],
@@ -75,6 +76,15 @@ class Forward:
         self._passed(keys, shape, found)
         return found
 
+    def _as_kept(self, keys: str) -> tuple[str, Shape | None]:
+        """The keys as the run wrote them: hashes in the place of what it redacted."""
+        hidden = self.levels.ledger.get("redacted", ())
+        covered = [name for name in self.shape.names if covers(hidden, name)] if self.shape else []
+        if self.shape is None or not covered:
+            return keys, self.shape
+        told = self.shape.hidden_text("k", covered)
+        return self.desk.keep(f"SELECT {told} AS k FROM {keys}"), self.shape.hidden(covered)
+
     def ended_before(self, keys: str, steps: Collection[str]) -> int:
         """How many of the records were rejected or left out by one of these steps, or at the
         door."""
@@ -92,7 +102,8 @@ class Forward:
                     f"INSERT INTO {ended} SELECT source_key FROM {letters} "
                     f"WHERE context['step'] IN ({listed}) AND context['level'] IS NULL"
                 )
-        here = self._among("k", ended, self.shape)
+        keys, shape = self._as_kept(keys)
+        here = self._among("k", ended, shape)
         return int(self.desk.value(f"SELECT count(*) FROM {keys} WHERE {here}"))
 
     def _letters(self, place: Path) -> str | None:

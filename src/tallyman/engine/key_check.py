@@ -22,7 +22,7 @@ from tallyman.domain.ledger import Ledger
 from tallyman.domain.pipeline import Asset
 from tallyman.engine.columns import col
 from tallyman.engine.content import row_hashes
-from tallyman.engine.trace import Redaction
+from tallyman.engine.redact import Redaction
 from tallyman.errors import KeysRepeat, StepFailed
 
 EXAMPLES = 5

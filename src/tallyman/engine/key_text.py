@@ -6,10 +6,11 @@ Comparing columns instead of texts does not depend on how two engines print a nu
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 
 from tallyman.domain.table import spark_columns
+from tallyman.engine.desk import HIDDEN
 from tallyman.engine.duck import text
 
 PLACE = "'^@.*#[0-9]+$'"
@@ -77,6 +78,24 @@ class Shape:
             f"TRY_CAST({field(key, name)} AS {kind})"
             for name, kind in zip(self.names, self.types, strict=True)
         ]
+
+    def hidden(self, covered: Collection[str]) -> Shape:
+        """Of the keys of a run that kept hashes of these columns."""
+        kinds = zip(self.names, self.types, strict=True)
+        types = tuple("VARCHAR" if name in covered else kind for name, kind in kinds)
+        return replace(self, types=types)
+
+    def hidden_text(self, key: str, covered: Collection[str]) -> str:
+        """The key text that such a run wrote, as an expression; places stay as they are."""
+        if not self.is_json:
+            return f"CASE WHEN regexp_matches({key}, {PLACE}) THEN {key} ELSE {HIDDEN}({key}) END"
+        fields = {name: field(key, name) for name in self.names}
+        shown = {n: f"{HIDDEN}({v})" if n in covered else v for n, v in fields.items()}
+        named = ", ".join(f"{text(n)}, {v}" for n, v in shown.items())
+        return (
+            f"CASE WHEN regexp_matches({key}, {PLACE}) THEN {key} "
+            f"ELSE CAST(json_object({named}) AS VARCHAR) END"
+        )
 
     def text_of(self, values: Sequence[str]) -> str:
         """The key text of columns, as an expression; NULL where one of them is."""

@@ -228,14 +228,22 @@ class Letters:
         )
 
     def listed(
-        self, *, key: str | None, kind: str | None, where: str | None, only_open: bool, limit: int
+        self,
+        *,
+        key: str | None,
+        hidden: str | None,
+        kind: str | None,
+        where: str | None,
+        only_open: bool,
+        limit: int,
     ) -> tuple[int, list[dict[str, Any]]]:
         """How many match, and the first of them in a stable order."""
         wanted = (
-            "($key IS NULL OR source_key = $key) AND ($kind IS NULL OR error_type = $kind) "
+            "($key IS NULL OR source_key IN ($key, $hidden)) "
+            "AND ($kind IS NULL OR error_type = $kind) "
             f"AND (NOT $open OR state = 'open') AND ({where or 'true'})"
         )
-        given = {"key": key, "kind": kind, "open": only_open}
+        given = {"key": key, "hidden": hidden, "kind": kind, "open": only_open}
         total = self._ask(f"SELECT count(*) FROM standing WHERE {wanted}", where, given).fetchone()
         names = ", ".join(FIELDS)
         rows = self._dicts(

@@ -14,7 +14,9 @@ from tallyman.domain.target import source_path
 from tallyman.engine.check import nearest, source_schema
 from tallyman.engine.columns import SYSTEM
 from tallyman.engine.files import InputFiles, list_files
+from tallyman.engine.redact import Redaction
 from tallyman.engine.source import (
+    NOTHING_REDACTED,
     Input,
     JsonInput,
     LinesInput,
@@ -54,31 +56,39 @@ def _file_schema(spark: SparkSession, files: InputFiles) -> StructType:
 
 
 def open_source(
-    spark: SparkSession, source: Source, schema: StructType, files: InputFiles
+    spark: SparkSession,
+    source: Source,
+    schema: StructType,
+    files: InputFiles,
+    redaction: Redaction = NOTHING_REDACTED,
 ) -> Input:
     given = (source.name, spark, files, schema, source.key, dict(source.options))
     if source.format == "parquet":
         _check_parquet(spark, source, schema, files)
-        return ParquetInput(*given)
+        return ParquetInput(*given, redaction=redaction)
     if source.format == "csv":
-        opened = LinesInput(*given, "csv")
+        opened = LinesInput(*given, "csv", redaction=redaction)
         _check_header(opened)
         return opened
     prefix = sniff_prefix(files, source.key[0]) if len(source.key) == 1 else None
-    careful = LinesInput(*given, "json", prefix)
+    careful = LinesInput(*given, "json", prefix, redaction=redaction)
     # Where the text of a key and its typed form are the same, and every line is one object.
     if prefix and isinstance(schema[source.key[0]].dataType, (StringType, IntegralType)):
-        fast = JsonInput(*given, "json", prefix)
+        fast = JsonInput(*given, "json", prefix, redaction=redaction)
         return fast if fast.regular else careful
     return careful
 
 
 def open_output(
-    spark: SparkSession, files: InputFiles, schema: StructType, key: Sequence[str]
+    spark: SparkSession,
+    files: InputFiles,
+    schema: StructType,
+    key: Sequence[str],
+    redaction: Redaction = NOTHING_REDACTED,
 ) -> Input:
     """An upstream asset's rows, if their files are what was published."""
     files.check_recorded()
-    return ParquetInput(files.input, spark, files, schema, tuple(key), {})
+    return ParquetInput(files.input, spark, files, schema, tuple(key), {}, redaction=redaction)
 
 
 def _check_parquet(

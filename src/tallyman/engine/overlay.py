@@ -53,6 +53,9 @@ class CorrectionsInput(LinesInput):
         found = super().records([*names, NAMED])
         return found.withColumn(KEY, F.coalesce(NAMED, KEY)).drop(NAMED)
 
+    def keys(self) -> DataFrame:
+        return self.records([]).select(KEY)
+
     def every_line(self) -> DataFrame:
         """Number, text, key, whether the key was given apart, and whether it is one JSON object."""
         text = F.col(lines.TEXT)
@@ -173,7 +176,14 @@ def _overlay(base: Input, place: Path, facts: Mapping[str, Any], project: Path) 
     only = None if facts["whole"] else keys_in(base.spark, place / KEYS)
     kept = base if facts["originals"] else None
     given = (base.name, base.spark, _files(base, kept, found), base.schema, base.key, base.options)
-    return Overlay(*given, base=kept, corrected=found, only=only, named=facts["named"])
+    return Overlay(
+        *given,
+        base=kept,
+        corrected=found,
+        only=only,
+        named=facts["named"],
+        redaction=base.redaction,
+    )
 
 
 def _files(base: Input, kept: Input | None, found: CorrectionsInput | None) -> InputFiles:

@@ -40,7 +40,7 @@ class ParquetRecords(Records):
 
     def by_keys(self, keys: str, *, shown: int | None = None) -> str:
         wanted = f"(SELECT DISTINCT k FROM {keys})"
-        same = self.same_key([quoted(name) for name in self.key])
+        same = self.same_key([quoted(name) for name in self.key], keys)
         if self.placed(keys):
             same = f"({same}) OR k = {self.place()}"
         return self.desk.keep(

@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from tallyman.domain.redaction import BEGINS
 from tallyman.domain.walk import Record
-from tallyman.engine.desk import Desk
+from tallyman.engine.desk import HIDDEN, Desk
 from tallyman.engine.duck import text
 from tallyman.engine.files import InputFiles
-from tallyman.engine.key_text import PLACE, Shape
+from tallyman.engine.key_text import PLACE, Shape, field
 
 
 @dataclass
@@ -70,10 +71,30 @@ class Records(ABC):
         """What a record without a key is called."""
         return "'@' || _tm_name || '#' || _tm_line"
 
-    def same_key(self, columns: Sequence[str]) -> str:
-        """Whether a record with these columns has the key `k`."""
+    def same_key(self, columns: Sequence[str], keys: str) -> str:
+        """Whether a record with these columns has the key `k`, one of those in a table."""
         if not self.key:
             return "false"
+        same = self._same_key(columns)
+        return f"({same}) OR ({self._same_hash(columns)})" if self._redacted(keys) else same
+
+    def _redacted(self, keys: str) -> bool:
+        """Whether some of the keys hide what they were made of."""
+        return bool(
+            self.desk.value(f"SELECT count(*) FROM {keys} WHERE contains(k, {text(BEGINS)})")
+        )
+
+    def _same_hash(self, columns: Sequence[str]) -> str:
+        texts = [f"CAST({own} AS VARCHAR)" for own in columns]
+        if not self.shape.is_json:
+            return f"{HIDDEN}({texts[0]}) = k"
+        written = [field("k", name) for name in self.key]
+        return " AND ".join(
+            f"({other} = {own} OR {other} = {HIDDEN}({own}))"
+            for own, other in zip(texts, written, strict=True)
+        )
+
+    def _same_key(self, columns: Sequence[str]) -> str:
         if self.shape.plain and self.shape.types == ("VARCHAR",):
             return f"{columns[0]} = k"
         pairs = zip(columns, self.shape.parts("k"), strict=True)

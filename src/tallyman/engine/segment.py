@@ -6,20 +6,11 @@ expression on a row that an earlier filter removed would raise.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
-from functools import reduce
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import (
-    BooleanType,
-    DateType,
-    DecimalType,
-    IntegralType,
-    StringType,
-    StructField,
-)
 
 from tallyman.domain.fate import Fate
 from tallyman.domain.rejection import ErrorType, Rule
@@ -27,7 +18,6 @@ from tallyman.domain.step import Drop, Expect, Filter, Join, Rename, Select, Wit
 from tallyman.engine import digest, plain
 from tallyman.engine.book import FANOUT, Book
 from tallyman.engine.columns import (
-    CORRUPT,
     ERROR,
     KEY,
     LIVE,
@@ -41,11 +31,9 @@ from tallyman.engine.columns import (
     to_column,
 )
 from tallyman.engine.plain import MATCHES
-from tallyman.engine.source import Input, LinesInput
+from tallyman.engine.redact import Redaction
 
 REJECTION = "struct<rule:int,actual:string>"
-SAME_TEXT = (StringType, BooleanType, IntegralType, DecimalType, DateType)
-"""Types whose values have one text, in Spark and elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +51,10 @@ class Flow:
     """The user's columns that still tell the group, where rows are groups."""
     beside: tuple[str, ...] = ()
     """Further columns of ours that go with every row."""
+    unread: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    """Columns that have no value of their own on a record that broke one of these rules."""
+    rules: int = 0
+    """Rules the rows may have broken so far: those with smaller numbers."""
 
     @property
     def untouched_groups(self) -> bool:
@@ -99,8 +91,17 @@ class Flow:
             found = replace(found, group_columns=None)
         return found
 
+    def computed(self, names: Iterable[str]) -> Flow:
+        """After columns were computed: on live rows only, so not on those that failed before."""
+        before = frozenset(range(self.rules))
+        return replace(self, unread={**self.unread, **dict.fromkeys(names, before)})
 
-def _rejection(rule: int, actual: Column) -> Column:
+    def lacks(self, names: Iterable[str]) -> frozenset[int]:
+        """The rules of which a broken one leaves one of the columns without a value."""
+        return frozenset().union(*(self.unread.get(name, frozenset()) for name in names))
+
+
+def rejection(rule: int, actual: Column) -> Column:
     text = F.coalesce(actual.cast("string"), F.lit("NULL"))
     return F.struct(F.lit(rule).alias("rule"), text.alias("actual"))
 
@@ -108,96 +109,6 @@ def _rejection(rule: int, actual: Column) -> Column:
 def _appended(rejection: Column) -> Column:
     none = F.array().cast(f"array<{REJECTION}>")
     return F.array_append(F.coalesce(F.col(REJECTIONS), none), rejection)
-
-
-# ---- at the door ---------------------------------------------------------------------------
-
-
-def admit(source: Input, book: Book, read: Collection[str]) -> Flow:
-    """Records as they enter: what could not be read is already an ERROR with its reasons.
-
-    Only columns that the plan reads, or the schema requires, can reject a record.
-    """
-    names = tuple(f.name for f in source.schema if f.name in read or not f.nullable)
-    known = source.every_record_keyed and len(source.key) == 1 and _readable(source, names)
-    key = source.key if known else None
-    if not source.rejects:
-        return Flow(source.records(names), names, key)
-    admitted = [_tagged(part, rows, names, book) for part, rows in source.parts(names)]
-    return Flow(reduce(DataFrame.unionByName, admitted), names, key, tagged=True)
-
-
-def _readable(source: Input, names: Sequence[str]) -> bool:
-    """True if the key's column is carried, and reads the same whoever reads it."""
-    [key] = source.key
-    return key in names and isinstance(source.schema[key].dataType, SAME_TEXT)
-
-
-def _tagged(source: Input, records: DataFrame, names: Sequence[str], book: Book) -> DataFrame:
-    required = [f.name for f in source.schema if not f.nullable]
-    missing = {
-        name: book.rule(_ingest_rule(ErrorType.NULL, source.name, name, "not null"))
-        for name in required
-    }
-    absent = [F.when(col(n).isNull(), _rejection(r, F.lit("NULL"))) for n, r in missing.items()]
-    found = F.array_compact(F.array(*absent)) if absent else F.array()
-    is_absent = F.lit(False)
-    for name in required:
-        is_absent = is_absent | col(name).isNull()
-    if isinstance(source, LinesInput):
-        bad = F.col(CORRUPT).isNotNull()
-        reasons = F.when(bad, _diagnosis(source, book, missing, set(names))).otherwise(found)
-    else:
-        bad, reasons = F.lit(False), found
-    wrong = bad | is_absent
-    tags = {
-        PART: F.when(wrong, ERROR).otherwise(LIVE),
-        REJECTIONS: F.when(wrong, reasons.cast(f"array<{REJECTION}>")),
-    }
-    return records.withColumns(tags).select(*map(col, names), KEY, PART, REJECTIONS)
-
-
-def _ingest_rule(kind: ErrorType, entity: str, name: str, expected: str) -> Rule:
-    return Rule(
-        error_type=kind,
-        path=f"{entity}.{name}",
-        expected=expected,
-        entity=entity,
-        field=name,
-        step="ingest",
-    )
-
-
-def _diagnosis(source: LinesInput, book: Book, missing: dict[str, int], read: set[str]) -> Column:
-    """Field by field, what is wrong with a line; asked only about the few lines that need it."""
-    text = F.col(CORRUPT)
-    fields = source.positions
-    strings = [StructField(f.name, StringType()) for f in fields]
-    raw = source.parse(text, strings)
-    shape = "one JSON object on the line" if source.format == "json" else f"{len(fields)} fields"
-    parse = book.rule(_ingest_rule(ErrorType.PARSE, source.name, "line", shape))
-    reasons = []
-    for number, declared in enumerate(fields):
-        if declared.name not in read:
-            continue
-        kind = declared.dataType.simpleString()
-        rule = book.rule(_ingest_rule(ErrorType.TYPE_CAST, source.name, declared.name, kind))
-        alone = (
-            [declared]
-            if source.format == "json"
-            else [declared if i == number else s for i, s in enumerate(strings)]
-        )
-        misfit = source.parse(text, alone).getField(CORRUPT).isNotNull()
-        value = raw.getField(declared.name)
-        reason = F.when(misfit, _rejection(rule, value))
-        if declared.name in missing:
-            absent = _rejection(missing[declared.name], F.lit("NULL"))
-            reason = F.when(misfit, _rejection(rule, value)).when(value.isNull(), absent)
-        reasons.append(reason)
-    listed = F.array_compact(F.array(*reasons))
-    broken = F.array(_rejection(parse, F.expr(f"make_valid_utf8({CORRUPT})")))
-    unreadable = raw.getField(CORRUPT).isNotNull() | (F.size(listed) == 0)
-    return F.when(unreadable, broken).otherwise(listed)
 
 
 # ---- steps ---------------------------------------------------------------------------------
@@ -216,7 +127,7 @@ def select(flow: Flow, step: Select) -> Flow:
     made = [n for n, c in zip(names, chosen, strict=True) if text_of(c).strip("`") != n]
     held = (*(flow.key_columns or ()), *(flow.group_columns or ()))
     lost = [name for name in held if name not in kept]
-    return flow.choose(chosen, names).without_key([*made, *lost])
+    return flow.choose(chosen, names).without_key([*made, *lost]).computed(made)
 
 
 def _fields(flow: Flow, expression: Column) -> list[Column]:
@@ -240,13 +151,14 @@ def with_columns(flow: Flow, step: WithColumns) -> Flow:
     names = [anew.pop(name.lower(), name) for name in flow.columns]
     names += anew.values()
     chosen = [made[n].alias(n) if n in made else col(n) for n in names]
-    return flow.choose(chosen, names).without_key(list(made))
+    return flow.choose(chosen, names).without_key(list(made)).computed(made)
 
 
 def rename(flow: Flow, step: Rename) -> Flow:
     names = [step.new if name == step.old else name for name in flow.columns]
     chosen = [col(o).alias(n) for o, n in zip(flow.columns, names, strict=True)]
-    renamed = flow.choose(chosen, names)
+    unread = {n: flow.lacks([o]) for o, n in zip(flow.columns, names, strict=True)}
+    renamed = replace(flow.choose(chosen, names), unread=unread)
     if step.old in (renamed.group_columns or ()):
         renamed = replace(renamed, group_columns=None)
     if renamed.key_columns and step.old in renamed.key_columns:
@@ -272,7 +184,10 @@ def end_unless(flow: Flow, keep: Column, ended: int) -> Flow:
 
 
 def expect(flow: Flow, step: Expect, morphism_id: str, book: Book) -> Flow:
-    """A live row must be shown to hold; one that failed before only adds what is plainly false."""
+    """A live row must be shown to hold; one that failed before only adds what is plainly false.
+
+    Of a field that could not be read nothing is known: no rule over it is broken.
+    """
     flow = flow.with_tags()
     asked = mentioned([step.predicate], flow.columns)
     kind = ErrorType.VALIDATION if flow.after_group else ErrorType.REFINEMENT
@@ -288,27 +203,35 @@ def expect(flow: Flow, step: Expect, morphism_id: str, book: Book) -> Flow:
         )
     )
     holds = to_column(step.predicate, flow.columns)
-    rejection = _appended(_rejection(rule, _values(asked)))
+    charged = _appended(rejection(rule, _values(asked, book.redaction)))
     types = {f.name: f.dataType for f in flow.rows.select(*map(col, asked)).schema}
     reasons = F.when(
         F.col(PART) == LIVE,
-        F.when(F.coalesce(holds, F.lit(False)), F.col(REJECTIONS)).otherwise(rejection),
+        F.when(F.coalesce(holds, F.lit(False)), F.col(REJECTIONS)).otherwise(charged),
     )
     if cannot_raise(step.predicate, types):
-        failed = F.when(~holds, rejection).otherwise(F.col(REJECTIONS))
+        failed = F.when(~holds & ~_broke(flow.lacks(asked)), charged).otherwise(F.col(REJECTIONS))
         reasons = reasons.when(F.col(PART) == ERROR, failed)
     keep = F.coalesce(holds, F.lit(False))
     part = F.when(F.col(PART) == LIVE, F.when(keep, LIVE).otherwise(ERROR)).otherwise(F.col(PART))
     tags = {REJECTIONS: reasons.otherwise(F.col(REJECTIONS)), PART: part}
-    return replace(flow, rows=flow.rows.withColumns(tags))
+    return replace(flow, rows=flow.rows.withColumns(tags), rules=len(book.rules))
 
 
-def _values(names: Sequence[str]) -> Column:
+def _broke(rules: frozenset[int]) -> Column:
+    """Whether one of these is among the rules that the record broke already."""
+    if not rules:
+        return F.lit(False)
+    numbers = F.array(*map(F.lit, sorted(rules)))
+    return F.coalesce(F.arrays_overlap(F.col(REJECTIONS).getField("rule"), numbers), F.lit(False))
+
+
+def _values(names: Sequence[str], redaction: Redaction) -> Column:
     if not names:
         return F.lit("NULL")
     if len(names) == 1:
-        return col(names[0]).cast("string")
-    shown = [col(name).cast("string").alias(name) for name in names]
+        return redaction.shown(names[0], col(names[0]))
+    shown = [redaction.shown(name, col(name)).alias(name) for name in names]
     return F.to_json(F.struct(*shown), {"ignoreNullFields": "false"})
 
 
@@ -324,8 +247,11 @@ def join(flow: Flow, step: Join, reference: DataFrame, morphism_id: str, book: B
     added = [name for name in reference.columns if name not in shared]
     new = [F.col(plain.REFERENCE).getField(name).alias(name) for name in added]
     rows = rows.select(*map(col, flow.columns), *new, *flow.carried(), MATCHES)
-    flow = replace(flow, rows=rows, columns=plain.joined_columns(step.on, flow.columns, added))
-    flow = _unmatched(flow, step, [left for left, _ in pairs], morphism_id, book)
+    keys = [left for left, _ in pairs]
+    unread = {**flow.unread, **dict.fromkeys(added, flow.lacks(keys))}
+    names = plain.joined_columns(step.on, flow.columns, added)
+    flow = replace(flow, rows=rows, columns=names, unread=unread)
+    flow = _unmatched(flow, step, (keys, added), morphism_id, book)
     if step.fanout == "error":
         flow = refuse_several(flow, morphism_id, book)
         return replace(flow, rows=flow.rows.drop(MATCHES))
@@ -338,7 +264,15 @@ def refuse_several(flow: Flow, morphism_id: str, book: Book) -> Flow:
     return end_unless(flow, F.coalesce(F.col(MATCHES), F.lit(1)) <= 1, many)
 
 
-def _unmatched(flow: Flow, step: Join, keys: Sequence[str], morphism_id: str, book: Book) -> Flow:
+def _unmatched(
+    flow: Flow,
+    step: Join,
+    columns: tuple[Sequence[str], Sequence[str]],
+    morphism_id: str,
+    book: Book,
+) -> Flow:
+    """`columns` are those looked up by, and those that a match adds."""
+    keys, added = columns
     text = (
         text_of(step.on) if not isinstance(step.on, (list, tuple)) else ", ".join(map(str, step.on))
     )
@@ -363,11 +297,13 @@ def _unmatched(flow: Flow, step: Join, keys: Sequence[str], morphism_id: str, bo
     has_key = F.lit(True)
     for key in keys:
         has_key = has_key & col(key).isNotNull()
-    rejection = _appended(_rejection(rule, _values(keys)))
+    charged = _appended(rejection(rule, _values(keys, book.redaction)))
     fails = (F.col(PART) == LIVE) & ~matched
     also = (F.col(PART) == ERROR) & ~matched & has_key
     tags = {
-        REJECTIONS: F.when(fails | also, rejection).otherwise(F.col(REJECTIONS)),
+        REJECTIONS: F.when(fails | also, charged).otherwise(F.col(REJECTIONS)),
         PART: F.when(fails, ERROR).otherwise(F.col(PART)),
     }
-    return replace(flow, rows=flow.rows.withColumns(tags))
+    unread = {**flow.unread, **{n: flow.lacks([n]) | {rule} for n in added}}
+    rows = flow.rows.withColumns(tags)
+    return replace(flow, rows=rows, unread=unread, rules=len(book.rules))

@@ -43,6 +43,9 @@ ONE_MACHINE: Mapping[str, str] = {
 }
 """Settings for Spark inside this process; a cluster has its own."""
 
+QUIET: Mapping[str, str] = {"spark.log.level": "OFF"}
+"""Where columns are redacted: Spark logs the values that it stumbles over."""
+
 LOG = "spark.log"
 LOCAL = f"local[{CORES}]"
 

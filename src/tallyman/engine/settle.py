@@ -137,7 +137,8 @@ class Settlement:
 
     def rewrite_keys(self, opened: Opened, failed_groups: DataFrame) -> None:
         """Without the groups that failed afterwards: their records are ERROR, not AGGREGATED."""
-        left = opened.stage.live().withColumn(GROUP, text_of_group(opened.stage.live()))
+        rows = opened.rows()
+        left = rows.withColumn(GROUP, text_of_group(rows))
         kept = left.join(failed_groups.select(GROUP), GROUP, "left_anti").drop(GROUP)
         aside = self.staging / f"kept-{opened.morphism_id}"
         kept.write.options(**EVIDENCE_OPTIONS).parquet(str(aside))
@@ -192,7 +193,7 @@ def failed_sources(opened: Opened, failed: DataFrame) -> DataFrame:
     """The records behind groups that failed: key, rejections and the group."""
     step = F.lit(opened.morphism_id).alias(GROUP_STEP)
     groups = failed.select(F.col(KEY).alias(GROUP), step, REJECTIONS)
-    rows = opened.stage.live()
+    rows = opened.rows()
     sources = rows.select(F.col(SOURCE_KEY).alias(KEY), text_of_group(rows).alias(GROUP))
     level = no_group(opened.stage.level)[-1]
     found = sources.join(F.broadcast(groups), GROUP)

@@ -65,15 +65,13 @@ class Settling:
             return partial(kept_by_spark.keys, opened.matched, SOURCE_KEY)
         if opened.matched is not None:
             return partial(kept_by_spark.pairs, opened.matched)
-        if id(opened) in self.failed_groups:
-            return partial(kept_by_spark.pairs, opened.stage.live())
+        if opened.links is not None or id(opened) in self.failed_groups:
+            return partial(kept_by_spark.pairs, opened.rows())
         return None
 
     def _keep_evidence(
         self, opened: Opened, failed_groups: Mapping[int, DataFrame]
     ) -> list[Future[object]]:
-        if opened.links is not None:
-            return [self.pool.submit(self.settlement.write_links, opened)]
         if opened.groups is not None:
             return [self.pool.submit(self.settlement.write_groups, opened)]
         if opened.children is not None:
@@ -81,6 +79,8 @@ class Settling:
         if id(opened) in failed_groups:
             groups = failed_groups[id(opened)].select(F.col(KEY).alias(settle.GROUP))
             return [self.pool.submit(self.settlement.rewrite_keys, opened, groups)]
+        if opened.links is not None:
+            return [self.pool.submit(self.settlement.write_links, opened)]
         return []
 
     def _ended_as_error(self) -> tuple[list[DataFrame], dict[int, DataFrame]]:

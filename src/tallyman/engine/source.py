@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import pyarrow as pa
@@ -18,8 +18,10 @@ from tallyman.domain.ledger import KeyDigest
 from tallyman.engine import digest, lines
 from tallyman.engine.columns import CORRUPT, KEY, col, quoted
 from tallyman.engine.files import InputFiles
+from tallyman.engine.redact import Redaction
 from tallyman.errors import InputUnreadable
 
+NOTHING_REDACTED = Redaction()
 BAD_UTF8 = f"NOT is_valid_utf8({lines.TEXT})"
 # As bytes: counting characters would cost more than everything else at the door.
 _ALL_BUT_LAST = f"substring(CAST({lines.TEXT} AS BINARY), 1, octet_length({lines.TEXT}) - 1)"
@@ -53,10 +55,13 @@ class Input(ABC):
     schema: StructType
     key: tuple[str, ...]
     options: dict[str, str]
+    redaction: Redaction = field(default=NOTHING_REDACTED, kw_only=True)
 
     @abstractmethod
     def records(self, columns: Sequence[str] | None = None) -> DataFrame:
-        """The columns (all, or those named), the key, and the raw text where typing failed."""
+        """The columns (all, or those named), the key, and the raw text where typing failed.
+
+        Whether it failed is decided by all declared columns, whichever are named."""
 
     @abstractmethod
     def door(self) -> Door:
@@ -80,6 +85,15 @@ class Input(ABC):
         """Whether the key columns alone tell the source key of every record."""
         return False
 
+    @property
+    def hides_key(self) -> bool:
+        """Whether the source key of a record is not what its columns read."""
+        return self.redaction.covers_any(self.key)
+
+    def own_key(self) -> Column:
+        """Of a record: its key columns as text, redacted ones as their hashes."""
+        return key_text(self.key, self.redaction)
+
     def keys(self) -> DataFrame:
         return self.records([]).select(KEY)
 
@@ -88,13 +102,14 @@ class Input(ABC):
         return None
 
 
-def key_text(key: Sequence[str]) -> Column:
+def key_text(key: Sequence[str], redaction: Redaction = NOTHING_REDACTED) -> Column:
     """One column as it reads; several as a JSON object, so that values cannot run together."""
     if len(key) == 1:
-        return col(key[0]).cast("string")
+        return redaction.shown(key[0], col(key[0]))
+    shown = [redaction.shown(k, col(k)) if redaction.covers(k) else col(k) for k in key]
     return F.when(
         F.greatest(*(col(k).isNull().cast("int") for k in key)) == 0,
-        F.to_json(F.struct(*(col(k).alias(k) for k in key))),
+        F.to_json(F.struct(*(value.alias(k) for k, value in zip(key, shown, strict=True)))),
     )
 
 
@@ -144,7 +159,7 @@ class ParquetInput(Input):
     def records(self, columns: Sequence[str] | None = None) -> DataFrame:
         names = self.schema.names if columns is None else list(columns)
         if self.every_record_keyed:
-            return self._read().select(*map(col, names), key_text(self.key).alias(KEY))
+            return self._read().select(*map(col, names), self.own_key().alias(KEY))
         rows = self._read()
         hidden = rows.metadataColumn("_metadata")  # a column of the user's may have the same name
         path = hidden.getField("file_path").alias("_tm_path")
@@ -152,7 +167,7 @@ class ParquetInput(Input):
         found = rows.select("*", path, row)
         name = lines.relative_name(F.col("_tm_path"), self.files.root)
         fallback = F.concat(F.lit("@"), name, F.lit("#"), F.col("_tm_row").cast("string"))
-        key = F.coalesce(key_text(self.key), fallback) if self.key else fallback
+        key = F.coalesce(self.own_key(), fallback) if self.key else fallback
         return found.select(*map(col, names), key.alias(KEY))
 
     def door(self) -> Door:
@@ -201,8 +216,8 @@ class LinesInput(Input):
         declared = {field.name: field for field in self.schema.fields}
         return [declared.get(n, StructField(n, StringType())) for n in self.header]
 
-    def fields(self, wanted: set[str]) -> list[StructField]:
-        """The line's fields, so that one nobody reads cannot fail."""
+    def fields(self, wanted: Collection[str]) -> list[StructField]:
+        """The line's fields with only those wanted typed: no other can fail."""
         if self.format == "json":
             return [f for f in self.positions if f.name in wanted]
         return [
@@ -227,8 +242,13 @@ class LinesInput(Input):
         return found.where(f"{lines.NUMBER} > 1") if self.header else found
 
     def records(self, columns: Sequence[str] | None = None) -> DataFrame:
-        wanted = set(self.schema.names if columns is None else columns) | set(self.key)
-        fields = self.fields(wanted)
+        return self._typed_lines(self.schema.names if columns is None else columns, self.positions)
+
+    def keys(self) -> DataFrame:
+        """Without typing any other field: that cannot change a key."""
+        return self._typed_lines([], self.fields(self.key)).select(KEY)
+
+    def _typed_lines(self, names: Sequence[str], fields: Sequence[StructField]) -> DataFrame:
         unreadable = BAD_UTF8 if self.format == "csv" else f"{BAD_UTF8} OR {IRREGULAR}"
         text = F.col(lines.TEXT)
         parsed = F.when(~F.expr(unreadable), self.parse(text, fields)).alias("_tm_parsed")
@@ -236,19 +256,28 @@ class LinesInput(Input):
         place = F.concat(
             F.lit("@"), F.col(lines.FILE), F.lit("#"), F.col(lines.NUMBER).cast("string")
         )
-        names = list(self.schema.names if columns is None else columns)
+        broken = F.col("_tm_parsed").isNull()
         typed = found.select(
             *(F.col("_tm_parsed").getField(n).alias(n) for n in dict.fromkeys([*names, *self.key])),
-            F.when(F.col("_tm_parsed").isNull(), F.expr(f"make_valid_utf8({lines.TEXT})"))
+            F.when(broken, F.expr(f"make_valid_utf8({lines.TEXT})"))
             .otherwise(F.col(f"_tm_parsed.{CORRUPT}"))
             .alias(CORRUPT),
             place.alias("_tm_place"),
+            broken.alias("_tm_broken"),
         )
-        candidates = [key_text(self.key)] if self.key else []
+        candidates = [self.own_key()] if self.key else []
         if self.prefix:
-            candidates.append(textual_key(F.col(CORRUPT), self.prefix))
+            unread = F.when(F.col("_tm_broken"), F.col(CORRUPT)).otherwise(self._keyless())
+            candidates.append(self.redaction.shown(self.key[0], textual_key(unread, self.prefix)))
         key = F.coalesce(*candidates, F.col("_tm_place")).alias(KEY)
         return typed.select(*map(col, names), CORRUPT, key)
+
+    def _keyless(self) -> Column:
+        """The text of a line whose key could not be read; NULL where only another field is wrong,
+        so that the key of a record is the same whichever fields are typed."""
+        line = F.col(CORRUPT)
+        alone = self.parse(line, [f for f in self.schema if f.name in self.key])
+        return F.when(line.isNotNull() & key_text(self.key).isNull(), alone.getField(CORRUPT))
 
     def door(self) -> Door:
         found = self.keys()
@@ -266,11 +295,29 @@ class JsonInput(LinesInput):
 
     def records(self, columns: Sequence[str] | None = None) -> DataFrame:
         names = list(self.schema.names if columns is None else columns)
+        return self._rows().select(*map(col, names), self._decided().alias(CORRUPT), self._key())
+
+    def keys(self) -> DataFrame:
+        return self._rows().select(self._key())
+
+    def _rows(self) -> DataFrame:
         reader = self.spark.read.options(**self.options)
         reader = reader.option("columnNameOfCorruptRecord", CORRUPT)
-        found = reader.schema(self._typed(self.schema.fields)).json(self.files.paths)
-        key = F.coalesce(key_text(self.key), textual_key(F.col(CORRUPT), str(self.prefix)))
-        return found.select(*map(col, names), CORRUPT, key.alias(KEY))
+        return reader.schema(self._typed(self.schema.fields)).json(self.files.paths)
+
+    def _key(self) -> Column:
+        written = textual_key(self._keyless(), str(self.prefix))
+        return F.coalesce(self.own_key(), self.redaction.shown(self.key[0], written)).alias(KEY)
+
+    def _decided(self) -> Column:
+        """The text of a line that does not fit, by every declared column.
+
+        The reader types only columns that the query mentions, and no setting makes it type the
+        others. So they are mentioned, in a place that is never reached: the first of the values
+        is not NULL there. Spark does not know that."""
+        line = F.col(CORRUPT)
+        others = [col(name).cast("string") for name in self.schema.names]
+        return F.when(line.isNotNull(), F.coalesce(line, *others))
 
     @property
     def every_record_keyed(self) -> bool:
@@ -295,7 +342,8 @@ class JsonInput(LinesInput):
         )
         # An escaped key reads differently once it is parsed.
         odd = F.col("irregular") | F.col(KEY).isNull() | F.contains(F.col(KEY), F.lit("\\"))
-        rows = found.groupBy("blank").agg(*digest.lanes(F.col(KEY)), F.count_if(odd).alias("odd"))
+        shown = self.redaction.shown(self.key[0], F.col(KEY))
+        rows = found.groupBy("blank").agg(*digest.lanes(shown), F.count_if(odd).alias("odd"))
         by_blank = {row["blank"]: row for row in rows.collect()}  # two rows
         if (full := by_blank.get(False)) is None:
             full = {digest.COUNT: 0, digest.HIGH: 0, digest.LOW: 0, "odd": 0}
@@ -312,6 +360,7 @@ class JsonInput(LinesInput):
             self.options,
             self.format,
             self.prefix,
+            redaction=self.redaction,
         )
 
 

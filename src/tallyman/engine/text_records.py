@@ -125,7 +125,7 @@ class TextRecords(Records):
         wanted = f"(SELECT DISTINCT k FROM {keys})"
         last = self.last_shown(keys, shown)
         line = "line" if last is None else f"CASE WHEN k <= {text(last)} THEN line END AS line"
-        same = self.same_key([self.column(name) for name in self.key])
+        same = self.same_key([self.column(name) for name in self.key], keys)
         if self.placed(keys):
             same = f"({same}) OR k = {self.place()}"
         return self._filled(f"k, _tm_file, _tm_line, {line}", f"JOIN {wanted} w ON {same}")

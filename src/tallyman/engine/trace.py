@@ -15,12 +15,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from tallyman import faults
-from tallyman.domain.redaction import covers
 from tallyman.domain.run import RunIdentity
 from tallyman.engine import changes
 from tallyman.engine.changes import END, FIRST, Member
 from tallyman.engine.columns import KEY, LIVE, PART
 from tallyman.engine.durable import sync
+from tallyman.engine.redact import Redaction
 from tallyman.engine.run_folder import write_json
 from tallyman.engine.trace_witness import TraceWitness
 from tallyman.errors import RowsNotDistinct, TraceWriteFailure
@@ -38,25 +38,6 @@ OPTIONS: Mapping[str, str] = {
     "parquet.bloom.filter.expected.ndv#row_id": "20000",
     "parquet.bloom.filter.fpp#row_id": "0.1",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Redaction:
-    """Columns of which only a keyed hash is kept; `*` stands for all."""
-
-    columns: frozenset[str] = frozenset()
-    key: str = field(default="", repr=False)
-
-    def covers(self, name: str) -> bool:
-        return covers(self.columns, name)
-
-    def value(self, name: str, value: Column) -> Column:
-        if not self.covers(name):
-            return value
-        text = F.to_json(F.struct(value.alias("v")))
-        hashed = F.sha2(F.concat(F.lit(self.key), F.lit("|"), text), 256)
-        hidden = F.concat(F.lit("redacted:"), F.substring(hashed, 1, 32))
-        return F.when(value.isNotNull(), hidden)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +179,7 @@ class Tracer:
             os.rename(aside, target)
             sync(target)
         except (OSError, PySparkException) as error:
-            reason = str(error).strip().splitlines()[0][:300]
+            reason = self.redaction.reason(error, 300)
             raise TraceWriteFailure(self.ids.asset, seq, reason) from error
         self.completed(str(seq))
 

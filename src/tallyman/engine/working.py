@@ -25,7 +25,7 @@ from tallyman.engine import changes, digest, in_place, plain, segment
 from tallyman.engine.book import Book
 from tallyman.engine.changes import SEEN, Member
 from tallyman.engine.columns import KEY, LIVE, PART, SYSTEM, col, text_of, to_column
-from tallyman.engine.cuts import Opened, group_fields
+from tallyman.engine.cuts import Opened, hidden_group_fields
 from tallyman.engine.evaluate import Evaluation
 from tallyman.engine.group_key import GROUP_KEY, SOURCE_KEY, group_text
 from tallyman.engine.segment import Flow
@@ -104,7 +104,7 @@ class WorkingSet:
         except PySparkException as error:
             if "cancel" in str(error).lower():
                 raise
-            reason = str(error).strip().splitlines()[0][:500]
+            reason = self.book.redaction.reason(error)
             raise StepFailed(self.ids.asset, reason, self.numbers[id(node)]) from error
 
     def _do(self, node: Frame) -> None:
@@ -154,7 +154,8 @@ class WorkingSet:
         new = [n for n in in_place.set_names(step, flow.columns) if n not in flow.columns]
         beside = tuple(n for n in flow.beside if n not in aliases)
         flow = replace(flow, rows=rows, columns=(*flow.columns, *new), beside=beside)
-        return flow.without_key([n for n, _ in step.set])
+        written = [n for n, _ in step.set]
+        return flow.without_key(written).computed(in_place.set_names(step, flow.columns))
 
     def _delete(self, flow: Flow, step: Delete, name: str) -> Flow:
         text = "true" if step.where is None else text_of(step.where)
@@ -195,7 +196,7 @@ class WorkingSet:
                 ]
             except PySparkException as found:
                 self.tracer.segment(self._open[:number], good)
-                reason = str(found).strip().splitlines()[0][:500]
+                reason = self.book.redaction.reason(found)
                 raise StepFailed(self.ids.asset, reason, self._open[number]) from found
             good = stored
 
@@ -225,11 +226,13 @@ class WorkingSet:
         matched = in_place.matching(self._live(), step.where)
         added, widened = in_place.groups(matched, step, self.columns, schema)
         level = len(self.evaluation.opened) + 1
-        rows = added.withColumn(KEY, group_text(step.by, [col(name) for name in step.by]))
+        hiding = self.book.redaction
+        shown = [hiding.shown(name, col(name)) for name in step.by]
+        rows = added.withColumn(KEY, group_text(step.by, shown))
         flow = Flow(rows, tuple(widened.names), None, level=level, after_group=True)
         self._widen(widened)
         member = self._join(flow, seq, name)
-        group = F.struct(*group_fields(step, matched)).alias(GROUP_KEY)
+        group = F.struct(*hidden_group_fields(step, matched, hiding)).alias(GROUP_KEY)
         why = f"Rows added, one for each {', '.join(step.by)}"
         links = matched.select(group, F.col(KEY).alias(SOURCE_KEY), SOURCE_STEP)
         opened = partial(Opened, member.stages[0], name, Fate.AGGREGATED, "row", why, matched=links)

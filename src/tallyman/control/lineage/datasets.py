@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -28,10 +28,8 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 from tallyman.control.lineage.facets import facet
 from tallyman.control.lineage.totals import Total, total
 from tallyman.domain.column_lineage import ColumnLineage, Origin
-from tallyman.domain.frame import Frame
 from tallyman.domain.pipeline import Source
 from tallyman.engine.footers import Extent
-from tallyman.engine.tainted import tainted
 
 FILES = "file"
 """The namespace of what lies in the file system, as Spark's own integration names it."""
@@ -97,17 +95,6 @@ def _whole(same: Sequence[ToldDataset]) -> ToldDataset:
         rows=rows.pop() if len(rows) == 1 else None,
         schema=next((one.schema for one in same if one.schema), None),
     )
-
-
-def hidden_columns(plans: Iterable[Frame], redacted: Collection[str]) -> frozenset[str]:
-    """Redacted columns, and what any asset makes of them: another one may read it from there."""
-    found, listed = frozenset(name.lower() for name in redacted), list(plans)
-    size = -1
-    while found and size != len(found):
-        size = len(found)
-        for plan in listed:
-            found |= tainted(plan, found)
-    return found
 
 
 # ---- as the client has them ---------------------------------------------------------------------

@@ -11,13 +11,14 @@ from pyspark.sql.types import StructType
 
 from tallyman.control.definitions import Definitions
 from tallyman.control.inputs import Pin
-from tallyman.control.lineage.datasets import ToldDataset, hidden_columns, of_source
+from tallyman.control.lineage.datasets import ToldDataset, of_source
 from tallyman.control.lineage.emit import told_by_folder
 from tallyman.control.lineage.events import ToldAsset, ToldRun
 from tallyman.control.lineage.small import made_by, small, with_totals
 from tallyman.control.lineage.source_code import Code, code_of_asset
 from tallyman.control.lineage.totals import Total, Totals, total
 from tallyman.control.manifest import label
+from tallyman.control.redaction import hidden_columns
 from tallyman.domain.commit import Commit
 from tallyman.domain.frame import Frame
 from tallyman.domain.pipeline import Asset
