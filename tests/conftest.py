@@ -89,6 +89,7 @@ LONGEST_FIRST = (
     "faults",
     "engine",
     "trace",
+    "oracle",
     "orchestration",
     "lineage_run",
     "publication",
@@ -119,6 +120,7 @@ TOGETHER = {
     "walk": "walk",
     "report": "report",
     "seals": "seals",
+    "oracle": "oracle",
 }
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +24,17 @@ class Compared:
     """How much was compared, by what."""
 
     counts: Counter[str] = field(default_factory=Counter)
+
+    @contextmanager
+    def least(self, number: int) -> Iterator[None]:
+        """A comparison of nothing is none: so many have to be made here."""
+        before = self.counts.total()
+        yield
+        assert 0 < number <= self.counts.total() - before
+
+    def __str__(self) -> str:
+        shown = ", ".join(f"{count:,} {what}" for what, count in sorted(self.counts.items()))
+        return f"{self.counts.total():,} comparisons ({shown})"
 
     def bags(self, what: str, expected: Bag, found: Bag) -> None:
         missing, extra = expected - found, found - expected

@@ -52,6 +52,7 @@ def _today(said: Mapping[str, Any], home: Path) -> date:
 
 @pytest.fixture(scope="session")
 def depot(
+    request: pytest.FixtureRequest,
     tmp_path_factory: pytest.TempPathFactory,
     spark_server: str,
     with_database: Callable[[Path], Path],
@@ -71,8 +72,11 @@ def depot(
     data.write_late(path, TOTAL)
     late = home.ok("run", "notice_log")
     oracle = Oracle(path, data.DAYS, _today(late, path))
-    yield _assembled(path, opened, (first, rounds, late), (early, oracle))
+    found = _assembled(path, opened, (first, rounds, late), (early, oracle))
+    yield found
     opened.close()
+    if reporter := request.config.pluginmanager.getplugin("terminalreporter"):
+        reporter.write_line(f"\n{TOTAL:,} records: {found.compared}")
 
 
 def _assembled(
@@ -89,7 +93,9 @@ def _assembled(
     accounts |= {f"depot_rounds {d}": oracle.accounts["depot_rounds", f"d:{d}"] for d in data.DAYS}
     brought = appended([], accounts[EARLY].rows)
     more = appended(brought, accounts["notice_log"].rows)
-    oracle.accounts["notice_log", None].published = more
+    accounts["notice_log"].published = more
+    accounts[EARLY].published = brought
+    oracle.earlier.append(accounts[EARLY])
     return Depot(
         home=path,
         oracle=oracle,

@@ -106,8 +106,7 @@ def parcel(i: int) -> str:
         "declared": i * 13 % 900,
         "codes": [CODES[(i + n) * 3 % 5] for n in range(i % 4)],
     }
-    for name, value in _parcel_faults(i):
-        row[name] = value
+    row.update(_parcel_faults(i))
     missing = [name for name, value in row.items() if value == "missing"]
     text = json.dumps({name: value for name, value in row.items() if name not in missing})
     if i % 97 == 5:  # the line ends in the middle
@@ -116,10 +115,10 @@ def parcel(i: int) -> str:
 
 
 def _parcel_faults(i: int) -> Iterator[tuple[str, Any]]:
-    if i % 181 in (19, 20):  # three records share a key
-        yield "parcel_id", f"P{i - i % 181 + 18:06d}"
-    if i % 191 in (21, 22):
-        yield "parcel_id", None if i % 191 == 21 else "missing"
+    if i % 401 in (19, 20):  # three records share a key
+        yield "parcel_id", f"P{i - i % 401 + 18:06d}"
+    if i % 409 in (21, 22):
+        yield "parcel_id", None if i % 409 == 21 else "missing"
     faults: list[tuple[int, int, str, Any]] = [
         (101, 7, "weight", "heavy"),
         (103, 9, "weight", None),
@@ -159,13 +158,13 @@ def scan(i: int) -> str:
         "kind": KINDS[i % 4],
         "minute": str(i * 7 % 1440),
     }
-    if i % 113 == 13:  # the key of the scan before
+    if i % 251 == 13:  # the key of the scan before
         row["parcel_id"], row["seq"] = f"P{(i - 1) // 3:06d}", str((i - 1) % 3 + 1)
     faults = [
-        (127, 3, "parcel_id", ""),
-        (131, 5, "seq", ""),
-        (139, 7, "parcel_id", ""),
-        (139, 7, "seq", ""),
+        (257, 3, "parcel_id", ""),
+        (263, 5, "seq", ""),
+        (269, 7, "parcel_id", ""),
+        (269, 7, "seq", ""),
         (97, 8, "seq", "x"),
         (89, 9, "minute", "noon"),
         (83, 10, "minute", ""),
@@ -173,9 +172,7 @@ def scan(i: int) -> str:
         (47, 15, "depot", "ZZ"),
         (61, 16, "depot", ""),
     ]
-    for divisor, rest, name, value in faults:
-        if i % divisor == rest:
-            row[name] = value
+    row.update({name: value for divisor, rest, name, value in faults if i % divisor == rest})
     cells = list(row.values())
     if i % 101 == 11:
         cells = cells[:3]
@@ -197,10 +194,10 @@ def _parquet(path: Path, numbers: range) -> None:
 
 
 def a_return(i: int) -> dict[str, Any]:
-    own = i - 1 if i % 73 == 7 else i  # the key of the return before
+    own = i - 1 if i % 127 == 7 else i  # the key of the return before
     return {
-        "depot": None if i % 67 == 3 else f"D{own % 12 + 1:02d}",
-        "number": None if i % 71 == 5 else own // 12,
+        "depot": None if i % 131 == 3 else f"D{own % 12 + 1:02d}",
+        "number": None if i % 137 == 5 else own // 12,
         "tag": f"R{i:06d}",
         "weight": None if i % 31 == 9 else Decimal(200 + i * 53 % 4700).scaleb(-3),
         "day": date(2026, 1, 1) + timedelta(days=i % 9),
@@ -229,9 +226,7 @@ def movement(i: int) -> str:
         (53, 11, "quantity", "5000"),
         (59, 13, "quantity", ""),
     ]
-    for divisor, rest, name, value in faults:
-        if i % divisor == rest:
-            row[name] = value
+    row.update({name: value for divisor, rest, name, value in faults if i % divisor == rest})
     return ",".join(row.values())
 
 
@@ -261,7 +256,7 @@ def notice(i: int) -> str:
 
 def a_round(i: int, day: date) -> str:
     row: dict[str, Any] = {
-        "round_id": None if i % 31 == 6 else f"W{(i - 3 if i % 37 == 9 else i):05d}",
+        "round_id": None if i % 61 == 6 else f"W{(i - 3 if i % 67 == 9 else i):05d}",
         "tag": f"W{i:06d}",
         "day": str(day),
         "depot": f"D{i * 5 % 11 + 1:02d}" if i % 23 else None,

@@ -13,7 +13,7 @@ from tests.oracle.account import Account
 from tests.oracle.compare import Compared, Different
 from tests.oracle.conftest import Depot
 from tests.oracle.found import Found
-from tests.oracle.test_oracle import ASKED_BY, ask_why, asked, place_of, same_walk
+from tests.oracle.test_walks import ASKED_BY, ask_why, asked, place_of, same_walk
 from tests.oracle.walks import expected_where, found_where
 
 
@@ -62,7 +62,10 @@ def _other_value(account: Account) -> None:
 
 def _rows_change_keys(account: Account) -> None:
     first, second = account.rows[1], account.rows[2]
-    account.rows[1], account.rows[2] = replace(first, key=second.key), replace(second, key=first.key)
+    account.rows[1], account.rows[2] = (
+        replace(first, key=second.key),
+        replace(second, key=first.key),
+    )
 
 
 def sub_ledgers(compared: Compared, account: Account, found: Found) -> None:
@@ -136,4 +139,6 @@ def test_another_end_of_a_record_is_found(depot: Depot) -> None:
         same_walk(depot, "where", expected_where(depot.oracle, "parcels", [record.place]), found)
         for stranger in (r.place for other, r in ended.items() if other != fate):
             with pytest.raises(Different):
-                same_walk(depot, "where", expected_where(depot.oracle, "parcels", [stranger]), found)
+                same_walk(
+                    depot, "where", expected_where(depot.oracle, "parcels", [stranger]), found
+                )
