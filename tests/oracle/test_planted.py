@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import deepcopy
 from dataclasses import dataclass, replace
 
 import pytest
@@ -101,10 +100,22 @@ PLANTS = {
 }
 
 
+def copied(account: Account) -> Account:
+    """So far that a plant changes nothing for other tests."""
+    lists = ("records", "letters", "filtered", "groups", "children", "rows")
+    subs = [replace(sub, units=[replace(unit) for unit in sub.units]) for sub in account.subs]
+    return replace(
+        account,
+        **{name: list(getattr(account, name)) for name in lists},
+        fates=dict(account.fates),
+        subs=subs,
+    )
+
+
 @pytest.mark.parametrize("name", PLANTS)
 def test_a_difference_is_found(depot: Depot, name: str) -> None:
     plant = PLANTS[name]
-    account, found = deepcopy(depot.accounts[plant.asset]), depot.found[plant.asset]
+    account, found = copied(depot.accounts[plant.asset]), depot.found[plant.asset]
     compared = Compared()
     plant.check(compared, account, found)
     assert compared.counts.total() > 0
