@@ -23,6 +23,7 @@ FULL = os.environ.get("TALLYMAN_SCALE") == "full"
 TOTAL = 50_000 if FULL else 5_000
 ASSETS = ("clean_parcels", "zone_days", "offers", "labels", "scan_trail", "depot_scans", "weights")
 ASSETS += ("close", "notice_log")
+SOURCES = ("parcels", "scans", "returns", "movements", "adjustments", "notices", "rounds")
 EARLY = "notice_log, first run"
 ROUNDS = tuple(f"depot_rounds {day}" for day in data.DAYS)
 TARGETS = (*ASSETS, EARLY, *ROUNDS)

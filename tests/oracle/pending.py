@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from tests.oracle.compare import Different
-from tests.oracle.conftest import TARGETS
+from tests.oracle.conftest import ASSETS, SOURCES, TARGETS
+
+DATASETS = (*ASSETS, "depot_rounds")
 
 # What other parts of issue 13 change, and what the oracle expects already. Delete an entry when its
 # part is merged: the test says so by itself (strict).
@@ -24,8 +26,19 @@ PENDING: dict[tuple[str, str], str] = {
     ("sub-ledgers", "labels"): "a",
     ("rows", "labels"): "a",
     ("versions", "labels"): "a",
-    ("where, met", "notices"): "where says of a record whose row was there before: not met",
-} | {("letters", name): "d" for name in TARGETS}
+    ("why", "close"): "c: a loaded row with a composite key is taken for the group of NULL",
+    ("where", "movements"): "c: the key of a group is taken for one of records without a key",
+    ("where, by key", "movements"): "c, as above",
+    ("where, by key", "parcels"): "c",
+    ("where, by key", "rounds"): "c",
+    ("where, references", "depots"): "c",
+    ("where, references", "accounts"): "c",
+    ("where, met", "notices"): "where says 'did not meet' if the row was there before the run",
+}
+PENDING |= {("letters", name): "d" for name in TARGETS}
+PENDING |= {("why, odd keys", name): "c" for name in DATASETS}
+PENDING |= {("why, in bulk", name): "c" for name in DATASETS}
+PENDING |= {("where, odd keys", name): "c" for name in SOURCES if name != "adjustments"}
 
 
 def pending(test: str, names: Iterable[str]) -> list[Any]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.oracle.account import Account, Row
-from tests.oracle.conftest import FULL, Depot
+from tests.oracle.conftest import FULL, SOURCES, Depot
 from tests.oracle.expected import Oracle
 from tests.oracle.pending import pending
 from tests.oracle.raw import KEYS, Record
@@ -100,7 +100,6 @@ def test_why_names_the_records_behind_all_rows(depot: Depot, name: str) -> None:
         ask_why(depot, account, some, asked(some[0].values, [column]))
 
 
-SOURCES = ("parcels", "scans", "returns", "movements", "adjustments", "notices", "rounds")
 REFERENCES = ("depots", "tariffs", "accounts")
 
 
