@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -45,10 +46,9 @@ class Depot:
 
 
 def _today(said: Mapping[str, Any], home: Path) -> date:
-    letter = f"{said['folder']}/processing_report.json"
-    started = Project.open(home).folder(said["run_id"]).manifest["timestamp"]
-    assert (home / letter).exists()
-    return datetime.fromisoformat(started).date()
+    """The day of the run: what `current_date()` is in it."""
+    manifest = json.loads((home / said["folder"] / "manifest.json").read_text())
+    return datetime.fromisoformat(manifest["timestamp"]).date()
 
 
 @pytest.fixture(scope="session")
