@@ -11,7 +11,6 @@ import pytest
 
 from tests.oracle.account import Account, Row
 from tests.oracle.conftest import FULL, SOURCES, Depot
-from tests.oracle.expected import Oracle
 from tests.oracle.pending import pending
 from tests.oracle.raw import KEYS, Record
 from tests.oracle.walks import expected_where, expected_why, found_where, found_why
@@ -44,11 +43,30 @@ def asked(values: Mapping[str, Any], names: Sequence[str]) -> dict[str, str]:
     return {name: "null" if values[name] is None else str(values[name]) for name in names}
 
 
-def one_by_one(oracle: Oracle, rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
-    """Rows behind which all keys are plain, every n-th; and all others."""
-    odd = [row for row in rows if row.behind & oracle.odd]
-    plain = [row for row in rows if not row.behind & oracle.odd]
-    return plain[:: max(1, len(plain) // EACH)], odd
+def every_nth(rows: Sequence[Any]) -> list[Any]:
+    return list(rows[:: max(1, len(rows) // EACH)])
+
+
+def rows_of(depot: Depot, name: str, *, odd: bool) -> list[tuple[Account, Row]]:
+    """All rows behind which is a key that repeats or is NULL in part; or every n-th other."""
+    oracle = depot.oracle
+    rows = [(account, row) for account in oracle.of(name) for row in account.rows]
+    found = [(account, row) for account, row in rows if bool(row.behind & oracle.odd) is odd]
+    return found if odd else every_nth(found)
+
+
+def records_of(depot: Depot, name: str, *, odd: bool) -> list[Record]:
+    records = source_records(depot, name)
+    found = [record for record in records if (record.place in depot.oracle.odd) is odd]
+    return found if odd else every_nth(found)
+
+
+def test_enough_rows_and_records_are_asked_about(depot: Depot) -> None:
+    rows = [len(rows_of(depot, name, odd=odd)) for name in ASKED_BY for odd in (False, True)]
+    records = [len(records_of(depot, name, odd=odd)) for name in SOURCES for odd in (False, True)]
+    assert min(*rows[1::2], *records) > 0
+    assert (sum(rows) > 200, sum(records) > 200) == (True, True)
+    assert sum(rows) + sum(records) > (2_500 if FULL else 400)
 
 
 def ask_why(depot: Depot, account: Account, rows: Sequence[Row], given: Mapping[str, str]) -> None:
@@ -77,19 +95,14 @@ def same_walk(depot: Depot, what: str, expected: Any, found: Any) -> None:
 
 @pytest.mark.parametrize("name", pending("why", ASKED_BY))
 def test_why_names_the_records_behind_rows_with_plain_keys(depot: Depot, name: str) -> None:
-    for account in depot.oracle.of(name):
-        plain, _ = one_by_one(depot.oracle, account.rows)
-        for row in plain:
-            ask_why(depot, account, [row], asked(row.values, ASKED_BY[name]))
+    for account, row in rows_of(depot, name, odd=False):
+        ask_why(depot, account, [row], asked(row.values, ASKED_BY[name]))
 
 
 @pytest.mark.parametrize("name", pending("why, odd keys", ASKED_BY))
 def test_why_names_the_records_behind_rows_with_odd_keys(depot: Depot, name: str) -> None:
-    for account in depot.oracle.of(name):
-        _, odd = one_by_one(depot.oracle, account.rows)
-        assert odd
-        for row in odd:
-            ask_why(depot, account, [row], asked(row.values, ASKED_BY[name]))
+    for account, row in rows_of(depot, name, odd=True):
+        ask_why(depot, account, [row], asked(row.values, ASKED_BY[name]))
 
 
 @pytest.mark.parametrize("name", pending("why, in bulk", IN_BULK))
@@ -127,16 +140,13 @@ def place_of(record: Record) -> dict[str, str]:
 
 @pytest.mark.parametrize("name", pending("where", SOURCES))
 def test_where_says_what_became_of_records_with_plain_keys(depot: Depot, name: str) -> None:
-    plain = [r for r in source_records(depot, name) if r.place not in depot.oracle.odd]
-    for record in plain[:: max(1, len(plain) // EACH)]:
+    for record in records_of(depot, name, odd=False):
         ask_where(depot, [record], place_of(record))
 
 
 @pytest.mark.parametrize("name", pending("where, odd keys", SOURCES))
 def test_where_says_what_became_of_records_with_odd_keys(depot: Depot, name: str) -> None:
-    odd = [r for r in source_records(depot, name) if r.place in depot.oracle.odd]
-    assert odd
-    for record in odd:
+    for record in records_of(depot, name, odd=True):
         ask_where(depot, [record], place_of(record))
 
 
@@ -166,7 +176,7 @@ def test_where_knows_that_a_run_met_a_record_whose_row_was_there_already(
     brought = {place for row in second.published or () for place in row.behind}
     known = [place for row in second.rows for place in row.behind if place not in brought]
     assert known
-    for place in known[:: max(1, len(known) // EACH)]:
+    for place in every_nth(known):
         found = depot.project.where(name, place_of(depot.oracle.tables[name].by_place[place]))
         notes = [note for one in found.became for note in one.notes]
         depot.compared.same(f"where: {place}", [], [note for note in notes if "not meet" in note])
