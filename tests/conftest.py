@@ -115,6 +115,7 @@ LONGEST_FIRST = (
     "faults",
     "engine",
     "trace",
+    "oracle",
     "orchestration",
     "lineage_run",
     "publication",
@@ -148,6 +149,7 @@ TOGETHER = {
     "report": "report",
     "seals": "seals",
     "damage": "damage",
+    "oracle": "oracle",
 }
 
 
