@@ -64,6 +64,17 @@ class Result:
         return [given for given in self.inputs if given.name in wanted]
 
     @property
+    def repeated_keys(self) -> int | None:
+        """How many records have a key that another has; None where it was not counted."""
+        known = self.ledger["input_accounting"]["duplicate_keys"]
+        return None if known is None else int(known)
+
+    @property
+    def names_places(self) -> bool:
+        """Whether its evidence names records by their place: keys did not tell them apart."""
+        return bool(self.ledger["input_accounting"].get("named_by_place"))
+
+    @property
     def digests_only(self) -> bool:
         return bool(self.ledger["verification"]["proof_method"] != PROOF)
 

@@ -173,10 +173,18 @@ class Walk:
             origins.append(origin)
             if own is not None:
                 hits[given.name] = own
+        if unsure := self._unsure(result, keys):
+            notes.append(unsure)
         joined: list[Joined] = []
         if result.as_defined and result.plan is not None:
             joined = self._joined(result, hits, keys)
         return replace(hop, inputs=tuple(origins), joins=tuple(joined), notes=tuple(notes))
+
+    def _unsure(self, result: Result, keys: str) -> str | None:
+        """Why more records may be shown than are behind the rows."""
+        if self.desk.value(f"SELECT count(*) FROM {keys} WHERE p IS NULL"):
+            return unsure(result)
+        return None
 
     def _origin(self, result: Result, given: Input, keys: str) -> tuple[Origin, str | None]:
         origin = Origin(
@@ -190,7 +198,8 @@ class Walk:
             return replace(origin, not_shown=changed), None
         records = self.records(result, given.name)
         limit = 0 if self.asked.keys else self.asked.limit
-        hits = records.by_keys(keys, shown=limit)
+        # Of several inputs none knows which of the keys come first in it.
+        hits = records.by_keys(keys, shown=limit if len(result.accounted) == 1 else None)
         return self._shown(origin, given, records, hits, limit), hits
 
     def _shown(
@@ -264,6 +273,22 @@ class Walk:
             shown = tuple(Record(key=None, values=row) for row in rows)
             return replace(origin, records=shown, by_plan=True)
         return self._shown(origin, given, self.records(result, given.name), found, self.asked.limit)
+
+
+def unsure(result: Result) -> str | None:
+    """Why the keys of a result's evidence may stand for more records than it means."""
+    known, run = result.repeated_keys, result.run.name
+    if known is None:
+        return (
+            "records are found by their key, and whether keys repeat was not counted for so many "
+            f"records: `tallyman verify {run} --exact` counts them"
+        )
+    if known and not result.names_places:
+        return (
+            f"records are found by their key, and {known:,} share theirs with another: run {run} "
+            "kept no places. A run from now on does"
+        )
+    return None
 
 
 def _without_place(found: Sequence[Record]) -> tuple[Record, ...]:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tallyman.domain.fate import Evidence, Fate
@@ -26,7 +26,16 @@ from tallyman.domain.step import (
 )
 from tallyman.engine import cuts, plain, segment
 from tallyman.engine.book import Book
-from tallyman.engine.columns import KEY, PART, REJECTIONS, SYSTEM, WINDOW, col, text_of
+from tallyman.engine.columns import (
+    KEY,
+    PART,
+    PLACE,
+    REJECTIONS,
+    SYSTEM,
+    WINDOW,
+    col,
+    text_of,
+)
 from tallyman.engine.cuts import Opened
 from tallyman.engine.segment import Flow, admit
 from tallyman.engine.source import Input, key_text
@@ -147,13 +156,16 @@ class Evaluation:
         self.opened.append(opened)
 
     def _union(self, left: Flow, right: Flow, step: Union) -> Flow:
+        placed = left.placed or right.placed
         sides = [
-            side.rows.select(*map(col, side.columns), KEY, PART, REJECTIONS)
+            side.rows.select(
+                *map(col, side.columns), KEY, PART, REJECTIONS, *place_of(side, placed)
+            )
             for side in (left.with_tags(), right.with_tags())
         ]
         rows = sides[0].unionByName(sides[1]) if step.by_name else sides[0].union(sides[1])
         key = left.key_columns if _same_key(left, right, step) else None
-        return replace(left, rows=rows, tagged=True, key_columns=key)
+        return replace(left, rows=rows, tagged=True, key_columns=key, placed=placed)
 
     def output(self, flow: Flow, folder: str) -> Stage | None:
         """Write the rows that passed; None when they are groups nothing was done to since."""
@@ -164,8 +176,10 @@ class Evaluation:
         known = flow.key_columns is not None
         self.output_key = flow.key_columns or ()
         own = F.when(F.col(PART) != 0, F.col(KEY)) if known else F.col(KEY)
-        system = F.struct(own.alias("key"), F.col(REJECTIONS).alias("rejections"))
-        system = F.when(F.lit(not known) | (F.col(PART) != 0), system).alias(SYSTEM)
+        place = [F.col(PLACE).alias("place")] if flow.placed else []
+        system = F.struct(own.alias("key"), F.col(REJECTIONS).alias("rejections"), *place)
+        needed = F.lit(flow.placed or not known) | (F.col(PART) != 0)
+        system = F.when(needed, system).alias(SYSTEM)
         key = F.col(f"{SYSTEM}.key")
         if known:
             key = F.coalesce(key, key_text(flow.key_columns or ()))
@@ -176,6 +190,7 @@ class Evaluation:
                 [*user_columns(flow), system],
                 key=key,
                 reasons=F.col(f"{SYSTEM}.rejections"),
+                place=f"{SYSTEM}.place",
             )
         )
         if not os.path.isdir(stage.live_folder()):
@@ -194,6 +209,13 @@ def _same_key(left: Flow, right: Flow, step: Union) -> bool:
         and (step.by_name or left.columns.index(name) == right.columns.index(name))
         for name in left.key_columns
     )
+
+
+def place_of(side: Flow, wanted: bool) -> list[Column]:
+    """Of a side whose keys tell its records apart, none."""
+    if not wanted:
+        return []
+    return [F.col(PLACE) if side.placed else F.lit(None).cast("string").alias(PLACE)]
 
 
 class _Lazily(dict[str, DataFrame]):

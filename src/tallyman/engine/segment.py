@@ -25,6 +25,7 @@ from tallyman.engine.columns import (
     KEY,
     LIVE,
     PART,
+    PLACE,
     REJECTIONS,
     cannot_raise,
     col,
@@ -52,6 +53,8 @@ class Flow:
     after_group: bool = False
     beside: tuple[str, ...] = ()
     """Further columns of ours that go with every row."""
+    placed: bool = False
+    """Whether the rows carry the place of their record, because keys do not tell records apart."""
 
     @property
     def untouched_groups(self) -> bool:
@@ -59,7 +62,11 @@ class Flow:
         return self.after_group and not self.tagged
 
     def carried(self) -> list[str]:
-        return [KEY, *([PART, REJECTIONS] if self.tagged else []), *self.beside]
+        tags = [PART, REJECTIONS] if self.tagged else []
+        return [KEY, *tags, *self.place(), *self.beside]
+
+    def place(self) -> list[str]:
+        return [PLACE] if self.placed else []
 
     def live(self, value: Column) -> Column:
         return F.when(F.col(PART) == LIVE, value) if self.tagged else value
@@ -103,10 +110,12 @@ def admit(source: Input, book: Book, read: Collection[str]) -> Flow:
     names = tuple(f.name for f in source.schema if f.name in read or not f.nullable)
     known = source.every_record_keyed and len(source.key) == 1 and source.key[0] in names
     key = source.key if known else None
+    placed = source.places is not None
     if not source.rejects:
-        return Flow(source.records(names), names, key)
+        return Flow(source.records(names), names, key, placed=placed)
     admitted = [_tagged(part, rows, names, book) for part, rows in source.parts(names)]
-    return Flow(reduce(DataFrame.unionByName, admitted), names, key, tagged=True)
+    rows = reduce(DataFrame.unionByName, admitted)
+    return Flow(rows, names, key, tagged=True, placed=placed)
 
 
 def _tagged(source: Input, records: DataFrame, names: Sequence[str], book: Book) -> DataFrame:
@@ -130,7 +139,8 @@ def _tagged(source: Input, records: DataFrame, names: Sequence[str], book: Book)
         PART: F.when(wrong, ERROR).otherwise(LIVE),
         REJECTIONS: F.when(wrong, reasons.cast(f"array<{REJECTION}>")),
     }
-    return records.withColumns(tags).select(*map(col, names), KEY, PART, REJECTIONS)
+    place = [PLACE] if source.places is not None else []
+    return records.withColumns(tags).select(*map(col, names), KEY, PART, REJECTIONS, *place)
 
 
 def _ingest_rule(kind: ErrorType, entity: str, name: str, expected: str) -> Rule:

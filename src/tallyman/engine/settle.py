@@ -11,14 +11,15 @@ from pathlib import Path
 import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import NullType
 
 from tallyman.domain.fate import Fate
 from tallyman.domain.rejection import Rule
 from tallyman.domain.run import RunIdentity
 from tallyman.engine import digest
 from tallyman.engine.book import Book
-from tallyman.engine.columns import ERROR, KEY, PART, REJECTIONS
-from tallyman.engine.cuts import GROUP_KEY, SOURCE_KEY, WHOLE, Opened
+from tallyman.engine.columns import ERROR, KEY, PART, PLACE, REJECTIONS
+from tallyman.engine.cuts import GROUP_KEY, SOURCE_KEY, SOURCE_PLACE, WHOLE, Opened
 from tallyman.engine.stage import EVIDENCE_OPTIONS, Stage
 
 GROUP, LEVEL = "_tm_group", "_tm_level"
@@ -41,8 +42,8 @@ class Settlement:
     def rejections(self, ended: DataFrame) -> tuple[DataFrame, DataFrame]:
         """Dead-letter records of rows that ended as ERROR, and a summary."""
         rule = _looked_up([_rule_row(r) for r in self.book.rules], RULE, F.col("r.rule"))
-        each = ended.select(KEY, GROUP, LEVEL, F.explode(REJECTIONS).alias("r"))
-        found = each.select(KEY, GROUP, LEVEL, F.col("r.actual"), rule.alias("rule"))
+        each = ended.select(KEY, PLACE, GROUP, LEVEL, F.explode(REJECTIONS).alias("r"))
+        found = each.select(KEY, PLACE, GROUP, LEVEL, F.col("r.actual"), rule.alias("rule"))
         found = found.select("*", "rule.*")
         letters = found.select(
             F.col(KEY).alias("source_key"),
@@ -72,6 +73,7 @@ class Settlement:
             "epoch": F.lit(self.epoch),
             "group_key": F.col(GROUP),
             "level": F.col(LEVEL),
+            "place": F.col(PLACE).cast("string"),
         }
         pairs = [part for name, value in named.items() for part in (F.lit(name), value)]
         return F.map_filter(F.create_map(*pairs), lambda _, value: value.isNotNull())
@@ -93,7 +95,8 @@ class Settlement:
         place = F.col(PART) - F.lit(min(self.book.parts))
         found = dropped.where(F.col(PART).isin(*parts)).select(
             PART,
-            F.col(KEY).alias("source_key"),
+            F.col(KEY).alias(SOURCE_KEY),
+            *_place(dropped),
             _looked_up(predicates, ("text",), place).getField("text").alias("filter_predicate"),
         )
         aside = self.staging / "filtered_keys"
@@ -166,6 +169,12 @@ def _looked_up(rows: Sequence[Sequence[str]], names: Sequence[str], place: Colum
     return F.element_at(F.array(*structs), place + 1)
 
 
+def _place(dropped: DataFrame) -> list[Column]:
+    """The places of records, where some stage has them."""
+    known = not isinstance(dropped.schema[PLACE].dataType, NullType)
+    return [F.col(PLACE).alias(SOURCE_PLACE)] if known else []
+
+
 def _rule_row(rule: Rule) -> tuple[str, ...]:
     return (
         rule.error_type.value,
@@ -190,16 +199,17 @@ def group_text(stage: Stage) -> Column:
 def failed_sources(opened: Opened, failed: DataFrame) -> DataFrame:
     """The records behind groups that failed: key, rejections and the group."""
     groups = failed.select(F.col(KEY).alias(GROUP), REJECTIONS)
+    place = F.col(opened.stage.place) if opened.stage.place else F.lit(None)
     sources = opened.stage.live().select(
-        F.col(SOURCE_KEY).alias(KEY), group_text(opened.stage).alias(GROUP)
+        F.col(SOURCE_KEY).alias(KEY), place.alias(PLACE), group_text(opened.stage).alias(GROUP)
     )
     level = no_group(opened.stage.level)[1]
-    return sources.join(F.broadcast(groups), GROUP).select(KEY, REJECTIONS, GROUP, level)
+    return sources.join(F.broadcast(groups), GROUP).select(KEY, PLACE, REJECTIONS, GROUP, level)
 
 
 def failed_rows(stage: Stage) -> DataFrame:
     found = stage.dropped().where(F.col(PART) == ERROR)
-    return found.select(KEY, REJECTIONS, *no_group(stage.level))
+    return found.select(KEY, PLACE, REJECTIONS, *no_group(stage.level))
 
 
 def no_group(level: int) -> list[Column]:

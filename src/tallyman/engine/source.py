@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import pyarrow as pa
@@ -16,7 +16,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from tallyman.domain.ledger import KeyDigest
 from tallyman.engine import digest, lines
-from tallyman.engine.columns import CORRUPT, KEY, col, quoted
+from tallyman.engine.columns import CORRUPT, KEY, PLACE, col, quoted
 from tallyman.engine.files import InputFiles
 from tallyman.errors import InputUnreadable
 
@@ -53,10 +53,21 @@ class Input(ABC):
     schema: StructType
     key: tuple[str, ...]
     options: dict[str, str]
+    places: str | None = field(default=None, kw_only=True)
+    """Read the place of every record too, under this name; None: keys alone name the records."""
 
     @abstractmethod
     def records(self, columns: Sequence[str] | None = None) -> DataFrame:
-        """The columns (all, or those named), the key, and the raw text where typing failed."""
+        """The columns (all, or those named), the key, the raw text where typing failed, and the
+        place where it is read."""
+
+    @abstractmethod
+    def at_most(self) -> int:
+        """An upper bound of its records, known without reading them once more."""
+
+    def with_places(self, name: str) -> Input:
+        """The same records, each with its place `name@file#number`."""
+        return replace(self, places=name)
 
     @abstractmethod
     def door(self) -> Door:
@@ -96,6 +107,13 @@ def key_text(key: Sequence[str]) -> Column:
         F.greatest(*(col(k).isNull().cast("int") for k in key)) == 0,
         F.to_json(F.struct(*(col(k).alias(k) for k in key))),
     )
+
+
+def placed(source: Input, place: Column) -> list[Column]:
+    """The column with a record's place, if the input reads it."""
+    if source.places is None:
+        return []
+    return [F.concat(F.lit(source.places), place).alias(PLACE)]
 
 
 def _nullable(fields: Sequence[StructField]) -> list[StructField]:
@@ -143,7 +161,7 @@ class ParquetInput(Input):
 
     def records(self, columns: Sequence[str] | None = None) -> DataFrame:
         names = self.schema.names if columns is None else list(columns)
-        if self.every_record_keyed:
+        if self.every_record_keyed and self.places is None:
             return self._read().select(*map(col, names), key_text(self.key).alias(KEY))
         rows = self._read()
         hidden = rows.metadataColumn("_metadata")  # a column of the user's may have the same name
@@ -153,12 +171,15 @@ class ParquetInput(Input):
         name = lines.relative_name(F.col("_tm_path"), self.files.root)
         fallback = F.concat(F.lit("@"), name, F.lit("#"), F.col("_tm_row").cast("string"))
         key = F.coalesce(key_text(self.key), fallback) if self.key else fallback
-        return found.select(*map(col, names), key.alias(KEY))
+        return found.select(*map(col, names), key.alias(KEY), *placed(self, fallback))
+
+    def at_most(self) -> int:
+        return sum(footer.num_rows for footer in self._footers)
 
     def door(self) -> Door:
         found = digest.of_keys(self.keys())
         # Two witnesses: the footers count the rows, the scan digests the keys.
-        counted = sum(footer.num_rows for footer in self._footers)
+        counted = self.at_most()
         nulls = 0
         if self.key and not self.every_record_keyed:
             nulls = self.keys().where(lines.is_place(F.col(KEY))).count()
@@ -242,13 +263,16 @@ class LinesInput(Input):
             F.when(F.col("_tm_parsed").isNull(), F.expr(f"make_valid_utf8({lines.TEXT})"))
             .otherwise(F.col(f"_tm_parsed.{CORRUPT}"))
             .alias(CORRUPT),
-            place.alias("_tm_place"),
+            place.alias(PLACE),
         )
         candidates = [key_text(self.key)] if self.key else []
         if self.prefix:
             candidates.append(textual_key(F.col(CORRUPT), self.prefix))
-        key = F.coalesce(*candidates, F.col("_tm_place")).alias(KEY)
-        return typed.select(*map(col, names), CORRUPT, key)
+        key = F.coalesce(*candidates, F.col(PLACE)).alias(KEY)
+        return typed.select(*map(col, names), CORRUPT, key, *placed(self, F.col(PLACE)))
+
+    def at_most(self) -> int:
+        return self._splits.lines
 
     def door(self) -> Door:
         found = self.keys()
@@ -275,6 +299,13 @@ class JsonInput(LinesInput):
     @property
     def every_record_keyed(self) -> bool:
         return True
+
+    def at_most(self) -> int:
+        return self._scan[0].digest.count
+
+    def with_places(self, name: str) -> Input:
+        """Spark's JSON reader does not number lines."""
+        return self.slower().with_places(name)
 
     def door(self) -> Door:
         return self._scan[0]
