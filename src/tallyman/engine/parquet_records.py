@@ -44,7 +44,7 @@ class ParquetRecords(Records):
         same = self.same_key([quoted(name) for name in self.key])
         found = " UNION ALL ".join(
             f"SELECT k, _tm_file, _tm_line FROM {self._source} r JOIN {table} w ON {condition}"
-            for table, condition in ((by_key, same), (by_place, f"at = {self.place()}"))
+            for table, condition in ((by_key, same), (by_place, f"found_at = {self.place()}"))
         )
         return self.desk.keep(found)
 

@@ -82,11 +82,11 @@ class Records(ABC):
         return " AND ".join(f"{own} = {other}" for own, other in pairs)
 
     def wanted(self, keys: str) -> tuple[str, str]:
-        """Which records to look for: by key, a table `k`; by place, a table `k, at`."""
+        """Which records to look for: by key, a table `k`; by place, a table `k, found_at`."""
         name = text(f"{self.name}@")
         by_key = self.desk.keep(f"SELECT DISTINCT k FROM {keys} WHERE p IS NULL")
         by_place = self.desk.keep(
-            f"SELECT DISTINCT k, substring(p, length({name})) AS at FROM {keys} "
+            f"SELECT DISTINCT k, substring(p, length({name})) AS found_at FROM {keys} "
             f"WHERE starts_with(p, {name}) UNION ALL SELECT k, k FROM {by_key} "
             f"WHERE starts_with(k, '@') AND regexp_matches(k, {PLACE})"
         )

@@ -31,9 +31,10 @@ class Repeated:
         return count is not None and (count > 0 or self.shared > 0)
 
 
-def count(inputs: Mapping[str, Input]) -> Repeated:
-    """One shuffle of keys, over the inputs that are small enough for it."""
-    small = {name: source for name, source in inputs.items() if source.at_most() <= LIMIT}
+def count(inputs: Mapping[str, Input], *, limit: int | None = None) -> Repeated:
+    """One shuffle of keys, over the inputs that are small enough for it; 0 is no limit."""
+    most = LIMIT if limit is None else limit
+    small = {n: source for n, source in inputs.items() if not most or source.at_most() <= most}
     unknown = dict.fromkeys(inputs)
     if not small:
         return Repeated(unknown)
