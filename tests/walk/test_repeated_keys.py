@@ -101,6 +101,11 @@ def passed(keyed):
 def null_set(nulls):
     return (nulls.update({"v": "v + 1"}, where="u > 1", name="more").delete("v = 7", name="sevens")
             .aggregate(["v"], n="count(*)", name="added"))
+
+
+@tm.asset
+def uncounted(comp):
+    return comp.filter("v <> 7", name="sevens")
 """
 
 JS = {
@@ -351,7 +356,8 @@ def write_data(data: Path) -> None:
 @dataclass(frozen=True)
 class Case:
     home: Home
-    run: str
+    large: str
+    """The run for which seven records are too many to count keys."""
     project: tm.Project
 
 
@@ -366,9 +372,10 @@ def case(
     with_database(path)
     write_data(path / "data")
     home = Home(path).pipeline(PIPELINE)
-    run = home.ok("run")["run_id"]
+    home.ok("run", *EXPECTED, "by_g_digest")
+    large = home.ok("run", "uncounted", "--spark-conf", "spark.tallyman.countKeysUpTo=5")
     with tm.Project.open(path) as project:
-        yield Case(home, run, project)
+        yield Case(home, large["run_id"], project)
 
 
 def leaves(hop: Hop) -> Iterator[tuple[str, int]]:
@@ -447,3 +454,20 @@ def test_a_run_that_kept_digests_replays_to_the_same_lines(case: Case) -> None:
         assert hop["replayed"]
         found = sorted((r["file"], r["line"]) for r in hop["inputs"][0]["records"])
         assert found == sorted(line.place for line in some)
+
+
+def test_what_was_not_counted_is_said_and_verify_counts_it(case: Case) -> None:
+    door = json.loads(next(case.home.path.glob("runs/*/uncounted/ledger.json")).read_text())
+    assert door["input_accounting"]["duplicate_keys"] is None
+    command = f"tallyman verify {case.large} --exact"
+    [hop] = case.project.why("uncounted", {"u": "1"}).hops
+    assert sorted(leaves(hop)) == [
+        ("data/comp.csv", n) for n in (2, 3, 8)
+    ]  # all that share its key
+    assert [command in note for note in hop.notes] == [True]
+    by_asset = {one.asset: one for one in case.project.where("comp", {"u": "1"}).became}
+    assert [command in note for note in by_asset["uncounted"].notes] == [True]
+    assert not by_asset["comp_all"].notes
+    assert command in case.home.forked("show", case.large)[1].replace("\n", " ")
+    verdict = case.home.ok("verify", case.large, "--exact")
+    assert (verdict["verified"], verdict["repeated_keys"]) == (True, {"uncounted": 2})

@@ -280,8 +280,8 @@ def unsure(result: Result) -> str | None:
     known, run = result.repeated_keys, result.run.name
     if known is None:
         return (
-            "records are found by their key, and whether keys repeat was not counted for so many "
-            f"records: `tallyman verify {run} --exact` counts them"
+            "records are found by their key, and of so many records run "
+            f"{run} did not count which share theirs: `tallyman verify {run} --exact` counts them"
         )
     if known and not result.names_places:
         return (

@@ -12,8 +12,10 @@ from pyspark.sql import functions as F
 from tallyman.engine.columns import KEY
 from tallyman.engine.source import Input
 
-LIMIT = 1_000_000
-"""Up to this many records, repeated keys are counted in the run; beyond, they are unknown."""
+LIMIT = "spark.tallyman.countKeysUpTo"
+"""Up to this many records of an input, repeated keys are counted in the run. Beyond, they are
+unknown. 0 is no limit."""
+RECORDS = 1_000_000
 INPUT = "_tm_input"
 
 
@@ -32,8 +34,9 @@ class Repeated:
 
 
 def count(inputs: Mapping[str, Input], *, limit: int | None = None) -> Repeated:
-    """One shuffle of keys, over the inputs that are small enough for it; 0 is no limit."""
-    most = LIMIT if limit is None else limit
+    """One shuffle of keys, over the inputs that are small enough for it."""
+    spark = next(iter(inputs.values())).spark
+    most = int(str(spark.conf.get(LIMIT, str(RECORDS)))) if limit is None else limit
     small = {n: source for n, source in inputs.items() if not most or source.at_most() <= most}
     unknown = dict.fromkeys(inputs)
     if not small:
