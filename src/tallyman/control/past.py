@@ -75,6 +75,22 @@ class Result:
         return bool(self.ledger["input_accounting"].get("named_by_place"))
 
     @property
+    def unsure(self) -> str | None:
+        """Why a key of its evidence may stand for more records than were meant."""
+        known, run = self.repeated_keys, self.run.name
+        if known is None:
+            return (
+                f"records are found by their key, and of so many records run {run} did not count "
+                f"which share theirs: `tallyman verify {run} --exact` counts them"
+            )
+        if known and not self.names_places:
+            return (
+                f"records are found by their key, and {known:,} share theirs with another: run "
+                f"{run} kept no places. A run from now on does"
+            )
+        return None
+
+    @property
     def digests_only(self) -> bool:
         return bool(self.ledger["verification"]["proof_method"] != PROOF)
 

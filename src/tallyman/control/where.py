@@ -12,7 +12,7 @@ from tallyman.control.joins import Link
 from tallyman.control.past import Past, Result
 from tallyman.control.past_inputs import Input
 from tallyman.control.sought import Followed, Sought
-from tallyman.control.why import Asked, Walk, unsure
+from tallyman.control.why import Asked, Walk
 from tallyman.domain.dataset import Dataset, Fragment
 from tallyman.domain.materialization import Materialization, RunRecord
 from tallyman.domain.run import Status
@@ -140,7 +140,7 @@ class Onward:
         paths = self.past.warehouse.paths([fragment]) if fragment else []
         fates, replayed = self._fates(followed, result, paths)
         notes = []
-        if note := unsure(result):
+        if note := result.unsure:
             notes.append(note)
         if not fates.known:
             notes.append("this run did not meet the record: the source held other records then")

@@ -183,7 +183,7 @@ class Walk:
     def _unsure(self, result: Result, keys: str) -> str | None:
         """Why more records may be shown than are behind the rows."""
         if self.desk.value(f"SELECT count(*) FROM {keys} WHERE p IS NULL"):
-            return unsure(result)
+            return result.unsure
         return None
 
     def _origin(self, result: Result, given: Input, keys: str) -> tuple[Origin, str | None]:
@@ -273,22 +273,6 @@ class Walk:
             shown = tuple(Record(key=None, values=row) for row in rows)
             return replace(origin, records=shown, by_plan=True)
         return self._shown(origin, given, self.records(result, given.name), found, self.asked.limit)
-
-
-def unsure(result: Result) -> str | None:
-    """Why the keys of a result's evidence may stand for more records than it means."""
-    known, run = result.repeated_keys, result.run.name
-    if known is None:
-        return (
-            "records are found by their key, and of so many records run "
-            f"{run} did not count which share theirs: `tallyman verify {run} --exact` counts them"
-        )
-    if known and not result.names_places:
-        return (
-            f"records are found by their key, and {known:,} share theirs with another: run {run} "
-            "kept no places. A run from now on does"
-        )
-    return None
 
 
 def _without_place(found: Sequence[Record]) -> tuple[Record, ...]:
