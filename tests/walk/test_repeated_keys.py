@@ -203,8 +203,8 @@ class Expected:
                 self.end(line, "filtered", step)
         return [line for line in of if line["v"] != 7]
 
-    def one_row_each(self, of: list[Line]) -> Expected:
-        self.rows += [({"u": line["u"]}, [line]) for line in of]
+    def one_row_each(self, of: list[Line], **more: None) -> Expected:
+        self.rows += [({"u": line["u"], **more}, [line]) for line in of]
         return self
 
 
@@ -284,7 +284,7 @@ def comp_first() -> Expected:
 
 def comp_set() -> Expected:
     found = Expected(groups(RECORDS["comp"], "a", "b"))
-    return found.one_row_each(found.no_sevens(RECORDS["comp"]))
+    return found.one_row_each(found.no_sevens(RECORDS["comp"]), n=None)
 
 
 def both() -> Expected:
@@ -306,7 +306,7 @@ def null_set() -> Expected:
     found = Expected()
     left = found.no_sevens(more)
     found.rows += groups(left, "v")
-    return found.one_row_each(left)
+    return found.one_row_each(left, n=None)
 
 
 EXPECTED = {
@@ -399,11 +399,8 @@ def test_why_names_exactly_the_lines_behind_every_row(case: Case, asset: str) ->
     wanted = EXPECTED[asset]().rows
     assert wanted
     for row, _ in wanted:
-        question = asked(
-            row if "u" not in row else {**row, **({"n": None} if "_set" in asset else {})}
-        )
         behind = {line.place for other, some in wanted if other == row for line in some}
-        found = case.project.why(asset, question, limit=None)
+        found = case.project.why(asset, asked(row), limit=None)
         assert found.rows == sum(other == row for other, _ in wanted), row
         [hop] = found.hops
         assert sorted(leaves(hop)) == sorted(behind), row
@@ -468,6 +465,9 @@ def test_what_was_not_counted_is_said_and_verify_counts_it(case: Case) -> None:
     by_asset = {one.asset: one for one in case.project.where("comp", {"u": "1"}).became}
     assert [command in note for note in by_asset["uncounted"].notes] == [True]
     assert not by_asset["comp_all"].notes
+    # By key alone, a record with NULL in its key is none of the others that have no key either.
+    keyless = case.project.where("comp", {"a": "null", "b": "null"})
+    assert {one.asset: one.rows for one in keyless.became}["uncounted"] == 1
     assert command in case.home.forked("show", case.large)[1].replace("\n", " ")
     verdict = case.home.ok("verify", case.large, "--exact")
     assert (verdict["verified"], verdict["repeated_keys"]) == (True, {"uncounted": 2})

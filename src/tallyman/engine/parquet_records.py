@@ -41,10 +41,10 @@ class ParquetRecords(Records):
 
     def by_keys(self, keys: str, *, shown: int | None = None) -> str:
         by_key, by_place = self.wanted(keys)
-        same = self.same_key([quoted(name) for name in self.key])
+        same = self.same_key([f"r.{quoted(name)}" for name in self.key])
         found = " UNION ALL ".join(
-            f"SELECT k, _tm_file, _tm_line FROM {self._source} r JOIN {table} w ON {condition}"
-            for table, condition in ((by_key, same), (by_place, f"found_at = {self.place()}"))
+            f"SELECT w.k, _tm_file, _tm_line FROM {self._source} r JOIN {table} w ON {condition}"
+            for table, condition in ((by_key, same), (by_place, f"w.found_at = {self.place()}"))
         )
         return self.desk.keep(found)
 
@@ -96,12 +96,13 @@ class ParquetRecords(Records):
         few = first(hits, limit)
         named = ", ".join(f"r.{quoted(name)}" for name in self.types)
         found = self.desk.rows(
-            f"SELECT h.k, _tm_name, h._tm_line, {named} FROM {self._source} r JOIN {few} h "
+            f"SELECT h.k AS _tm_key, _tm_name, h._tm_line, {named} "
+            f"FROM {self._source} r JOIN {few} h "
             "USING (_tm_file, _tm_line) ORDER BY h.k, _tm_name, h._tm_line"
         )
         return [
             Record(
-                key=str(row.pop("k")),
+                key=str(row.pop("_tm_key")),
                 file=row.pop("_tm_name"),
                 line=row.pop("_tm_line"),
                 values=row,

@@ -73,12 +73,12 @@ class Records(ABC):
         return "'@' || _tm_name || '#' || _tm_line"
 
     def same_key(self, columns: Sequence[str]) -> str:
-        """Whether a record with these columns has the key `k`."""
+        """Whether a record with these columns has the key `w.k`."""
         if not self.key:
             return "false"
         if self.shape.plain and self.shape.types == ("VARCHAR",):
-            return f"{columns[0]} = k"
-        pairs = zip(columns, self.shape.parts("k"), strict=True)
+            return f"{columns[0]} = w.k"
+        pairs = zip(columns, self.shape.parts("w.k"), strict=True)
         return " AND ".join(f"{own} = {other}" for own, other in pairs)
 
     def wanted(self, keys: str) -> tuple[str, str]:

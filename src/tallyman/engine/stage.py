@@ -20,6 +20,7 @@ EVIDENCE_OPTIONS: Mapping[str, str] = {
     # Delta encodings make a column of keys several times smaller; nobody prunes by statistics here.
     "parquet.writer.version": "PARQUET_2_0",
     "parquet.enable.dictionary#source_key": "false",
+    "parquet.enable.dictionary#source_place": "false",
     "parquet.column.statistics.enabled": "false",
     "parquet.size.statistics.enabled": "false",
 }

@@ -129,7 +129,7 @@ class TextRecords(Records):
         columns = f"k, _tm_file, _tm_line, {line}"
         found = [
             self._filled(columns, f"JOIN {table} w ON {condition}")
-            for table, condition in ((by_key, same), (by_place, f"found_at = {self.place()}"))
+            for table, condition in ((by_key, same), (by_place, f"w.found_at = {self.place()}"))
             if self.desk.count(table)
         ]
         for more in found[1:]:
