@@ -51,7 +51,7 @@ def test_json_lines_of_every_kind(shelf: Shelf, tmp_path: Path) -> None:
         ("cut", 6),
     ]
     assert places(records, id="cut") == [("cut", 6)]
-    keys = shelf.desk.keep("SELECT unnest(['cut', '@data.txt#7', 'nobody']) AS k")
+    keys = shelf.desk.keep("SELECT unnest(['cut', '@data.txt#7', 'nobody']) AS k, NULL AS p")
     assert [(r.key, r.line) for r in records.shown(records.by_keys(keys), None)] == [
         ("@data.txt#7", 7),
         ("cut", 6),

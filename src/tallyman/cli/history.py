@@ -15,6 +15,7 @@ from tallyman.domain.materialization import Materialization
 from tallyman.domain.report import run_facts
 from tallyman.domain.run import AssetResult
 from tallyman.engine.runs import Run
+from tallyman.query.asset_report import keys_uncounted
 from tallyman.query.report import Known, bound_to, lineage_ids, seal_facts, told_of
 from tallyman.registry.audit import Audit
 
@@ -146,6 +147,9 @@ def show(
         out.print(f"a replay of rejections of run {replayed}", markup=False)
     for made, row in zip(result.assets, rows, strict=True):
         _show_asset(made, row)
+    for target in keys_uncounted(folder.places()) if folder else ():
+        counts = f"`tallyman verify {record.name} --exact` counts them"
+        out.print(f"{target}: repeated keys not counted; {counts}", markup=False)
     if result.commit:
         out.print(published(result.commit), markup=False)
     if seal:

@@ -127,6 +127,8 @@ def _proof(told: Report) -> Iterator[str]:
         yield f"  {one['target']}"
         yield f"    keys in {one['door_digest']}   of all fates {one['fates_digest']}"
         yield f"    {counts}   {one['method']}"
+        if one.get("duplicate_keys") is None and one["balanced"]:
+            yield f"    repeated keys not counted: tallyman verify {told.head['run_id']} --exact"
     if told.seal is None:
         yield "seal        none: the run is at work, or its process ended before"
         return

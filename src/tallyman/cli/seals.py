@@ -27,6 +27,8 @@ def show_verdict(verdict: Verdict, json_output: bool) -> NoReturn:
     told = [reason for reason in verdict.reasons if not (named and reason.startswith(named))]
     for reason in told[:20]:
         out.print(f"  {reason}", markup=False)
+    for target, repeats in verdict.repeated_keys.items():
+        out.print(f"  {target}: {repeats:,} records have a key seen before", markup=False)
     for kind, keys in counts.samples.items():
         for key in keys[:10]:
             out.print(f"  {kind}: {key}", markup=False)

@@ -15,9 +15,10 @@ from tallyman.control.again import Again
 from tallyman.control.joins import Link
 from tallyman.domain.plan import accounted_inputs
 from tallyman.engine import in_place, plain
-from tallyman.engine.columns import KEY, col
+from tallyman.engine.columns import KEY, PLACE, col
 from tallyman.engine.desk import Desk
 from tallyman.engine.duck import text
+from tallyman.engine.source import Input
 
 
 def matched_by_plan(
@@ -36,6 +37,16 @@ def met_by_plan(again: Again, link: Link, desk: Desk, keys: str) -> int:
         return left.join(right, same, "left_semi").count()
 
 
+def _only(source: Input, wanted: DataFrame) -> DataFrame:
+    """The records with these keys `k`, or at these places `p`."""
+    by_key = wanted.where("p IS NULL").select(F.col("k").alias(KEY))
+    found = source.records().join(by_key, KEY, "left_semi")
+    if source.places is None:
+        return found
+    by_place = wanted.where("p IS NOT NULL").select(F.col("p").alias(PLACE))
+    return found.unionByName(source.records().join(by_place, PLACE, "left_semi"))
+
+
 @contextmanager
 def _sides(
     again: Again, link: Link, desk: Desk, keys: str, only: Collection[str]
@@ -43,13 +54,14 @@ def _sides(
     """Both sides of the join, the inputs in `only` cut down to the keys; and when rows meet."""
     with tempfile.TemporaryDirectory(prefix="tallyman-keys-") as aside:
         file = Path(aside) / "keys.parquet"
-        desk.rows(f"COPY (SELECT DISTINCT k FROM {keys}) TO {text(str(file))} (FORMAT parquet)")
-        wanted = again.spark().read.parquet(str(file)).select(F.col("k").alias(KEY))
+        desk.rows(f"COPY (SELECT DISTINCT k, p FROM {keys}) TO {text(str(file))} (FORMAT parquet)")
+        wanted = again.spark().read.parquet(str(file))
+        placed = bool(desk.value(f"SELECT count(p) FROM {keys}"))
         inputs = {}
         for name, source in again.inputs.items():
             rows = source.records()
             if name in only:
-                rows = rows.join(wanted, KEY, "left_semi")
+                rows = _only(source.with_places(name) if placed else source, wanted)
             inputs[name] = rows.select(*(col(one) for one in source.schema.names))
         left = in_place.evaluate(link.rows, inputs)
         right = in_place.evaluate(link.looked_in, inputs)

@@ -81,6 +81,33 @@ class Result:
         return [given for given in self.inputs if given.name in wanted]
 
     @property
+    def repeated_keys(self) -> int | None:
+        """How many records have a key that another has; None where it was not counted."""
+        known = self.ledger["input_accounting"]["duplicate_keys"]
+        return None if known is None else int(known)
+
+    @property
+    def names_places(self) -> bool:
+        """Whether its evidence names records by their place: keys did not tell them apart."""
+        return bool(self.ledger["input_accounting"].get("named_by_place"))
+
+    @property
+    def unsure(self) -> str | None:
+        """Why a key of its evidence may stand for more records than were meant."""
+        known, run = self.repeated_keys, self.run.name
+        if known is None:
+            return (
+                f"records are found by their key, and of so many records run {run} did not count "
+                f"which share theirs: `tallyman verify {run} --exact` counts them"
+            )
+        if known and not self.names_places:
+            return (
+                f"records are found by their key, and {known:,} share theirs with another: run "
+                f"{run} kept no places. A run from now on does"
+            )
+        return None
+
+    @property
     def digests_only(self) -> bool:
         return bool(self.ledger["verification"]["proof_method"] != PROOF)
 

@@ -19,6 +19,7 @@ from tallyman.control.sealed import ChangedFile, Sealed
 from tallyman.domain.ledger import PROOF, Discrepancy
 from tallyman.domain.seal import Seal
 from tallyman.domain.target import Target
+from tallyman.engine import repeated
 from tallyman.engine.compare_results import output_gone
 from tallyman.engine.kept import Kept
 from tallyman.engine.proof import compare_keys, compare_units
@@ -39,6 +40,8 @@ class Verdict:
     found: Discrepancy
     sealed: Sealed
     reasons: list[str] = field(default_factory=list)
+    repeated_keys: Mapping[str, int] = field(default_factory=dict)
+    """By target, for those whose run did not count them: records that share a key with another."""
 
     @property
     def verified(self) -> bool:
@@ -64,6 +67,7 @@ class Verdict:
             "signed_by": self.sealed.signed_by,
             "seal": _facts(self.sealed.seal),
             "reasons": self.reasons,
+            "repeated_keys": dict(self.repeated_keys),
         }
 
 
@@ -90,6 +94,7 @@ def verify(case: Case, again: Opened, spark: Callable[[], SparkSession]) -> Verd
     reasons = [f"{one.file}: changed, missing or added since the run" for one in changes]
     found = Discrepancy()
     run = _opened(case, reasons)
+    repeats: dict[str, int] = {}
     if run is not None:
         for target, place in run.places().items():
             shown = os.path.relpath(place, run.folder)
@@ -100,6 +105,8 @@ def verify(case: Case, again: Opened, spark: Callable[[], SparkSession]) -> Verd
                 reasons += _recounted(spark, target, place)
             if whole and (differing or case.exact):
                 found += _by_key(again(run), target, place, reasons)
+            if whole and case.exact and not reasons:
+                repeats |= _repeated(again(run)(target, place))
     balanced = found.empty and not reasons
     return Verdict(
         run_id=run.run_id if run else case.name,
@@ -107,6 +114,7 @@ def verify(case: Case, again: Opened, spark: Callable[[], SparkSession]) -> Verd
         found=found,
         sealed=case.sealed,
         reasons=[*reasons, *case.sealed.problems],
+        repeated_keys=repeats,
     )
 
 
@@ -164,6 +172,14 @@ def _by_key(
         reasons.append(f"{target}: could not be checked key by key: {said[0]}")
         return Discrepancy()
     return found
+
+
+def _repeated(again: Again) -> dict[str, int]:
+    """What the run left open because it would have taken too long."""
+    if again.ledger["input_accounting"]["duplicate_keys"] is not None:
+        return {}
+    found = repeated.count({source.name: source for source in again.accounted}, limit=0)
+    return {str(again.target): sum(count or 0 for count in found.counts.values())}
 
 
 def _arithmetic(asset: str, ledger: dict[str, Any]) -> list[str]:

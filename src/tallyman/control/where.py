@@ -21,6 +21,7 @@ from tallyman.engine.desk import Desk
 from tallyman.engine.fates import Fates, Forward
 from tallyman.engine.key_text import Shape
 from tallyman.engine.levels import Levels
+from tallyman.engine.records import Records
 from tallyman.engine.shelf import Shelf
 from tallyman.errors import NotFound
 from tallyman.registry.database import Transaction
@@ -139,6 +140,8 @@ class Onward:
         paths = self.past.output_of(dataset, fragment)
         fates, replayed = self._fates(followed, result, paths)
         notes = []
+        if note := result.unsure:
+            notes.append(note)
         if not fates.known:
             notes.append("this run did not meet the record: the source held other records then")
         if fates.steps and not paths:
@@ -166,12 +169,29 @@ class Onward:
         """Only what is not rejected or left out needs the keys of groups, and perhaps a replay."""
         ended = self._forward(result, result.place, followed.shape, ())
         stored = not result.digests_only
-        fates = ended.fates(followed.keys) if not stored else Fates()
+        keys = self._keys(followed, result)
+        fates = ended.fates(keys) if not stored else Fates()
         if not stored and (fates.rejections or fates.filtered):
             return fates, False
         with self.past.evidence(result) as folder:
             forward = self._forward(result, folder, followed.shape, tuple(paths))
-            return forward.fates(followed.keys), folder != result.place
+            return forward.fates(keys), folder != result.place
+
+    def _keys(self, followed: Followed, result: Result) -> str:
+        """Keys of the records, and the places that the result knows them by."""
+        given = next((one for one in result.inputs if one.name == followed.name), None)
+        records, hits = followed.records, followed.hits
+        if given is None or records is None or hits is None or not self.desk.count(hits):
+            return self.desk.keep(f"SELECT k, NULL::VARCHAR AS p FROM {followed.keys}")
+        return self._placed(result, given, records, hits)
+
+    def _placed(self, result: Result, given: Input, records: Records, hits: str) -> str:
+        """Places are those of then only as long as the files are the same."""
+        known = result.names_places and given.files is not None
+        if known and not self.past.changed(result, given):
+            assert given.files is not None
+            return records.keys(hits, given.files.root)
+        return self.desk.keep(f"SELECT k, NULL::VARCHAR AS p FROM {hits}")
 
     def _forward(
         self, result: Result, folder: Any, shape: Shape | None, paths: tuple[str, ...]
@@ -234,7 +254,8 @@ class Onward:
         """Records that met one of these rows: those that ended before the join are not counted."""
         given = {one.name: one for one in result.inputs if one.files is not None}
         if link.left is None or link.right is None or not set(link.left) <= set(given):
-            return met_by_plan(self.past.again(result), link, self.desk, followed.keys)
+            keys = self._keys(followed, result)
+            return met_by_plan(self.past.again(result), link, self.desk, keys)
         assert followed.records is not None
         assert followed.hits is not None
         values = followed.records.values(followed.hits, link.right)
@@ -246,9 +267,10 @@ class Onward:
 
     def _alive(self, hits: str, link: Link, result: Result, given: Input) -> int:
         levels = Levels(self.desk, result.place, result.ledger)
-        shape = self._walk.records(result, given.name).shape if given.key else None
-        forward = Forward(self.desk, levels, shape, ())
-        return self.desk.count(hits) - forward.ended_before(hits, link.before)
+        records = self._walk.records(result, given.name)
+        forward = Forward(self.desk, levels, records.shape if given.key else None, ())
+        keys = self._placed(result, given, records, hits)
+        return self.desk.count(hits) - forward.ended_before(keys, link.before)
 
 
 def _of(run: RunRecord | None) -> str:

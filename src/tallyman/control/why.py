@@ -181,10 +181,18 @@ class Walk:
             origins.append(origin)
             if own is not None:
                 hits[given.name] = own
+        if unsure := self._unsure(result, keys):
+            notes.append(unsure)
         joined: list[Joined] = []
         if result.as_defined and result.plan is not None:
             joined = self._joined(result, hits, keys)
         return replace(hop, inputs=tuple(origins), joins=tuple(joined), notes=tuple(notes))
+
+    def _unsure(self, result: Result, keys: str) -> str | None:
+        """Why more records may be shown than are behind the rows."""
+        if self.desk.value(f"SELECT count(*) FROM {keys} WHERE p IS NULL"):
+            return result.unsure
+        return None
 
     def _origin(self, result: Result, given: Input, keys: str) -> tuple[Origin, str | None]:
         origin = Origin(
@@ -198,7 +206,8 @@ class Walk:
             return replace(origin, not_shown=changed), None
         records = self.records(result, given.name)
         limit = 0 if self.asked.keys else self.asked.limit
-        hits = records.by_keys(keys, shown=limit)
+        # Of several inputs none knows which of the keys come first in it.
+        hits = records.by_keys(keys, shown=limit if len(result.accounted) == 1 else None)
         return self._shown(origin, given, records, hits, limit), hits
 
     def _shown(

@@ -177,6 +177,8 @@ class InputAccount:
     null_keys: int = 0
     duplicate_keys: int | None = None
     blank_lines: int = 0
+    named_by_place: bool = False
+    """Whether evidence names its records by their place too: keys did not tell them apart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,6 +258,7 @@ class Ledger:
             "duplicate_keys": None if None in duplicates else sum(d or 0 for d in duplicates),
             "blank_lines": sum(a.blank_lines for a in self.inputs),
             "key_digest": str(self.door),
+            **({"named_by_place": True} if any(a.named_by_place for a in self.inputs) else {}),
         }
         found = self.discrepancy
         return {

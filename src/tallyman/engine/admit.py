@@ -7,7 +7,7 @@ them the asset reads.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame
@@ -23,7 +23,7 @@ from pyspark.sql.types import (
 
 from tallyman.domain.rejection import ErrorType, Rule
 from tallyman.engine.book import Book
-from tallyman.engine.columns import CORRUPT, ERROR, KEY, LIVE, PART, REJECTIONS, col
+from tallyman.engine.columns import CORRUPT, ERROR, KEY, LIVE, PART, PLACE, REJECTIONS, col
 from tallyman.engine.segment import REJECTION, Flow, rejection
 from tallyman.engine.source import Input, LinesInput
 
@@ -36,18 +36,21 @@ def admit(source: Input, book: Book, read: Collection[str]) -> Flow:
     names = tuple(f.name for f in source.schema if f.name in read)
     known = source.every_record_keyed and len(source.key) == 1 and _readable(source, names)
     key = source.key if known and not source.hides_key else None
+    placed = source.places is not None
     if not source.rejects:
-        return Flow(source.records(names), names, key)
+        return Flow(source.records(names), names, key, placed=placed)
     required = [f.name for f in source.schema if not f.nullable]
     asked = list(dict.fromkeys([*names, *required]))
+    place = [PLACE] if placed else []
     parts = [(_rules(part, book), rows) for part, rows in source.parts(asked)]
     admitted = [
-        rows.withColumns(rules.tags()).select(*map(col, names), KEY, PART, REJECTIONS)
+        rows.withColumns(rules.tags()).select(*map(col, names), KEY, PART, REJECTIONS, *place)
         for rules, rows in parts
     ]
     unread = {n: frozenset().union(*(rules.unread(n) for rules, _ in parts)) for n in names}
     rows = reduce(DataFrame.unionByName, admitted)
-    return Flow(rows, names, key, tagged=True, unread=unread, rules=len(book.rules))
+    flow = Flow(rows, names, key, tagged=True, placed=placed)
+    return replace(flow, unread=unread, rules=len(book.rules))
 
 
 def _readable(source: Input, names: Sequence[str]) -> bool:

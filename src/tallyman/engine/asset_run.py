@@ -25,7 +25,7 @@ from tallyman.domain.plan import (
 from tallyman.domain.run import RunIdentity
 from tallyman.domain.step import Append, Expect, GroupBy, Join, Step
 from tallyman.domain.threshold import Halt, Thresholds
-from tallyman.engine import early, timed_plan
+from tallyman.engine import early, repeated, timed_plan
 from tallyman.engine.account import Account, Totals
 from tallyman.engine.book import Book
 from tallyman.engine.columns import ERROR, KEY, PART, SYSTEM
@@ -51,9 +51,6 @@ from tallyman.errors import (
     ThresholdExceeded,
 )
 from tallyman.faults import Point
-
-SMALL = 1_000_000
-"""Up to this many records, repeated keys are counted in the run; beyond, they are unknown."""
 
 
 @dataclass
@@ -128,6 +125,7 @@ class AssetRun:
         self.pool = ThreadPoolExecutor(8, self.asset.name, initializer=self._mark_jobs)
         self.doors: dict[str, Future[Door]] = {}
         self.hashes: dict[str, Future[str]] = {}
+        self.repeated = repeated.Repeated()
         self.settling = Settling(self.settlement, self.evaluation, self.pool)
         self.written: tuple[Stage, Future[dict[int, KeyDigest]]] | None = None
         self.content: Future[Content] | None = None
@@ -182,6 +180,7 @@ class AssetRun:
                 self.hashes[name] = self.pool.submit(_content_hash, source)
             for name in set(self.accounted):
                 self.doors[name] = self.pool.submit(self.inputs[name].door)
+            self._read_places()
             self.progress("evaluating")
             made = self._evaluate()
             self.progress("settling")
@@ -194,6 +193,21 @@ class AssetRun:
             raise StepFailed(self.asset.name, self.redaction.reason(error)) from error
         finally:
             self.pool.shutdown(wait=True, cancel_futures=True)
+
+    def _read_places(self) -> None:
+        """Read records with their places where keys do not tell them apart, so that evidence
+        names each of them. It must be known before the one evaluation begins."""
+        self.repeated = repeated.count({name: self.inputs[name] for name in self.accounted})
+        placed = {
+            name: self.inputs[name].with_places(name)
+            for name in dict.fromkeys(self.accounted)
+            if self.repeated.placed(name)
+        }
+        for name, source in placed.items():
+            if type(source) is not type(self.inputs[name]):  # measured as the records are read
+                self.doors[name] = self.pool.submit(source.door)
+        if placed:
+            self.inputs = self.evaluation.inputs = {**self.inputs, **placed}
 
     def _evaluate(self) -> Made | None:
         """Put the output in its place; None if it did not come to one."""
@@ -233,7 +247,8 @@ class AssetRun:
         spark = next(iter(self.inputs.values())).spark
         rows = spark.read.schema(made.schema).parquet(str(self.output)).drop(SYSTEM)
         self.content = self.pool.submit(measure, rows, self.only)
-        self.key_check.begin(rows, self._kept_key(made), self.records_in <= SMALL)
+        counted = None not in self.repeated.counts.values()
+        self.key_check.begin(rows, self._kept_key(made), counted)
 
     def _kept_key(self, made: Made) -> tuple[str, ...]:
         """The columns that hold the source key, where each row of the output is a record of the
@@ -369,24 +384,22 @@ class AssetRun:
         return Ledger(
             run_id=self.run.run_id,
             asset=self.asset.name,
-            inputs=tuple(self._account(name, count_repeated=False) for name in measured),
+            inputs=tuple(map(self._account, measured)),
             partitions=(),
             evidence=self.evidence.value,
             completed=False,
         )
 
-    def _account(self, name: str, count_repeated: bool = True) -> InputAccount:
+    def _account(self, name: str) -> InputAccount:
         source, door = self.inputs[name], self.doors[name].result()
-        repeated = None
-        if count_repeated and door.digest.count <= SMALL:
-            repeated = repeated_keys(source.keys())
         return InputAccount(
             dataset=os.path.relpath(source.files.root, self.project),
             key_field=",".join(source.key) or "@file#ordinal",
             content_hash=self.hashes[name].result(),
             digest=door.digest,
             null_keys=door.null_keys,
-            duplicate_keys=repeated,
+            duplicate_keys=self.repeated.counts.get(name),
+            named_by_place=source.places is not None,
             blank_lines=door.blank_lines,
         )
 
@@ -404,12 +417,6 @@ def _content_hash(source: Input) -> str:
 
 def _succeeded(measured: Future[Door]) -> bool:
     return measured.done() and not measured.cancelled() and measured.exception() is None
-
-
-def repeated_keys(keys: DataFrame) -> int:
-    """Records whose key an earlier record already has."""
-    found = keys.groupBy(KEY).count().agg(F.sum(F.col("count") - 1).alias("n")).first()
-    return int(found["n"] or 0) if found else 0
 
 
 def _validates_groups(plan: Frame) -> bool:

@@ -220,7 +220,7 @@ def store(member: Member, path: str, book: Book, steps: Mapping[str, int]) -> Me
     seen = (F.col(SEEN) | F.col(FIRST).isNotNull()).alias(SEEN)
     columns = [
         *map(col, flow.columns),
-        *map(F.col, (KEY, REJECTIONS, FIRST, END)),
+        *map(F.col, (KEY, REJECTIONS, *flow.place(), FIRST, END)),
         seen,
         *(F.col(event(seq)) for seq in member.changes),
         *olds,
@@ -237,7 +237,8 @@ def _needed(holder: str | None, member: Member) -> Column:
 
 def _reopened(member: Member, stage: Stage) -> Member:
     dropped = [original(n) for n, holder in enumerate(member.holders) if holder is None]
-    rows = stage.live().select(*map(col, member.flow.columns), KEY, SEEN, *dropped)
+    own = [KEY, *member.flow.place(), SEEN, *dropped]
+    rows = stage.live().select(*map(col, member.flow.columns), *own)
     flow = replace(member.flow, rows=rows, tagged=False, beside=(SEEN, *dropped))
     again = replace(
         member,

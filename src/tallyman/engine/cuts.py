@@ -14,8 +14,8 @@ from tallyman.domain.fate import Fate
 from tallyman.domain.step import Aggregate, DropDuplicates, Explode, GroupBy, Join
 from tallyman.engine import digest, plain
 from tallyman.engine.book import Book
-from tallyman.engine.columns import KEY, LIVE, PART, REJECTIONS, col, mentioned, to_column
-from tallyman.engine.group_key import GROUP_KEY, SOURCE_KEY, WHOLE, group_text
+from tallyman.engine.columns import KEY, LIVE, PART, PLACE, REJECTIONS, col, mentioned, to_column
+from tallyman.engine.group_key import GROUP_KEY, SOURCE_KEY, SOURCE_PLACE, WHOLE, group_text
 from tallyman.engine.redact import Redaction
 from tallyman.engine.segment import Flow, end_unless
 from tallyman.engine.stage import Stage, user_columns, write, write_keys, write_merged
@@ -63,13 +63,13 @@ class Opened:
 
 def checkpoint(flow: Flow, path: str) -> tuple[Stage, Flow]:
     """Write the segment and go on with its live rows, keys and all."""
-    carried = [F.col(name) for name in (KEY, REJECTIONS, *flow.beside)]
+    carried = [F.col(name) for name in (KEY, REJECTIONS, *flow.place(), *flow.beside)]
     columns = [*user_columns(flow.with_tags()), *carried]
     stage = write(flow, path, columns, key=F.col(KEY), reasons=F.col(REJECTIONS))
     if sources := flow.sources():
         stage = replace(stage, sources=tuple(sources))
     beside = tuple(name for name in flow.beside if name != plain.MATCHES)
-    rows = stage.live().select(*map(col, flow.columns), KEY, *beside)
+    rows = stage.live().select(*map(col, flow.columns), KEY, *flow.place(), *beside)
     return stage, replace(flow, rows=rows, tagged=False, beside=beside)
 
 
@@ -100,9 +100,15 @@ def group_keys(flow: Flow, step: GroupBy, path: str) -> tuple[Stage, DataFrame]:
     needed = mentioned([e for _, e in step.aggregates], flow.columns)
     values = [flow.live(col(n)).alias(VALUE + n) for n in needed if n not in step.by]
     group = flow.live(F.struct(*group_fields(step, flow.rows))).alias(GROUP_KEY)
-    columns = [group, F.col(KEY).alias(SOURCE_KEY), *values, F.col(REJECTIONS)]
-    stage = write_keys(flow, path, columns, key=F.col(SOURCE_KEY))
+    columns = [group, *source(placed=flow.placed), *values, F.col(REJECTIONS)]
+    stage = write_keys(flow, path, columns, key=F.col(SOURCE_KEY), place=SOURCE_PLACE)
     return stage, aggregate_keys(stage.live(), step, needed)
+
+
+def source(*, placed: bool) -> list[Column]:
+    """What names the record behind a row, in evidence."""
+    place = [F.col(PLACE).alias(SOURCE_PLACE)] if placed else []
+    return [F.col(KEY).alias(SOURCE_KEY), *place]
 
 
 def hidden_links(stage: Stage, step: GroupBy, redaction: Redaction) -> DataFrame | None:
@@ -112,7 +118,8 @@ def hidden_links(stage: Stage, step: GroupBy, redaction: Redaction) -> DataFrame
     shown = [name for name in values if not redaction.covers(name.removeprefix(VALUE))]
     if shown == values and not redaction.covers_any(step.by):
         return None
-    return rows.select(_hidden_group(step, redaction), SOURCE_KEY, *map(col, shown))
+    named = [name for name in (SOURCE_KEY, SOURCE_PLACE) if name in rows.columns]
+    return rows.select(_hidden_group(step, redaction), *named, *map(col, shown))
 
 
 def hidden_groups(groups: DataFrame, step: GroupBy, redaction: Redaction) -> DataFrame:
@@ -156,11 +163,12 @@ def group_digests(flow: Flow, step: GroupBy, path: str) -> tuple[Stage, DataFram
     needed = mentioned([e for _, e in step.aggregates], flow.columns)
     names = dict.fromkeys([*step.by, *needed])
     guarded = [flow.live(col(name)).alias(name) for name in names]
-    own_key = F.when(~live, F.col(KEY)).alias("_tm_own")
-    rows = flow.rows.select(*guarded, F.col(PART).cast("int").alias(PART), KEY, own_key, REJECTIONS)
+    own = {"_tm_own": KEY, **({PLACE: PLACE} if flow.placed else {})}
+    ended = [F.when(~live, F.col(value)).alias(name) for name, value in own.items()]
+    rows = flow.rows.select(*guarded, F.col(PART).cast("int").alias(PART), KEY, *ended, REJECTIONS)
     # What raises on a group without values must not be asked about rows that ended.
     aggregates = [F.when(live, to_column(e, list(names))).alias(n) for n, e in step.aggregates]
-    groups = [F.col(PART), F.col("_tm_own"), F.col(REJECTIONS), *map(col, step.by)]
+    groups = [F.col(PART), *map(F.col, own), F.col(REJECTIONS), *map(col, step.by)]
     merged = rows.groupBy(*groups).agg(*aggregates, *digest.lanes(F.col(KEY)))
     merged = merged.withColumnRenamed("_tm_own", KEY)
     stage = write_merged(flow, merged, path)
@@ -205,9 +213,9 @@ def childless_filtered(flow: Flow, step: Explode, morphism_id: str, book: Book) 
 def exploded(flow: Flow, step: Explode, parents: Flow) -> tuple[Flow, DataFrame]:
     function = F.posexplode_outer if step.outer else F.posexplode
     names = [*parents.columns, *([] if step.alias in parents.columns else [step.alias])]
-    rows = parents.rows.select("*", function(col(step.column)).alias("_tm_place", "_tm_element"))
-    place = F.coalesce(F.col("_tm_place"), F.lit(0)).cast("string")
-    rows = rows.withColumn("_tm_child", F.concat(F.col(KEY), F.lit("/"), place))
+    rows = parents.rows.select("*", function(col(step.column)).alias("_tm_number", "_tm_element"))
+    number = F.coalesce(F.col("_tm_number"), F.lit(0)).cast("string")
+    rows = rows.withColumn("_tm_child", F.concat(F.col(KEY), F.lit("/"), number))
     chosen = [F.col("_tm_element").alias(n) if n == step.alias else col(n) for n in names]
     return _children(flow, rows, chosen, names)
 
@@ -228,7 +236,7 @@ def expanded(flow: Flow, step: Join, parents: Flow, reference: DataFrame) -> tup
     how = "left" if step.unmatched == "keep" else "inner"
     rows = before.join(renamed, condition, how)
     order = [F.to_json(F.struct(*map(col, added)))] if added else [F.lit(0)]
-    number = F.row_number().over(Window.partitionBy(KEY).orderBy(*order)) - 1
+    number = F.row_number().over(Window.partitionBy(KEY, *parents.place()).orderBy(*order)) - 1
     rows = rows.withColumn("_tm_child", F.concat(F.col(KEY), F.lit("/"), number.cast("string")))
     names = plain.joined_columns(step.on, parents.columns, added)
     return _children(flow, rows, [col(name) for name in names], names)
@@ -237,15 +245,19 @@ def expanded(flow: Flow, step: Join, parents: Flow, reference: DataFrame) -> tup
 def _children(
     flow: Flow, rows: DataFrame, chosen: Sequence[Column], names: Sequence[str]
 ) -> tuple[Flow, DataFrame]:
-    links = rows.select(F.col("_tm_child").alias("child_key"), F.col(KEY).alias("parent_key"))
-    children = rows.select(*chosen, F.col("_tm_child").alias(KEY))
-    return Flow(children, tuple(names), None, level=flow.level + 1), links
+    """A child stands where its record does."""
+    place = [F.col(PLACE).alias(SOURCE_PLACE)] if flow.placed else []
+    named = [F.col("_tm_child").alias("child_key"), F.col(KEY).alias("parent_key")]
+    links = rows.select(*named, *place)
+    children = rows.select(*chosen, F.col("_tm_child").alias(KEY), *flow.place())
+    made = Flow(children, tuple(names), None, level=flow.level + 1, placed=flow.placed)
+    return made, links
 
 
 def first_of_each(flow: Flow, step: DropDuplicates, morphism_id: str, book: Book) -> Flow:
     """The row with the smallest key stays, so that the choice is the same in every run."""
     subset = list(step.subset) if step.subset is not None else list(flow.columns)
-    window = Window.partitionBy(*map(col, subset)).orderBy(KEY)
+    window = Window.partitionBy(*map(col, subset)).orderBy(KEY, *flow.place())
     rows = flow.rows.withColumn("_tm_rank", F.row_number().over(window))
     predicate = f"first of its ({', '.join(subset)})"
     ended = book.part(

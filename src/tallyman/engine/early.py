@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from tallyman.engine import settle
 from tallyman.engine.admit import admit
 from tallyman.engine.book import Book
-from tallyman.engine.columns import ERROR, KEY, PART, REJECTIONS, col
+from tallyman.engine.columns import ERROR, KEY, PART, PLACE, REJECTIONS, col
 from tallyman.engine.source import Input, LinesInput
 from tallyman.errors import ReferenceRejected
 
@@ -35,7 +35,8 @@ def unreadable(source: Input, book: Book, window: int, rate: float) -> Broken | 
     if seen < FEWEST or bad / seen <= rate:
         return None
     sample = first.where(F.col(PART) == ERROR).limit(SAMPLE)
-    return Broken(seen, bad, sample.select(KEY, REJECTIONS, *settle.no_group(0)))
+    unplaced = F.lit(None).alias(PLACE)
+    return Broken(seen, bad, sample.select(KEY, unplaced, REJECTIONS, *settle.no_group(0)))
 
 
 def reference(source: Input) -> DataFrame:

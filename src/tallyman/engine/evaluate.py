@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
@@ -31,6 +31,7 @@ from tallyman.engine.book import Book
 from tallyman.engine.columns import (
     KEY,
     PART,
+    PLACE,
     REJECTIONS,
     SOURCES,
     SYSTEM,
@@ -165,8 +166,11 @@ class Evaluation:
         self.opened.append(opened)
 
     def _union(self, left: Flow, right: Flow, step: Union) -> Flow:
+        placed = left.placed or right.placed
         sides = [
-            side.rows.select(*map(col, side.columns), KEY, PART, REJECTIONS)
+            side.rows.select(
+                *map(col, side.columns), KEY, PART, REJECTIONS, *place_of(side, placed)
+            )
             for side in (left.with_tags(), right.with_tags())
         ]
         rows = sides[0].unionByName(sides[1]) if step.by_name else sides[0].union(sides[1])
@@ -175,8 +179,8 @@ class Evaluation:
         unread = {
             n: left.lacks([n]) | right.lacks([m]) for n, m in zip(left.columns, met, strict=True)
         }
-        rules = max(left.rules, right.rules)
-        return replace(left, rows=rows, tagged=True, key_columns=key, unread=unread, rules=rules)
+        both = replace(left, rows=rows, tagged=True, key_columns=key, placed=placed)
+        return replace(both, unread=unread, rules=max(left.rules, right.rules))
 
     def output_groups(self, flow: Flow, folder: str) -> StructType:
         """Write groups that nothing was done to since; their columns tell them."""
@@ -195,14 +199,23 @@ class Evaluation:
         known = flow.key_columns is not None
         self.output_key = flow.key_columns or ()
         own = F.when(F.col(PART) != 0, F.col(KEY)) if known else F.col(KEY)
+        place = [F.col(PLACE).alias("place")] if flow.placed else []
         sources = [F.struct(*kept).alias(SOURCES)] if (kept := flow.sources()) else []
-        system = F.struct(own.alias("key"), F.col(REJECTIONS).alias("rejections"), *sources)
-        system = F.when(F.lit(not known) | (F.col(PART) != 0), system).alias(SYSTEM)
+        reasons = F.col(REJECTIONS).alias("rejections")
+        system = F.struct(own.alias("key"), reasons, *place, *sources)
+        needed = F.lit(flow.placed or not known) | (F.col(PART) != 0)
+        system = F.when(needed, system).alias(SYSTEM)
         key = F.col(f"{SYSTEM}.key")
         if known:
             key = F.coalesce(key, key_text(flow.key_columns or ()))
-        columns, reasons = [*user_columns(flow), system], F.col(f"{SYSTEM}.rejections")
-        stage = write(flow, self.path(), columns, key=key, reasons=reasons)
+        stage = write(
+            flow,
+            self.path(),
+            [*user_columns(flow), system],
+            key=key,
+            reasons=F.col(f"{SYSTEM}.rejections"),
+            place=f"{SYSTEM}.place",
+        )
         if sources:
             within = (F.col(f"{SYSTEM}.{SOURCES}.{name}") for name in digest.NAMES)
             stage = replace(stage, sources=tuple(within))
@@ -223,6 +236,13 @@ def _same_key(left: Flow, right: Flow, step: Union) -> bool:
         and (step.by_name or left.columns.index(name) == right.columns.index(name))
         for name in left.key_columns
     )
+
+
+def place_of(side: Flow, wanted: bool) -> list[Column]:
+    """Of a side whose keys tell its records apart, none."""
+    if not wanted:
+        return []
+    return [F.col(PLACE) if side.placed else F.lit(None).cast("string").alias(PLACE)]
 
 
 class _Lazily(dict[str, DataFrame]):

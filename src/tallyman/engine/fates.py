@@ -13,7 +13,7 @@ from tallyman.engine.desk import Desk, parquet, parquet_files
 from tallyman.engine.duck import quoted, text
 from tallyman.engine.group_key import WHOLE
 from tallyman.engine.key_text import Shape
-from tallyman.engine.levels import Level, Levels, has_keys
+from tallyman.engine.levels import EMPTY, NONE, Level, Levels, has_keys
 
 LETTER = (
     "source_key",
@@ -23,6 +23,8 @@ LETTER = (
     "actual",
     "error_code",
 )
+
+LETTER_PLACE = "context['place']"
 
 
 @dataclass
@@ -51,9 +53,10 @@ class Forward:
     """The files of the output's version; empty when there is none to read."""
 
     def fates(self, keys: str) -> Fates:
-        """`keys` is a table of `k`."""
+        """`keys` is a table of `k` and `p`, the keys and the places of the records."""
         found = Fates()
         keys, shape = self._as_kept(keys)
+        keys = self.desk.keep(f"SELECT k, p, {NONE} AS s FROM {keys}")
         accounts: list[Mapping[str, Any]] = [
             self.levels.ledger["output_accounting"],
             *self.levels.ledger["sub_ledgers"],
@@ -72,7 +75,7 @@ class Forward:
             if level.replaces:
                 keys, shape = above, self.levels.shape(level)
             elif count:
-                keys = self.desk.keep(f"SELECT k FROM {keys} UNION ALL SELECT k FROM {above}")
+                keys = self.desk.keep(f"SELECT * FROM {keys} UNION ALL SELECT * FROM {above}")
         self._passed(keys, shape, found)
         return found
 
@@ -83,27 +86,30 @@ class Forward:
         if self.shape is None or not covered:
             return keys, self.shape
         told = self.shape.hidden_text("k", covered)
-        return self.desk.keep(f"SELECT {told} AS k FROM {keys}"), self.shape.hidden(covered)
+        return self.desk.keep(f"SELECT {told} AS k, p FROM {keys}"), self.shape.hidden(covered)
 
     def ended_before(self, keys: str, steps: Collection[str]) -> int:
         """How many of the records were rejected or left out by one of these steps, or at the
         door."""
-        ended = self.desk.keep("SELECT NULL::VARCHAR AS k WHERE false")
+        ended = self.desk.keep(EMPTY)
         for part in self.levels.ledger["output_accounting"]["partitions"]:
             place = self.levels.folder / part["adjoint_location"]
             step = place.name.removesuffix(".parquet")
             files = parquet_files(place)
             if part["partition_type"] == "FILTERED" and files and step in steps:
-                self.desk.rows(f"INSERT INTO {ended} SELECT source_key FROM {parquet(files)}")
+                at = self.levels.evidence_of(files, "source_place")
+                self.desk.rows(
+                    f"INSERT INTO {ended} SELECT source_key, {at}, {NONE} FROM {parquet(files)}"
+                )
             letters = self._letters(place)
             if part["partition_type"] == "ERROR" and letters:
                 listed = ", ".join(text(one) for one in ("ingest", *steps))
                 self.desk.rows(
-                    f"INSERT INTO {ended} SELECT source_key FROM {letters} "
+                    f"INSERT INTO {ended} SELECT source_key, {LETTER_PLACE}, {NONE} FROM {letters} "
                     f"WHERE context['step'] IN ({listed}) AND context['level'] IS NULL"
                 )
         keys, shape = self._as_kept(keys)
-        here = self._among("k", ended, shape)
+        here = self._among("k", "p", ended, shape)
         return int(self.desk.value(f"SELECT count(*) FROM {keys} WHERE {here}"))
 
     def _letters(self, place: Path) -> str | None:
@@ -136,9 +142,10 @@ class Forward:
         files = parquet_files(place)
         if not files:
             return []
+        at = self.levels.evidence_of(files, "source_place")
         rows = self.desk.rows(
             f"SELECT filter_predicate AS predicate, count(*) AS n FROM {parquet(files)} "
-            f"WHERE {self._among('source_key', keys, shape)} GROUP BY 1"
+            f"WHERE {self._among('source_key', at, keys, shape)} GROUP BY 1"
         )
         step = place.name.removesuffix(".parquet")
         reason = why.removeprefix("Records filtered: ")
@@ -152,7 +159,8 @@ class Forward:
         if letters is None:
             return []
         rows = self.desk.rows(
-            f"SELECT * FROM {letters} WHERE {self._among('source_key', keys, shape)} "
+            f"SELECT * FROM {letters} "
+            f"WHERE {self._among('source_key', LETTER_PLACE, keys, shape)} "
             f"AND coalesce(context['level'], '0') = '{level}' ORDER BY ALL"
         )
         return [
@@ -172,11 +180,12 @@ class Forward:
     def _above(self, level: Level, keys: str, shape: Shape | None) -> tuple[str, int]:
         """The keys of the groups or children made from these."""
         if not level.files:
-            return self.desk.keep("SELECT NULL::VARCHAR AS k WHERE false"), 0
+            return self.desk.keep(EMPTY), 0
+        at, step = self.levels.place(level), text(level.step)
         if level.unit == "child":
             made = self.desk.keep(
-                f"SELECT DISTINCT child_key AS k FROM {parquet(level.files)} "
-                f"WHERE {self._among('parent_key', keys, shape)}"
+                f"SELECT DISTINCT child_key AS k, {at} AS p, {step} AS s "
+                f"FROM {parquet(level.files)} WHERE {self._among('parent_key', at, keys, shape)}"
             )
             return made, self.desk.count(made)
         of_group = self.levels.shape(level)
@@ -186,8 +195,8 @@ class Forward:
         )
         key = "'{}'" if of_group.names == (WHOLE,) else f"CAST(json_object({named}) AS VARCHAR)"
         made = self.desk.keep(
-            f"SELECT DISTINCT {key} AS k FROM {parquet(level.files)} "
-            f"WHERE {self._among('source_key', keys, shape)}"
+            f"SELECT DISTINCT {key} AS k, {NONE} AS p, {step} AS s "
+            f"FROM {parquet(level.files)} WHERE {self._among('source_key', at, keys, shape)}"
         )
         return made, self.desk.count(made)
 
@@ -197,11 +206,13 @@ class Forward:
         output = parquet(self.output, place=True)
         types = self.desk.columns(f"SELECT * FROM {output}")
         if has_keys(types):
-            key = "_tm.key"
-            if self.levels.key_columns:
-                own = f"CAST({quoted(self.levels.key_columns[0])} AS VARCHAR)"
-                key = f"coalesce(_tm.key, {own})"
-            where = self._among(key, keys, shape)
+            own = self.levels.own(self.desk.columns(f"SELECT unnest(_tm) FROM {output}"))
+            where = self._among(own.key, own.place, keys, shape)
+            if own.step != NONE:  # rows of a working set: its records, and what steps added
+                where = " OR ".join(
+                    f"({made} AND {self._among(own.key, own.place, some, shape)})"
+                    for made, some in self._by_step(own.step, keys)
+                )
         elif shape is None or shape.names == (WHOLE,):
             where = "true"
         else:
@@ -216,10 +227,30 @@ class Forward:
         if self.desk.count(rows):
             found.rows = rows
 
-    def _among(self, key: str, keys: str, shape: Shape | None) -> str:
+    def _by_step(self, step: str, keys: str) -> list[tuple[str, str]]:
+        """The keys of each kind of rows, with the condition that a row is of that kind."""
+        found = []
+        for row in self.desk.rows(f"SELECT DISTINCT s FROM {keys}"):
+            same = "IS NULL" if row["s"] is None else f"= {text(row['s'])}"
+            found.append((f"{step} {same}", f"(SELECT * FROM {keys} WHERE s {same})"))
+        return found
+
+    def _among(self, key: str, place: str, keys: str, shape: Shape | None) -> str:
+        """Whether key and place stand for one of the records in a table: by the place where both
+        sides have one, else by the key."""
+        if place == NONE:
+            return self._same_key(key, keys, shape)
+        at_place = f"coalesce({place} IN (SELECT p FROM {keys} WHERE p IS NOT NULL), false)"
+        unplaced = self._same_key(key, f"(SELECT k FROM {keys} WHERE p IS NULL)", shape)
+        by_key = f"{place} IS NULL AND {self._same_key(key, keys, shape)}"
+        return f"({at_place} OR {unplaced} OR ({by_key}))"
+
+    def _same_key(self, key: str, keys: str, shape: Shape | None) -> str:
         """Whether a key text stands for one of the keys in a table."""
         exact = f"{key} IN (SELECT k FROM {keys})"
         if shape is None or shape.plain or shape.names == (WHOLE,):
             return exact
-        own, theirs = shape.parts(key), ", ".join(shape.parts("k"))
-        return f"({exact} OR ({', '.join(own)}) IN (SELECT ({theirs}) FROM {keys}))"
+        own, theirs = ", ".join(shape.parts(key)), ", ".join(shape.parts("k"))
+        # What is no key of this shape, like `@file#3`, has no parts: it is equal to itself only.
+        these = f"(SELECT ({theirs}) FROM {keys} WHERE {shape.fits('k')})"
+        return f"({exact} OR ({shape.fits(key)} AND ({own}) IN {these}))"

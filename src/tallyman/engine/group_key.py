@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-GROUP_KEY, SOURCE_KEY = "group_key", "source_key"
+GROUP_KEY, SOURCE_KEY, SOURCE_PLACE = "group_key", "source_key", "source_place"
 WHOLE = "_tm_all"
 """The name of the one group when groupBy names no column: a struct needs a field."""
 PAIR = "\x1f"

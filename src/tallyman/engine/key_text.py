@@ -97,6 +97,12 @@ class Shape:
             f"ELSE CAST(json_object({named}) AS VARCHAR) END"
         )
 
+    def fits(self, key: str) -> str:
+        """Whether a text can be a key of this shape, as an expression; `@file#3` cannot."""
+        if self.is_json:
+            return f"starts_with({key}, '{{')"
+        return f"TRY_CAST({key} AS {self.types[0]}) IS NOT NULL"
+
     def text_of(self, values: Sequence[str]) -> str:
         """The key text of columns, as an expression; NULL where one of them is."""
         if not self.is_json:

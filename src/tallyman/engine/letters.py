@@ -39,6 +39,13 @@ _RECORD = (
     "CASE WHEN context['level'] IS NULL OR context['group_key'] IS NOT NULL THEN source_key "
     "ELSE regexp_replace(source_key, '(/[0-9]+){' || context['level'] || '}$', '') END"
 )
+# A record may have several rejections, and a key several records. `rejection` is "1/2" in the first
+# of two letters of a record; letters from before that name a record by its key and its place.
+_RECORDS = (
+    "count(*) FILTER (starts_with(context['rejection'], '1/')) "
+    "+ count(DISTINCT (target, source_key, context['place'])) "
+    "FILTER (context['rejection'] IS NULL)"
+)
 _TABLES = """
     CREATE TABLE letters (target VARCHAR, record_key VARCHAR, {columns});
     CREATE TABLE resolved (target VARCHAR, source_key VARCHAR, outcome VARCHAR, by_run VARCHAR);
@@ -198,8 +205,7 @@ class Letters:
     def records(self, target: str | None = None) -> dict[str, int]:
         """How many records are in each state."""
         found = self._db.execute(
-            "SELECT state, count(DISTINCT (target, source_key)) FROM standing "
-            "WHERE $t IS NULL OR target = $t GROUP BY 1",
+            f"SELECT state, {_RECORDS} FROM standing WHERE $t IS NULL OR target = $t GROUP BY 1",
             {"t": target},
         )
         return dict.fromkeys(STATES, 0) | dict(found.fetchall())
@@ -208,7 +214,7 @@ class Letters:
         """Of each replay, how many records passed in it, and how many are its rejections now."""
         found: dict[str, dict[str, int]] = {}
         rows = self._db.execute(
-            "SELECT by_run, state, count(DISTINCT (target, source_key)) FROM standing "
+            f"SELECT by_run, state, {_RECORDS} FROM standing "
             "WHERE by_run IS NOT NULL GROUP BY 1, 2 ORDER BY 1"
         )
         for run, state, count in rows.fetchall():

@@ -8,7 +8,7 @@ carried on as it is.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,13 +16,15 @@ from typing import Any
 
 from tallyman.domain.walk import Counted
 from tallyman.engine.desk import Desk, parquet, parquet_files
-from tallyman.engine.duck import quoted
+from tallyman.engine.duck import quoted, text
 from tallyman.engine.group_key import WHOLE
 from tallyman.engine.key_text import Shape
 
 KIND = {"group": "reverse_joins", "child": "parent_child"}
 DID = {"group": "combined", "child": "multiplied"}
 SYSTEM = "_tm"
+NONE = "NULL::VARCHAR"
+EMPTY = f"SELECT {NONE} AS k, {NONE} AS p, {NONE} AS s WHERE false"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,16 @@ class Level:
     @property
     def did(self) -> str:
         return DID[self.unit]
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """Key and place of the record of an output row, and the step that made the row where it is no
+    record's; as expressions."""
+
+    key: str
+    place: str
+    step: str
 
 
 @dataclass(frozen=True)
@@ -96,7 +108,9 @@ class Levels:
     # ---- back ---------------------------------------------------------------------------
 
     def behind(self, rows: str) -> tuple[str, list[Counted]]:
-        """A table `k` of the records behind output rows, and what each step on the way did."""
+        """A table `k, p` of the records behind output rows, and what each step on the way did.
+
+        `k` is the key. `p` is the place, where keys did not tell the records of the run apart."""
         steps: list[Counted] = []
         levels = list(self.opened)
         if has_keys(self.desk.columns(f"SELECT * FROM {rows}")):
@@ -114,42 +128,74 @@ class Levels:
         return keys, steps
 
     def keys_of(self, rows: str) -> str:
-        """A table `k` of the keys that output rows carry."""
-        own = "_tm.key"
+        """A table of the keys that output rows carry, and of the steps that made the rows."""
+        own = self.own(self.desk.columns(f"SELECT unnest(_tm) FROM {rows}"))
+        named = f"{own.key} AS k, {own.place} AS p, {own.step} AS s"
+        return self.desk.keep(f"SELECT {named} FROM {rows}")
+
+    def own(self, known: Collection[str]) -> Own:
+        """What an output row carries, of the fields that its `_tm` has."""
+        key = "_tm.key"
         if self.key_columns:
-            own = f"coalesce(_tm.key, CAST({quoted(self.key_columns[0])} AS VARCHAR))"
-        return self.desk.keep(f"SELECT {own} AS k FROM {rows}")
+            key = f"coalesce(_tm.key, CAST({quoted(self.key_columns[0])} AS VARCHAR))"
+        place, step = (f"_tm.{n}" if n in known else NONE for n in ("place", "step"))
+        return Own(key, place, step)
+
+    def place(self, level: Level) -> str:
+        """The place of a record in a level's evidence, as an expression."""
+        return self.evidence_of(level.files, "source_place")
+
+    def evidence_of(self, files: Sequence[str], name: str) -> str:
+        """A column of evidence, as an expression; NULL where the evidence does not have it."""
+        known = self.desk.columns(f"SELECT * FROM {parquet(files)}")
+        return name if name in known else NONE
 
     def _below(self, level: Level, keys: str) -> tuple[str, int]:
         if not level.files:
             return keys, 0
         if level.unit == "child":
             made = self.desk.keep(
-                f"SELECT DISTINCT child_key AS made, parent_key AS k FROM {parquet(level.files)} "
-                f"WHERE child_key IN (SELECT k FROM {keys})"
+                f"SELECT DISTINCT child_key AS made, parent_key AS k, {self.place(level)} AS p, "
+                f"{NONE} AS s FROM {parquet(level.files)} e SEMI JOIN {keys} w "
+                f"ON child_key = w.k AND {self.place(level)} IS NOT DISTINCT FROM w.p"
             )
-            found = self.desk.keep(f"SELECT DISTINCT k FROM {made}")
-            rest = f"SELECT k FROM {keys} WHERE k NOT IN (SELECT made FROM {made})"
+            found = self.desk.keep(f"SELECT DISTINCT k, p, s FROM {made}")
+            same = "made = w.k AND m.p IS NOT DISTINCT FROM w.p"
+            rest = f"SELECT w.k, w.p, w.s FROM {keys} w ANTI JOIN {made} m ON {same}"
         else:
             shape = self.shape(level)
             assert shape is not None
             names = [name for name in shape.names if name != WHOLE]
             parts = shape.parts("k") if names else []
-            found = self._sources(level, keys, parts, names)
+            if level.replaces:
+                found = self._sources(level, keys, parts, names)
+                return found, self.desk.count(found)
+            # A record's key may read like that of a group: what made the row tells them apart.
+            others = ", ".join(text(one.step) for one in self.opened if one is not level)
+            here = f"s NOT IN ({others})" if others else "s IS NOT NULL"
+            made = self.desk.keep(f"SELECT * FROM {keys} WHERE {here}")
+            found = self._sources(level, made, parts, names)
             groups = ", ".join(f"group_key.{quoted(n)} AS {quoted(n)}" for n in shape.names)
             same = _same([quoted(n) for n in names], parts) if names else "true"
             known = f"(SELECT DISTINCT {groups} FROM {parquet(level.files)})"
-            rest = f"SELECT k FROM {keys} ANTI JOIN {known} g ON {same}"
+            rest = (
+                f"SELECT k, p, s FROM {made} ANTI JOIN {known} g ON {same} "
+                f"UNION ALL SELECT k, p, s FROM {keys} WHERE ({here}) IS NOT TRUE"
+            )
         counted = self.desk.count(found)
         if level.replaces:
             return found, counted
-        return self.desk.keep(f"SELECT k FROM {found} UNION ALL ({rest})"), counted
+        return self.desk.keep(f"SELECT k, p, s FROM {found} UNION ALL ({rest})"), counted
 
     def _sources(self, level: Level, rows: str, values: Sequence[str], names: Sequence[str]) -> str:
         """The keys behind groups; `values` tell a row's group."""
         if not level.files:
-            return self.desk.keep("SELECT NULL::VARCHAR AS k WHERE false")
-        evidence = f"SELECT source_key AS k FROM {parquet(level.files)} e"
+            return self.desk.keep(EMPTY)
+        step = self.evidence_of(level.files, "source_step")
+        evidence = (
+            f"SELECT source_key AS k, {self.place(level)} AS p, {step} AS s "
+            f"FROM {parquet(level.files)} e"
+        )
         if not names:
             return self.desk.keep(evidence)
         listed = ", ".join(f"{v} AS v{n}" for n, v in enumerate(values))

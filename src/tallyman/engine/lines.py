@@ -23,6 +23,7 @@ class Splits:
 
     table: DataFrame
     first_lines: dict[str, str]
+    lines: int
 
 
 def _raw(spark: SparkSession, files: InputFiles, separator: str | None) -> DataFrame:
@@ -62,7 +63,7 @@ def splits(spark: SparkSession, files: InputFiles, separator: str | None = None)
         rows.append((path, row["_tm_split"], before.get(path, 0) - row["first"] + 1))
         before[path] = before.get(path, 0) + row["lines"]
     kinds = ["_tm_path string", "_tm_split int64", "_tm_offset int64"]
-    return Splits(table(spark, kinds, rows), first_lines)
+    return Splits(table(spark, kinds, rows), first_lines, sum(before.values()))
 
 
 def numbered(

@@ -32,7 +32,7 @@ from tallyman.domain.step import (
     WithColumns,
 )
 from tallyman.engine import digest, lines
-from tallyman.engine.columns import KEY, WINDOW, col, text_of
+from tallyman.engine.columns import KEY, PLACE, WINDOW, col, text_of
 from tallyman.engine.files import InputFile, InputFiles, list_files
 from tallyman.engine.source import BAD_UTF8, IRREGULAR, Door, Input, LinesInput, key_text
 
@@ -127,8 +127,21 @@ class Overlay(Input):
 
     def records(self, columns: Sequence[str] | None = None) -> DataFrame:
         names = self.schema.names if columns is None else list(columns)
-        found = [rows.select(*map(col, names), KEY) for _, rows in self.parts(names)]
+        place = [PLACE] if self.places is not None else []
+        found = [rows.select(*map(col, names), KEY, *place) for _, rows in self.parts(names)]
         return reduce(DataFrame.unionByName, found)
+
+    def at_most(self) -> int:
+        sides = (self.base, self.corrected)
+        return sum(side.at_most() for side in sides if side is not None)
+
+    def with_places(self, name: str) -> Input:
+        """A corrected record stands in the file of corrections."""
+        base = self.base.with_places(name) if self.base is not None else None
+        corrected = None
+        if self.corrected is not None:
+            corrected = replace(self.corrected, places=f"{name}@{CORRECTED}/")
+        return replace(self, base=base, corrected=corrected, places=name)
 
     def door(self) -> Door:
         """From a scan of its own, of what is left of the base and of what came instead."""

@@ -9,6 +9,7 @@ from functools import cached_property
 from tallyman.domain.walk import Record
 from tallyman.engine.desk import parquet
 from tallyman.engine.duck import quoted, text
+from tallyman.engine.files import InputFile
 from tallyman.engine.records import Records, condition, equal, first
 
 
@@ -39,13 +40,16 @@ class ParquetRecords(Records):
         return f"coalesce({self.shape.text_of([quoted(n) for n in self.key])}, {place})"
 
     def by_keys(self, keys: str, *, shown: int | None = None) -> str:
-        wanted = f"(SELECT DISTINCT k FROM {keys})"
-        same = self.same_key([quoted(name) for name in self.key], keys)
-        if self.placed(keys):
-            same = f"({same}) OR k = {self.place()}"
-        return self.desk.keep(
-            f"SELECT k, _tm_file, _tm_line FROM {self._source} r JOIN {wanted} w ON {same}"
+        by_key, by_place = self.wanted(keys)
+        same = self.same_key([f"r.{quoted(name)}" for name in self.key], keys)
+        found = " UNION ALL ".join(
+            f"SELECT w.k, _tm_file, _tm_line FROM {self._source} r JOIN {table} w ON {condition}"
+            for table, condition in ((by_key, same), (by_place, f"w.found_at = {self.place()}"))
         )
+        return self.desk.keep(found)
+
+    def shown_path(self, file: InputFile) -> str:
+        return file.path
 
     def column(self, name: str) -> str:
         return quoted(name)
@@ -92,12 +96,13 @@ class ParquetRecords(Records):
         few = first(hits, limit)
         named = ", ".join(f"r.{quoted(name)}" for name in self.types)
         found = self.desk.rows(
-            f"SELECT h.k, _tm_name, h._tm_line, {named} FROM {self._source} r JOIN {few} h "
+            f"SELECT h.k AS _tm_key, _tm_name, h._tm_line, {named} "
+            f"FROM {self._source} r JOIN {few} h "
             "USING (_tm_file, _tm_line) ORDER BY h.k, _tm_name, h._tm_line"
         )
         return [
             Record(
-                key=str(row.pop("k")),
+                key=str(row.pop("_tm_key")),
                 file=row.pop("_tm_name"),
                 line=row.pop("_tm_line"),
                 values=row,

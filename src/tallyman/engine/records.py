@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,13 +12,14 @@ from tallyman.domain.redaction import BEGINS
 from tallyman.domain.walk import Record
 from tallyman.engine.desk import HIDDEN, Desk
 from tallyman.engine.duck import text
-from tallyman.engine.files import InputFiles
+from tallyman.engine.files import InputFile, InputFiles
 from tallyman.engine.key_text import PLACE, Shape, field
 
 
 @dataclass
 class Records(ABC):
-    """Hits are a table of `k` (key text), `_tm_file`, `_tm_line`, and what shows the record."""
+    """Hits are a table of `k` (key text), `_tm_file`, `_tm_line`, and what shows the record.
+    Keys are a table of `k` and `p`, the place `input@file#number` or NULL."""
 
     desk: Desk
     name: str
@@ -72,7 +74,7 @@ class Records(ABC):
         return "'@' || _tm_name || '#' || _tm_line"
 
     def same_key(self, columns: Sequence[str], keys: str) -> str:
-        """Whether a record with these columns has the key `k`, one of those in a table."""
+        """Whether a record with these columns has the key `w.k`, one of those in a table."""
         if not self.key:
             return "false"
         same = self._same_key(columns)
@@ -87,8 +89,8 @@ class Records(ABC):
     def _same_hash(self, columns: Sequence[str]) -> str:
         texts = [f"CAST({own} AS VARCHAR)" for own in columns]
         if not self.shape.is_json:
-            return f"{HIDDEN}({texts[0]}) = k"
-        written = [field("k", name) for name in self.key]
+            return f"{HIDDEN}({texts[0]}) = w.k"
+        written = [field("w.k", name) for name in self.key]
         return " AND ".join(
             f"({other} = {own} OR {other} = {HIDDEN}({own}))"
             for own, other in zip(texts, written, strict=True)
@@ -96,16 +98,37 @@ class Records(ABC):
 
     def _same_key(self, columns: Sequence[str]) -> str:
         if self.shape.plain and self.shape.types == ("VARCHAR",):
-            return f"{columns[0]} = k"
-        pairs = zip(columns, self.shape.parts("k"), strict=True)
+            return f"{columns[0]} = w.k"
+        pairs = zip(columns, self.shape.parts("w.k"), strict=True)
         return " AND ".join(f"{own} = {other}" for own, other in pairs)
 
-    def placed(self, keys: str) -> bool:
-        """Whether some of the keys are places."""
-        found = self.desk.value(
-            f"SELECT count(*) FROM {keys} WHERE starts_with(k, '@') AND regexp_matches(k, {PLACE})"
+    def wanted(self, keys: str) -> tuple[str, str]:
+        """Which records to look for: by key, a table `k`; by place, a table `k, found_at`."""
+        name = text(f"{self.name}@")
+        by_key = self.desk.keep(f"SELECT DISTINCT k FROM {keys} WHERE p IS NULL")
+        by_place = self.desk.keep(
+            f"SELECT DISTINCT k, substring(p, length({name})) AS found_at FROM {keys} "
+            f"WHERE starts_with(p, {name}) UNION ALL SELECT k, k FROM {by_key} "
+            f"WHERE starts_with(k, '@') AND regexp_matches(k, {PLACE})"
         )
-        return bool(found)
+        return by_key, by_place
+
+    def keys(self, hits: str, root: str) -> str:
+        """Keys and places of hits, as a run named them that found the files below `root`."""
+        known = {self.shown_path(file): file.path for file in self.files.files}
+        rows = self.desk.rows(f"SELECT DISTINCT _tm_file AS file FROM {hits}")
+        named = self.desk.keep("SELECT NULL::VARCHAR AS file, NULL::VARCHAR AS name WHERE false")
+        for file in [row["file"] for row in rows]:
+            below = os.path.relpath(known[file], root)
+            self.desk.rows(f"INSERT INTO {named} VALUES ({text(file)}, {text(below)})")
+        place = f"{text(self.name + '@')} || name || '#' || _tm_line"
+        return self.desk.keep(
+            f"SELECT k, {place} AS p FROM {hits} h JOIN {named} n ON h._tm_file = n.file"
+        )
+
+    def shown_path(self, file: InputFile) -> str:
+        """What `_tm_file` of a hit says."""
+        return file.name
 
     def last_shown(self, keys: str, shown: int | None) -> str | None:
         """The greatest key that is shown."""

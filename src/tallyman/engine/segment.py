@@ -22,6 +22,7 @@ from tallyman.engine.columns import (
     KEY,
     LIVE,
     PART,
+    PLACE,
     REJECTIONS,
     cannot_raise,
     col,
@@ -55,6 +56,8 @@ class Flow:
     """Columns that have no value of their own on a record that broke one of these rules."""
     rules: int = 0
     """Rules the rows may have broken so far: those with smaller numbers."""
+    placed: bool = False
+    """Whether the rows carry the place of their record, because keys do not tell records apart."""
 
     @property
     def untouched_groups(self) -> bool:
@@ -62,7 +65,11 @@ class Flow:
         return self.after_group and not self.tagged and self.group_columns is not None
 
     def carried(self) -> list[str]:
-        return [KEY, *([PART, REJECTIONS] if self.tagged else []), *self.beside]
+        tags = [PART, REJECTIONS] if self.tagged else []
+        return [KEY, *tags, *self.place(), *self.beside]
+
+    def place(self) -> list[str]:
+        return [PLACE] if self.placed else []
 
     def sources(self) -> list[Column]:
         """Count and digest of the rows behind a group, where it carries them."""

@@ -11,15 +11,16 @@ from pathlib import Path
 import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import NullType
 
 from tallyman.domain.fate import Fate
 from tallyman.domain.rejection import Rule
 from tallyman.domain.run import RunIdentity
 from tallyman.engine import digest
 from tallyman.engine.book import Book
-from tallyman.engine.columns import ERROR, KEY, PART, REJECTIONS
+from tallyman.engine.columns import ERROR, KEY, PART, PLACE, REJECTIONS
 from tallyman.engine.cuts import Opened
-from tallyman.engine.group_key import GROUP_KEY, SOURCE_KEY, text_of_group
+from tallyman.engine.group_key import GROUP_KEY, SOURCE_KEY, SOURCE_PLACE, text_of_group
 from tallyman.engine.stage import EVIDENCE_OPTIONS, Stage
 
 GROUP, GROUP_STEP, LEVEL = BEHIND = ("_tm_group", "_tm_group_step", "_tm_level")
@@ -45,8 +46,9 @@ class Settlement:
         rule = _looked_up([_rule_row(r) for r in self.book.rules], RULE, F.col("r.rule"))
         each = ended.select(
             KEY,
+            PLACE,
             *BEHIND,
-            F.posexplode(REJECTIONS).alias("_tm_place", "r"),
+            F.posexplode(REJECTIONS).alias("_tm_nth", "r"),
             F.size(REJECTIONS).cast("string").alias("_tm_of"),
         )
         found = each.select("*", F.col("r.actual"), rule.alias("rule"))
@@ -67,7 +69,8 @@ class Settlement:
 
     def _error_id(self) -> Column:
         """The same in every run: derived from the record and the rule, from nothing else."""
-        parts = [F.col(KEY), F.col(GROUP), *map(F.col, ("morphism_path", "error_type", "expected"))]
+        named = [F.col(KEY), F.col(PLACE).cast("string"), F.col(GROUP)]
+        parts = [*named, *map(F.col, ("morphism_path", "error_type", "expected"))]
         shown = [F.coalesce(part, F.lit("")) for part in (F.lit(self.book.asset), *parts)]
         return F.substring(F.sha2(F.concat_ws("\x1f", *shown), 256), 1, 32)
 
@@ -81,7 +84,8 @@ class Settlement:
             "group_key": F.col(GROUP),
             "group_step": F.col(GROUP_STEP),
             "level": F.col(LEVEL),
-            "rejection": F.concat_ws("/", (F.col("_tm_place") + 1).cast("string"), F.col("_tm_of")),
+            "place": F.col(PLACE).cast("string"),
+            "rejection": F.concat_ws("/", (F.col("_tm_nth") + 1).cast("string"), F.col("_tm_of")),
         }
         pairs = [part for name, value in named.items() for part in (F.lit(name), value)]
         return F.map_filter(F.create_map(*pairs), lambda _, value: value.isNotNull())
@@ -103,7 +107,8 @@ class Settlement:
         place = F.col(PART) - F.lit(min(self.book.parts))
         found = dropped.where(F.col(PART).isin(*parts)).select(
             PART,
-            F.col(KEY).alias("source_key"),
+            F.col(KEY).alias(SOURCE_KEY),
+            *_place(dropped),
             _looked_up(predicates, ("text",), place).getField("text").alias("filter_predicate"),
         )
         aside = self.staging / "filtered_keys"
@@ -177,6 +182,12 @@ def _looked_up(rows: Sequence[Sequence[str]], names: Sequence[str], place: Colum
     return F.element_at(F.array(*structs), place + 1)
 
 
+def _place(dropped: DataFrame) -> list[Column]:
+    """The places of records, where some stage has them."""
+    known = not isinstance(dropped.schema[PLACE].dataType, NullType)
+    return [F.col(PLACE).alias(SOURCE_PLACE)] if known else []
+
+
 def _rule_row(rule: Rule) -> tuple[str, ...]:
     return (
         rule.error_type.value,
@@ -194,15 +205,17 @@ def failed_sources(opened: Opened, failed: DataFrame) -> DataFrame:
     step = F.lit(opened.morphism_id).alias(GROUP_STEP)
     groups = failed.select(F.col(KEY).alias(GROUP), step, REJECTIONS)
     rows = opened.rows()
-    sources = rows.select(F.col(SOURCE_KEY).alias(KEY), text_of_group(rows).alias(GROUP))
+    place = F.col(SOURCE_PLACE) if SOURCE_PLACE in rows.columns else F.lit(None)
+    key = F.col(SOURCE_KEY).alias(KEY)
+    sources = rows.select(key, place.alias(PLACE), text_of_group(rows).alias(GROUP))
     level = no_group(opened.stage.level)[-1]
     found = sources.join(F.broadcast(groups), GROUP)
-    return found.select(KEY, REJECTIONS, GROUP, GROUP_STEP, level)
+    return found.select(KEY, PLACE, REJECTIONS, GROUP, GROUP_STEP, level)
 
 
 def failed_rows(stage: Stage) -> DataFrame:
     found = stage.dropped().where(F.col(PART) == ERROR)
-    return found.select(KEY, REJECTIONS, *no_group(stage.level))
+    return found.select(KEY, PLACE, REJECTIONS, *no_group(stage.level))
 
 
 def no_group(level: int) -> list[Column]:

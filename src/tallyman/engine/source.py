@@ -16,7 +16,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from tallyman.domain.ledger import KeyDigest
 from tallyman.engine import digest, lines
-from tallyman.engine.columns import CORRUPT, KEY, col, quoted
+from tallyman.engine.columns import CORRUPT, KEY, PLACE, col, quoted
 from tallyman.engine.files import InputFiles
 from tallyman.engine.redact import Redaction
 from tallyman.errors import InputUnreadable
@@ -56,12 +56,23 @@ class Input(ABC):
     key: tuple[str, ...]
     options: dict[str, str]
     redaction: Redaction = field(default=NOTHING_REDACTED, kw_only=True)
+    places: str | None = field(default=None, kw_only=True)
+    """Read the place of every record too, under this name; None: keys alone name the records."""
 
     @abstractmethod
     def records(self, columns: Sequence[str] | None = None) -> DataFrame:
-        """The columns (all, or those named), the key, and the raw text where typing failed.
+        """The columns (all, or those named), the key, the raw text where typing failed, and the
+        place where it is read.
 
-        Whether it failed is decided by all declared columns, whichever are named."""
+        Whether typing failed is decided by all declared columns, whichever are named."""
+
+    @abstractmethod
+    def at_most(self) -> int:
+        """An upper bound of its records, known without reading them once more."""
+
+    def with_places(self, name: str) -> Input:
+        """The same records, each with its place `name@file#number`."""
+        return replace(self, places=name)
 
     @abstractmethod
     def door(self) -> Door:
@@ -113,6 +124,13 @@ def key_text(key: Sequence[str], redaction: Redaction = NOTHING_REDACTED) -> Col
     )
 
 
+def placed(source: Input, place: Column) -> list[Column]:
+    """The column with a record's place, if the input reads it."""
+    if source.places is None:
+        return []
+    return [F.concat(F.lit(source.places), place).alias(PLACE)]
+
+
 def _nullable(fields: Sequence[StructField]) -> list[StructField]:
     return [StructField(f.name, f.dataType, True) for f in fields]
 
@@ -158,7 +176,7 @@ class ParquetInput(Input):
 
     def records(self, columns: Sequence[str] | None = None) -> DataFrame:
         names = self.schema.names if columns is None else list(columns)
-        if self.every_record_keyed:
+        if self.every_record_keyed and self.places is None:
             return self._read().select(*map(col, names), self.own_key().alias(KEY))
         rows = self._read()
         hidden = rows.metadataColumn("_metadata")  # a column of the user's may have the same name
@@ -168,12 +186,15 @@ class ParquetInput(Input):
         name = lines.relative_name(F.col("_tm_path"), self.files.root)
         fallback = F.concat(F.lit("@"), name, F.lit("#"), F.col("_tm_row").cast("string"))
         key = F.coalesce(self.own_key(), fallback) if self.key else fallback
-        return found.select(*map(col, names), key.alias(KEY))
+        return found.select(*map(col, names), key.alias(KEY), *placed(self, fallback))
+
+    def at_most(self) -> int:
+        return sum(footer.num_rows for footer in self._footers)
 
     def door(self) -> Door:
         found = digest.of_keys(self.keys())
         # Two witnesses: the footers count the rows, the scan digests the keys.
-        counted = sum(footer.num_rows for footer in self._footers)
+        counted = self.at_most()
         nulls = 0
         if self.key and not self.every_record_keyed:
             nulls = self.keys().where(lines.is_place(F.col(KEY))).count()
@@ -262,15 +283,18 @@ class LinesInput(Input):
             F.when(broken, F.expr(f"make_valid_utf8({lines.TEXT})"))
             .otherwise(F.col(f"_tm_parsed.{CORRUPT}"))
             .alias(CORRUPT),
-            place.alias("_tm_place"),
+            place.alias(PLACE),
             broken.alias("_tm_broken"),
         )
         candidates = [self.own_key()] if self.key else []
         if self.prefix:
             unread = F.when(F.col("_tm_broken"), F.col(CORRUPT)).otherwise(self._keyless())
             candidates.append(self.redaction.shown(self.key[0], textual_key(unread, self.prefix)))
-        key = F.coalesce(*candidates, F.col("_tm_place")).alias(KEY)
-        return typed.select(*map(col, names), CORRUPT, key)
+        key = F.coalesce(*candidates, F.col(PLACE)).alias(KEY)
+        return typed.select(*map(col, names), CORRUPT, key, *placed(self, F.col(PLACE)))
+
+    def at_most(self) -> int:
+        return self._splits.lines
 
     def _keyless(self) -> Column:
         """The text of a line whose key could not be read; NULL where only another field is wrong,
@@ -322,6 +346,13 @@ class JsonInput(LinesInput):
     @property
     def every_record_keyed(self) -> bool:
         return True
+
+    def at_most(self) -> int:
+        return self._scan[0].digest.count
+
+    def with_places(self, name: str) -> Input:
+        """Spark's JSON reader does not number lines."""
+        return self.slower().with_places(name)
 
     def door(self) -> Door:
         return self._scan[0]

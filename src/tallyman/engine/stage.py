@@ -13,13 +13,14 @@ from pyspark.sql.types import IntegerType, StructType
 
 from tallyman.domain.ledger import KeyDigest
 from tallyman.engine import digest
-from tallyman.engine.columns import KEY, LIVE, PART, REJECTIONS, col
+from tallyman.engine.columns import KEY, LIVE, PART, PLACE, REJECTIONS, col
 from tallyman.engine.segment import Flow
 
 EVIDENCE_OPTIONS: Mapping[str, str] = {
     # Delta encodings make a column of keys several times smaller; nobody prunes by statistics here.
     "parquet.writer.version": "PARQUET_2_0",
     "parquet.enable.dictionary#source_key": "false",
+    "parquet.enable.dictionary#source_place": "false",
     "parquet.column.statistics.enabled": "false",
     "parquet.size.statistics.enabled": "false",
 }
@@ -37,6 +38,8 @@ class Stage:
     multiplicity: str | None = None
     """The column that says how many records a row stands for, if rows were merged."""
     level: int = 0
+    place: str | None = None
+    """The column with the place of each record, where keys do not tell records apart."""
     sources: tuple[Column, ...] = ()
     """Where rows are groups: how to read count and digest of the rows behind each."""
 
@@ -55,11 +58,11 @@ class Stage:
         return os.path.join(self.path, f"{PART}={LIVE}")
 
     def dropped(self) -> DataFrame:
-        """Key, part and rejections of every record that ended in this segment."""
+        """Key, part, rejections and place of every record that ended in this segment."""
         rows = self.read().where(F.col(PART) != LIVE)
-        found = rows.select(
-            self.key.alias(KEY), PART, self.reasons.alias(REJECTIONS), *self._count()
-        )
+        place = F.col(self.place) if self.place else F.lit(None)
+        named = [self.key.alias(KEY), PART, self.reasons.alias(REJECTIONS), place.alias(PLACE)]
+        found = rows.select(*named, *self._count())
         if not self.multiplicity:
             return found
         again = F.explode(F.sequence(F.lit(1), F.col(self.multiplicity)))
@@ -107,26 +110,37 @@ class Made:
 
 
 def write(
-    flow: Flow, path: str, columns: Sequence[Column], *, key: Column, reasons: Column
+    flow: Flow,
+    path: str,
+    columns: Sequence[Column],
+    *,
+    key: Column,
+    reasons: Column,
+    place: str = PLACE,
 ) -> Stage:
     """Evaluate the segment once."""
     rows = flow.with_tags().rows.select(F.col(PART).cast("int").alias(PART), *columns)
     schema = _write(rows, path, {})
-    return Stage(flow.rows.sparkSession, path, schema, key, reasons, None, flow.level)
+    shown = place if flow.placed else None
+    return Stage(flow.rows.sparkSession, path, schema, key, reasons, None, flow.level, shown)
 
 
-def write_keys(flow: Flow, path: str, columns: Sequence[Column], *, key: Column) -> Stage:
+def write_keys(
+    flow: Flow, path: str, columns: Sequence[Column], *, key: Column, place: str
+) -> Stage:
     """The same for rows whose keys are the evidence."""
     rows = flow.with_tags().rows.select(F.col(PART).cast("int").alias(PART), *columns)
     schema = _write(rows, path, EVIDENCE_OPTIONS)
-    return Stage(flow.rows.sparkSession, path, schema, key, F.col(REJECTIONS), None, flow.level)
+    spark, shown = flow.rows.sparkSession, place if flow.placed else None
+    return Stage(spark, path, schema, key, F.col(REJECTIONS), None, flow.level, shown)
 
 
 def write_merged(flow: Flow, rows: DataFrame, path: str) -> Stage:
     """Rows already merged by an aggregation that carries count and digest."""
     schema = _write(rows, path, EVIDENCE_OPTIONS)
     spark, reasons = flow.rows.sparkSession, F.col(REJECTIONS)
-    return Stage(spark, path, schema, F.col(KEY), reasons, digest.COUNT, flow.level)
+    shown = PLACE if flow.placed else None
+    return Stage(spark, path, schema, F.col(KEY), reasons, digest.COUNT, flow.level, shown)
 
 
 def _write(rows: DataFrame, path: str, options: Mapping[str, str]) -> StructType:

@@ -122,13 +122,19 @@ class TextRecords(Records):
         return hits
 
     def by_keys(self, keys: str, *, shown: int | None = None) -> str:
-        wanted = f"(SELECT DISTINCT k FROM {keys})"
+        by_key, by_place = self.wanted(keys)
         last = self.last_shown(keys, shown)
         line = "line" if last is None else f"CASE WHEN k <= {text(last)} THEN line END AS line"
         same = self.same_key([self.column(name) for name in self.key], keys)
-        if self.placed(keys):
-            same = f"({same}) OR k = {self.place()}"
-        return self._filled(f"k, _tm_file, _tm_line, {line}", f"JOIN {wanted} w ON {same}")
+        columns = f"k, _tm_file, _tm_line, {line}"
+        found = [
+            self._filled(columns, f"JOIN {table} w ON {condition}")
+            for table, condition in ((by_key, same), (by_place, f"w.found_at = {self.place()}"))
+            if self.desk.count(table)
+        ]
+        for more in found[1:]:
+            self.desk.rows(f"INSERT INTO {found[0]} SELECT * FROM {more}")
+        return found[0] if found else self._filled(f"'' AS {columns}", "WHERE false")
 
     def matching(self, conditions: Mapping[str, str]) -> str:
         where = condition(self.types, conditions, {n: self.column(n) for n in conditions})

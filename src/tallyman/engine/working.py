@@ -25,9 +25,9 @@ from tallyman.engine import changes, digest, in_place, plain, segment
 from tallyman.engine.book import Book
 from tallyman.engine.changes import SEEN, Member
 from tallyman.engine.columns import KEY, LIVE, PART, SYSTEM, col, text_of, to_column
-from tallyman.engine.cuts import Opened, hidden_group_fields
-from tallyman.engine.evaluate import Evaluation
-from tallyman.engine.group_key import GROUP_KEY, SOURCE_KEY, group_text
+from tallyman.engine.cuts import Opened, hidden_group_fields, source
+from tallyman.engine.evaluate import Evaluation, place_of
+from tallyman.engine.group_key import GROUP_KEY, group_text
 from tallyman.engine.segment import Flow
 from tallyman.engine.trace import RowIds, Tracer
 from tallyman.errors import StepFailed
@@ -90,6 +90,11 @@ class WorkingSet:
         """Whether the rows were never written yet, and can be the output as they are."""
         alone = len(self.members) == 1 and not self.members[0].stages
         return alone and self.tracer is None
+
+    @property
+    def placed(self) -> bool:
+        """Whether rows of some member carry the place of their record."""
+        return any(member.flow.placed for member in self.members)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -215,6 +220,7 @@ class WorkingSet:
                 *map(col, self.columns),
                 KEY,
                 F.lit(m.created_by).cast("string").alias(SOURCE_STEP),
+                *place_of(m.flow, self.placed),
             )
             for m in self.members
         ]
@@ -234,7 +240,7 @@ class WorkingSet:
         member = self._join(flow, seq, name)
         group = F.struct(*hidden_group_fields(step, matched, hiding)).alias(GROUP_KEY)
         why = f"Rows added, one for each {', '.join(step.by)}"
-        links = matched.select(group, F.col(KEY).alias(SOURCE_KEY), SOURCE_STEP)
+        links = matched.select(group, *source(placed=self.placed), SOURCE_STEP)
         opened = partial(Opened, member.stages[0], name, Fate.AGGREGATED, "row", why, matched=links)
         if self.evaluation.evidence is Evidence.KEYS:
             self.evaluation.opened.append(opened(links=links))
@@ -339,8 +345,9 @@ class WorkingSet:
                 own.alias("key"),
                 F.lit(None).cast(f"array<{segment.REJECTION}>").alias("rejections"),
                 F.lit(step).cast("string").alias("step"),
+                *(column.alias("place") for column in place_of(flow, self.placed)),
             )
-            marked = F.when(F.lit(not known), system).alias(SYSTEM)
+            marked = F.when(F.lit(flow.placed or not known), system).alias(SYSTEM)
             place = os.path.join(folder, f"{number:03d}")
             rows = flow.rows.select(*map(col, flow.columns), marked)
             rows.write.parquet(place)
