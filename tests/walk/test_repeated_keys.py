@@ -447,7 +447,7 @@ def test_where_tells_what_became_of_every_line_and_of_no_other(case: Case, sourc
 
 
 def test_a_run_that_kept_digests_replays_to_the_same_lines(case: Case) -> None:
-    for row, some in by_g(most=99).rows:
+    for row, some in by_g(most=99).rows[:2]:
         question = [f"{name}={value}" for name, value in asked(row).items()]
         [hop] = case.home.ok("why", "by_g_digest", *question, "--limit", "0")["hops"]
         assert hop["replayed"]
