@@ -206,7 +206,7 @@ def test_no_command_shows_one(home: Home, runs: tuple[str, str]) -> None:
     ]
     said += [home.tallyman("verify", good, "--exact"), home.tallyman("lineage", "status")]
     assert [CANARY in str(reply) for reply in said] == [False] * len(said)
-    home.ok("report", good, "--html", "report.html")
+    home.ok("report", good, "--html", "-o", "report.html")
     assert CANARY not in (home.path / "report.html").read_text()
     errors = {made["name"]: made["error"]["code"] for made in home.ok("show", bad)["assets"]}
     assert errors == BAD
