@@ -104,9 +104,8 @@ def expected_where(oracle: Oracle, source: str, places: Collection[Place]) -> li
             if REFERENCES[step] == source:
                 count = sum(bool(rows & frozenset(places)) for rows in met.values())
                 found.append({"asset": account.asset, "joined_by": count})
-    for account in oracle.earlier:
-        if source in account.inputs:
-            found.append(_became(oracle, account, _same_keys(account, places)))
+    earlier = [account for account in oracle.earlier if source in account.inputs]
+    found += [_became(oracle, one, _same_keys(one, places)) for one in earlier]
     return _sorted(found)
 
 
