@@ -27,7 +27,7 @@ PENDING: dict[tuple[str, str], str] = {
     ("rows", "labels"): "a",
     ("versions", "labels"): "a",
     ("why", "close"): "c: a loaded row with a composite key is taken for the group of NULL",
-    ("where", "movements"): "c: the key of a group is taken for one of records without a key",
+    ("where", "movements"): "c: rows of other groups of the working set are shown too",
     ("where, by key", "movements"): "c, as above",
     ("where, by key", "parcels"): "c",
     ("where, by key", "rounds"): "c",

@@ -96,7 +96,7 @@ def _places(origin: Origin) -> Counter[tuple[str, int]]:
 
 def expected_where(oracle: Oracle, source: str, places: Collection[Place]) -> list[Walked]:
     found = []
-    for account in [*oracle.accounts.values(), *oracle.earlier]:
+    for account in oracle.accounts.values():
         read = account.fates.keys() & places or account.partition is None
         if source in account.inputs and read:
             found.append(_became(oracle, account, frozenset(places)))
@@ -104,7 +104,15 @@ def expected_where(oracle: Oracle, source: str, places: Collection[Place]) -> li
             if REFERENCES[step] == source:
                 count = sum(bool(rows & frozenset(places)) for rows in met.values())
                 found.append({"asset": account.asset, "joined_by": count})
+    earlier = [account for account in oracle.earlier if source in account.inputs]
+    found += [_became(oracle, one, _same_keys(one, places)) for one in earlier]
     return _sorted(found)
+
+
+def _same_keys(account: Account, places: Collection[Place]) -> frozenset[Place]:
+    """Files that were added to the source since: the run's records are known by key alone."""
+    keys = {unit.key for unit in account.records if unit.behind & frozenset(places)}
+    return frozenset().union(*(unit.behind for unit in account.records if unit.key in keys))
 
 
 REFERENCES = {
