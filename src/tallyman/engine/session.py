@@ -74,7 +74,8 @@ def open_session(master: str | None, conf: Mapping[str, str], state: str) -> Spa
 def _stderr_to(path: str) -> Iterator[None]:
     """The JVM inherits where stderr goes when it starts: its log belongs in a file."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     sys.stderr.flush()
     kept = os.dup(2)
     try:
