@@ -84,7 +84,6 @@ REFUSED_COLUMNS = {
     "F.sum(luck('n')).over(by_id)": "declared not deterministic",
     "plain(F.current_timestamp())": "withColumn('as_of', 'current_timestamp()')",
     "plain(F.expr('now()'))": "withColumn('as_of', 'current_timestamp()')",
-    "F.transform('tags', lambda x: x + F.unix_timestamp())": "withColumn('as_of', 'current_timestamp()')",
     "F.col('t') > 'now'": "write current_timestamp()",
     "F.lit('today').cast('date')": "write current_timestamp()",
 }
@@ -168,7 +167,7 @@ def looks_like_it(raw):
         .withColumn("a_word", "if(status IN ('now', 'today'), 'now', upper('today'))")
         .withColumn("a_branch", "CASE WHEN d = current_date THEN 'today' ELSE status END")
         .withColumn("a_comment", "n /* rand() */ -- uuid()")
-        .withColumn("a_name", "named_struct('explode', 1)")
+        .withColumn("a_name", "named_struct('now', 1)")
         .withColumn("a_lambda", "exists(tags, now -> now > 1)")
         .withColumn("a_parsed_time", "unix_timestamp(t)")
         .withColumn("a_function", plain("status"))

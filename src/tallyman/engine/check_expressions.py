@@ -169,14 +169,19 @@ def _special_dates(given: object, sql: str, place: Place) -> list[str]:
 
 
 def _needs_dates(sql: str, special: list[Token], place: Place) -> bool:
-    """True if Spark takes the text and does not take a boolean in its place: where it needs text
-    it takes one, where it needs a date it does not."""
+    """True if Spark takes a date in place of the text, and does not take a boolean: where it needs
+    text it takes both or none."""
+    date, boolean = (_instead(sql, special, f"CAST(NULL AS {k})") for k in ("DATE", "BOOLEAN"))
+    return _holds(sql, place) and _holds(date, place) and not _holds(boolean, place)
+
+
+def _instead(sql: str, replaced: list[Token], by: str) -> str:
     written: list[str] = []
     position = 0
-    for token in special:
-        written += [sql[position : token.start], "CAST(NULL AS BOOLEAN)"]
+    for token in replaced:
+        written += [sql[position : token.start], by]
         position = token.end
-    return _holds(sql, place) and not _holds("".join([*written, sql[position:]]), place)
+    return "".join([*written, sql[position:]])
 
 
 def _holds(sql: str, place: Place) -> bool:

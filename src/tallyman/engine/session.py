@@ -143,7 +143,8 @@ def _of_spark(handler: object) -> bool:
 def _stderr_to(path: str) -> Iterator[None]:
     """The JVM inherits where stderr goes when it starts: its log belongs in a file."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     sys.stderr.flush()
     kept = os.dup(2)
     try:
