@@ -47,7 +47,8 @@ def per_item(lines):
 def edited(orders):
     return (
         orders.drop("items").update({"amount": "amount * 2"}, where="customer = 'ann'")
-        .delete("customer = 'test'").output("exports/edited.csv", register_as="edited_rows")
+        .delete("customer = 'test'").output("exports/edited.csv")
+        .output("exports/rows.parquet", register_as="edited_rows")
     )
 """
 FIRST = [
@@ -107,7 +108,7 @@ def shop(
     held.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def project(shop: Shop) -> Iterator[Project]:
     with Project.open(shop.path) as opened:
         yield opened
