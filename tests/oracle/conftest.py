@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tallyman.engine.spark_mode import ENABLED
 from tallyman.project import Project
 from tests.oracle import data, project
 from tests.oracle.account import Account, Row
@@ -78,6 +79,15 @@ def depot(
     opened.close()
     if reporter := request.config.pluginmanager.getplugin("terminalreporter"):
         reporter.write_line(f"\n{TOTAL:,} records: {found.compared}")
+
+
+@pytest.fixture(autouse=True)
+def _own_mode() -> Iterator[None]:
+    """The project stays open from test to test; PySpark's mode does not."""
+    before = dict(os.environ)
+    yield
+    if ENABLED not in before:
+        os.environ.pop(ENABLED, None)
 
 
 def _assembled(

@@ -80,7 +80,7 @@ class Found:
         for file in sorted((self.folder / "output").glob("*.parquet")):
             for row in pq.ParquetFile(file).read().to_pylist():
                 system = row.pop("_tm", None)
-                key = system["key"] if system else None
+                key = system.get("key") if system else None
                 if key is None and columns:
                     key = str(row[columns[0]])
                 found[self.key(key) if key else None, exact(row)] += 1

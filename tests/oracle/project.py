@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 from pathlib import Path
 
-import tallyman as tm
-
-# Keys of an asset must be unique unless it says that they are not.
-REPEATED = ", unique=False" if "unique" in inspect.signature(tm.asset).parameters else ""
 PIPELINE = """\
 import tallyman as tm
 
@@ -49,7 +44,7 @@ tm.source("accounts", "data/accounts.csv", "csv", key="code",
 tm.source("tariffs", "data/tariffs.parquet", "parquet", key=["zone", "offer"])
 
 
-@tm.asset(key="parcel_id"REPEATED)
+@tm.asset(key="parcel_id", unique=False)
 def clean_parcels(parcels, depots):
     return (
         parcels.expect("weight_positive", "weight > 0", code="NEGATIVE_WEIGHT")
@@ -141,7 +136,7 @@ def close(movements, accounts, adjustments):
     )
 
 
-@tm.asset(key="tag", update_strategy="append", unique_key="subject")
+@tm.asset(key="tag", update_strategy="append", unique_key="subject", unique=False)
 def notice_log(notices):
     return (
         notices.filter("level < 7", reason="noise", name="no_noise")
@@ -157,7 +152,7 @@ def depot_rounds(rounds):
         .groupBy("day", "depot")
         .agg(stops="count(stop)", visits="count(*)", longest="max(stop)")
     )
-""".replace("REPEATED", REPEATED)
+"""
 
 
 def write(home: Path, settings: str) -> None:

@@ -18,7 +18,6 @@ from tests.oracle import compare, data
 from tests.oracle.account import Account, Unit
 from tests.oracle.conftest import ASSETS, TARGETS, TOTAL, Depot
 from tests.oracle.found import exact
-from tests.oracle.pending import pending
 
 
 def test_the_data_is_as_large_and_as_bad_as_it_should_be(depot: Depot) -> None:
@@ -34,7 +33,7 @@ def test_the_data_is_as_large_and_as_bad_as_it_should_be(depot: Depot) -> None:
         assert name == "movements" or max(keys.values()) > 1, name
 
 
-@pytest.mark.parametrize("name", pending("fates", TARGETS))
+@pytest.mark.parametrize("name", TARGETS)
 def test_every_record_group_and_child_met_its_fate(depot: Depot, name: str) -> None:
     account, found = depot.accounts[name], depot.found[name]
     with depot.compared.least(len(account.records)):
@@ -49,14 +48,14 @@ def test_every_record_group_and_child_met_its_fate(depot: Depot, name: str) -> N
     assert (said["status"], said["unaccounted"]) == ("success", 0)
 
 
-@pytest.mark.parametrize("name", pending("rejections", TARGETS))
+@pytest.mark.parametrize("name", TARGETS)
 def test_every_rejection_names_its_record_and_its_rule(depot: Depot, name: str) -> None:
     account, found = depot.accounts[name], depot.found[name]
     with depot.compared.least(len(account.letters)):
         compare.rejections(depot.compared, account, found)
 
 
-@pytest.mark.parametrize("name", pending("letters", TARGETS))
+@pytest.mark.parametrize("name", TARGETS)
 def test_every_letter_has_an_id_and_a_number(depot: Depot, name: str) -> None:
     letters = depot.found[name].raw_letters
     ids = Counter(letter.get("error_id") for letter in letters)
@@ -77,14 +76,14 @@ def _made(account: Account) -> Iterator[Unit]:
             yield from [unit] * (len(unit.behind) if sub.unit == "group" else 1)
 
 
-@pytest.mark.parametrize("name", pending("sub-ledgers", TARGETS))
+@pytest.mark.parametrize("name", TARGETS)
 def test_every_sub_ledger_balances_over_the_units_there_are(depot: Depot, name: str) -> None:
     account, found = depot.accounts[name], depot.found[name]
     depot.compared.same("sub-ledgers", account.sub_ledgers(), found.sub_ledgers())
     assert [sub["unaccounted"] for sub in found.ledger["sub_ledgers"]] == [0] * len(account.subs)
 
 
-@pytest.mark.parametrize("name", pending("rows", TARGETS))
+@pytest.mark.parametrize("name", TARGETS)
 def test_every_row_is_the_one_that_must_come_out(depot: Depot, name: str) -> None:
     account = depot.accounts[name]
     with depot.compared.least(len(account.rows)):
@@ -92,7 +91,7 @@ def test_every_row_is_the_one_that_must_come_out(depot: Depot, name: str) -> Non
     assert depot.said[name]["rows_out"] == len(account.rows)
 
 
-@pytest.mark.parametrize("name", pending("versions", (*ASSETS, "depot_rounds")))
+@pytest.mark.parametrize("name", [*ASSETS, "depot_rounds"])
 def test_every_row_of_the_published_version_is_served(depot: Depot, name: str) -> None:
     rows = [row for one in depot.oracle.of(name) for row in one.rows]
     if name == "notice_log":

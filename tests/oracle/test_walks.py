@@ -11,7 +11,6 @@ import pytest
 
 from tests.oracle.account import Account, Row
 from tests.oracle.conftest import FULL, SOURCES, Depot
-from tests.oracle.pending import pending
 from tests.oracle.raw import KEYS, Record
 from tests.oracle.walks import expected_where, expected_why, found_where, found_why
 
@@ -93,19 +92,19 @@ def same_walk(depot: Depot, what: str, expected: Any, found: Any) -> None:
         depot.compared.same(what, expected, found)
 
 
-@pytest.mark.parametrize("name", pending("why", ASKED_BY))
+@pytest.mark.parametrize("name", ASKED_BY)
 def test_why_names_the_records_behind_rows_with_plain_keys(depot: Depot, name: str) -> None:
     for account, row in rows_of(depot, name, odd=False):
         ask_why(depot, account, [row], asked(row.values, ASKED_BY[name]))
 
 
-@pytest.mark.parametrize("name", pending("why, odd keys", ASKED_BY))
+@pytest.mark.parametrize("name", ASKED_BY)
 def test_why_names_the_records_behind_rows_with_odd_keys(depot: Depot, name: str) -> None:
     for account, row in rows_of(depot, name, odd=True):
         ask_why(depot, account, [row], asked(row.values, ASKED_BY[name]))
 
 
-@pytest.mark.parametrize("name", pending("why, in bulk", IN_BULK))
+@pytest.mark.parametrize("name", IN_BULK)
 def test_why_names_the_records_behind_all_rows(depot: Depot, name: str) -> None:
     [account], column = depot.oracle.of(name), IN_BULK[name]
     for value in dict.fromkeys(row.values[column] for row in account.rows):
@@ -138,19 +137,19 @@ def place_of(record: Record) -> dict[str, str]:
     return {"@": f"@{record.place.file.removeprefix(below)}#{record.place.line}"}
 
 
-@pytest.mark.parametrize("name", pending("where", SOURCES))
+@pytest.mark.parametrize("name", SOURCES)
 def test_where_says_what_became_of_records_with_plain_keys(depot: Depot, name: str) -> None:
     for record in records_of(depot, name, odd=False):
         ask_where(depot, [record], place_of(record))
 
 
-@pytest.mark.parametrize("name", pending("where, odd keys", SOURCES))
+@pytest.mark.parametrize("name", SOURCES)
 def test_where_says_what_became_of_records_with_odd_keys(depot: Depot, name: str) -> None:
     for record in records_of(depot, name, odd=True):
         ask_where(depot, [record], place_of(record))
 
 
-@pytest.mark.parametrize("name", pending("where, by key", SOURCES))
+@pytest.mark.parametrize("name", SOURCES)
 def test_where_follows_all_records_that_share_a_key(depot: Depot, name: str) -> None:
     shared: dict[str, list[Record]] = {}
     for record in source_records(depot, name):
@@ -168,7 +167,7 @@ def key_of(record: Record) -> dict[str, str]:
     return asked(json.loads(record.key), names)
 
 
-@pytest.mark.parametrize("name", pending("where, met", ("notices",)))
+@pytest.mark.parametrize("name", ["notices"])
 def test_where_knows_that_a_run_met_a_record_whose_row_was_there_already(
     depot: Depot, name: str
 ) -> None:
@@ -182,7 +181,7 @@ def test_where_knows_that_a_run_met_a_record_whose_row_was_there_already(
         depot.compared.same(f"where: {place}", [], [note for note in notes if "not meet" in note])
 
 
-@pytest.mark.parametrize("name", pending("where, references", REFERENCES))
+@pytest.mark.parametrize("name", REFERENCES)
 def test_a_reference_was_met_by_the_records_that_reached_the_join(depot: Depot, name: str) -> None:
     for record in source_records(depot, name):
         ask_where(depot, [record], asked(record.values, KEYS[name]))

@@ -24,21 +24,29 @@ class Harness:
 
     def __init__(self, plants: Mapping[str, Plant]) -> None:
         self.plants, self.fired = plants, set[str]()
-        self.current: Plant | None = None
-        self._inside = threading.local()
+        self._own = threading.local()
+        self._folders: dict[str, tuple[Path, Path]] = {}
+        self._harmed: set[str] = set()
+
+    @property
+    def current(self) -> Plant | None:
+        """The bug of the asset that this thread works for: its own thread, or one of its pool,
+        which is called after it."""
+        of_pool = threading.current_thread().name.rpartition("_")[0]
+        return self.plants.get(getattr(self._own, "asset", of_pool))
 
     def install(self, patch: pytest.MonkeyPatch, seams: set[str]) -> None:
         execute, write = AssetRun.execute, DataFrame.write.fget
 
         def executed(work: AssetRun) -> object:
-            self.current = self.plants.get(work.asset.name)
-            self._folders = (work.folder, work.staging)
+            self._own.asset = work.asset.name
+            self._folders[work.asset.name] = (work.folder, work.staging)
             # Once in each evaluation: on a mismatch an input may be read again, line by line.
-            self._harmed = False
+            self._harmed.discard(work.asset.name)
             try:
                 return execute(work)
             finally:
-                self.current = None
+                del self._own.asset
 
         patch.setattr(AssetRun, "execute", executed)
         patch.setattr(DataFrame, "write", property(lambda rows: write(self._changed(rows))))
@@ -75,15 +83,15 @@ class Harness:
 
     @contextmanager
     def _entered(self) -> Iterator[None]:
-        self._inside.depth = getattr(self._inside, "depth", 0) + 1
+        self._own.depth = getattr(self._own, "depth", 0) + 1
         try:
             yield
         finally:
-            self._inside.depth -= 1
+            self._own.depth -= 1
 
     def _changed(self, rows: DataFrame) -> DataFrame:
         plant = self.current
-        if plant is None or plant.rows is None or not getattr(self._inside, "depth", 0):
+        if plant is None or plant.rows is None or not getattr(self._own, "depth", 0):
             return rows
         return rows if plant.seam.split(".")[-1] in READS else self._met(plant, rows)
 
@@ -96,12 +104,13 @@ class Harness:
 
     def _harm(self, plant: Plant) -> None:
         assert plant.files is not None
-        if self._harmed:
+        if plant.asset in self._harmed:
             return
-        files = sorted(file for folder in self._folders for file in _rows_in(folder, plant.at))
+        folders = self._folders[plant.asset]
+        files = sorted(file for folder in folders for file in _rows_in(folder, plant.at))
         if files:
             plant.files(files)
-            self._harmed = True
+            self._harmed.add(plant.asset)
             self.fired.add(plant.asset)
 
 

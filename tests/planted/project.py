@@ -5,20 +5,21 @@ Each plan below is the body of many assets: one asset for each planted bug, and 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 if TYPE_CHECKING:
     from tests.planted.plants import Plant
 
 PLANS = """
 ANY = dict(thresholds=dict(absolute=0, percentage=1))
-tm.source("orders", "data/orders.json", key="id",
-    schema="id string, grp string, amount int, status string, items array<int>")
+tm.source("orders", "data/orders.parquet", "parquet", key="id")
 tm.source("regions", "data/regions.csv", "csv", key="region", schema="code string, region string")
-tm.source("more", "data/more.json", key="id",
-    schema="id string, grp string, amount int, status string, items array<int>")
+tm.source("more", "data/more.parquet", "parquet", key="id")
 
 def checked(orders):
     return (orders.filter("status <> 'void'", name="void").filter("status <> 'old'", name="old")
@@ -105,10 +106,23 @@ def order(n: int) -> dict[str, object]:
     }
 
 
+SCHEMA = pa.schema(
+    [
+        ("id", pa.string()),
+        ("grp", pa.string()),
+        ("amount", pa.int32()),
+        ("status", pa.string()),
+        ("items", pa.list_(pa.int32())),
+    ]
+)
 ORDERS = [order(n) for n in range(48)]
 MORE = [{**order(n), "id": f"m-{n:02d}", "status": "ok"} for n in range(6)]
 REGIONS = ["code,region", "a,r1", "a,r2", "b,r3", "b,r9", "c,r4"]
 
 
-def lines(rows: Iterable[dict[str, object]]) -> list[str]:
-    return [json.dumps(row) for row in rows]
+def write(home: Path) -> None:
+    """Parquet: on a mismatch JSON lines would be read a second time, line by line."""
+    (home / "data").mkdir()
+    for name, rows in (("orders", ORDERS), ("more", MORE)):
+        pq.write_table(pa.Table.from_pylist(rows, SCHEMA), home / "data" / f"{name}.parquet")
+    (home / "data" / "regions.csv").write_text("\n".join(REGIONS) + "\n")

@@ -17,7 +17,7 @@ from tallyman.domain.dataset import Dataset, Fragment
 from tallyman.domain.materialization import Materialization, RunRecord
 from tallyman.domain.run import Status
 from tallyman.domain.walk import Became, Ended, Record, Where
-from tallyman.engine.desk import Desk
+from tallyman.engine.desk import Desk, parquet_files
 from tallyman.engine.fates import Fates, Forward
 from tallyman.engine.key_text import Shape
 from tallyman.engine.levels import Levels
@@ -143,7 +143,7 @@ class Onward:
         if note := result.unsure:
             notes.append(note)
         if not fates.known:
-            notes.append("this run did not meet the record: the source held other records then")
+            notes.append(self._unmet(followed, result, paths))
         if fates.steps and not paths:
             notes.append("the run did not succeed: there are no rows of it")
         if fates.rows and dataset and version is None:
@@ -162,6 +162,14 @@ class Onward:
             notes=tuple(notes),
             then=tuple(then),
         )
+
+    def _unmet(self, followed: Followed, result: Result, paths: Sequence[str]) -> str:
+        """Why nothing became of the record. Of an asset that appends, the version holds only the
+        rows that were new, and the run's folder all of them."""
+        made = parquet_files(result.place / "output")
+        if paths and made and self._fates(followed, result, made)[0].known:
+            return "its row was there already: an earlier run brought it"
+        return "this run did not meet the record: the source held other records then"
 
     def _fates(
         self, followed: Followed, result: Result, paths: Sequence[str]

@@ -210,8 +210,8 @@ class Forward:
             where = self._among(own.key, own.place, keys, shape)
             if own.step != NONE:  # rows of a working set: its records, and what steps added
                 where = " OR ".join(
-                    f"({made} AND {self._among(own.key, own.place, some, shape)})"
-                    for made, some in self._by_step(own.step, keys)
+                    f"({made} AND {self._among(own.key, own.place, some, of_step)})"
+                    for made, some, of_step in self._by_step(own.step, keys, shape)
                 )
         elif shape is None or shape.names == (WHOLE,):
             where = "true"
@@ -227,12 +227,17 @@ class Forward:
         if self.desk.count(rows):
             found.rows = rows
 
-    def _by_step(self, step: str, keys: str) -> list[tuple[str, str]]:
-        """The keys of each kind of rows, with the condition that a row is of that kind."""
+    def _by_step(
+        self, step: str, keys: str, shape: Shape | None
+    ) -> list[tuple[str, str, Shape | None]]:
+        """The keys of each kind of rows and their shape, with the condition that a row is of that
+        kind; `shape` is that of records."""
+        shapes = {level.step: self.levels.shape(level) for level in self.levels.opened}
         found = []
         for row in self.desk.rows(f"SELECT DISTINCT s FROM {keys}"):
             same = "IS NULL" if row["s"] is None else f"= {text(row['s'])}"
-            found.append((f"{step} {same}", f"(SELECT * FROM {keys} WHERE s {same})"))
+            some = f"(SELECT * FROM {keys} WHERE s {same})"
+            found.append((f"{step} {same}", some, shapes.get(str(row["s"]), shape)))
         return found
 
     def _among(self, key: str, place: str, keys: str, shape: Shape | None) -> str:

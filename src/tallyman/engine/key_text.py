@@ -98,9 +98,11 @@ class Shape:
         )
 
     def fits(self, key: str) -> str:
-        """Whether a text can be a key of this shape, as an expression; `@file#3` cannot."""
+        """Whether a text can be a key of this shape, as an expression; `@file#3` cannot, and the
+        key of a group cannot be that of a record."""
         if self.is_json:
-            return f"starts_with({key}, '{{')"
+            names = ", ".join(map(text, self.names))
+            return f"coalesce(TRY(list_has_all(json_keys({key}), [{names}])), false)"
         return f"TRY_CAST({key} AS {self.types[0]}) IS NOT NULL"
 
     def text_of(self, values: Sequence[str]) -> str:
