@@ -17,10 +17,11 @@ DRAWING = """\
 import random
 
 from pyspark.sql import functions as F
+from pyspark.sql.types import DoubleType
 
 import tallyman as tm
 
-chance = F.udf(lambda: random.random(), "double")
+chance = F.udf(lambda: random.random(), DoubleType())
 
 orders = tm.source(
     "orders", path="data/orders", format="json", key="id", schema="id string, kind string, n int"
