@@ -17,11 +17,13 @@ DRAWING = """\
 import random
 
 from pyspark.sql import functions as F
-from pyspark.sql.types import DoubleType
 
 import tallyman as tm
 
-chance = F.udf(lambda: random.random(), DoubleType())
+
+def chance():
+    return F.udf(lambda: random.random(), "double")()
+
 
 orders = tm.source(
     "orders", path="data/orders", format="json", key="id", schema="id string, kind string, n int"
