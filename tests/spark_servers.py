@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,11 @@ from pathlib import Path
 import pyspark
 
 SPARK_HOME = Path(pyspark.__file__).parent
+OURS = {
+    "SPARK_HOME": str(SPARK_HOME),
+    "SPARK_LOCAL_IP": "127.0.0.1",
+    "PYSPARK_PYTHON": sys.executable,  # for Python functions: the one that has PySpark
+}
 _kept: list[subprocess.Popen[bytes]] = []  # Python warns of processes that are forgotten
 CONNECT = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
@@ -40,7 +46,7 @@ def spark_class(folder: Path, name: str, *words: str) -> subprocess.Popen[bytes]
     with (folder / "spark.log").open("ab") as log:
         return subprocess.Popen(
             [str(SPARK_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", *words],
-            env={**os.environ, "SPARK_HOME": str(SPARK_HOME), "SPARK_LOCAL_IP": "127.0.0.1"},
+            env={**os.environ, **OURS},
             cwd=folder,
             stdout=log,
             stderr=log,

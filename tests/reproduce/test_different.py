@@ -20,7 +20,10 @@ from pyspark.sql import functions as F
 
 import tallyman as tm
 
-chance = F.udf(lambda: random.random(), "double")
+
+def chance():
+    return F.udf(lambda: random.random(), "double")()
+
 
 orders = tm.source(
     "orders", path="data/orders", format="json", key="id", schema="id string, kind string, n int"
