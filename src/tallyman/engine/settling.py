@@ -14,10 +14,11 @@ from pyspark.sql import functions as F
 from tallyman.domain.fate import Fate
 from tallyman.domain.ledger import KeyDigest
 from tallyman.engine import kept_by_spark, settle
-from tallyman.engine.columns import ERROR, KEY
+from tallyman.engine.columns import ERROR, KEY, LIVE, PART
 from tallyman.engine.cuts import Opened
 from tallyman.engine.evaluate import Evaluation
 from tallyman.engine.group_key import SOURCE_KEY
+from tallyman.engine.stage import Stage
 
 
 @dataclass
@@ -60,7 +61,7 @@ class Settling:
         """Evidence that is written by a job of its own is compared with the rows it came from.
         Evidence that is only moved needs no second measurement."""
         if opened.makes is not None:
-            return partial(_made, opened.stage.live(), opened.makes)
+            return partial(_made, opened.stage, opened.makes)
         if opened.matched is not None and opened.groups is not None:
             return partial(kept_by_spark.keys, opened.matched, SOURCE_KEY)
         if opened.matched is not None:
@@ -104,7 +105,9 @@ class Settling:
         self.settlement.write_letters(self.settlement.rejections(ended))
 
 
-def _made(parents: DataFrame, makes: Column) -> KeyDigest:
-    """How many children there must be; which ones is known by their parents alone."""
+def _made(stage: Stage, makes: Column) -> KeyDigest:
+    """How many children there must be, counted on the rows as they were written; which ones is
+    known by their parents alone."""
+    parents = stage.read().where(F.col(PART) == LIVE)
     found = parents.agg(F.sum(makes).alias("n")).first()
     return KeyDigest(int(found["n"] or 0) if found else 0)
