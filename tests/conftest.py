@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
+from tallyman.engine.spark_mode import ENABLED
 from tallyman.registry.database import Database
 from tests.guard import ProcessState
 from tests.spark_servers import start_connect_server
@@ -62,6 +63,15 @@ def _leaves_the_process_as_it_was(process_state: ProcessState) -> Iterator[None]
     if changed:
         process_state.restore()
     assert not changed, "the test, or a fixture that it began, left changed: " + "; ".join(changed)
+
+
+@pytest.fixture
+def own_mode() -> Iterator[None]:
+    """For tests that share an open project: PySpark's mode does not go on from one to the next."""
+    before = ENABLED in os.environ
+    yield
+    if not before:
+        os.environ.pop(ENABLED, None)
 
 
 @pytest.fixture(scope="session")

@@ -357,7 +357,8 @@ def _named_rows(files: AssetFiles) -> list[tuple[list[str], tuple[Any, ...]]]:
     names = [row[0] for row in files.query("output", "SELECT column_name FROM (DESCRIBE found)")]
     levels = [files.partitions, *(sub["partitions"] for sub in files.subs)]
     [passed] = [p for level in levels for p in level if p["partition_type"] == "PASS_THROUGH"]
-    own = ["_tm.key"] if "_tm" in names else ["NULL"]
+    kinds = dict(files.query("output", "SELECT column_name, column_type FROM (DESCRIBE found)"))
+    own = ["_tm.key"] if "key" in kinds.get("_tm", "").split("(")[-1].split()[0] else ["NULL"]
     own += [f'CAST("{c}" AS VARCHAR)' for c in passed.get("key_columns", [])]
     shown = [n for n in names if n != "_tm"]
     listed = ", ".join(f'"{n}"' for n in shown)

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from tallyman.engine.spark_mode import ENABLED
 from tallyman.project import Project
 from tests.oracle import data, project
 from tests.oracle.account import Account, Row
@@ -82,12 +81,8 @@ def depot(
 
 
 @pytest.fixture(autouse=True)
-def _own_mode() -> Iterator[None]:
-    """The project stays open from test to test; PySpark's mode does not."""
-    before = dict(os.environ)
-    yield
-    if ENABLED not in before:
-        os.environ.pop(ENABLED, None)
+def _own_mode(own_mode: None) -> None:
+    """The project stays open from test to test."""
 
 
 def _assembled(

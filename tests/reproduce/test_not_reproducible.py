@@ -10,8 +10,8 @@ import pytest
 
 from tests.dispositions import at_a_terminal
 from tests.orchestration.conftest import PIPELINE, Home, kill
-from tests.orchestration.test_cancel import SLEEP
 from tests.reproduce.conftest import aside, committed, edited, left, stored
+from tests.sleeping import SLEEPING
 from tests.spark_servers import wait_until
 
 DAY = "2025-01-01"
@@ -110,7 +110,7 @@ def test_killed_in_the_middle_it_leaves_nothing_that_counts(home: Home, point: s
 
 
 def test_an_interruption_leaves_nothing_behind(new_home: Callable[[], Home]) -> None:
-    slow = PIPELINE.replace('"n * 2"', f'"n * 2 + coalesce({SLEEP} * 0, 0)"')
+    slow = SLEEPING + PIPELINE.replace('"n * 2"', 'slept("n", 5) * 2')
     home = new_home().pipeline(slow).numbers(DAY, 1)
     home.ok("run", "+doubled", "--partition", DAY, "--run-id", "slow")
     before = left(home)

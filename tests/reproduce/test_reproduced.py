@@ -47,7 +47,8 @@ def test_a_person_reads_a_line_for_each_target_and_where_it_was_kept(home: Home)
     code, out, _ = home.forked("reproduce", "first", "--keep")
     assert code == 0
     *lines, verdict, where = out.strip().splitlines()
-    told = sorted(line.split()[:2] for line in lines)
+    # What a target made out of records has lines of its own below it.
+    told = sorted(line.split()[:2] for line in lines if not line.startswith(" "))
     assert told == sorted(["REPRODUCED", name] for name in EVERYTHING)
     assert verdict.startswith("REPRODUCED   5 of 5 targets   ")
     assert verdict.endswith("run first")

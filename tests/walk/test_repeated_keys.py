@@ -363,6 +363,11 @@ class Case:
     project: tm.Project
 
 
+@pytest.fixture(autouse=True)
+def _own_mode(own_mode: None) -> None:
+    """The project stays open from test to test."""
+
+
 @pytest.fixture(scope="module")
 def case(
     tmp_path_factory: pytest.TempPathFactory,

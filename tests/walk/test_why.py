@@ -136,7 +136,7 @@ def test_a_changed_source_is_never_shown_as_what_was_read(shop: Shop) -> None:
     assert "records" not in joined["origin"]
 
 
-def test_a_replay_with_another_digest_shows_nothing(shop: Shop) -> None:
+def test_evidence_with_another_digest_shows_nothing(shop: Shop) -> None:
     [hop] = shop.why("by_city", "city=Rome")["hops"]
     files = (shop.home.path / hop["folder"] / "adjoint" / "reverse_joins").rglob("*.parquet")
     file = next(file for file in files if file.is_file() and pq.read_metadata(file).num_rows)
@@ -151,8 +151,8 @@ def test_a_replay_with_another_digest_shows_nothing(shop: Shop) -> None:
     pq.write_table(other, aside)
     with instead(file, aside.read_bytes()):
         reply = shop.home.tallyman("why", "by_city", "city=Rome")
-    assert (reply.code, reply.json["error"]["code"]) == (1, "replay_differs"), str(reply)
-    assert hop["run"] in reply.json["error"]["message"]
+    assert (reply.code, reply.json["error"]["code"]) == (1, "run_damaged"), str(reply)
+    assert str(file.relative_to(shop.home.path)) in reply.json["error"]["message"]
 
 
 def test_a_run_whose_folder_is_gone_says_so(shop: Shop) -> None:
