@@ -358,7 +358,8 @@ def _named_rows(files: AssetFiles) -> list[tuple[list[str], tuple[Any, ...]]]:
     levels = [files.partitions, *(sub["partitions"] for sub in files.subs)]
     [passed] = [p for level in levels for p in level if p["partition_type"] == "PASS_THROUGH"]
     kinds = dict(files.query("output", "SELECT column_name, column_type FROM (DESCRIBE found)"))
-    own = ["_tm.key"] if "key" in kinds.get("_tm", "").split("(")[-1].split()[0] else ["NULL"]
+    keyed = kinds.get("_tm", "").startswith(('STRUCT("key"', "STRUCT(key"))
+    own = ["_tm.key"] if keyed else ["NULL"]
     own += [f'CAST("{c}" AS VARCHAR)' for c in passed.get("key_columns", [])]
     shown = [n for n in names if n != "_tm"]
     listed = ", ".join(f'"{n}"' for n in shown)
