@@ -102,7 +102,7 @@ def ledger(*, lost: int = 0) -> Ledger:
         dataset="data/bookings",
         key_field="segment_id",
         content_hash=HASH,
-        digest=KeyDigest(349_660 + lost, 1, 1),
+        digest=KeyDigest(*[349_660 + lost] * 3),
     )
     return Ledger(
         run_id=RUN,

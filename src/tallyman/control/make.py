@@ -17,7 +17,7 @@ from tallyman.control.define import Definition
 from tallyman.control.inputs import Pin, open_inputs
 from tallyman.control.redaction import LEDGER_FIELD
 from tallyman.control.stopwatch import Stopwatch
-from tallyman.domain.fate import Evidence
+from tallyman.domain.fate import Evidence, Fate
 from tallyman.domain.ledger import Ledger
 from tallyman.domain.run import AssetResult, RunIdentity, Status
 from tallyman.domain.sub_tally import sub_tallies
@@ -158,8 +158,7 @@ def _prepare(spark: SparkSession, definition: Definition, order: Order) -> Asset
 def _conclude(work: AssetRun, outcome: Outcome, order: Order, folder: str) -> Making:
     accounted = [work.inputs[source] for source in work.accounted]
     proved = gate.prove(outcome.ledger, accounted, order.place)
-    query = verification_query(folder, proved.partitions, keys=proved.evidence == Evidence.KEYS)
-    ledger = replace(proved, replay_of=order.replay_of, query=query)
+    ledger = replace(proved, replay_of=order.replay_of)
     error: TallymanError | None = outcome.error
     status = Status.HALTED if error else Status.SUCCESS
     if error is None:
@@ -177,7 +176,10 @@ def _conclude(work: AssetRun, outcome: Outcome, order: Order, folder: str) -> Ma
         work.withdraw(outcome)
     settle.clear(work.staging)
     order.kept(order.place)
-    _write_ledger(ledger, order)
+    # Of rows that were withdrawn there is no file to count.
+    left = [p for p in ledger.partitions if error is None or p.fate is not Fate.PASSED]
+    query = verification_query(folder, left, keys=ledger.evidence == Evidence.KEYS)
+    _write_ledger(replace(ledger, query=query), order)
     faults.reach(Point.LEDGER_WRITTEN)
     content = outcome.content if error is None else None
     result = AssetResult(
