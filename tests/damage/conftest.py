@@ -108,7 +108,12 @@ def shop(
     held.close()
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
+def _own_mode(own_mode: None) -> None:
+    """The project stays open from test to test."""
+
+
+@pytest.fixture(scope="module")
 def project(shop: Shop) -> Iterator[Project]:
     with Project.open(shop.path) as opened:
         yield opened

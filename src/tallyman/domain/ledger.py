@@ -46,6 +46,9 @@ class KeyDigest:
     def __sub__(self, other: KeyDigest) -> KeyDigest:
         return KeyDigest(self.count - other.count, self.high - other.high, self.low - other.low)
 
+    def to_json(self) -> dict[str, object]:
+        return {"record_count": self.count, "key_digest": str(self)}
+
     def __str__(self) -> str:
         return f"{self.high % 2**64:016x}{self.low % 2**64:016x}"
 
@@ -137,6 +140,8 @@ class SubLedger:
     unit: str
     units: KeyDigest
     partitions: tuple[Partition, ...]
+    sources: KeyDigest | None = None
+    """The rows they were made of, where those stayed and are in no partition of their own."""
 
     @property
     def units_in(self) -> int:
@@ -163,6 +168,7 @@ class SubLedger:
             "key_digest": str(self.units),
             "partitions": [p.to_json() for p in self.partitions],
             "unaccounted": self.unaccounted,
+            **({"sources": self.sources.to_json()} if self.sources is not None else {}),
         }
 
 

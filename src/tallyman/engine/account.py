@@ -42,10 +42,12 @@ class Account:
         opened = self.evaluation.opened
         levels = [self._ended(level) for level in range(len(opened) + 1)]
         units: list[KeyDigest] = []
+        stayed: list[KeyDigest | None] = []
         checks = [_count("dead letters", self.letters.promised, self.letters.count)]
         for cut in opened:
             made, below, found = self._cut(cut)
             units.append(made)
+            stayed.append(None if cut.consumes else below)
             checks += found
             if cut.consumes:
                 place = _place(cut)
@@ -63,6 +65,7 @@ class Account:
                 unit=cut.unit,
                 units=units[number],
                 partitions=tuple(levels[number + 1]),
+                sources=stayed[number],
             )
             for number, cut in enumerate(opened)
         )

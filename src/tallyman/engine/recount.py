@@ -45,6 +45,10 @@ class _Recount:
             made = self._made(sub)
             yield from _same(what, sub["units_in"], sub["key_digest"], made)
             yield from _same(f"{what}, by fate", made.count, str(made), units)
+            if stayed := sub.get("sources"):
+                found = self.kept.grouped(f"{EVIDENCE['row']}/{sub['opened_by']}.parquet").sources
+                behind = f"rows behind the {what}"
+                yield from _same(behind, stayed["record_count"], stayed["key_digest"], found)
         yield from self._behind_groups()
         if self.letters.count != self.letters.promised:
             yield f"dead letters: {self.letters.promised:,} expected, {self.letters.count:,} found"
