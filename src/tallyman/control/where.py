@@ -30,8 +30,6 @@ from tallyman.registry.fragments import Fragments
 from tallyman.registry.materializations import Materializations
 from tallyman.registry.reads import Reads
 
-THERE_ALREADY = "its row was there already: an earlier run brought it"
-
 
 @dataclass
 class Onward:
@@ -111,9 +109,6 @@ class Onward:
                 elsewhere[one.asset] = elsewhere.get(one.asset, 0) + 1
             elif one.role == "reference" or _known(one) or result.made.target.partition is None:
                 found.append(one)
-        # A version that was appended to has results of several runs: one of them met the record.
-        met = {one.asset for one in found if _met(one)}
-        found = [one for one in found if _met(one) or one.asset not in met]
         return [replace(one, other_partitions=elsewhere.get(one.asset)) for one in found] + [
             Became(
                 asset=asset,
@@ -173,7 +168,7 @@ class Onward:
         rows that were new, and the run's folder all of them."""
         made = parquet_files(result.place / "output")
         if paths and made and self._fates(followed, result, made)[0].known:
-            return THERE_ALREADY
+            return "its row was there already: an earlier run brought it"
         return "this run did not meet the record: the source held other records then"
 
     def _fates(
@@ -288,10 +283,6 @@ class Onward:
 
 def _of(run: RunRecord | None) -> str:
     return f"run {run.name}" if run else "any current version"
-
-
-def _met(one: Became) -> bool:
-    return one.role == "reference" or _known(one) or THERE_ALREADY in one.notes
 
 
 def _known(one: Became) -> bool:
