@@ -6,12 +6,19 @@ import json
 import os
 import signal
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 
 import pytest
 
+from tallyman.control import gone
 from tallyman.control import run as execution
+from tallyman.domain.lineage_event import LineageEvent
+from tallyman.domain.materialization import RunRecord
+from tallyman.domain.run import Status
 from tallyman.project import Project
+from tallyman.registry.materializations import Materializations
+from tallyman.registry.runs import Runs
 from tests.dispositions import at_a_terminal, ignores, in_the_background
 from tests.doubling import BUG, PLANTED
 from tests.lineage_run.conftest import ENDS, Told, parent
@@ -207,6 +214,28 @@ def test_a_run_that_is_interrupted_at_the_terminal_or_in_the_background(
     for counts in told.starts_and_ends().values():
         assert sum(counts[end] for end in ENDS) == 1  # whatever was at work ended with it
     assert [r["status"] for r in home.ok("runs")] == ["canceled"]
+
+
+def test_a_target_that_ends_while_its_run_is_taken_away_ends_once(home: Home) -> None:
+    told = run(home, "taken", TALLYMAN_CRASH_AT="asset_started")
+    with Project.open(home.path) as project, ThreadPoolExecutor(1) as pool:
+        with project.database.transaction() as tx:
+            [record] = Runs(tx).list("scenario", limit=1)
+            assert record.executor is not None
+            Runs(tx).hold(record.id, record.executor)
+            [at_work] = [r for r in Materializations(tx).of_run(record.id) if r.status == "running"]
+            Materializations(tx).end(record.id, at_work.target, Status.FAILED, "of itself", {})
+            taken = pool.submit(_released, project, record)
+            with pytest.raises(TimeoutError):
+                taken.result(timeout=1)
+        ends = [event.job for event in taken.result(timeout=30)]
+    assert told.words("scenario.numbers") == ["START"]
+    assert ends == ["scenario"]
+
+
+def _released(project: Project, record: RunRecord) -> list[LineageEvent]:
+    with project.database.transaction() as tx:
+        return gone.release(tx, project.settings.home, record, "its process is gone")[1]
 
 
 def test_an_interrupt_after_the_end_changes_nothing(

@@ -147,7 +147,11 @@ COMBINED = [
     Plant(FILTERED, "judged", "group_key_lost", lose("source_key", '{"grp":"c"}')),
     Plant(OUT, "judged", "group_lost", lose("grp", "a")),
     Plant(STAGE, "judged", "group_doubled", double("grp", "a")),
+    Plant(LIVE, "regrouped", "record_lost", lose("source_key", "o-00")),
+    Plant(LIVE, "regrouped", "record_doubled", double("source_key", "o-00")),
     Plant(LIVE, "regrouped", "group_lost", lose("group_key.status", "ok")),
+    Plant(LIVE, "unfolded", "record_lost", lose("source_key", "o-00")),
+    Plant(LIVE, "unfolded", "record_doubled", double("source_key", "o-00")),
     Plant(STAGE, "regrouped", "group_lost", lose("source_key", '{"grp":"a","status":"ok"}')),
 ]
 MULTIPLIED = [

@@ -42,6 +42,10 @@ def regrouped(orders, regions=None, more=None, asset=""):
     return (checked(orders).groupBy("grp", "status").agg(total="sum(amount)", name="by_both")
         .groupBy("status").agg(n="count(*)", name="by_status"))
 
+def unfolded(orders, regions=None, more=None, asset=""):
+    return (checked(orders).groupBy("grp").agg(seen="array(1, 2)", total="sum(amount)", name="by_grp")
+        .filter("grp <> 'c'", name="no_c").explode("seen", "item", name="seen"))
+
 def children(orders, regions=None, more=None, asset=""):
     return (checked(orders).explode("items", "item", name="items")
         .filter("item % 7 <> 0", name="sevens").expect("small", "item < 35"))

@@ -28,6 +28,7 @@ PLANS = (
     "groups",
     "judged",
     "regrouped",
+    "unfolded",
     "children",
     "matches",
     "ranked",

@@ -27,6 +27,8 @@ def release(
 ) -> tuple[Status | None, Events]:
     """Take the run from its process, and say so to lineage tools in the same transaction. The
     events are for `record`, once it is committed. None: the run moved on by itself."""
+    # Without the lock a target could end by itself after it was read: it would end twice.
+    Runs(tx).lock(run.id)
     at_work = [row for row in Materializations(tx).of_run(run.id) if row.status is Status.RUNNING]
     status = Runs(tx).release(run, why, canceled=canceled)
     if status is None:

@@ -118,18 +118,44 @@ class Account:
 
     def _behind_groups(self) -> list[Check]:
         """Each group carries the digest of the rows it was computed from: together they must be
-        the rows of the evidence. Asked of the groups that the output is made of."""
+        the rows of the evidence. Groups that were combined or multiplied again are asked where
+        they were written for that."""
         opened = self.evaluation.opened
-        found = self.kept.sources()
-        if found is None or opened[-1].unit != "group":
-            return []
-        step = opened[-1].morphism_id
-        for stage in self.evaluation.staged:
-            if stage.level == len(opened):
-                found += stage.sources_ended()
-        failed = self.letters.sources.get(step, KeyDigest())
-        expected = self.kept.grouped(_place(opened[-1])).sources + failed
-        return [Check(what=f"rows behind the groups of {step}", expected=expected, found=found)]
+        checks: list[Check] = []
+        for level, cut in enumerate(opened, 1):
+            if cut.unit != "group":
+                continue
+            found = self._groups_at(level)
+            if found is None:
+                continue
+            step = cut.morphism_id
+            failed = self.letters.sources.get(step, KeyDigest())
+            expected = self.kept.grouped(_place(cut)).sources + failed
+            what = f"rows behind the groups of {step}"
+            checks.append(Check(what=what, expected=expected, found=found))
+        return checks
+
+    def _groups_at(self, level: int) -> KeyDigest | None:
+        """The rows behind all groups of a level, by what the groups say; None if they say nothing.
+        With digests as evidence a group and its digest are one row."""
+        opened = self.evaluation.opened
+        if level < len(opened):
+            found = self._carried(opened[level])
+        else:
+            found = self.kept.sources()
+        if found is None:
+            return None
+        ended = (s.sources_ended() for s in self.evaluation.staged if s.level == level)
+        return sum(ended, found)
+
+    def _carried(self, after: Opened) -> KeyDigest | None:
+        """What groups say that a later step combined or multiplied, where its segment wrote them:
+        as evidence, unless some of the groups made of them failed."""
+        if not after.stage.sources:
+            return None
+        if after.kept_as_written and after.morphism_id not in self.letters.groups:
+            return self.kept.carried(_place(after)) or KeyDigest()
+        return after.stage.sources_live()
 
     # ---- rows that were made ---------------------------------------------------------------
 

@@ -14,7 +14,17 @@ from tallyman.domain.fate import Fate
 from tallyman.domain.step import Aggregate, DropDuplicates, Explode, GroupBy, Join
 from tallyman.engine import digest, plain
 from tallyman.engine.book import Book
-from tallyman.engine.columns import KEY, LIVE, PART, PLACE, REJECTIONS, col, mentioned, to_column
+from tallyman.engine.columns import (
+    KEY,
+    LIVE,
+    PART,
+    PLACE,
+    REJECTIONS,
+    SOURCES,
+    col,
+    mentioned,
+    to_column,
+)
 from tallyman.engine.group_key import GROUP_KEY, SOURCE_KEY, SOURCE_PLACE, WHOLE, group_text
 from tallyman.engine.redact import Redaction
 from tallyman.engine.segment import Flow, end_unless
@@ -95,13 +105,17 @@ def hidden_group_fields(
 
 
 def group_keys(flow: Flow, step: GroupBy, path: str) -> tuple[Stage, DataFrame]:
-    """Every live row with its group and what the aggregates need: the evidence itself."""
+    """Every live row with its group and what the aggregates need: the evidence itself. A row that
+    is itself a group brings count and digest of the rows it was made of."""
     flow = flow.with_tags()
     needed = mentioned([e for _, e in step.aggregates], flow.columns)
     values = [flow.live(col(n)).alias(VALUE + n) for n in needed if n not in step.by]
     group = flow.live(F.struct(*group_fields(step, flow.rows))).alias(GROUP_KEY)
-    columns = [group, *source(placed=flow.placed), *values, F.col(REJECTIONS)]
+    behind = [F.struct(*kept).alias(SOURCES)] if (kept := flow.sources()) else []
+    columns = [group, *source(placed=flow.placed), *behind, *values, F.col(REJECTIONS)]
     stage = write_keys(flow, path, columns, key=F.col(SOURCE_KEY), place=SOURCE_PLACE)
+    if behind:
+        stage = stage.with_sources(SOURCES)
     return stage, aggregate_keys(stage.live(), step, needed)
 
 
@@ -118,7 +132,7 @@ def hidden_links(stage: Stage, step: GroupBy, redaction: Redaction) -> DataFrame
     shown = [name for name in values if not redaction.covers(name.removeprefix(VALUE))]
     if shown == values and not redaction.covers_any(step.by):
         return None
-    named = [name for name in (SOURCE_KEY, SOURCE_PLACE) if name in rows.columns]
+    named = [name for name in (SOURCE_KEY, SOURCE_PLACE, SOURCES) if name in rows.columns]
     return rows.select(_hidden_group(step, redaction), *named, *map(col, shown))
 
 

@@ -25,7 +25,7 @@ from tallyman.domain.step import (
     Union,
     WithColumns,
 )
-from tallyman.engine import cuts, digest, plain, segment
+from tallyman.engine import cuts, plain, segment
 from tallyman.engine.admit import admit
 from tallyman.engine.book import Book
 from tallyman.engine.columns import (
@@ -217,8 +217,7 @@ class Evaluation:
             place=f"{SYSTEM}.place",
         )
         if sources:
-            within = (F.col(f"{SYSTEM}.{SOURCES}.{name}") for name in digest.NAMES)
-            stage = replace(stage, sources=tuple(within))
+            stage = stage.with_sources(f"{SYSTEM}.{SOURCES}")
         self.staged_as(stage)
         if not os.path.isdir(stage.live_folder()):
             # Where no row passed there is no file yet; readers still need its columns.

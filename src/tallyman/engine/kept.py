@@ -182,16 +182,22 @@ class Kept:
 
     def sources(self) -> KeyDigest | None:
         """The rows behind the groups of the output, where each group carries their digest."""
-        files = self.files("output")
-        held = pq.read_schema(files[0]) if files else pa.schema([])
-        at = held.get_field_index(SYSTEM)
-        if at < 0 or held.field(at).type.get_field_index(SOURCES) < 0:
+        return self._behind("output", SYSTEM, SOURCES)
+
+    def carried(self, place: str) -> KeyDigest | None:
+        """The rows behind groups that were combined again, by the evidence of the later step."""
+        return self._behind(place, SOURCES)
+
+    def _behind(self, place: str, *path: str) -> KeyDigest | None:
+        files = self.files(place)
+        if not files or not _holds(pq.read_schema(files[0]), path):
             return None
-        names = [f"{SYSTEM}.{SOURCES}.{name}" for name in digest.NAMES]
         found = KeyDigest()
-        for batch in _batches(files, names):
-            lanes = [batch[SYSTEM].field(SOURCES).field(n) for n in range(len(names))]
-            sums = [pc.call_function("sum", [lane]).as_py() for lane in lanes]
+        for batch in _batches(files, [".".join((*path, name)) for name in digest.NAMES]):
+            held = batch[path[0]]
+            for name in path[1:]:
+                held = held.field(name)
+            sums = [pc.call_function("sum", [held.field(name)]).as_py() for name in digest.NAMES]
             found += KeyDigest(*(int(value or 0) for value in sums))
         return found
 
@@ -210,6 +216,16 @@ class Kept:
 
     def _read(self, files: Sequence[Path]) -> Any:
         return self.spark().read.parquet(*map(str, files))
+
+
+def _holds(schema: pa.Schema, path: Sequence[str]) -> bool:
+    """Whether there is a column, or a field within one, of that name."""
+    held: Any = pa.struct(list(schema))
+    for name in path:
+        if not pa.types.is_struct(held) or held.get_field_index(name) < 0:
+            return False
+        held = held.field(name).type
+    return True
 
 
 def _sum(digests: Iterable[KeyDigest]) -> KeyDigest:

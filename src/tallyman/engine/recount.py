@@ -54,15 +54,25 @@ class _Recount:
             yield f"dead letters: {self.letters.promised:,} expected, {self.letters.count:,} found"
 
     def _behind_groups(self) -> Iterator[str]:
-        """Groups that went into the output whole say how many rows they were made of."""
+        """Groups that went on whole, into the output or into other groups, say of which rows they
+        were made."""
         subs = self.ledger["sub_ledgers"]
-        found = self.kept.sources()
-        if found is None or not subs or len(subs[-1]["partitions"]) > 1:
-            return  # of the groups that ended only the keys were kept
-        step = subs[-1]["opened_by"]
-        expected = self.kept.grouped(f"{EVIDENCE['group']}/{step}.parquet").sources
-        what = f"rows behind the groups of {step}"
-        yield from _same(what, expected.count, str(expected), found)
+        for number, sub in enumerate(subs):
+            if sub["unit"] != "group" or len(sub["partitions"]) > 1:
+                continue  # of the groups that ended only the keys were kept
+            found = self.kept.sources() if sub is subs[-1] else self._carried(subs[number + 1])
+            if found is None:
+                continue
+            step = sub["opened_by"]
+            expected = self.kept.grouped(f"{EVIDENCE['group']}/{step}.parquet").sources
+            what = f"rows behind the groups of {step}"
+            yield from _same(what, expected.count, str(expected), found)
+
+    def _carried(self, after: Mapping[str, Any]) -> KeyDigest | None:
+        """By the evidence of the step that combined the groups."""
+        if after["unit"] != "group":
+            return None
+        return self.kept.carried(f"{EVIDENCE['group']}/{after['opened_by']}.parquet")
 
     def _level(
         self, level: int, partitions: Sequence[Mapping[str, Any]]

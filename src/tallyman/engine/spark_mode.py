@@ -66,7 +66,8 @@ class _Process:
     def enter(self, mode: SparkMode) -> None:
         with self._lock:
             if self._ours is None or _now() != self._ours:
-                self._theirs = _now()  # whoever changed it since meant it
+                # Whoever changed them since meant it, also for when this project is closed.
+                self._theirs, self._entered = _now(), []
             self._entered = [*self._without(mode), weakref.ref(mode)]
             self._set({**self._theirs, **mode.variables})
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -68,13 +68,23 @@ class Stage:
         again = F.explode(F.sequence(F.lit(1), F.col(self.multiplicity)))
         return found.withColumn("_tm_copy", again).drop("_tm_copy", self.multiplicity)
 
+    def with_sources(self, place: str) -> Stage:
+        """A stage of groups, each with count and digest of the rows behind it in a struct."""
+        return replace(self, sources=tuple(F.col(f"{place}.{name}") for name in digest.NAMES))
+
     def sources_ended(self) -> KeyDigest:
         """The rows behind all groups that ended in this segment."""
         if not self.sources or not self.parts() - {LIVE}:
             return KeyDigest()
-        ended = self.read().where(F.col(PART) != LIVE)
+        return self._behind(self.read().where(F.col(PART) != LIVE))
+
+    def sources_live(self) -> KeyDigest:
+        """The rows behind all groups that went on."""
+        return self._behind(self.read().where(F.col(PART) == LIVE))
+
+    def _behind(self, groups: DataFrame) -> KeyDigest:
         sums = [F.sum(v).alias(n) for n, v in zip(digest.NAMES, self.sources, strict=True)]
-        return digest.of_row(ended.agg(*sums).first())
+        return digest.of_row(groups.agg(*sums).first())
 
     def _count(self) -> list[str]:
         return [self.multiplicity] if self.multiplicity else []

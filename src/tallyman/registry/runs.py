@@ -33,6 +33,10 @@ HOLD = """
     SELECT FROM runs WHERE id = %(id)s AND executor = %(executor)s
     FOR SHARE   -- whoever takes the run over waits until this write is in
 """
+LOCK = """
+    SELECT FROM runs WHERE id = %(id)s
+    FOR UPDATE   -- a write of the executor that has begun is waited for, and seen
+"""
 BEAT = """
     UPDATE runs SET lease_until = clock_timestamp() + %(lease)s::interval
     WHERE id = %(id)s AND executor = %(executor)s   -- no row: somebody else has the run now
@@ -121,6 +125,10 @@ class Runs:
         """Every write of an executor begins here: it must still be the one."""
         if not self.tx.execute(HOLD, {"id": run, "executor": executor}).rowcount:
             raise RunTaken(str(run))
+
+    def lock(self, run: UUID) -> None:
+        """Let no executor write until the transaction ends."""
+        self.tx.execute(LOCK, {"id": run})
 
     def beat(self, run: UUID, executor: UUID) -> bool:
         """Still here; whether somebody wants the run canceled."""
