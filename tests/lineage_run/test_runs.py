@@ -27,6 +27,7 @@ from tests.sleeping import SLEEPING
 from tests.spark_servers import wait_until
 
 DAY = "2025-01-01"
+ENDED = {"duration_ms": 1, "attempt": 1}
 SLOW = SLEEPING + PIPELINE.replace('"n * 2"', 'slept("n", 5) * 2')
 CHECKED = PIPELINE.replace('"n * 2")', '"n * 2").expect("small", "n < 6")')
 UNBALANCED = PLANTED + PIPELINE.replace(
@@ -224,7 +225,7 @@ def test_a_target_that_ends_while_its_run_is_taken_away_ends_once(home: Home) ->
             assert record.executor is not None
             Runs(tx).hold(record.id, record.executor)
             [at_work] = [r for r in Materializations(tx).of_run(record.id) if r.status == "running"]
-            Materializations(tx).end(record.id, at_work.target, Status.FAILED, "of itself", {})
+            Materializations(tx).end(record.id, at_work.target, Status.FAILED, "of itself", ENDED)
             taken = pool.submit(_released, project, record)
             with pytest.raises(TimeoutError):
                 taken.result(timeout=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import signal
@@ -100,6 +101,8 @@ def _connection(address: str) -> SparkSession:
     session = _known(address)
     if session is None:
         session = _connected[address] = SparkSession.builder.remote(address).create()
+        # PySpark's own work at exit asks the server; one that is gone holds it up for ten minutes.
+        atexit.register(session.client.close)  # type: ignore[operator]
     return session
 
 
