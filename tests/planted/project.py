@@ -43,7 +43,8 @@ def regrouped(orders, regions=None, more=None, asset=""):
         .groupBy("status").agg(n="count(*)", name="by_status"))
 
 def unfolded(orders, regions=None, more=None, asset=""):
-    return (checked(orders).groupBy("grp").agg(seen="array(1, 2)", total="sum(amount)", name="by_grp")
+    return (checked(orders)
+        .groupBy("grp").agg(seen="array(1, 2)", total="sum(amount)", name="by_grp")
         .filter("grp <> 'c'", name="no_c").explode("seen", "item", name="seen"))
 
 def children(orders, regions=None, more=None, asset=""):

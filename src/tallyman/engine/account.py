@@ -139,10 +139,7 @@ class Account:
         """The rows behind all groups of a level, by what the groups say; None if they say nothing.
         With digests as evidence a group and its digest are one row."""
         opened = self.evaluation.opened
-        if level < len(opened):
-            found = self._carried(opened[level])
-        else:
-            found = self.kept.sources()
+        found = self._carried(opened[level]) if level < len(opened) else self.kept.sources()
         if found is None:
             return None
         ended = (s.sources_ended() for s in self.evaluation.staged if s.level == level)
