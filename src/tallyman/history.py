@@ -7,34 +7,34 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame
 
-from tallyman.control import upkeep
-from tallyman.control.again import Again
-from tallyman.control.chain import Chain, check_chain
-from tallyman.control.inputs import Pins
-from tallyman.control.lineage import outbox, send
-from tallyman.control.past import Past
-from tallyman.control.rejections import Chosen
-from tallyman.control.sealed import look, witness
-from tallyman.control.verify import Case, Verdict, verify
-from tallyman.control.vouch import vouched
-from tallyman.control.where import Onward
-from tallyman.control.why import Asked, Walk
+from tallyman.control.bind.inputs import Pins
+from tallyman.control.bind.vouch import vouched
+from tallyman.control.openlineage import outbox, send
+from tallyman.control.rejections.rejections import Chosen
+from tallyman.control.run import upkeep
+from tallyman.control.seal.chain import Chain, check_chain
+from tallyman.control.seal.check import look, witness
+from tallyman.control.verify.reopen import Again
+from tallyman.control.verify.verify import Case, Verdict, verify
 from tallyman.data import Data
-from tallyman.domain.lineage import Granularity, Reached
-from tallyman.domain.materialization import Materialization, RunRecord
-from tallyman.domain.run import RunResult, Status
-from tallyman.domain.selection import find_asset
-from tallyman.domain.target import Target
-from tallyman.domain.walk import Where, Why
-from tallyman.engine.runs import Run, find_folder
+from tallyman.domain.definition.selection import find_asset
+from tallyman.domain.definition.target import Target
+from tallyman.domain.history.lineage import Granularity, Reached
+from tallyman.domain.history.materialization import Materialization, RunRecord
+from tallyman.domain.history.run import RunResult, Status
+from tallyman.domain.history.walk import Where, Why
+from tallyman.engine.files.past_run import Run, find_folder
 from tallyman.errors import NotFound, UsageError
-from tallyman.query.compare import Comparison, Side, compare
-from tallyman.query.report import Known, Report, report
-from tallyman.query.trace import Trace
+from tallyman.query.diff.compare import Comparison, Side, compare
+from tallyman.query.report.run import Known, Report, report
+from tallyman.query.trace.asset import Trace
+from tallyman.query.walk.results import Past
+from tallyman.query.walk.where import Onward
+from tallyman.query.walk.why import Asked, Walk
 from tallyman.registry.database import Transaction
-from tallyman.registry.lineage import Lineage
-from tallyman.registry.materializations import Materializations
-from tallyman.registry.runs import Runs
+from tallyman.registry.run.lineage import Lineage
+from tallyman.registry.run.materializations import Materializations
+from tallyman.registry.run.runs import Runs
 from tallyman.registry.seals import Seals
 
 

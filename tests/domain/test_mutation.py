@@ -5,8 +5,15 @@ from datetime import date
 
 import pytest
 
-from tallyman.domain.mutation import Delete, Insert, Mutation, Update, needed, needed_by_load
-from tallyman.domain.table import Table
+from tallyman.domain.version.mutation import (
+    Delete,
+    Insert,
+    Mutation,
+    Update,
+    needed,
+    needed_by_load,
+)
+from tallyman.domain.version.table import Table
 from tallyman.errors import (
     InvalidMutation,
     KeyConflict,

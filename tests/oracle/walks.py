@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from tallyman.domain.walk import Became, Hop, Origin
+from tallyman.domain.history.walk import Became, Hop, Origin
 from tests.oracle.account import Account, Row
 from tests.oracle.expected import Oracle
 from tests.oracle.found import exact

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tallyman.query.diff import Difference, Row, diff
+from tallyman.query.diff.diff import Difference, Row, diff
 
 Write = Callable[..., str]
 

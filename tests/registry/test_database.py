@@ -22,7 +22,7 @@ from tallyman.errors import (
     DatabaseUnavailable,
 )
 from tallyman.registry.database import Database
-from tallyman.registry.embedded import Embedded
+from tallyman.registry.server.embedded import Embedded
 from tests.registry.conftest import (
     NOTE,
     NOTES,

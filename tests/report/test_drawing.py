@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tallyman.cli.flow_svg import HEIGHT, PAGE, THINNEST, drawing, equation, ribbons
-from tallyman.cli.report_page import duration, share, size
-from tallyman.control.stopwatch import Stopwatch
-from tallyman.query.flow import Flow, Part
+from tallyman.control.run.timings import Stopwatch
+from tallyman.pages.flow import HEIGHT, PAGE, THINNEST, drawing, equation, ribbons
+from tallyman.pages.report import duration, share, size
+from tallyman.query.report.flow import Flow, Part
 
 AIRLINE = Flow(
     unit="record",

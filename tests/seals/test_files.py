@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tallyman.control.sealed import Witness, look, witness
-from tallyman.control.verify import Verdict
-from tallyman.domain.seal import Seal
+from tallyman.control.seal.check import Witness, look, witness
+from tallyman.control.verify.verify import Verdict
+from tallyman.domain.history.seal import Seal
 from tallyman.project import Project
 from tests.seals.conftest import Shop, flipped, written
 

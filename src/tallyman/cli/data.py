@@ -8,8 +8,8 @@ import typer
 
 from tallyman.cli.options import AsJson, ProjectFolder, opened
 from tallyman.cli.output import as_json, out, short, table
-from tallyman.domain.commit import Commit
-from tallyman.query.diff import Row
+from tallyman.domain.version.commit import Commit
+from tallyman.query.diff.diff import Row
 
 DatasetName = Annotated[str, typer.Argument(help="A dataset, or the asset that produces it.")]
 AtVersion = Annotated[

@@ -6,8 +6,8 @@ import typer
 
 from tallyman.cli.options import AsJson, ProjectFolder, opened
 from tallyman.cli.output import as_json, out, table
-from tallyman.control import keys as pairs
-from tallyman.control.keys import Made
+from tallyman.control.seal import keys as pairs
+from tallyman.control.seal.keys import Made
 
 keys = typer.Typer(
     help="The key that signs the seals of runs, and the public keys to check them with.",

@@ -12,11 +12,11 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from tallyman.domain.commit import Commit
-from tallyman.domain.fate import Fate
-from tallyman.domain.ledger import UNITS
-from tallyman.domain.run import AssetResult, RunResult, Status
-from tallyman.domain.sub_tally import SubTally
+from tallyman.domain.account.fate import Fate
+from tallyman.domain.account.ledger import UNITS
+from tallyman.domain.account.sub_tally import SubTally
+from tallyman.domain.history.run import AssetResult, RunResult, Status
+from tallyman.domain.version.commit import Commit
 from tallyman.errors import TallymanError, VersionConflict
 
 # Without a terminal nobody knows the width: tables are not folded for a program that reads them.

@@ -10,9 +10,9 @@ import typer
 from tallyman.cli.options import AsJson, Master, ProjectFolder, RunName, SparkConf, opened
 from tallyman.cli.output import as_json, err, out, published, short, table, tally
 from tallyman.cli.run import Progress, supervised
-from tallyman.control.rejections import Outcome, Replayed
-from tallyman.control.run import Listener
-from tallyman.domain.run import AssetResult, RunResult, Status
+from tallyman.control.rejections.rejections import Outcome, Replayed
+from tallyman.control.run.execute import Listener
+from tallyman.domain.history.run import AssetResult, RunResult, Status
 from tallyman.project import Project
 
 rejections = typer.Typer(

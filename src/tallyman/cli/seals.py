@@ -7,8 +7,8 @@ from typing import NoReturn
 import typer
 
 from tallyman.cli.output import as_json, out
-from tallyman.control.chain import Chain
-from tallyman.control.verify import Verdict
+from tallyman.control.seal.chain import Chain
+from tallyman.control.verify.verify import Verdict
 
 
 def show_verdict(verdict: Verdict, json_output: bool) -> NoReturn:

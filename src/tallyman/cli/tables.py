@@ -12,8 +12,8 @@ import yaml
 from tallyman.cli.data import DatasetName
 from tallyman.cli.options import AsJson, ProjectFolder, opened, pairs
 from tallyman.cli.output import as_json, out, published
-from tallyman.control.mutate import Written
-from tallyman.domain.mutation import Mutation
+from tallyman.control.publish.mutate import Written
+from tallyman.domain.version.mutation import Mutation
 from tallyman.errors import UsageError
 
 Expect = Annotated[

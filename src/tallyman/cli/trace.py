@@ -17,10 +17,10 @@ from tallyman.cli.trace_output import (
     print_overview,
     print_state,
 )
-from tallyman.domain.trace import Changes, Diagnostic, TargetTrace, plain
+from tallyman.domain.history.trace import Changes, Diagnostic, TargetTrace, plain
 from tallyman.errors import UsageError
-from tallyman.query.trace import Trace
-from tallyman.query.trace_row import Row
+from tallyman.query.trace.asset import Trace
+from tallyman.query.trace.row import Row
 
 MATCHES = 20
 """Rows that are listed when a key is not of one row."""

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 
 from tallyman.cli.output import out, table
-from tallyman.domain.trace import (
+from tallyman.domain.history.trace import (
     Changes,
     ChangeType,
     FoundRow,
@@ -16,7 +16,7 @@ from tallyman.domain.trace import (
     Values,
     plain,
 )
-from tallyman.query.trace_row import Row
+from tallyman.query.trace.row import Row
 
 COLUMNS = ("step", "what", "column", "before", "after")
 

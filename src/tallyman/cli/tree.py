@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tallyman.cli.output import short
-from tallyman.domain.walk import Became, Hop, Joined, Origin, Record, Where, Why
+from tallyman.domain.history.walk import Became, Hop, Joined, Origin, Record, Where, Why
 
 INDENT = "   "
 WIDEST = 160

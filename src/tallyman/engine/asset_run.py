@@ -12,37 +12,39 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tallyman import faults
-from tallyman.domain.fate import Evidence
-from tallyman.domain.frame import Frame
-from tallyman.domain.ledger import InputAccount, KeyDigest, Ledger
-from tallyman.domain.pipeline import Asset
-from tallyman.domain.plan import (
+from tallyman.domain.account.fate import Evidence
+from tallyman.domain.account.ledger import InputAccount, KeyDigest, Ledger
+from tallyman.domain.definition.frame import Frame
+from tallyman.domain.definition.pipeline import Asset
+from tallyman.domain.definition.plan import (
     accounted_inputs,
     has_working_set,
     is_traced,
     morphism_ids,
 )
-from tallyman.domain.run import RunIdentity
-from tallyman.domain.step import Append, Expect, GroupBy, Join, Step
-from tallyman.domain.threshold import Halt, Thresholds
-from tallyman.engine import early, repeated, timed_plan
-from tallyman.engine.account import Account, Totals
-from tallyman.engine.book import Book
-from tallyman.engine.columns import ERROR, KEY, PART, SYSTEM
-from tallyman.engine.content import Content, measure
-from tallyman.engine.evaluate import Evaluation
-from tallyman.engine.kept import Kept, Letters
-from tallyman.engine.key_check import KeyCheck
-from tallyman.engine.reads import columns_read
-from tallyman.engine.redact import Redaction
-from tallyman.engine.run_folder import write_json
-from tallyman.engine.settle import SUMMARY, Settlement, clear, move_parts
-from tallyman.engine.settling import Settling
-from tallyman.engine.source import Door, Input
-from tallyman.engine.stage import Made, Stage
-from tallyman.engine.tainted import tainted
-from tallyman.engine.trace import RowIds, Tracer
-from tallyman.engine.working_run import OUTPUTS, WorkingRun
+from tallyman.domain.definition.step import Append, Expect, GroupBy, Join, Step
+from tallyman.domain.definition.threshold import Halt, Thresholds
+from tallyman.domain.history.run import RunIdentity
+from tallyman.engine.columns.reads import columns_read
+from tallyman.engine.columns.tainted import tainted
+from tallyman.engine.evidence import breaker
+from tallyman.engine.evidence.account import Account, Totals
+from tallyman.engine.evidence.content import Content, measure
+from tallyman.engine.evidence.kept import Kept, Letters
+from tallyman.engine.evidence.key_check import KeyCheck
+from tallyman.engine.evidence.settle import SUMMARY, Settlement, clear, move_parts
+from tallyman.engine.evidence.settling import Settling
+from tallyman.engine.expressions.columns import ERROR, KEY, PART, SYSTEM
+from tallyman.engine.expressions.redact import Redaction
+from tallyman.engine.files.run_folder import write_json
+from tallyman.engine.plan import timed_plan
+from tallyman.engine.segment.evaluate import Evaluation
+from tallyman.engine.segment.fate_book import Book
+from tallyman.engine.segment.stage import Made, Stage
+from tallyman.engine.source import repeated
+from tallyman.engine.source.source import Door, Input
+from tallyman.engine.working.trace import RowIds, Tracer
+from tallyman.engine.working.working_run import OUTPUTS, WorkingRun
 from tallyman.errors import (
     EmptyInput,
     JoinFanOut,
@@ -299,7 +301,7 @@ class AssetRun:
         """The circuit breaker: a look at the first records, before the dead letters fill up."""
         rate = max(self.thresholds.breaker, self.thresholds.percentage)
         for name in dict.fromkeys(self.accounted):
-            broken = early.unreadable(self.inputs[name], self.book, self.thresholds.window, rate)
+            broken = breaker.unreadable(self.inputs[name], self.book, self.thresholds.window, rate)
             if broken is not None:
                 self.settling.write_letters(broken.sample)
                 self._letters(self._kept())
@@ -307,7 +309,7 @@ class AssetRun:
         self.book.rules.clear()
 
     def _reference(self, name: str) -> DataFrame:
-        return early.reference(self.inputs[name])
+        return breaker.reference(self.inputs[name])
 
     # ---- the ledger -----------------------------------------------------------------------
 

@@ -1,0 +1,54 @@
+"""The book of one asset's evaluation: the rules records can break and the places they can end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tallyman.domain.account.fate import Fate
+from tallyman.domain.account.rejection import Rule
+from tallyman.engine.expressions.columns import ERROR
+from tallyman.engine.expressions.redact import Redaction
+
+FANOUT = "fanout"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Rows tagged `id` ended at this step; `fate` None means the step itself must fail."""
+
+    id: int
+    fate: Fate | None
+    morphism_id: str
+    description: str
+    predicate: str = ""
+    level: int = 0
+    asked_as: str = ""
+    """The step's own id, where `morphism_id` had to be told from that of another level."""
+
+
+@dataclass(slots=True)
+class Book:
+    asset: str
+    rules: list[Rule] = field(default_factory=list)
+    parts: dict[int, Part] = field(default_factory=dict)
+    redaction: Redaction = field(default_factory=Redaction)
+
+    def rule(self, rule: Rule) -> int:
+        self.rules.append(rule)
+        return len(self.rules) - 1
+
+    def part(
+        self, fate: Fate | None, morphism_id: str, description: str, predicate: str, level: int
+    ) -> int:
+        for part in self.parts.values():
+            if (part.fate, part.asked_as, part.level) == (fate, morphism_id, level):
+                return part.id  # rows that came in another way, at the same step
+        number = ERROR + 1 + len(self.parts)
+        taken = {part.morphism_id for part in self.parts.values()}
+        unique, again = morphism_id, 2
+        while unique in taken:
+            unique, again = f"{morphism_id}_{again}", again + 1
+        self.parts[number] = Part(
+            number, fate, unique, description, predicate, level, asked_as=morphism_id
+        )
+        return number
