@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from tallyman.control.pipeline import load as define
 from tallyman.control.publish import rename, rollback
 from tallyman.control.publish.cleanup import Cleaned, Cleanup, Policy
-from tallyman.control.publish.mutate import Writing, Written
+from tallyman.control.publish.mutate import Writing, WrittenChange
 from tallyman.control.publish.resolve import Resolved, resolve
 from tallyman.control.run import upkeep
 from tallyman.domain.definition.pipeline import Pipeline
@@ -172,7 +172,7 @@ class Data:
         *,
         expected_versions: Mapping[str, int] | None = None,
         message: str | None = None,
-    ) -> Written:
+    ) -> WrittenChange:
         """Several statements over several tables: one commit, or nothing."""
         asked = statements if isinstance(statements, Mutation) else Mutation.of(statements)
         if expected_versions:
@@ -190,7 +190,7 @@ class Data:
         mode: str = "append",
         expected_version: int | None = None,
         message: str | None = None,
-    ) -> Written:
+    ) -> WrittenChange:
         """A file into a table: append new keys, merge by key, or overwrite all."""
         if mode not in ("append", "merge", "overwrite"):
             raise UsageError(f"mode is append, merge or overwrite, not {mode!r}")

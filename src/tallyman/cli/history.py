@@ -16,7 +16,7 @@ from tallyman.domain.version.dataset import Dataset
 from tallyman.engine.files.past_run import Run
 from tallyman.pages.report import duration
 from tallyman.query.report.asset import keys_uncounted
-from tallyman.query.report.run import Known, bound_to, lineage_ids, seal_facts, told_of
+from tallyman.query.report.run import KnownRun, bound_to, lineage_ids, seal_facts, told_of
 from tallyman.registry.audit import Audit
 
 
@@ -159,7 +159,7 @@ def show(
         out.print(line, markup=False)
 
 
-def _shown(known: Known, folder: Run | None, seal: Mapping[str, Any] | None) -> dict[str, Any]:
+def _shown(known: KnownRun, folder: Run | None, seal: Mapping[str, Any] | None) -> dict[str, Any]:
     record, told = known.record, told_of(folder, known)
     assets = [
         facts | _with_history(row) for facts, row in zip(told["assets"], known.rows, strict=True)

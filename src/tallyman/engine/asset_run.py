@@ -30,7 +30,7 @@ from tallyman.engine.columns.tainted import tainted
 from tallyman.engine.evidence import breaker
 from tallyman.engine.evidence.account import Account, Totals
 from tallyman.engine.evidence.content import Content, measure
-from tallyman.engine.evidence.kept import Kept, Letters
+from tallyman.engine.evidence.kept import Kept, LetterCounts
 from tallyman.engine.evidence.key_check import KeyCheck
 from tallyman.engine.evidence.settle import SUMMARY, Settlement, clear, move_parts
 from tallyman.engine.evidence.settling import Settling
@@ -40,7 +40,7 @@ from tallyman.engine.files.run_folder import write_json
 from tallyman.engine.plan import timed_plan
 from tallyman.engine.segment.evaluate import Evaluation
 from tallyman.engine.segment.fate_book import Book
-from tallyman.engine.segment.stage import Made, Stage
+from tallyman.engine.segment.stage import Stage, WrittenRows
 from tallyman.engine.source import repeated
 from tallyman.engine.source.source import Door, Input
 from tallyman.engine.working.trace import RowIds, Tracer
@@ -56,7 +56,7 @@ from tallyman.faults import Point
 
 
 @dataclass
-class Outcome:
+class AssetOutcome:
     """What an asset's run left: its ledger always, its output when nothing stood against it."""
 
     ledger: Ledger
@@ -174,7 +174,7 @@ class AssetRun:
 
     # ---- the order of things -------------------------------------------------------------
 
-    def execute(self) -> Outcome:
+    def execute(self) -> AssetOutcome:
         self._mark_jobs()
         try:
             self._break_early()
@@ -211,7 +211,7 @@ class AssetRun:
         if placed:
             self.inputs = self.evaluation.inputs = {**self.inputs, **placed}
 
-    def _evaluate(self) -> Made | None:
+    def _evaluate(self) -> WrittenRows | None:
         """Put the output in its place; None if it did not come to one."""
         written = self.staging / "output"
         try:
@@ -229,22 +229,22 @@ class AssetRun:
             if not self.settling.jobs:
                 self.settling.start()
 
-    def _written(self, folder: Path) -> Made:
+    def _written(self, folder: Path) -> WrittenRows:
         if self.working is not None:
             return self.working.evaluate(folder)
         flow = self.evaluation.flow(self.plan)
         if not flow.untouched_groups:
-            return Made.of_stage(self.evaluation.output(flow))
+            return WrittenRows.of_stage(self.evaluation.output(flow))
         self.settling.start()  # all segments are written: evidence beside the output
         rows = self.evaluation.output_groups(flow, str(folder))
-        return Made(folder, rows, flow.level, flow.group_columns)
+        return WrittenRows(folder, rows, flow.level, flow.group_columns)
 
     @property
     def output(self) -> Path:
         """Where the rows that passed are measured, and stay if the gate lets them."""
         return self.folder / "output"
 
-    def _measure_output(self, made: Made) -> None:
+    def _measure_output(self, made: WrittenRows) -> None:
         """Start the digest of the rows that passed, while evidence is still being written."""
         spark = next(iter(self.inputs.values())).spark
         rows = spark.read.schema(made.schema).parquet(str(self.output)).drop(SYSTEM)
@@ -252,7 +252,7 @@ class AssetRun:
         counted = None not in self.repeated.counts.values()
         self.key_check.begin(rows, self._kept_key(made), counted)
 
-    def _kept_key(self, made: Made) -> tuple[str, ...]:
+    def _kept_key(self, made: WrittenRows) -> tuple[str, ...]:
         """The columns that hold the source key, where each row of the output is a record of the
         one input."""
         own = made.level == 0 and len(self.accounted) == 1
@@ -313,7 +313,7 @@ class AssetRun:
 
     # ---- the ledger -----------------------------------------------------------------------
 
-    def _conclude(self, made: Made | None) -> Outcome:
+    def _conclude(self, made: WrittenRows | None) -> AssetOutcome:
         kept = self._kept()
         letters = self._letters(kept)
         ledger = self._ledger(kept, letters, made)
@@ -322,7 +322,7 @@ class AssetRun:
         for row in letters.summary:
             kind = str(row["error_type"])
             by_type[kind] = by_type.get(kind, 0) + int(row["count"])
-        outcome = Outcome(ledger, sum(by_type.values()), by_type)
+        outcome = AssetOutcome(ledger, sum(by_type.values()), by_type)
         if self.content is not None:
             outcome.content = self.content.result()
             outcome.rows_out = kept.rows("output")
@@ -340,19 +340,19 @@ class AssetRun:
     def _kept(self) -> Kept:
         return Kept(self.folder, lambda: next(iter(self.inputs.values())).spark)
 
-    def _letters(self, kept: Kept) -> Letters:
+    def _letters(self, kept: Kept) -> LetterCounts:
         """The dead letters as they were written; their summary is made of nothing else."""
         found = kept.letters()
         if found.count:
             write_json(self.folder / "errors" / SUMMARY, list(found.summary))
         return found
 
-    def withdraw(self, outcome: Outcome) -> None:
+    def withdraw(self, outcome: AssetOutcome) -> None:
         """Take the rows away again: the gate did not let them pass."""
         withdraw(self.folder)
         outcome.rows_out = 0
 
-    def _passed(self, kept: Kept, made: Made | None) -> dict[int, KeyDigest]:
+    def _passed(self, kept: Kept, made: WrittenRows | None) -> dict[int, KeyDigest]:
         """The rows of the output, by their level: as they are in their place."""
         if made is None:
             return {}
@@ -364,7 +364,7 @@ class AssetRun:
         levels = {cut.morphism_id: n for n, cut in enumerate(self.evaluation.opened, 1)}
         return {levels[step] if step else 0: met for step, met in found.items()}
 
-    def _ledger(self, kept: Kept, letters: Letters, made: Made | None) -> Ledger:
+    def _ledger(self, kept: Kept, letters: LetterCounts, made: WrittenRows | None) -> Ledger:
         witnesses = self.settling.witnesses
         account = Account(self.evaluation, self.totals, kept, letters, witnesses)
         marked = made is not None and made.level is None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from tallyman.cli.output import printable
-from tallyman.query.report.flow import Flow
+from tallyman.query.report.flow import RecordFlow
 
 HEIGHT = 168.0
 """Of what came in, before thin ribbons are made thick enough to be seen."""
@@ -54,7 +54,7 @@ class Ribbon:
     to: float
 
 
-def ribbons(flow: Flow) -> list[Ribbon]:
+def ribbons(flow: RecordFlow) -> list[Ribbon]:
     """As thick as their share, and never too thin to be seen."""
     parts = [(part.fate, part.description, part.count) for part in flow.parts]
     if flow.unaccounted:
@@ -74,7 +74,7 @@ def ribbons(flow: Flow) -> list[Ribbon]:
     return found
 
 
-def drawing(flow: Flow, shape: Shape, ident: str) -> Markup:
+def drawing(flow: RecordFlow, shape: Shape, ident: str) -> Markup:
     """Inline SVG; its colours are classes of the page."""
     found = ribbons(flow)
     bar = sum(one.thickness for one in found)
@@ -139,18 +139,18 @@ def _ribbon(one: Ribbon, shape: Shape, shift: float) -> Markup:
     )
 
 
-def units(flow: Flow) -> str:
+def units(flow: RecordFlow) -> str:
     many = {"child": "children"}.get(flow.unit, f"{flow.unit}s")
     return flow.unit if flow.count == 1 else many
 
 
-def title(flow: Flow) -> str:
+def title(flow: RecordFlow) -> str:
     if flow.opened_by is None:
         return "What became of the records"
     return f"What became of the {units(flow)} made by {printable(flow.opened_by)}"
 
 
-def equation(flow: Flow) -> str:
+def equation(flow: RecordFlow) -> str:
     """349,660 in = 345,000 aggregated + 4,000 filtered + 660 rejected"""
     counts: dict[str, int] = {}
     for part in flow.parts:
@@ -162,7 +162,7 @@ def equation(flow: Flow) -> str:
     return f"{flow.count:,} {what} = {' + '.join(shares) or '0'}"
 
 
-def description(flow: Flow) -> str:
+def description(flow: RecordFlow) -> str:
     listed = "; ".join(
         f"{part.count:,} {WORDS.get(part.fate, part.fate.lower())} ({part.description})"
         for part in flow.parts

@@ -42,7 +42,7 @@ _FATES = {PARTITION_TYPE.get(fate, fate.value): fate for fate in Fate}
 _EVIDENCE = re.compile(r"adjoint/[^/]+/(.+)\.parquet")
 
 
-class Counted(Protocol):
+class FacetCounts(Protocol):
     """A target with its ledger."""
 
     @property
@@ -157,7 +157,7 @@ def asset_ledger(ledger: Mapping[str, Any] | None, folder: str, result: AssetRes
     return found
 
 
-def run_ledger(manifest: Mapping[str, Any], assets: Sequence[Counted]) -> Facets:
+def run_ledger(manifest: Mapping[str, Any], assets: Sequence[FacetCounts]) -> Facets:
     """Of all it made; each record counts once in every asset that reads it."""
     ledgers = [asset.ledger for asset in assets if asset.ledger]
     return _ledger(ledgers, f"{folder_of_run(manifest)}/{LEDGER}", None)

@@ -18,7 +18,7 @@ LARGEST = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class YamlText:
     line: int
     text: str
     plain: bool
@@ -34,12 +34,12 @@ class Items:
 @dataclass(frozen=True, slots=True)
 class Mapped:
     line: int
-    entries: tuple[tuple[Text, Node], ...]
+    entries: tuple[tuple[YamlText, Node], ...]
     flow: bool
     """Written as {…}, where a comma ends a value."""
 
 
-Node: TypeAlias = Text | Items | Mapped
+Node: TypeAlias = YamlText | Items | Mapped
 
 SCALAR, LIST, MAPPING = (f"tag:yaml.org,2002:{kind}" for kind in ("str", "seq", "map"))
 
@@ -56,7 +56,7 @@ def read(file: str, content: bytes) -> tuple[Node | None, list[Problem]]:
     """The one document of a file, None if it is empty or broken, and what is wrong with it."""
     try:
         root = _composed(content)
-        reader = _Reader(file)
+        reader = _YamlReader(file)
         return (None if root is None else reader.node(root), reader.problems)
     except Unreadable as error:
         where = file if error.line is None else f"{file}:{error.line}"
@@ -91,7 +91,7 @@ def _unreadable(error: yaml.YAMLError, text: str) -> Unreadable:
 
 
 @dataclass
-class _Reader:
+class _YamlReader:
     """Makes each node of the document once, however often an alias names it."""
 
     file: str
@@ -121,22 +121,22 @@ class _Reader:
         if given.tag not in (SCALAR, LIST, MAPPING):
             self._fail(line, f"tags such as {given.tag!r} are not read: write the value itself")
         if isinstance(given, yaml.ScalarNode):
-            return Text(line, _text(given), given.style is None), 1
+            return YamlText(line, _text(given), given.style is None), 1
         if selector := _unquoted_selector(given):
-            return Text(line, selector, False), 1
+            return YamlText(line, selector, False), 1
         if isinstance(given, yaml.MappingNode):
             return self._mapped(given, line)
         children = [self._sized(child) for child in given.value]
         return Items(line, tuple(node for node, _ in children)), 1 + sum(n for _, n in children)
 
     def _mapped(self, given: yaml.MappingNode, line: int) -> tuple[Mapped, int]:
-        entries: dict[str, tuple[Text, Node]] = {}
+        entries: dict[str, tuple[YamlText, Node]] = {}
         size = 1
         for key_node, value_node in given.value:
             key, _ = self._sized(key_node)
             value, values = self._sized(value_node)
             size += 1 + values
-            if not isinstance(key, Text):
+            if not isinstance(key, YamlText):
                 self._fail(key.line, "a key is a text, not a list or a mapping")
             elif key.text in entries:
                 first = entries[key.text][0].line

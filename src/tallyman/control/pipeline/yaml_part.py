@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from typing import TypeVar
 
-from tallyman.control.pipeline.yaml_loader import Items, Mapped, Node, Text
+from tallyman.control.pipeline.yaml_loader import Items, Mapped, Node, YamlText
 from tallyman.errors import Problem
 
 SELECTOR = re.compile(r"\{\{\s*(.*?)\s*\}\}")
@@ -33,7 +33,7 @@ class Notes:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class YamlPart:
     path: str
     node: Node
     notes: Notes
@@ -45,11 +45,11 @@ class Part:
     @property
     def is_nothing(self) -> bool:
         node = self.node
-        return isinstance(node, Text) and node.plain and node.text.lower() in NOTHING
+        return isinstance(node, YamlText) and node.plain and node.text.lower() in NOTHING
 
     @property
     def is_empty(self) -> bool:
-        return isinstance(self.node, Text) and self.node.plain and not self.node.text
+        return isinstance(self.node, YamlText) and self.node.plain and not self.node.text
 
     @property
     def mistakes(self) -> int:
@@ -62,39 +62,39 @@ class Part:
                 return "a list"
             case Mapped():
                 return "a mapping"
-            case Text(text=text):
+            case YamlText(text=text):
                 return "nothing" if self.is_empty else repr(text)
 
     def expected(self, what: str) -> None:
         self.fail(f"expected {what}, found {self.found()}")
 
-    def entries(self, known: Collection[str] | None = None) -> dict[str, Part]:
+    def entries(self, known: Collection[str] | None = None) -> dict[str, YamlPart]:
         """The parts of a mapping by their names; those that are not known are mistakes."""
         if self.is_empty:
             return {}
         if not isinstance(self.node, Mapped):
             self.expected("names and values")
             return {}
-        parts: dict[str, Part] = {}
+        parts: dict[str, YamlPart] = {}
         for key, node in self.node.entries:
-            part = Part(f"{self.path}.{key.text}".lstrip("."), node, self.notes)
+            part = YamlPart(f"{self.path}.{key.text}".lstrip("."), node, self.notes)
             if known is None or key.text in known:
                 parts[key.text] = part
             else:
-                there = Part(part.path, key, self.notes)
+                there = YamlPart(part.path, key, self.notes)
                 there.fail("unknown key", nearest(key.text, known))
         return parts
 
-    def items(self) -> list[Part]:
+    def items(self) -> list[YamlPart]:
         if self.is_empty:
             return []
         if not isinstance(self.node, Items):
             self.expected("a list")
             return []
         nodes = self.node.nodes
-        return [Part(f"{self.path}[{n}]", node, self.notes) for n, node in enumerate(nodes)]
+        return [YamlPart(f"{self.path}[{n}]", node, self.notes) for n, node in enumerate(nodes)]
 
-    def each(self, kind: Callable[[Part], Value | None], what: str) -> dict[str, Value] | None:
+    def each(self, kind: Callable[[YamlPart], Value | None], what: str) -> dict[str, Value] | None:
         """A mapping of which every value is of one kind."""
         before = self.mistakes
         if not isinstance(self.node, Mapped) or not self.node.entries:
@@ -115,8 +115,8 @@ def nearest(name: str, known: Collection[str]) -> str | None:
 # ---- what a part may be ----------------------------------------------------------------------
 
 
-def text(part: Part) -> str | None:
-    if not isinstance(part.node, Text) or part.is_empty:
+def text(part: YamlPart) -> str | None:
+    if not isinstance(part.node, YamlText) or part.is_empty:
         part.expected("a text")
     elif part.is_nothing:
         part.fail(f"expected a text, found {part.found()}: leave the key out, or quote the text")
@@ -125,9 +125,9 @@ def text(part: Part) -> str | None:
     return None
 
 
-def names(part: Part) -> list[str] | None:
+def names(part: YamlPart) -> list[str] | None:
     """One name, or a list of them."""
-    if isinstance(part.node, Text):
+    if isinstance(part.node, YamlText):
         one = text(part)
         return None if one is None else [one]
     if not isinstance(part.node, Items):
@@ -137,46 +137,46 @@ def names(part: Part) -> list[str] | None:
     return None if None in read else [name for name in read if name is not None]
 
 
-def texts(part: Part) -> dict[str, str] | None:
+def texts(part: YamlPart) -> dict[str, str] | None:
     return part.each(text, "names and texts")
 
 
-def number(part: Part) -> int | None:
+def number(part: YamlPart) -> int | None:
     node = part.node
-    if isinstance(node, Text) and node.plain and re.fullmatch(r"-?[0-9]{1,18}", node.text):
+    if isinstance(node, YamlText) and node.plain and re.fullmatch(r"-?[0-9]{1,18}", node.text):
         return int(node.text)
     part.expected("a whole number")
     return None
 
 
-def truth(part: Part) -> bool | None:
+def truth(part: YamlPart) -> bool | None:
     node = part.node
-    if isinstance(node, Text) and node.plain and node.text.lower() in TRUTHS:
+    if isinstance(node, YamlText) and node.plain and node.text.lower() in TRUTHS:
         return TRUTHS[node.text.lower()]
     part.expected("true or false")
     return None
 
 
-def expression(part: Part) -> str | None:
+def expression(part: YamlPart) -> str | None:
     """SQL, `null` included: there it is a value."""
-    if not isinstance(part.node, Text) or not part.node.text.strip():
+    if not isinstance(part.node, YamlText) or not part.node.text.strip():
         part.expected("an expression")
         return None
     return expanded(part, part.node.text)
 
 
-def condition(part: Part) -> str | None:
+def condition(part: YamlPart) -> str | None:
     """SQL that is true or not; a blank one is none, and means all rows."""
     if part.is_nothing and not part.is_empty:
         part.fail("null is no condition: leave the key out to mean all rows")
         return None
-    if isinstance(part.node, Text):
+    if isinstance(part.node, YamlText):
         return expanded(part, part.node.text) if part.node.text.strip() else ""
     part.expected("a condition")
     return None
 
 
-def expressions(part: Part) -> dict[str, str] | None:
+def expressions(part: YamlPart) -> dict[str, str] | None:
     if isinstance(part.node, Mapped) and part.node.flow:
         for name, given in part.entries().items():
             if given.is_empty:
@@ -186,17 +186,19 @@ def expressions(part: Part) -> dict[str, str] | None:
     return part.each(expression, "columns and their expressions")
 
 
-def listed_expressions(part: Part) -> list[str] | None:
+def listed_expressions(part: YamlPart) -> list[str] | None:
     if isinstance(part.node, Items) and not part.node.nodes:
         part.fail("name at least one column")
-    read = [expression(item) for item in ([part] if isinstance(part.node, Text) else part.items())]
+    read = [
+        expression(item) for item in ([part] if isinstance(part.node, YamlText) else part.items())
+    ]
     return None if None in read else [one for one in read if one is not None]
 
 
 # ---- selectors -------------------------------------------------------------------------------
 
 
-def expanded(part: Part, written: str) -> str | None:
+def expanded(part: YamlPart, written: str) -> str | None:
     """The text with the conditions that it names put in, in parentheses."""
     selectors = part.notes.selectors
     named = SELECTOR.findall(written)
@@ -208,7 +210,7 @@ def expanded(part: Part, written: str) -> str | None:
     return SELECTOR.sub(lambda found: selectors[found[1]] or "", written)
 
 
-def read_selectors(parts: Mapping[str, Part]) -> None:
+def read_selectors(parts: Mapping[str, YamlPart]) -> None:
     """Those that others name come first; a circle of them is a mistake."""
     uses = {
         name: [other for other in _named_in(part) if other in parts] for name, part in parts.items()
@@ -225,8 +227,8 @@ def read_selectors(parts: Mapping[str, Part]) -> None:
             selectors[name] = None if written is None else _bracketed(written)
 
 
-def _named_in(part: Part) -> list[str]:
-    return SELECTOR.findall(part.node.text) if isinstance(part.node, Text) else []
+def _named_in(part: YamlPart) -> list[str]:
+    return SELECTOR.findall(part.node.text) if isinstance(part.node, YamlText) else []
 
 
 def _circle(uses: Mapping[str, list[str]]) -> list[str]:

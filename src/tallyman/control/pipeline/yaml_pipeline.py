@@ -8,11 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from tallyman.control.pipeline.yaml_loader import Mapped, Text, read
+from tallyman.control.pipeline.yaml_loader import Mapped, YamlText, read
 from tallyman.control.pipeline.yaml_part import (
     TRUTHS,
     Notes,
-    Part,
+    YamlPart,
     expression,
     names,
     number,
@@ -21,7 +21,7 @@ from tallyman.control.pipeline.yaml_part import (
     texts,
     truth,
 )
-from tallyman.control.pipeline.yaml_steps import Key, Step, Used, apply, read_keys
+from tallyman.control.pipeline.yaml_steps import Key, Used, YamlStep, apply, read_keys
 from tallyman.control.pipeline.yaml_verbs import steps as read_steps
 from tallyman.domain.definition.approval import Approval, approval
 from tallyman.domain.definition.frame import Frame
@@ -38,13 +38,13 @@ def declared_in(path: Path) -> list[Source | Asset | Table]:
     file = f"{path.parent.name}/{path.name}"
     root, problems = read(file, path.read_bytes())
     notes = Notes(file, problems)
-    found = [] if root is None else _declared(Part("", root, notes))
+    found = [] if root is None else _declared(YamlPart("", root, notes))
     if notes.problems:
         raise DefinitionError(notes.problems)
     return found
 
 
-def _declared(root: Part) -> list[Source | Asset | Table]:
+def _declared(root: YamlPart) -> list[Source | Asset | Table]:
     sections = root.entries(("sources", "tables", "selectors", "assets"))
     if "selectors" in sections:
         read_selectors(sections.pop("selectors").entries())
@@ -57,8 +57,8 @@ def _declared(root: Part) -> list[Source | Asset | Table]:
 
 
 def _made(
-    part: Part,
-    parts: Mapping[str, Part],
+    part: YamlPart,
+    parts: Mapping[str, YamlPart],
     keys: Mapping[str, Key],
     make: Callable[..., Made],
     called: str = "",
@@ -78,12 +78,12 @@ def _made(
 # ---- values that have a shape of their own -----------------------------------------------------
 
 
-def _thresholds(part: Part) -> object:
+def _thresholds(part: YamlPart) -> object:
     """A preset, or limits by name."""
     return texts(part) if isinstance(part.node, Mapped) else text(part)
 
 
-def _partitions(part: Part) -> Partitioning | None:
+def _partitions(part: YamlPart) -> Partitioning | None:
     """Days from a start, or a list of values."""
     parts = part.entries(("column", "start", "end", "values"))
     if ("start" in parts) == ("values" in parts) or ("end" in parts and "values" in parts):
@@ -95,17 +95,17 @@ def _partitions(part: Part) -> Partitioning | None:
     return _made(part, parts, column | {"start": Key(text), "end": Key(text)}, daily)
 
 
-def _approval(part: Part) -> Approval | None:
+def _approval(part: YamlPart) -> Approval | None:
     """The message, or it and more."""
     keys = {"message": Key(text, required=True), "when": Key(expression), "timeout_s": Key(number)}
-    short = isinstance(part.node, Text) and not part.is_empty
+    short = isinstance(part.node, YamlText) and not part.is_empty
     return _made(part, {"message": part} if short else part.entries(keys), keys, approval)
 
 
-def _published(part: Part) -> str | bool | None:
+def _published(part: YamlPart) -> str | bool | None:
     """The name of the dataset, or whether it is for readers outside."""
     node = part.node
-    if isinstance(node, Text) and node.plain and node.text.lower() in TRUTHS:
+    if isinstance(node, YamlText) and node.plain and node.text.lower() in TRUTHS:
         return TRUTHS[node.text.lower()]
     return text(part)
 
@@ -139,26 +139,26 @@ ASSET = {
 }
 
 
-def _source(name: str, part: Part) -> Source | None:
+def _source(name: str, part: YamlPart) -> Source | None:
     return _made(part, part.entries(SOURCE), SOURCE, partial(source, name), f"source {name}")
 
 
-def _table(name: str, part: Part) -> Table | None:
+def _table(name: str, part: YamlPart) -> Table | None:
     return _made(part, part.entries(TABLE), TABLE, partial(table, name), f"table {name}")
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenYaml:
     """The function of an asset: steps on the first of its inputs, which may name the others."""
 
     inputs: tuple[str, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[YamlStep, ...]
 
     def __call__(self, *frames: Frame) -> Frame:
         return apply(self.steps, frames[0], dict(zip(self.inputs, frames, strict=True)))
 
 
-def _asset(name: str, part: Part) -> Asset | None:
+def _asset(name: str, part: YamlPart) -> Asset | None:
     before = part.mistakes
     parts = part.entries((*ASSET, "from", "steps"))
     start = text(parts.pop("from")) if "from" in parts else part.fail("'from' is missing")
@@ -166,13 +166,13 @@ def _asset(name: str, part: Part) -> Asset | None:
     used = Used()
     if start is not None and part.mistakes == before:
         apply(steps, used[start], used)
-    function = Written(tuple(used), steps)
+    function = WrittenYaml(tuple(used), steps)
     made = _made(part, parts, ASSET, partial(asset, function, name=name), f"asset {name}")
     # Parameters have names that Python allows; here an input may be called anything.
     return replace(made, inputs=function.inputs) if isinstance(made, Asset) else None
 
 
-READERS: Mapping[str, Callable[[str, Part], Source | Asset | Table | None]] = {
+READERS: Mapping[str, Callable[[str, YamlPart], Source | Asset | Table | None]] = {
     "sources": _source,
     "tables": _table,
     "assets": _asset,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tallyman.control.pipeline.yaml_loader import Mapped
-from tallyman.control.pipeline.yaml_part import Part, condition, expressions, nearest, text
+from tallyman.control.pipeline.yaml_part import YamlPart, condition, expressions, nearest, text
 from tallyman.domain.definition.frame import ALTERNATIVES, Frame
 from tallyman.domain.definition.plan import numbers
 from tallyman.errors import TallymanError
@@ -22,7 +22,7 @@ REFERENCE = ("from", "where", "steps")
 class Key:
     """One value that a verb takes: what it is, and the parameter of Frame's method it goes to."""
 
-    kind: Callable[[Part], object]
+    kind: Callable[[YamlPart], object]
     parameter: str | None = None
     required: bool = False
 
@@ -38,18 +38,18 @@ class Verb:
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class YamlReference:
     """Another input, with steps of its own or none."""
 
     input: str
-    steps: tuple[Step, ...] = ()
+    steps: tuple[YamlStep, ...] = ()
 
     def frame(self, inputs: Inputs) -> Frame:
         return apply(self.steps, inputs[self.input], inputs)
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class YamlStep:
     method: Callable[..., Frame]
     given: Mapping[str, object]
 
@@ -61,7 +61,7 @@ class Step:
 def _filled(value: object, inputs: Inputs) -> object:
     """The value, with a Frame for each reference in it."""
     match value:
-        case Reference():
+        case YamlReference():
             return value.frame(inputs)
         case tuple():
             return tuple(_filled(each, inputs) for each in value)
@@ -70,7 +70,7 @@ def _filled(value: object, inputs: Inputs) -> object:
     return value
 
 
-def apply(steps: Sequence[Step], frame: Frame, inputs: Inputs) -> Frame:
+def apply(steps: Sequence[YamlStep], frame: Frame, inputs: Inputs) -> Frame:
     for step in steps:
         frame = step.onto(frame, inputs)
     return frame
@@ -86,9 +86,9 @@ class Used(dict[str, Frame]):
 # ---- reading ---------------------------------------------------------------------------------
 
 
-def read_steps(part: Part, start: str, verbs: Mapping[str, Verb]) -> tuple[Step, ...]:
+def read_steps(part: YamlPart, start: str, verbs: Mapping[str, Verb]) -> tuple[YamlStep, ...]:
     """All mistakes of all steps, each with its path; those that Frame finds, by trying."""
-    steps: list[Step] = []
+    steps: list[YamlStep] = []
     frame, inputs, before = Frame(start), Used(), part.mistakes
     for there, step in filter(None, (_step(item, verbs) for item in part.items())):
         steps.append(step)
@@ -104,7 +104,7 @@ def read_steps(part: Part, start: str, verbs: Mapping[str, Verb]) -> tuple[Step,
     return tuple(steps)
 
 
-def _step(part: Part, verbs: Mapping[str, Verb]) -> tuple[Part, Step] | None:
+def _step(part: YamlPart, verbs: Mapping[str, Verb]) -> tuple[YamlPart, YamlStep] | None:
     """The step, and the part that its verb stands at."""
     before = part.mistakes
     if not isinstance(part.node, Mapped) or len(part.node.entries) != 1:
@@ -122,17 +122,17 @@ def _step(part: Part, verbs: Mapping[str, Verb]) -> tuple[Part, Step] | None:
     values = read_keys(given, _by_key(given, verb), verb.keys)
     if part.mistakes > before:
         return None
-    return given, Step(verb.call or getattr(Frame, name), values)
+    return given, YamlStep(verb.call or getattr(Frame, name), values)
 
 
-def _shown(part: Part) -> str:
+def _shown(part: YamlPart) -> str:
     node = part.node
     if isinstance(node, Mapped) and node.entries:
         return "the keys " + ", ".join(repr(key.text) for key, _ in node.entries)
     return part.found()
 
 
-def _by_key(part: Part, verb: Verb) -> dict[str, Part]:
+def _by_key(part: YamlPart, verb: Verb) -> dict[str, YamlPart]:
     """The parts of a verb's value by key, also where it is written without keys."""
     if verb.short is None or part.is_empty:
         return part.entries(verb.keys)
@@ -145,7 +145,9 @@ def _by_key(part: Part, verb: Verb) -> dict[str, Part]:
     return part.entries(verb.keys) if nested else {verb.short: part}
 
 
-def read_keys(part: Part, parts: Mapping[str, Part], keys: Mapping[str, Key]) -> dict[str, object]:
+def read_keys(
+    part: YamlPart, parts: Mapping[str, YamlPart], keys: Mapping[str, Key]
+) -> dict[str, object]:
     """The values by the parameters they go to; what is left out has the parameter's default."""
     for name, key in keys.items():
         if key.required and name not in parts:
@@ -153,22 +155,22 @@ def read_keys(part: Part, parts: Mapping[str, Part], keys: Mapping[str, Key]) ->
     return {keys[name].parameter or name: keys[name].kind(given) for name, given in parts.items()}
 
 
-def read_reference(part: Part, verbs: Mapping[str, Verb]) -> Reference | None:
+def read_reference(part: YamlPart, verbs: Mapping[str, Verb]) -> YamlReference | None:
     """An input: its name, or `from` and either `where` or `steps`."""
     if not isinstance(part.node, Mapped):
         name = text(part)
-        return None if name is None else Reference(name)
+        return None if name is None else YamlReference(name)
     return reference_of(part, part.entries(REFERENCE), verbs)
 
 
 def reference_of(
-    part: Part, parts: Mapping[str, Part], verbs: Mapping[str, Verb]
-) -> Reference | None:
+    part: YamlPart, parts: Mapping[str, YamlPart], verbs: Mapping[str, Verb]
+) -> YamlReference | None:
     name = text(parts["from"]) if "from" in parts else part.fail("'from' is missing")
     if "where" in parts and "steps" in parts:
         parts["where"].fail("beside steps, a condition is one of them: filter: {where: …}")
     where = condition(parts["where"]) if "where" in parts else None
     steps = read_steps(parts["steps"], name or "?", verbs) if "steps" in parts else ()
     if where:
-        steps = (Step(Frame.filter, {"condition": where}),)
-    return None if name is None else Reference(name, steps)
+        steps = (YamlStep(Frame.filter, {"condition": where}),)
+    return None if name is None else YamlReference(name, steps)

@@ -7,7 +7,7 @@ from functools import partial
 
 from tallyman.control.pipeline.yaml_loader import Items
 from tallyman.control.pipeline.yaml_part import (
-    Part,
+    YamlPart,
     condition,
     expression,
     expressions,
@@ -20,9 +20,9 @@ from tallyman.control.pipeline.yaml_part import (
 from tallyman.control.pipeline.yaml_steps import (
     REFERENCE,
     Key,
-    Reference,
-    Step,
     Verb,
+    YamlReference,
+    YamlStep,
     read_keys,
     read_reference,
     read_steps,
@@ -31,34 +31,34 @@ from tallyman.control.pipeline.yaml_steps import (
 from tallyman.domain.definition.frame import Frame
 
 
-def steps(part: Part, start: str) -> tuple[Step, ...]:
+def steps(part: YamlPart, start: str) -> tuple[YamlStep, ...]:
     return read_steps(part, start, VERBS)
 
 
 # ---- what only some verbs take -----------------------------------------------------------------
 
 
-def _reference(part: Part) -> Reference | None:
+def _reference(part: YamlPart) -> YamlReference | None:
     return read_reference(part, VERBS)
 
 
-def _on(part: Part) -> str | list[str] | None:
+def _on(part: YamlPart) -> str | list[str] | None:
     """Equalities as text, or names that both sides have."""
     return names(part) if isinstance(part.node, Items) else text(part)
 
 
-def _lookups(part: Part) -> dict[str, tuple[Reference, object]] | None:
+def _lookups(part: YamlPart) -> dict[str, tuple[YamlReference, object]] | None:
     return part.each(_lookup, "aliases and the inputs they stand for")
 
 
-def _lookup(part: Part) -> tuple[Reference, object] | None:
+def _lookup(part: YamlPart) -> tuple[YamlReference, object] | None:
     parts = part.entries((*REFERENCE, "on"))
     found = reference_of(part, parts, VERBS)
     on = _on(parts["on"]) if "on" in parts else part.fail("'on' is missing")
     return None if found is None or on is None else (found, on)
 
 
-def _aggregates(part: Part, taken: Sequence[str]) -> dict[str, str] | None:
+def _aggregates(part: YamlPart, taken: Sequence[str]) -> dict[str, str] | None:
     """Frame takes them as keywords, beside its own."""
     read = expressions(part)
     for name in (name for name in read or () if name in taken):
@@ -66,7 +66,7 @@ def _aggregates(part: Part, taken: Sequence[str]) -> dict[str, str] | None:
     return read
 
 
-def _groups(part: Part) -> dict[str, object]:
+def _groups(part: YamlPart) -> dict[str, object]:
     of_group = partial(_aggregates, taken=("name", "self"))
     keys = {"by": Key(names, required=True), "set": Key(of_group, required=True)}
     return read_keys(part, part.entries(keys), keys)

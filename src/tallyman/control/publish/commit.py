@@ -40,7 +40,7 @@ REASONS = {Operation.RESTORE: "restored", Operation.REMOVE: "removed"}
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlannedCommit:
     """A change that really changes something, worked out on what is there now."""
 
     dataset: Dataset
@@ -95,7 +95,7 @@ def _check_producer(dataset: Dataset, project: str) -> None:
 
 def _work_out(
     tx: Transaction, warehouse: Warehouse, dataset: Dataset, change: Change
-) -> Planned | None:
+) -> PlannedCommit | None:
     if change.expected is not None:
         _compare(dataset, change.expected)
     live = Fragments(tx).at(dataset.id, dataset.ordinal)
@@ -118,7 +118,7 @@ def _work_out(
     _check_there(tx, dataset, added)
     after = [f for f in live.values() if f.id not in removed] + list(added.values())
     _check_schemas(dataset, after)
-    return Planned(dataset, change, uuid4(), {i: live[i] for i in removed}, added, after)
+    return PlannedCommit(dataset, change, uuid4(), {i: live[i] for i in removed}, added, after)
 
 
 def _already_there(
@@ -197,7 +197,7 @@ def _moves_pipeline(tx: Transaction, asked: Publication) -> bool:
 # ---- making it so --------------------------------------------------------------------------
 
 
-def _describe(tx: Transaction, warehouse: Warehouse, planned: Planned) -> Described:
+def _describe(tx: Transaction, warehouse: Warehouse, planned: PlannedCommit) -> Described:
     """Where readers of Iceberg find the version. A restored one has been written before."""
     dataset, change = planned.dataset, planned.change
     if change.operation is Operation.REMOVE:
@@ -213,7 +213,7 @@ def _describe(tx: Transaction, warehouse: Warehouse, planned: Planned) -> Descri
 def _commit(
     tx: Transaction,
     asked: Publication,
-    planned: Sequence[Planned],
+    planned: Sequence[PlannedCommit],
     described: Mapping[UUID, Described],
 ) -> Commit:
     commits, commit = Commits(tx), uuid4()
@@ -265,7 +265,7 @@ def refuse_rolled_back(tx: Transaction, project: str, version: str) -> None:
         raise PipelineRolledBack(str(found["id"]), found["actor"], f"{found['created_at']:%F %T}")
 
 
-def _version(planned: Planned, commit: UUID, described: Described) -> Version:
+def _version(planned: PlannedCommit, commit: UUID, described: Described) -> Version:
     return Version(
         id=planned.version,
         dataset_id=planned.dataset.id,
@@ -281,7 +281,7 @@ def _version(planned: Planned, commit: UUID, described: Described) -> Version:
     )
 
 
-def _invalidate(tx: Transaction, planned: Planned, commit: UUID) -> None:
+def _invalidate(tx: Transaction, planned: PlannedCommit, commit: UUID) -> None:
     """For each scope that lost rows, or got some of a replay; and all that was made from them and
     is not made anew."""
     dataset, ordinal = planned.dataset, planned.ordinal

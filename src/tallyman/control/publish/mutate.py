@@ -30,7 +30,7 @@ from tallyman.registry.version.fragments import Fragments
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenChange:
     """What became of it: no commit when nothing had to change."""
 
     commit: Commit | None
@@ -65,18 +65,18 @@ class Writing:
     _datasets: dict[str, Dataset] = field(default_factory=dict)
     _opened: dict[str, Fragment] = field(default_factory=dict)
 
-    def mutate(self, mutation: Mutation) -> Written:
+    def mutate(self, mutation: Mutation) -> WrittenChange:
         with self._disk():
             return self._mutate(mutation)
 
-    def _mutate(self, mutation: Mutation) -> Written:
+    def _mutate(self, mutation: Mutation) -> WrittenChange:
         held = self._hold(needed(self.pipeline.tables, mutation), mutation.expected_versions)
         changed = mutate(held, mutation.statements, self._folder)
         return self._commit("mutate", changed, mutation.message)
 
     def load(
         self, name: str, file: Path, mode: Mode, expected: int | None, message: str | None
-    ) -> Written:
+    ) -> WrittenChange:
         self._check_known(name)
         given = {} if expected is None else {name: expected}
         with self._disk():
@@ -136,9 +136,11 @@ class Writing:
 
     # ---- making it so ---------------------------------------------------------------------
 
-    def _commit(self, kind: str, changed: Mapping[str, Changed], message: str | None) -> Written:
+    def _commit(
+        self, kind: str, changed: Mapping[str, Changed], message: str | None
+    ) -> WrittenChange:
         if not changed:
-            return Written(None, {})
+            return WrittenChange(None, {})
         pinned = {d.id: d.ordinal for d in self._datasets.values()}
         changes = [
             Change(
@@ -166,7 +168,7 @@ class Writing:
             self._discard()
             raise
         faults.reach(Point.COMMITTED)
-        return Written(commit, changed)
+        return WrittenChange(commit, changed)
 
     def _staged(self, name: str, change: Changed) -> Fragment:
         dataset, opened = self._datasets[name], self._opened[name]

@@ -14,7 +14,7 @@ from tallyman.engine.files.past_run import Run
 from tallyman.engine.readback.dead_letters import Letters
 from tallyman.registry.database import Database, Transaction
 from tallyman.registry.run.materializations import Materializations
-from tallyman.registry.run.replays import Link, Replays, taken_back
+from tallyman.registry.run.replays import ReplayLink, Replays, taken_back
 from tallyman.registry.run.resolutions import Resolutions
 
 
@@ -28,7 +28,7 @@ class Standing:
     run_id: UUID
     run: str
     place: Path
-    line: tuple[Link, ...]
+    line: tuple[ReplayLink, ...]
     taken_back: tuple[UUID, ...]
 
     @property
@@ -36,12 +36,12 @@ class Standing:
         return self.row.target
 
     @property
-    def root(self) -> Link:
+    def root(self) -> ReplayLink:
         return self.line[0]
 
 
 @dataclass(frozen=True, slots=True)
-class Rejected:
+class RejectedRecord:
     """What was asked about: open letters, and the standing of their targets by name."""
 
     letters: Letters
@@ -55,7 +55,7 @@ class Rejected:
 @contextmanager
 def rejected(
     database: Database, run: Run, record: RunRecord | None, asset: str | None = None
-) -> Iterator[Rejected]:
+) -> Iterator[RejectedRecord]:
     """A run that the registry never saw has rejections too: all of them are open."""
     places = run.places(asset)
     for place in places.values():
@@ -69,7 +69,7 @@ def rejected(
     with Letters({str(target): place for target, place in places.items()}) as letters:
         for name, one in found.items():
             _tell(database, letters, name, one)
-        yield Rejected(letters, found)
+        yield RejectedRecord(letters, found)
 
 
 def _standing(database: Database, record: RunRecord, row: Materialization, place: Path) -> Standing:

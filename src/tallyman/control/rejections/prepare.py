@@ -17,8 +17,8 @@ from tallyman.control.bind.inputs import Pins, open_inputs
 from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.pipeline.load import Definition
 from tallyman.control.pipeline.redaction import redaction
-from tallyman.control.rejections.find import Rejected, Standing
-from tallyman.control.rejections.replay import Part
+from tallyman.control.rejections.find import RejectedRecord, Standing
+from tallyman.control.rejections.replay import ReplayPart
 from tallyman.domain.definition.plan import accounted_inputs
 from tallyman.domain.version.dataset import Kind
 from tallyman.engine.evidence import settle
@@ -34,7 +34,7 @@ from tallyman.engine.source.corrections import (
     KEYS,
     LINE,
     VALID,
-    Shape,
+    CorrectionShape,
     corrections,
     keys_in,
     treats_each_by_itself,
@@ -62,12 +62,12 @@ class Preparation:
     """For one replay; everything is written under `aside`, which is gone when it ends."""
 
     definitions: Definitions
-    rejected: Rejected
+    rejected: RejectedRecord
     aside: Path
     ordinals: Mapping[UUID, int]
     """The versions of all datasets when it was asked for."""
 
-    def parts(self, corrected: Path | None) -> list[Part]:
+    def parts(self, corrected: Path | None) -> list[ReplayPart]:
         """Everything that stands against it is said before anything is written."""
         chosen = self.rejected.letters.targets()
         if corrected is not None and chosen:
@@ -176,7 +176,7 @@ class Preparation:
     def _definition(self) -> Definition:
         return self.definitions.checked()
 
-    def _shape(self, one: Standing) -> Shape:
+    def _shape(self, one: Standing) -> CorrectionShape:
         """Of the one input that corrected records belong to."""
         names = list(dict.fromkeys(self._accounted(one)))
         if len(names) > 1:
@@ -186,7 +186,7 @@ class Preparation:
         source = pipeline.sources.get(name)
         key = source.key if source else (pipeline.tables.get(name) or pipeline.assets[name]).key
         schema, options = self._definition.schemas[name], source.options if source else {}
-        return Shape(name, self._spark, schema, tuple(key), options)
+        return CorrectionShape(name, self._spark, schema, tuple(key), options)
 
     def _opened(self, one: Standing) -> dict[str, Input]:
         names = set(self._accounted(one))
@@ -201,7 +201,9 @@ class Preparation:
         keys = self.rejected.letters.record_keys(str(one.target))
         pq.write_table(keys, folder / KEYS / "part-00000.parquet")
 
-    def _prepared(self, one: Standing, count: int, folder: Path, corrected: Path | None) -> Part:
+    def _prepared(
+        self, one: Standing, count: int, folder: Path, corrected: Path | None
+    ) -> ReplayPart:
         plan = self._definition.plan(one.target)
         accounted = accounted_inputs(plan)
         whole = not treats_each_by_itself(plan)
@@ -228,7 +230,7 @@ class Preparation:
             "records": count,
         }
         write_json(folder / FACTS, facts)
-        return Part(
+        return ReplayPart(
             standing=one,
             accounted=tuple(accounted),
             records=count,
@@ -238,7 +240,12 @@ class Preparation:
         )
 
     def _write_corrected(
-        self, shape: Shape, folder: Path, before: Path, whole: bool, corrected: Path | None
+        self,
+        shape: CorrectionShape,
+        folder: Path,
+        before: Path,
+        whole: bool,
+        corrected: Path | None,
     ) -> int:
         """The corrected records of this replay and of those before it, one line each; how many."""
         chosen = keys_in(self._spark, folder / KEYS)
@@ -260,7 +267,7 @@ class Preparation:
             shutil.rmtree(folder / CORRECTED)
         return count
 
-    def _any_apart(self, shape: Shape, folder: Path) -> bool:
+    def _any_apart(self, shape: CorrectionShape, folder: Path) -> bool:
         written = corrections(shape, str(folder / CORRECTED), self._project)
         return bool(written.every_line().where(APART).limit(1).count())
 

@@ -14,9 +14,9 @@ from uuid import uuid4
 from tallyman.control.bind.options import Options
 from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.pipeline.redaction import known_key, redaction
-from tallyman.control.rejections.find import Rejected, rejected
+from tallyman.control.rejections.find import RejectedRecord, rejected
 from tallyman.control.rejections.prepare import Preparation
-from tallyman.control.rejections.replay import Part, ReplayExecution
+from tallyman.control.rejections.replay import ReplayExecution, ReplayPart
 from tallyman.control.run import begin
 from tallyman.control.run.execute import Listener
 from tallyman.control.run.make import Order, make
@@ -46,7 +46,7 @@ class Chosen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class ReplayOutcome:
     """What became of the replayed records of one target; `reasons` are those of now."""
 
     target: str
@@ -77,7 +77,7 @@ class Replayed:
     of: str
     records: Mapping[str, int]
     replays: Mapping[str, Mapping[str, int]]
-    outcomes: Sequence[Outcome] = ()
+    outcomes: Sequence[ReplayOutcome] = ()
     run: RunResult | None = None
 
 
@@ -119,7 +119,7 @@ class Rejections:
             return found.letters.records(), found.letters.replays()
 
     @contextmanager
-    def _rejected(self, chosen: Chosen) -> Iterator[Rejected]:
+    def _rejected(self, chosen: Chosen) -> Iterator[RejectedRecord]:
         with rejected(self.database, chosen.run, chosen.record, chosen.asset) as found:
             yield found
 
@@ -206,7 +206,7 @@ class Rejections:
             yield Path(folder)
 
     def _begun(
-        self, prepared: Preparation, parts: Sequence[Part], options: Options, listen: Listener
+        self, prepared: Preparation, parts: Sequence[ReplayPart], options: Options, listen: Listener
     ) -> ReplayExecution:
         replay = {
             "adds": sorted({part.target.asset for part in parts if not part.whole}),
@@ -230,7 +230,7 @@ class Rejections:
         execution.rejected = prepared.rejected
         return execution
 
-    def _tried(self, prepared: Preparation, part: Part, letters: Letters) -> Outcome:
+    def _tried(self, prepared: Preparation, part: ReplayPart, letters: Letters) -> ReplayOutcome:
         """Evaluated aside: nothing of it stays."""
         definitions, asset = prepared.definitions, part.target.asset
         tried = part.aside.with_name(f"{part.aside.name}.try")
@@ -257,8 +257,8 @@ class Rejections:
         return _outcome(part, making.result, place, letters)
 
     def _outcomes(
-        self, result: RunResult, parts: Sequence[Part], letters: Letters
-    ) -> list[Outcome]:
+        self, result: RunResult, parts: Sequence[ReplayPart], letters: Letters
+    ) -> list[ReplayOutcome]:
         folder = self.settings.home / result.folder
         made = {(one.name, one.partition): one for one in result.assets}
         found = []
@@ -270,13 +270,13 @@ class Rejections:
         return found
 
 
-def _outcome(part: Part, result: AssetResult, place: Path, letters: Letters) -> Outcome:
+def _outcome(part: ReplayPart, result: AssetResult, place: Path, letters: Letters) -> ReplayOutcome:
     name = str(part.target)
     with Letters({name: place}) as new:
         new.only(letters.record_keys(name))
         reasons = new.summary()
     again = letters.again(name, rejected_keys(place))
-    return Outcome(
+    return ReplayOutcome(
         target=name,
         whole=part.whole,
         replayed=part.records,

@@ -15,7 +15,7 @@ from typing import Any
 from uuid import UUID
 
 from tallyman.control.bind.inputs import Pin, Pins
-from tallyman.control.rejections.find import Rejected, Standing
+from tallyman.control.rejections.find import RejectedRecord, Standing
 from tallyman.control.run.execute import Execution
 from tallyman.control.run.make import Making, Order
 from tallyman.control.run.staging import files_there
@@ -35,7 +35,7 @@ ANYTHING = Thresholds(absolute=0, percentage=1.0, window=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class ReplayPart:
     """One target of a replay, prepared: which records, and how they are read."""
 
     standing: Standing
@@ -80,8 +80,8 @@ class Part:
 class ReplayExecution(Execution):
     """A run whose targets read other records, and that says what became of rejections."""
 
-    parts: Mapping[Target, Part] = field(default_factory=dict)
-    rejected: Rejected | None = None
+    parts: Mapping[Target, ReplayPart] = field(default_factory=dict)
+    rejected: RejectedRecord | None = None
 
     def _unchanged(self, target: Target, pins: Mapping[str, Pin]) -> Materialization | None:
         return None
@@ -99,7 +99,7 @@ class ReplayExecution(Execution):
             self._resolve(self.parts[target], self._folder.path / name)
         return super()._record(target, making, pins, name)
 
-    def _resolve(self, part: Part, place: Path) -> None:
+    def _resolve(self, part: ReplayPart, place: Path) -> None:
         assert self.rejected is not None
         letters, run = self.rejected.letters, self.journal.run
         first, name = part.standing, str(part.target)

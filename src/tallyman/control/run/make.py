@@ -24,7 +24,7 @@ from tallyman.domain.account.verification_query import verification_query
 from tallyman.domain.definition.target import Target, folder_of
 from tallyman.domain.definition.threshold import Thresholds
 from tallyman.domain.history.run import AssetResult, RunIdentity, Status
-from tallyman.engine.asset_run import AssetRun, Outcome, withdraw
+from tallyman.engine.asset_run import AssetOutcome, AssetRun, withdraw
 from tallyman.engine.evidence import settle
 from tallyman.engine.evidence.content import holds
 from tallyman.engine.evidence.key_check import null_values
@@ -155,7 +155,7 @@ def _prepare(spark: SparkSession, definition: Definition, order: Order) -> Asset
     )
 
 
-def _conclude(work: AssetRun, outcome: Outcome, order: Order, folder: str) -> Making:
+def _conclude(work: AssetRun, outcome: AssetOutcome, order: Order, folder: str) -> Making:
     accounted = [work.inputs[source] for source in work.accounted]
     proved = gate.prove(outcome.ledger, accounted, order.place)
     ledger = replace(proved, replay_of=order.replay_of)
@@ -200,7 +200,7 @@ def _conclude(work: AssetRun, outcome: Outcome, order: Order, folder: str) -> Ma
     return Making(result, digest, outcome.rejections_by_type, ledger.balanced)
 
 
-def _check_partition(work: AssetRun, outcome: Outcome, order: Order) -> None:
+def _check_partition(work: AssetRun, outcome: AssetOutcome, order: Order) -> None:
     declared = work.asset.partitioned_by
     if declared is not None and outcome.content is not None and outcome.content.outside:
         raise RowsOutsidePartition(str(order.target), declared.column, outcome.content.outside)

@@ -26,7 +26,7 @@ HASH = re.compile(r"(sha256:)?([0-9a-f]{64})")
 
 
 @dataclass(frozen=True, slots=True)
-class Broken:
+class BrokenLink:
     """The first link that does not hold."""
 
     ordinal: int
@@ -52,7 +52,7 @@ class Chain:
     signed: int
     head: tuple[int, str] | None
     """Ordinal and hash of the last seal: what to note elsewhere."""
-    broken: Broken | None = None
+    broken: BrokenLink | None = None
     gone: list[str] = field(default_factory=list)
     """Runs whose folder is not here: their seals were checked by the registry alone."""
 
@@ -72,12 +72,12 @@ def check_chain(database: Database, settings: Settings, head: str | None = None)
     """`head` is a hash that was noted before: it must still be one of the chain."""
     noted = _noted(head) if head is not None else None
     rows = database.durably(lambda tx: Seals(tx).chain(settings.name))
-    walk = _Walk(rows, settings.home, public_keys(settings.home))
+    walk = _ChainWalk(rows, settings.home, public_keys(settings.home))
     broken = next(walk.broken(), None)
     if broken is None and noted is not None and noted not in {row["hash"] for row in rows}:
         last = f"{rows[-1]['hash']} is the last" if rows else "no seal"
         what = "the chain was cut off or written anew since this hash was noted"
-        broken = Broken(len(rows) + 1, None, what, noted, last)
+        broken = BrokenLink(len(rows) + 1, None, what, noted, last)
     return Chain(
         project=settings.name,
         seals=len(rows),
@@ -95,7 +95,7 @@ def _noted(text: str) -> str:
     return f"sha256:{found[2]}"
 
 
-class _Walk:
+class _ChainWalk:
     """Each seal is hashed once, and each file of a seal once."""
 
     def __init__(
@@ -111,13 +111,13 @@ class _Walk:
             self.of_run.setdefault(row["run_id"], set()).add(row["hash"])
         self.files: dict[UUID, dict[str, str]] = {}
 
-    def broken(self) -> Iterator[Broken]:
+    def broken(self) -> Iterator[BrokenLink]:
         previous: str | None = None
         signed = False
         for number, row in enumerate(self.rows, start=1):
             if row["ordinal"] != number:
                 found = f"no. {row['ordinal']}, of run {row['run']}"
-                yield Broken(number, None, "a seal is missing", f"no. {number}", found)
+                yield BrokenLink(number, None, "a seal is missing", f"no. {number}", found)
             content = hashed(row["body"])
             if content != row["hash"]:
                 yield _broken(row, "the seal in the registry was changed", row["hash"], content)
@@ -133,7 +133,9 @@ class _Walk:
         for row in self.rows:
             yield from self._file(row)
 
-    def _link(self, row: Mapping[str, Any], seal: Seal, previous: str | None) -> Iterator[Broken]:
+    def _link(
+        self, row: Mapping[str, Any], seal: Seal, previous: str | None
+    ) -> Iterator[BrokenLink]:
         """The registry's row against the one before it and against its own body."""
         if row["previous"] != previous:
             what = "it does not follow the seal before it"
@@ -151,14 +153,14 @@ class _Walk:
             if expected != found:
                 yield _broken(row, f"{what} is another in the seal", expected, found)
 
-    def _signature(self, row: Mapping[str, Any], seal: Seal, signed: bool) -> Iterator[Broken]:
+    def _signature(self, row: Mapping[str, Any], seal: Seal, signed: bool) -> Iterator[BrokenLink]:
         if seal.signature is None and signed:
             what = "it bears no signature, and one before it does"
             yield _broken(row, what, "a signature", "none")
         elif (problem := problem_of(seal, self.keys)) is not None:
             yield _broken(row, "its signature is not good", "one by a key in keys/", problem)
 
-    def _file(self, row: Mapping[str, Any]) -> Iterator[Broken]:
+    def _file(self, row: Mapping[str, Any]) -> Iterator[BrokenLink]:
         """Its newest seal is in the run's folder, older ones are below `attempts`; one that is not
         was never put there, because the next came first, or `verify RUN` finds it missing."""
         if self.is_gone(row):
@@ -197,6 +199,6 @@ def _hash(path: Path) -> str:
         return f"unreadable ({error.strerror})"
 
 
-def _broken(row: Mapping[str, Any], what: str, expected: object, found: object) -> Broken:
+def _broken(row: Mapping[str, Any], what: str, expected: object, found: object) -> BrokenLink:
     shown = ("none" if one is None else str(one) for one in (expected, found))
-    return Broken(row["ordinal"], row["run"], what, *shown)
+    return BrokenLink(row["ordinal"], row["run"], what, *shown)

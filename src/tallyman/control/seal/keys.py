@@ -33,7 +33,7 @@ ID_LENGTH = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class NewKey:
     """Where the halves of a new pair are."""
 
     key: str
@@ -119,7 +119,7 @@ def _loaded(place: Path) -> Ed25519PrivateKey:
 # ---- making -----------------------------------------------------------------------------------
 
 
-def init(settings: Settings) -> Made:
+def init(settings: Settings) -> NewKey:
     """A new pair. A private key that is there stays; its public half is written if it is not."""
     place = place_of(settings)
     if place.exists():
@@ -141,7 +141,7 @@ def init(settings: Settings) -> Made:
     return _published(settings, key)
 
 
-def rotate(settings: Settings) -> Made:
+def rotate(settings: Settings) -> NewKey:
     """A new pair signs from now on. The old public key stays, and with it old seals can be
     checked; the old private key is kept aside."""
     old = private_key(settings)
@@ -172,7 +172,7 @@ def _written(place: Path, key: Ed25519PrivateKey) -> Path:
     return aside
 
 
-def _published(settings: Settings, key: Ed25519PrivateKey, kept: str | None = None) -> Made:
+def _published(settings: Settings, key: Ed25519PrivateKey, kept: str | None = None) -> NewKey:
     public = key.public_key()
     path = public_file(settings, key_id(public))
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -181,14 +181,14 @@ def _published(settings: Settings, key: Ed25519PrivateKey, kept: str | None = No
     os.replace(aside, path)
     sync(path)
     private = shown(settings, place_of(settings))
-    return Made(key_id(public), private, shown(settings, path), kept)
+    return NewKey(key_id(public), private, shown(settings, path), kept)
 
 
 # ---- telling ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownKey:
     """The public keys, and the private one that is to sign, if it can."""
 
     public: Mapping[str, Ed25519PublicKey]
@@ -209,15 +209,15 @@ class Known:
         }
 
 
-def known(settings: Settings) -> Known:
+def known(settings: Settings) -> KnownKey:
     public, private = public_keys(settings.home), shown(settings, place_of(settings))
     try:
         key = private_key(settings)
     except SigningKeyUnusable as error:
-        return Known(public, None, private, error.why)
+        return KnownKey(public, None, private, error.why)
     name = key_id(key.public_key()) if key else None
     lost = name is not None and name not in public
-    return Known(public, name, private, not_published(str(name)) if lost else None)
+    return KnownKey(public, name, private, not_published(str(name)) if lost else None)
 
 
 def not_published(key: str) -> str:

@@ -14,7 +14,7 @@ ABSENT = "absent"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class BindingChange:
     """One thing that is not as it was."""
 
     kind: str
@@ -34,8 +34,8 @@ class Change:
         }
 
 
-def other_seal(then: str, now: str) -> Change:
-    return Change(
+def other_seal(then: str, now: str) -> BindingChange:
+    return BindingChange(
         kind="manifest",
         name=SEAL,
         then=then,
@@ -45,9 +45,9 @@ def other_seal(then: str, now: str) -> Change:
     )
 
 
-def file_change(name: str, then: str | None, now: str | None) -> Change:
+def file_change(name: str, then: str | None, now: str | None) -> BindingChange:
     hashes = f"sha256 {then or ABSENT} then, {now or ABSENT} now"
-    return Change(
+    return BindingChange(
         kind="manifest",
         name=name,
         then=then,
@@ -57,9 +57,9 @@ def file_change(name: str, then: str | None, now: str | None) -> Change:
     )
 
 
-def setting_change(path: str, then: Any, now: Any) -> Change:
+def setting_change(path: str, then: Any, now: Any) -> BindingChange:
     told = [one if one == ABSENT else json.dumps(one, ensure_ascii=False) for one in (then, now)]
-    return Change(
+    return BindingChange(
         kind="config",
         name=path,
         then=None if then == ABSENT else then,
@@ -70,14 +70,14 @@ def setting_change(path: str, then: Any, now: Any) -> Change:
 
 def input_change(
     name: str, then: Mapping[str, Any] | None, now: Mapping[str, Any] | None
-) -> Change:
+) -> BindingChange:
     known = then or now or {}
     where = known.get("path") or f"v{known.get('version')} of its dataset"
     missing = now is None or now["hash"] is None
     word = "Input is missing" if missing else "Input data has changed"
     hashes = f"{_shown_hash(then)} then, {_shown_hash(now)} now"
     sizes = f"{_size(then)} then; {_size(now)} now"
-    return Change(
+    return BindingChange(
         kind="input",
         name=name,
         then=dict(then) if then else None,

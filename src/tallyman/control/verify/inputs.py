@@ -16,7 +16,7 @@ from tallyman.control.bind.manifest import MANIFEST_VERSION, VOLATILE, config_of
 from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.verify.bound_change import (
     ABSENT,
-    Change,
+    BindingChange,
     file_change,
     hash_of,
     input_change,
@@ -42,7 +42,7 @@ class Checked:
     """The first change, or none; what was looked at until then."""
 
     run_id: str
-    change: Change | None
+    change: BindingChange | None
     checked: Mapping[str, Any] = field(default_factory=dict)
     sealed: bool = True
     """Whether a seal vouches for the manifest that was compared with."""
@@ -95,7 +95,7 @@ class Bound:
             looked[kind] = self._looked_at(kind)
         return self._checked(None, looked)
 
-    def _checked(self, change: Change | None, looked: Mapping[str, Any]) -> Checked:
+    def _checked(self, change: BindingChange | None, looked: Mapping[str, Any]) -> Checked:
         name, sealed = self.record.name, self.sealed is not None
         return Checked(run_id=name, change=change, checked=looked, sealed=sealed)
 
@@ -136,11 +136,11 @@ class Bound:
         return rows[0] if rows else None
 
     @cached_property
-    def seal_change(self) -> Change | None:
+    def seal_change(self) -> BindingChange | None:
         """Whoever can write the folder can write hashes into it, but not into the registry."""
         return next(self.seal_changes(), None)
 
-    def seal_changes(self) -> Iterator[Change]:
+    def seal_changes(self) -> Iterator[BindingChange]:
         if self.sealed is None:
             return
         body, known = str(self.sealed["body"]), str(self.sealed["hash"])
@@ -173,11 +173,11 @@ class Bound:
         """Whether config.json is what the manifest binds."""
         return canonical_hash(self.config) == self.binding["config_hash"]
 
-    def config_changes(self) -> Iterator[Change]:
+    def config_changes(self) -> Iterator[BindingChange]:
         if not self.config_is_bound:
             bound, kept = self.binding["config_hash"], canonical_hash(self.config)
             # Without its values only the hashes can be told, and those of the file are no proof.
-            yield Change(
+            yield BindingChange(
                 kind="config",
                 name=CONFIG,
                 then=bound,
@@ -203,13 +203,13 @@ class Bound:
         settings = self.definitions.settings
         return code_version(settings.home / settings.pipelines)
 
-    def code_changes(self) -> Iterator[Change]:
+    def code_changes(self) -> Iterator[BindingChange]:
         then, now = self.binding["code_version"], self.code
         same_files = then["source_hash"] == now.source_hash
         files = f"source_hash {then['source_hash']} then, {now.source_hash} now"
         if then["git_commit"] and now.git_commit and then["git_commit"] != now.git_commit:
             own = "are the same" if same_files else f"differ: {files}"
-            yield Change(
+            yield BindingChange(
                 kind="code",
                 name="git_commit",
                 then=then["git_commit"],
@@ -219,7 +219,7 @@ class Bound:
                 advice=f"as it was:  git checkout {then['git_commit']}",
             )
         elif not same_files:
-            yield Change(
+            yield BindingChange(
                 kind="code",
                 name="source_hash",
                 then=then["source_hash"],
@@ -229,7 +229,7 @@ class Bound:
 
     # ---- inputs ---------------------------------------------------------------------------
 
-    def input_changes(self) -> Iterator[Change]:
+    def input_changes(self) -> Iterator[BindingChange]:
         """Sources are hashed anew; of a version, its rows are known and its files are checked."""
         then = self.binding["input_hashes"]
         now = inputs_of(self.definitions.pipeline, self.targets, self.pins)
@@ -240,12 +240,12 @@ class Bound:
             elif before and before["kind"] != "source":
                 yield from self._damage(name, before)
 
-    def _damage(self, name: str, before: Mapping[str, Any]) -> Iterator[Change]:
+    def _damage(self, name: str, before: Mapping[str, Any]) -> Iterator[BindingChange]:
         reading = self._readings[name]
         problem = damage(self.pins.warehouse, self.pins.fragments(reading))
         if problem:
             where = f"{name} (v{before['version']} of its dataset)"
-            yield Change(
+            yield BindingChange(
                 kind="input",
                 name=name,
                 then=dict(before),

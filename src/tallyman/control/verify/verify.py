@@ -32,7 +32,7 @@ Opened: TypeAlias = Callable[[Run], Callable[[Target, Path], Again]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Verification:
     """`verified` is more than `balanced`: nothing has changed since the run was sealed."""
 
     run_id: str
@@ -88,7 +88,7 @@ class Case:
     exact: bool = False
 
 
-def verify(case: Case, again: Opened, spark: Callable[[], SparkSession]) -> Verdict:
+def verify(case: Case, again: Opened, spark: Callable[[], SparkSession]) -> Verification:
     """What could not be checked counts as failure, never as success."""
     changes = case.sealed.changes
     reasons = [f"{one.file}: changed, missing or added since the run" for one in changes]
@@ -108,7 +108,7 @@ def verify(case: Case, again: Opened, spark: Callable[[], SparkSession]) -> Verd
             if whole and case.exact and not reasons:
                 repeats |= _repeated(again(run)(target, place))
     balanced = found.empty and not reasons
-    return Verdict(
+    return Verification(
         run_id=run.run_id if run else case.name,
         balanced=balanced,
         found=found,

@@ -158,7 +158,7 @@ class Diagnostic:
 
 
 @dataclass(frozen=True, slots=True)
-class History(Sequence[TraceEntry]):
+class RowHistory(Sequence[TraceEntry]):
     """The steps that touched a row, in their order; `diagnostic` says why there are none."""
 
     entries: tuple[TraceEntry, ...]

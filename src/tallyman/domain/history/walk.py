@@ -37,7 +37,7 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Counted:
+class WalkCounts:
     """A step on the way back: what `rows` of it were made from."""
 
     step: str
@@ -51,11 +51,11 @@ class Joined:
 
     step: str
     on: str
-    origin: Origin
+    origin: RecordOrigin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Origin(Answer):
+class RecordOrigin(Answer):
     """The records of one input: `hops` lead further back where the input is an asset's dataset."""
 
     name: str
@@ -86,10 +86,10 @@ class Hop(Answer):
     folder: str
     rows: int
     shown: tuple[Mapping[str, Any], ...] = ()
-    steps: tuple[Counted, ...] = ()
+    steps: tuple[WalkCounts, ...] = ()
     records: int = 0
     replayed: bool = False
-    inputs: tuple[Origin, ...] = ()
+    inputs: tuple[RecordOrigin, ...] = ()
     joins: tuple[Joined, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -141,7 +141,7 @@ class Became:
     """`record`: accounted for; `reference`: looked up by the records of the asset."""
     dataset: str | None = None
     version: int | None = None
-    steps: tuple[Counted, ...] = ()
+    steps: tuple[WalkCounts, ...] = ()
     rejections: tuple[Rejected, ...] = ()
     filtered: tuple[Ended, ...] = ()
     rows: int = 0

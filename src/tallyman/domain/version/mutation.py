@@ -27,19 +27,19 @@ class Insert:
 
 
 @dataclass(frozen=True, slots=True)
-class Update:
+class UpdateRows:
     dataset: str
     set: Mapping[str, object]
     where: Where
 
 
 @dataclass(frozen=True, slots=True)
-class Delete:
+class DeleteRows:
     dataset: str
     where: Where
 
 
-Statement = Insert | Update | Delete
+Statement = Insert | UpdateRows | DeleteRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Mutation:
 
     def __post_init__(self) -> None:
         """Refuse deletes among others: what is to go must not depend on what just came."""
-        kinds = [isinstance(statement, Delete) for statement in self.statements]
+        kinds = [isinstance(statement, DeleteRows) for statement in self.statements]
         deletes = [number for number, is_delete in enumerate(kinds, 1) if is_delete]
         if deletes and len(deletes) < len(kinds):
             others = [number for number, is_delete in enumerate(kinds, 1) if not is_delete]
@@ -123,11 +123,11 @@ def referrers(tables: Mapping[str, Table], dataset: str) -> list[str]:
 def _bound(tables: Mapping[str, Table], statement: Statement) -> Iterator[str]:
     table = tables[statement.dataset]
     changed = set(table.names) if isinstance(statement, Insert) else set[str]()
-    if isinstance(statement, Update):
+    if isinstance(statement, UpdateRows):
         changed = set(statement.set)
     yield from (reference.table for reference in table.references if reference.column in changed)
-    takes_keys = isinstance(statement, Update) and not changed.isdisjoint(table.key)
-    if isinstance(statement, Delete) or takes_keys:
+    takes_keys = isinstance(statement, UpdateRows) and not changed.isdisjoint(table.key)
+    if isinstance(statement, DeleteRows) or takes_keys:
         yield from referrers(tables, statement.dataset)
 
 
@@ -167,16 +167,16 @@ class _Reader:
         read = [self.values(f"{path}.rows[{i}]", row) for i, row in enumerate(rows)]
         return Insert(self.name(f"{path}.into", body.get("into")), tuple(read))
 
-    def update(self, path: str, body: Mapping[object, object]) -> Update:
+    def update(self, path: str, body: Mapping[object, object]) -> UpdateRows:
         self.known(path, body, ("dataset", "set", "where"))
         name = self.name(f"{path}.dataset", body.get("dataset"))
         values = self.values(f"{path}.set", body.get("set"))
-        return Update(name, values, self.where(f"{path}.where", body.get("where")))
+        return UpdateRows(name, values, self.where(f"{path}.where", body.get("where")))
 
-    def delete(self, path: str, body: Mapping[object, object]) -> Delete:
+    def delete(self, path: str, body: Mapping[object, object]) -> DeleteRows:
         self.known(path, body, ("from", "where"))
         name = self.name(f"{path}.from", body.get("from"))
-        return Delete(name, self.where(f"{path}.where", body.get("where")))
+        return DeleteRows(name, self.where(f"{path}.where", body.get("where")))
 
     def name(self, path: str, given: object) -> str:
         if isinstance(given, str) and given:

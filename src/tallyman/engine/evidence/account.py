@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 
 from tallyman.domain.account.fate import Fate
 from tallyman.domain.account.ledger import Check, KeyDigest, Partition, SubLedger
-from tallyman.engine.evidence.kept import EVIDENCE, WHOLE_GROUP, Kept, Letters
+from tallyman.engine.evidence.kept import EVIDENCE, WHOLE_GROUP, Kept, LetterCounts
 from tallyman.engine.expressions.columns import ERROR
 from tallyman.engine.segment.cuts import Opened
 from tallyman.engine.segment.evaluate import Evaluation
-from tallyman.engine.segment.fate_book import Part
+from tallyman.engine.segment.fate_book import FatePart
 
 Totals = dict[int, dict[int, KeyDigest]]
 """By the identity of a stage: count and digest of each part in which rows ended."""
@@ -33,7 +33,7 @@ class Account:
     totals: Totals
     """What the segments wrote for rows that ended: the kept files must hold the same."""
     kept: Kept
-    letters: Letters
+    letters: LetterCounts
     witnesses: Mapping[str, Future[KeyDigest]]
 
     def close(self, passed: Mapping[int, KeyDigest], *, marked: bool) -> Closed:
@@ -86,7 +86,7 @@ class Account:
             found.append(replace(failed, staged=staged))
         return found
 
-    def _filtered(self, number: int, part: Part) -> Partition:
+    def _filtered(self, number: int, part: FatePart) -> Partition:
         place = f"adjoint/filtered_keys/{part.morphism_id}.parquet"
         return Partition(
             fate=Fate.FILTERED,

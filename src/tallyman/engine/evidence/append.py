@@ -19,7 +19,7 @@ RANK = "_tm_rank"
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class NewRows:
     folder: Path
     rows: int
     dropped: int
@@ -29,7 +29,7 @@ class Kept:
 
 def new_rows(
     spark: SparkSession, made: Path, current: Sequence[str], key: Sequence[str], target: Path
-) -> Kept:
+) -> NewRows:
     """Written anew only if some rows are not new; else what was made is taken as it is."""
     rows = spark.read.parquet(str(made))
     total = settle.rows_in(made)
@@ -40,7 +40,7 @@ def new_rows(
         kept = mine.join(theirs, _same_key(key), "left_anti")
     left = kept.count()
     if left == total:
-        return Kept(made, total, 0)
+        return NewRows(made, total, 0)
     staged = target.with_name(f".{target.name}")
     kept.write.mode("overwrite").parquet(str(staged))
     settle.move_parts(staged, target)
@@ -48,7 +48,7 @@ def new_rows(
     if (written := settle.rows_in(target)) != left:
         raise RowsUnaccountedFor(target.name, max(left - written, 0), max(written - left, 0), 0)
     digest = measure(spark.read.parquet(str(target)).drop(SYSTEM)).digest
-    return Kept(target, left, total - left, digest)
+    return NewRows(target, left, total - left, digest)
 
 
 def _once(rows: DataFrame, key: Sequence[str]) -> DataFrame:

@@ -20,13 +20,13 @@ SAMPLE = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Broken:
+class BreakerTripped:
     seen: int
     bad: int
     sample: DataFrame
 
 
-def unreadable(source: Input, book: Book, window: int, rate: float) -> Broken | None:
+def unreadable(source: Input, book: Book, window: int, rate: float) -> BreakerTripped | None:
     """More than `rate` of the first `window` records cannot be read."""
     if not window or not isinstance(source, LinesInput):
         return None
@@ -36,7 +36,7 @@ def unreadable(source: Input, book: Book, window: int, rate: float) -> Broken | 
         return None
     sample = first.where(F.col(PART) == ERROR).limit(SAMPLE)
     unplaced = F.lit(None).alias(PLACE)
-    return Broken(seen, bad, sample.select(KEY, unplaced, REJECTIONS, *settle.no_group(0)))
+    return BreakerTripped(seen, bad, sample.select(KEY, unplaced, REJECTIONS, *settle.no_group(0)))
 
 
 def reference(source: Input) -> DataFrame:

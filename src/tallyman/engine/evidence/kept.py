@@ -53,7 +53,7 @@ WHOLE_GROUP = digest_of(["{}"])
 
 
 @dataclass(frozen=True, slots=True)
-class Letters:
+class LetterCounts:
     """Dead letters, counted as records: a record may have several."""
 
     direct: Mapping[int, KeyDigest] = field(default_factory=dict)
@@ -71,7 +71,7 @@ class Letters:
 
 
 @dataclass(frozen=True, slots=True)
-class Grouped:
+class GroupedKeys:
     """Evidence of groups: the rows that went into them, and the groups there are."""
 
     sources: KeyDigest
@@ -106,19 +106,19 @@ class Kept:
             return by_spark.keys(self._read(files), column)
         return _sum(digest_of(texts(batch[column])) for batch in _batches(files, [column]))
 
-    def grouped(self, place: str) -> Grouped:
+    def grouped(self, place: str) -> GroupedKeys:
         files = self.files(place)
         if not files:
-            return Grouped(KeyDigest(), KeyDigest())
+            return GroupedKeys(KeyDigest(), KeyDigest())
         names = pq.read_schema(files[0]).names
         try:
             if self._many(files):
                 raise NoSparkText
             if "source_key" in names:
                 return _grouped(files)
-            return Grouped(_stored(files), digest_of(_groups(files)))
+            return GroupedKeys(_stored(files), digest_of(_groups(files)))
         except NoSparkText:
-            return Grouped(*by_spark.grouped(self._read(files)))
+            return GroupedKeys(*by_spark.grouped(self._read(files)))
 
     def pairs(self, place: str) -> KeyDigest:
         """Each key together with its group: a key that moved to another group shows."""
@@ -201,10 +201,10 @@ class Kept:
             found += KeyDigest(*(int(value or 0) for value in sums))
         return found
 
-    def letters(self) -> Letters:
+    def letters(self) -> LetterCounts:
         files = sorted((self.folder / "errors").rglob("*.jsonl"))
         if sum(file.stat().st_size for file in files) > LETTER_BYTES or (files and not self.limit):
-            return Letters(*by_spark.letters(self.spark(), [str(file) for file in files]))
+            return LetterCounts(*by_spark.letters(self.spark(), [str(file) for file in files]))
         return _letters(files)
 
     def files(self, place: str) -> list[Path]:
@@ -252,12 +252,12 @@ def _joined(names: Sequence[str], columns: Sequence[pa.Array], rows: int) -> lis
     return [group_text(names, row) for row in zip(*map(texts, columns), strict=True)]
 
 
-def _grouped(files: Sequence[Path]) -> Grouped:
+def _grouped(files: Sequence[Path]) -> GroupedKeys:
     sources, groups = KeyDigest(), set[str]()
     for batch in _batches(files, ["group_key", "source_key"]):
         sources += digest_of(texts(batch["source_key"]))
         groups |= _distinct(batch)
-    return Grouped(sources, digest_of(groups))
+    return GroupedKeys(sources, digest_of(groups))
 
 
 def _distinct(batch: pa.RecordBatch) -> set[str]:
@@ -307,7 +307,7 @@ def _passed(files: Sequence[Path], key_columns: Sequence[str]) -> dict[str | Non
     return found
 
 
-def _letters(files: Sequence[Path]) -> Letters:
+def _letters(files: Sequence[Path]) -> LetterCounts:
     direct: dict[int, list[str]] = {}
     behind: dict[str, list[tuple[str, str]]] = {}
     summary: dict[tuple[str, str], dict[str, Any]] = {}
@@ -325,7 +325,7 @@ def _letters(files: Sequence[Path]) -> Letters:
             behind.setdefault(step, []).append((context["group_key"], letter["source_key"]))
         else:
             direct.setdefault(int(context.get("level", 0)), []).append(letter["source_key"])
-    return Letters(
+    return LetterCounts(
         direct={level: digest_of(keys) for level, keys in direct.items()},
         sources={step: digest_of(key for _, key in pairs) for step, pairs in behind.items()},
         groups={step: digest_of({group for group, _ in pairs}) for step, pairs in behind.items()},

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from tallyman.domain.account.ledger import KEPT_FILES, UNITS, KeyDigest
-from tallyman.engine.evidence.kept import EVIDENCE, WHOLE_GROUP, Kept, Letters
+from tallyman.engine.evidence.kept import EVIDENCE, WHOLE_GROUP, Kept, LetterCounts
 from tallyman.engine.evidence.proof import grouped_by, is_whole
 from tallyman.engine.segment.group_key import GROUP_KEY, WHOLE
 
@@ -28,7 +28,7 @@ class _Recount:
     kept: Kept
 
     @cached_property
-    def letters(self) -> Letters:
+    def letters(self) -> LetterCounts:
         return self.kept.letters()
 
     @cached_property

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from tallyman.domain.account.redaction import covers
-from tallyman.domain.history.walk import Counted, Ended, Rejected
+from tallyman.domain.history.walk import Ended, Rejected, WalkCounts
 from tallyman.engine.files.duck import quoted, text
-from tallyman.engine.readback.key_text import Shape
+from tallyman.engine.readback.key_text import KeyShape
 from tallyman.engine.readback.levels import EMPTY, NONE, Level, Levels, has_keys
 from tallyman.engine.readback.session import Desk, parquet, parquet_files
 from tallyman.engine.segment.group_key import WHOLE
@@ -33,7 +33,7 @@ class Fates:
 
     rejections: list[Rejected] = field(default_factory=list)
     filtered: list[Ended] = field(default_factory=list)
-    steps: list[Counted] = field(default_factory=list)
+    steps: list[WalkCounts] = field(default_factory=list)
     rows: str | None = None
 
     @property
@@ -47,7 +47,7 @@ class Forward:
 
     desk: Desk
     levels: Levels
-    shape: Shape | None
+    shape: KeyShape | None
     """Of the records' own keys; None when they have none but their place."""
     output: tuple[str, ...]
     """The files of the output's version; empty when there is none to read."""
@@ -71,7 +71,7 @@ class Forward:
             above, count = self._above(level, keys, shape)
             if count:
                 done = "aggregated" if level.unit == "group" else "exploded"
-                found.steps.append(Counted(step=level.step, did=done, count=count))
+                found.steps.append(WalkCounts(step=level.step, did=done, count=count))
             if level.replaces:
                 keys, shape = above, self.levels.shape(level)
             elif count:
@@ -79,7 +79,7 @@ class Forward:
         self._passed(keys, shape, found)
         return found
 
-    def _as_kept(self, keys: str) -> tuple[str, Shape | None]:
+    def _as_kept(self, keys: str) -> tuple[str, KeyShape | None]:
         """The keys as the run wrote them: hashes in the place of what it redacted."""
         hidden = self.levels.ledger.get("redacted", ())
         covered = [name for name in self.shape.names if covers(hidden, name)] if self.shape else []
@@ -127,7 +127,7 @@ class Forward:
         account: Mapping[str, Any],
         level: int,
         keys: str,
-        shape: Shape | None,
+        shape: KeyShape | None,
         found: Fates,
     ) -> None:
         for part in account["partitions"]:
@@ -138,7 +138,7 @@ class Forward:
                 place = self.levels.folder / part["adjoint_location"]
                 found.rejections += self._rejected(place, level, keys, shape)
 
-    def _filtered(self, place: Path, why: str, keys: str, shape: Shape | None) -> list[Ended]:
+    def _filtered(self, place: Path, why: str, keys: str, shape: KeyShape | None) -> list[Ended]:
         files = parquet_files(place)
         if not files:
             return []
@@ -154,7 +154,9 @@ class Forward:
             for row in rows
         ]
 
-    def _rejected(self, place: Path, level: int, keys: str, shape: Shape | None) -> list[Rejected]:
+    def _rejected(
+        self, place: Path, level: int, keys: str, shape: KeyShape | None
+    ) -> list[Rejected]:
         letters = self._letters(place)
         if letters is None:
             return []
@@ -177,7 +179,7 @@ class Forward:
             for row in rows
         ]
 
-    def _above(self, level: Level, keys: str, shape: Shape | None) -> tuple[str, int]:
+    def _above(self, level: Level, keys: str, shape: KeyShape | None) -> tuple[str, int]:
         """The keys of the groups or children made from these."""
         if not level.files:
             return self.desk.keep(EMPTY), 0
@@ -200,7 +202,7 @@ class Forward:
         )
         return made, self.desk.count(made)
 
-    def _passed(self, keys: str, shape: Shape | None, found: Fates) -> None:
+    def _passed(self, keys: str, shape: KeyShape | None, found: Fates) -> None:
         if not self.output or not self.desk.count(keys):
             return
         output = parquet(self.output, place=True)
@@ -228,8 +230,8 @@ class Forward:
             found.rows = rows
 
     def _by_step(
-        self, step: str, keys: str, shape: Shape | None
-    ) -> list[tuple[str, str, Shape | None]]:
+        self, step: str, keys: str, shape: KeyShape | None
+    ) -> list[tuple[str, str, KeyShape | None]]:
         """The keys of each kind of rows and their shape, with the condition that a row is of that
         kind; `shape` is that of records."""
         shapes = {level.step: self.levels.shape(level) for level in self.levels.opened}
@@ -240,7 +242,7 @@ class Forward:
             found.append((f"{step} {same}", some, shapes.get(str(row["s"]), shape)))
         return found
 
-    def _among(self, key: str, place: str, keys: str, shape: Shape | None) -> str:
+    def _among(self, key: str, place: str, keys: str, shape: KeyShape | None) -> str:
         """Whether key and place stand for one of the records in a table: by the place where both
         sides have one, else by the key."""
         if place == NONE:
@@ -250,7 +252,7 @@ class Forward:
         by_key = f"{place} IS NULL AND {self._same_key(key, keys, shape)}"
         return f"({at_place} OR {unplaced} OR ({by_key}))"
 
-    def _same_key(self, key: str, keys: str, shape: Shape | None) -> str:
+    def _same_key(self, key: str, keys: str, shape: KeyShape | None) -> str:
         """Whether a key text stands for one of the keys in a table."""
         exact = f"{key} IN (SELECT k FROM {keys})"
         if shape is None or shape.plain or shape.names == (WHOLE,):

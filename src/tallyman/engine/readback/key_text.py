@@ -53,7 +53,7 @@ def field(json: str, name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class KeyShape:
     """Which columns a key text stands for. One column is written as it is, several as JSON."""
 
     names: tuple[str, ...]
@@ -79,7 +79,7 @@ class Shape:
             for name, kind in zip(self.names, self.types, strict=True)
         ]
 
-    def hidden(self, covered: Collection[str]) -> Shape:
+    def hidden(self, covered: Collection[str]) -> KeyShape:
         """Of the keys of a run that kept hashes of these columns."""
         kinds = zip(self.names, self.types, strict=True)
         types = tuple("VARCHAR" if name in covered else kind for name, kind in kinds)

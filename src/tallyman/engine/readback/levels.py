@@ -14,9 +14,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from tallyman.domain.history.walk import Counted
+from tallyman.domain.history.walk import WalkCounts
 from tallyman.engine.files.duck import quoted, text
-from tallyman.engine.readback.key_text import Shape
+from tallyman.engine.readback.key_text import KeyShape
 from tallyman.engine.readback.session import Desk, parquet, parquet_files
 from tallyman.engine.segment.group_key import WHOLE
 
@@ -91,13 +91,13 @@ class Levels:
         shape = self.shape(self.opened[-1]) if self.opened else None
         return [name for name in shape.names if name != WHOLE] if shape else []
 
-    def shape(self, level: Level) -> Shape | None:
+    def shape(self, level: Level) -> KeyShape | None:
         """Of a group's key; None if there is no evidence to tell."""
         if level.unit == "child" or not level.files:
             return None
         found = f"SELECT unnest(group_key) FROM {parquet(level.files[:1])}"
         types = self.desk.columns(found)
-        return Shape(tuple(types), tuple(types.values()), always_json=True)
+        return KeyShape(tuple(types), tuple(types.values()), always_json=True)
 
     def has_keys(self, level: Level) -> bool:
         """Whether its evidence names the rows it was made from, or only their digest."""
@@ -107,11 +107,11 @@ class Levels:
 
     # ---- back ---------------------------------------------------------------------------
 
-    def behind(self, rows: str) -> tuple[str, list[Counted]]:
+    def behind(self, rows: str) -> tuple[str, list[WalkCounts]]:
         """A table `k, p` of the records behind output rows, and what each step on the way did.
 
         `k` is the key. `p` is the place, where keys did not tell the records of the run apart."""
-        steps: list[Counted] = []
+        steps: list[WalkCounts] = []
         levels = list(self.opened)
         if has_keys(self.desk.columns(f"SELECT * FROM {rows}")):
             keys = self.keys_of(rows)
@@ -120,11 +120,11 @@ class Levels:
             shape = self.shape(level)
             names = [name for name in shape.names if name != WHOLE] if shape else []
             keys = self._sources(level, rows, [quoted(n) for n in names], names)
-            steps.append(Counted(step=level.step, did=level.did, count=self.desk.count(keys)))
+            steps.append(WalkCounts(step=level.step, did=level.did, count=self.desk.count(keys)))
         for level in reversed(levels):
             keys, counted = self._below(level, keys)
             if counted:
-                steps.append(Counted(step=level.step, did=level.did, count=counted))
+                steps.append(WalkCounts(step=level.step, did=level.did, count=counted))
         return keys, steps
 
     def keys_of(self, rows: str) -> str:

@@ -12,7 +12,7 @@ from tallyman.domain.account.redaction import BEGINS
 from tallyman.domain.history.walk import Record
 from tallyman.engine.files.duck import text
 from tallyman.engine.files.listing import InputFile, InputFiles
-from tallyman.engine.readback.key_text import PLACE, Shape, field
+from tallyman.engine.readback.key_text import PLACE, KeyShape, field
 from tallyman.engine.readback.session import HIDDEN, Desk
 
 
@@ -60,8 +60,8 @@ class Records(ABC):
         """Hits of the records that have values of a table `v0, v1…`."""
 
     @cached_property
-    def shape(self) -> Shape:
-        return Shape(self.key, tuple(self.types[name] for name in self.key))
+    def shape(self) -> KeyShape:
+        return KeyShape(self.key, tuple(self.types[name] for name in self.key))
 
     def counts(self, hits: str) -> dict[str, int]:
         found = self.desk.rows(

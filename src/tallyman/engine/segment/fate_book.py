@@ -13,7 +13,7 @@ FANOUT = "fanout"
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class FatePart:
     """Rows tagged `id` ended at this step; `fate` None means the step itself must fail."""
 
     id: int
@@ -30,7 +30,7 @@ class Part:
 class Book:
     asset: str
     rules: list[Rule] = field(default_factory=list)
-    parts: dict[int, Part] = field(default_factory=dict)
+    parts: dict[int, FatePart] = field(default_factory=dict)
     redaction: Redaction = field(default_factory=Redaction)
 
     def rule(self, rule: Rule) -> int:
@@ -48,7 +48,7 @@ class Book:
         unique, again = morphism_id, 2
         while unique in taken:
             unique, again = f"{morphism_id}_{again}", again + 1
-        self.parts[number] = Part(
+        self.parts[number] = FatePart(
             number, fate, unique, description, predicate, level, asked_as=morphism_id
         )
         return number

@@ -103,7 +103,7 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class WrittenRows:
     """The rows of an output as they were written, before they are put in their place."""
 
     folder: Path
@@ -114,7 +114,7 @@ class Made:
     """The columns that tell a row, where rows are groups and say nothing else."""
 
     @classmethod
-    def of_stage(cls, stage: Stage) -> Made:
+    def of_stage(cls, stage: Stage) -> WrittenRows:
         schema = StructType([f for f in stage.schema if f.name != PART])
         return cls(Path(stage.live_folder()), schema, stage.level)
 

@@ -77,7 +77,7 @@ class CorrectionsInput(LinesInput):
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class CorrectionShape:
     """What records of an input look like, whether it is opened or not."""
 
     name: str
@@ -87,7 +87,7 @@ class Shape:
     options: Mapping[str, str]
 
 
-def corrections(shape: Shape, path: str, project: Path) -> CorrectionsInput:
+def corrections(shape: CorrectionShape, path: str, project: Path) -> CorrectionsInput:
     """The file, or the folder, read as records of the input."""
     schema = StructType([*shape.schema.fields, StructField(NAMED, StringType())])
     options = {name: value for name, value in shape.options.items() if name in FORMATS}
@@ -181,7 +181,7 @@ def overlaid(
 
 
 def _overlay(base: Input, place: Path, facts: Mapping[str, Any], project: Path) -> Input:
-    shape = Shape(base.name, base.spark, base.schema, base.key, base.options)
+    shape = CorrectionShape(base.name, base.spark, base.schema, base.key, base.options)
     found: CorrectionsInput | None = None
     if facts["corrected"] == base.name:
         found = corrections(shape, str(place / CORRECTED), project)

@@ -40,7 +40,7 @@ _BATCH = 65_536
 
 
 @dataclass(frozen=True, slots=True)
-class _Text:
+class _LoadedText:
     """SQL of a value as text, and of whether it may be read as one at all."""
 
     sql: str
@@ -73,7 +73,7 @@ def _give_csv(state: TableState, dataset: str, file: Path) -> None:
         raise InputUnreadable(dataset, file.name, "the first line must name each column once")
     _check_names(state, dataset, header)
     kinds = ", ".join(f"c{place}: 'VARCHAR'" for place in range(len(header)))
-    texts = {name: _Text(f"c{place}") for place, name in enumerate(header)}
+    texts = {name: _LoadedText(f"c{place}") for place, name in enumerate(header)}
     # A pattern in the path would read other files too.
     source = f"({_NUMBERED} FROM read_csv($1, columns = {{{kinds}}}, {_CSV}))"
     _give_texts(state, state.table(dataset), texts, source, [escape(str(file))])
@@ -120,7 +120,7 @@ def _pointer(column: Column) -> str:
     return _literal("/" + column.name.replace("~", "~0").replace("/", "~1"))
 
 
-def _json_text(column: Column, place: int) -> _Text:
+def _json_text(column: Column, place: int) -> _LoadedText:
     text, found = f"x[{place}]", f"y[{place}]"
     is_decimal = decimal_parts(column.type) is not None
     kinds = {"string": ("VARCHAR",), "boolean": ("BOOLEAN",), "double": _NUMBERS, "float": _NUMBERS}
@@ -138,7 +138,7 @@ def _json_text(column: Column, place: int) -> _Text:
         allowed = ("UBIGINT", "BIGINT")
     else:
         allowed = kinds.get(column.type, ("VARCHAR",))
-    return _Text(text, f"{found} IN ({', '.join(map(_literal, allowed))})")
+    return _LoadedText(text, f"{found} IN ({', '.join(map(_literal, allowed))})")
 
 
 def _json_escaped(name: str) -> str:
@@ -148,7 +148,7 @@ def _json_escaped(name: str) -> str:
 def _give_texts(
     state: TableState,
     table: Table,
-    texts: Mapping[str, _Text],
+    texts: Mapping[str, _LoadedText],
     source: str,
     values: Sequence[object],
     broken: str = "NULL",
@@ -158,7 +158,7 @@ def _give_texts(
     wrong: list[str] = []
     empty: list[str] = []
     for place, column in enumerate(table.columns):
-        text = texts.get(column.name, _Text("NULL"))
+        text = texts.get(column.name, _LoadedText("NULL"))
         read.append(f"CAST({text.sql} AS VARCHAR) AS t{place}, {text.is_fit} AS f{place}")
         message = _literal(f" is not {column.type}")
         label = _literal(f"{column.name} = ")

@@ -8,7 +8,14 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from tallyman.domain.version.mutation import Delete, Insert, Statement, Update, Where, where_path
+from tallyman.domain.version.mutation import (
+    DeleteRows,
+    Insert,
+    Statement,
+    UpdateRows,
+    Where,
+    where_path,
+)
 from tallyman.domain.version.table import Table
 from tallyman.engine.files.duck import quoted
 from tallyman.engine.table.condition import Condition, condition
@@ -35,9 +42,9 @@ def mutate(
             match statement:
                 case Insert():
                     _insert(state, statement)
-                case Update():
+                case UpdateRows():
                     _update(state, statement, where_path(number, statement))
-                case Delete():
+                case DeleteRows():
                     _delete(state, statement, where_path(number, statement))
         changed = [name for name in held if state.changes[name].is_any]
         return {name: state.written(name, folder(name)) for name in changed}
@@ -57,7 +64,7 @@ def _insert(state: TableState, statement: Insert) -> None:
     state.insert(statement.into)
 
 
-def _update(state: TableState, statement: Update, path: str) -> None:
+def _update(state: TableState, statement: UpdateRows, path: str) -> None:
     table, own = state.table(statement.dataset), state.name(statement.dataset)
     chosen = _condition(state, statement.dataset, statement.where, path)
     _check_columns(state, table, list(statement.set))
@@ -81,7 +88,7 @@ def _update(state: TableState, statement: Update, path: str) -> None:
         state.check_referrers(table.name)
 
 
-def _delete(state: TableState, statement: Delete, path: str) -> None:
+def _delete(state: TableState, statement: DeleteRows, path: str) -> None:
     own = state.name(statement.dataset)
     chosen = _condition(state, statement.dataset, statement.where, path)
     which = f"FROM {own} WHERE {chosen.sql} IS TRUE"

@@ -73,7 +73,7 @@ class Changed:
 
 
 @dataclass(slots=True)
-class Change:
+class TableChange:
     """What happened so far to one table: touched fragments by place, rows by kind."""
 
     touched: set[int] = field(default_factory=set)
@@ -93,7 +93,7 @@ class TableState:
     def __init__(self, held: Mapping[str, Held], whole: Collection[str]) -> None:
         self.held = held
         self.whole = frozenset(whole)
-        self.changes = {name: Change() for name in held}
+        self.changes = {name: TableChange() for name in held}
         self.statement: int | None = None
         self._names = {name: f"_tm_table_{place}" for place, name in enumerate(held)}
         self.connection = connect(_OPENING)

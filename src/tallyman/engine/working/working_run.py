@@ -16,12 +16,12 @@ from tallyman.engine.evidence.kept import Kept
 from tallyman.engine.files.run_folder import write_json
 from tallyman.engine.plan import plain
 from tallyman.engine.segment.evaluate import Evaluation
-from tallyman.engine.segment.stage import Made
+from tallyman.engine.segment.stage import WrittenRows
 from tallyman.engine.source.source import Input
 from tallyman.engine.spark import small_tables
 from tallyman.engine.working import trace_steps
 from tallyman.engine.working.trace import RowIds, Tracer
-from tallyman.engine.working.working_set import WorkingSet, Written, is_file
+from tallyman.engine.working.working_set import WorkingSet, WrittenOutput, is_file
 
 OUTPUTS = "outputs.json"
 
@@ -51,7 +51,7 @@ class WorkingRun:
             self.evaluation, nodes, names, seqs, self.ids, self.tracer, staging, self.check
         )
 
-    def evaluate(self, output: Path) -> Made:
+    def evaluate(self, output: Path) -> WrittenRows:
         """Do every step, then write the rows that are left."""
         working = self.working
         first = working.nodes[0].parent if working.nodes else self.plan
@@ -62,11 +62,11 @@ class WorkingRun:
         for node in working.nodes:
             working.do(node)
         if working.in_one_piece:
-            return Made.of_stage(self.evaluation.output(working.members[0].flow))
+            return WrittenRows.of_stage(self.evaluation.output(working.members[0].flow))
         written = working.finish(str(output))
         if self.tracer is not None:
             self.tracer.wait()
-        return Made(output, written)
+        return WrittenRows(output, written)
 
     def checks(self, kept: Kept) -> list[Check]:
         """Compare trace and outputs, as they are in their places, with the rows they are of."""
@@ -110,7 +110,7 @@ class WorkingRun:
             write_json(folder / OUTPUTS, listed)
 
 
-def _counted(kept: Kept, name: str, written: Written) -> Check:
+def _counted(kept: Kept, name: str, written: WrittenOutput) -> Check:
     place, form = kept.folder / "outputs" / name, written.step.format
     found = 0
     if any(place.glob("part-*")):  # Spark cannot read a folder without files

@@ -46,7 +46,7 @@ def is_file(path: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenOutput:
     """What an output step wrote, and how many rows it must have."""
 
     step: Output
@@ -67,7 +67,7 @@ class WorkingSet:
     folder: str
     check: Callable[[], None]
     members: list[Member] = field(default_factory=list)
-    outputs: dict[str, Written] = field(default_factory=dict)
+    outputs: dict[str, WrittenOutput] = field(default_factory=dict)
     """What output steps wrote, by their ids."""
     _open: list[int] = field(default_factory=list)
     """Steps done since the rows were written last, and the rows after each of them."""
@@ -295,7 +295,7 @@ class WorkingSet:
         if step.format == "json":
             options["ignoreNullFields"] = "false"
         writer.write.format(step.format).options(**options).save(place)
-        self.outputs[name] = Written(step, Path(place), self._rows_of(step))
+        self.outputs[name] = WrittenOutput(step, Path(place), self._rows_of(step))
 
     def _rows_of(self, step: Output) -> int:
         """How many rows an output must have, counted member by member."""

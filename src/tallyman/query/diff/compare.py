@@ -13,8 +13,8 @@ from tallyman.domain.history.run import Status
 from tallyman.engine.files.past_run import Run
 from tallyman.engine.files.run_folder import CONFIG, LEDGER
 from tallyman.engine.files.vouched import Vouched
-from tallyman.query.report.flow import Flow, flows
-from tallyman.query.report.run import Known, told_of
+from tallyman.query.report.flow import RecordFlow, flows
+from tallyman.query.report.run import KnownRun, told_of
 
 VOLATILE = "volatile"
 OLD = "{run} has an older manifest, which does not hold it"
@@ -22,7 +22,7 @@ Facts = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class RunDifference:
     """None: it is not there at all."""
 
     path: str
@@ -36,7 +36,7 @@ class Difference:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
     name: str
-    differences: tuple[Difference, ...] = ()
+    differences: tuple[RunDifference, ...] = ()
     problem: str | None = None
     informative: bool = False
     """Equal runs differ in it too: it says nothing about whether they are the same."""
@@ -58,7 +58,7 @@ class Section:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class RunComparison:
     a: str
     b: str
     sections: tuple[Section, ...]
@@ -74,11 +74,11 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class RunSide:
     """One of the two: its folder, and what the registry holds of it, if it does."""
 
     run: Run
-    known: Known | None
+    known: KnownRun | None
 
     @property
     def binding(self) -> Facts:
@@ -89,7 +89,7 @@ class Side:
         return list(told_of(self.run, self.known)["assets"])
 
 
-def compare(a: Side, b: Side) -> Comparison:
+def compare(a: RunSide, b: RunSide) -> RunComparison:
     sections = (
         _section("config", a, b, _config),
         _section("code", a, b, _code),
@@ -98,10 +98,12 @@ def compare(a: Side, b: Side) -> Comparison:
         _section("ledgers", a, b, _ledgers),
         _section("timings", a, b, _timings, informative=True),
     )
-    return Comparison(a.run.run_id, b.run.run_id, sections)
+    return RunComparison(a.run.run_id, b.run.run_id, sections)
 
 
-def _section(name: str, a: Side, b: Side, facts: Any, *, informative: bool = False) -> Section:
+def _section(
+    name: str, a: RunSide, b: RunSide, facts: Any, *, informative: bool = False
+) -> Section:
     found = [facts(side) for side in (a, b)]
     for side, one in zip((a, b), found, strict=True):
         if one is None:
@@ -111,12 +113,12 @@ def _section(name: str, a: Side, b: Side, facts: Any, *, informative: bool = Fal
     return Section(name=name, differences=differing(*found), informative=informative)
 
 
-def differing(a: Facts, b: Facts) -> tuple[Difference, ...]:
+def differing(a: Facts, b: Facts) -> tuple[RunDifference, ...]:
     """Paths of values that are not equal, in the order of the first that has them."""
     one, other = dict(_flat("", a)), dict(_flat("", b))
     paths = dict.fromkeys([*one, *other])
     return tuple(
-        Difference(path, one.get(path), other.get(path))
+        RunDifference(path, one.get(path), other.get(path))
         for path in paths
         if one.get(path) != other.get(path)
     )
@@ -132,14 +134,14 @@ def _flat(path: str, value: Any) -> list[tuple[str, Any]]:
 # ---- what is compared: None where a manifest is too old to have it ------------------------------
 
 
-def _config(side: Side) -> Facts | None:
+def _config(side: RunSide) -> Facts | None:
     found = side.run.vouched.json(side.run.folder / CONFIG)
     if not side.binding or found is None:
         return None
     return {name: value for name, value in found.items() if name != VOLATILE}
 
 
-def _code(side: Side) -> Facts | None:
+def _code(side: RunSide) -> Facts | None:
     code = side.binding.get("code_version")
     if code is None:
         return None
@@ -148,16 +150,16 @@ def _code(side: Side) -> Facts | None:
     return {name: code.get(name) for name in wanted} | {"definition_hash": definitions}
 
 
-def _environment(side: Side) -> Facts | None:
+def _environment(side: RunSide) -> Facts | None:
     found = side.run.manifest.get("execution_metadata", {})
     return found if "packages" in found else None
 
 
-def _inputs(side: Side) -> Facts | None:
+def _inputs(side: RunSide) -> Facts | None:
     return side.binding.get("input_hashes")
 
 
-def _ledgers(side: Side) -> Facts | None:
+def _ledgers(side: RunSide) -> Facts | None:
     places = side.run.places()
     found = {}
     for one in side.targets:
@@ -193,7 +195,7 @@ def _outcome(one: Facts, place: Path | None, vouched: Vouched) -> dict[str, Any]
     return found | {"keys": {"in": ledger["input_accounting"]["key_digest"], **digests}}
 
 
-def _fates(flow: Flow) -> dict[str, int]:
+def _fates(flow: RecordFlow) -> dict[str, int]:
     counts: dict[str, int] = {}
     for part in flow.parts:
         counts[part.fate] = counts.get(part.fate, 0) + part.count
@@ -209,7 +211,7 @@ def _by_type(place: Path) -> dict[str, int]:
     return counts
 
 
-def _timings(side: Side) -> Facts:
+def _timings(side: RunSide) -> Facts:
     return {
         str(Target(one["name"], one.get("partition"))): {"duration_ms": one.get("duration_ms")}
         for one in side.targets

@@ -38,7 +38,7 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class DiffRow:
     """One row that differs, with instants as text and all other values as Python has them."""
 
     kind: Kind
@@ -70,7 +70,7 @@ class Difference:
     by_key: bool
     """False: no usable key, so whole rows were compared as multisets and none is `changed`."""
 
-    rows: tuple[Row, ...] = ()
+    rows: tuple[DiffRow, ...] = ()
     """The first ones in the order of the key, or of all columns."""
 
     def to_json(self) -> dict[str, Any]:
@@ -247,7 +247,7 @@ class _Comparison:
         )
         return _Differing(everything, {}, ())
 
-    def _samples(self, differing: _Differing, limit: int) -> Iterator[Row]:
+    def _samples(self, differing: _Differing, limit: int) -> Iterator[DiffRow]:
         """The first of the differing rows, each looked up again on the sides that have it."""
         order = ", ".join(differing.match)
         self.connection.execute(
@@ -262,7 +262,7 @@ class _Comparison:
             columns = tuple(name for name, flag in differs if flag and kind == "changed")
             for before, after in zip_longest(old.get(place, []), new.get(place, [])):
                 key = {name: (after or before)[name] for name in differing.key}
-                yield Row(kind=kind, key=key, before=before, after=after, columns=columns)
+                yield DiffRow(kind=kind, key=key, before=before, after=after, columns=columns)
 
     def _looked_up(
         self, side: _Side, match: Sequence[str], absent: Kind, limit: int

@@ -14,7 +14,7 @@ from tallyman.domain.history.report import run_facts
 from tallyman.domain.history.run import Status
 from tallyman.engine.files.run_folder import LEDGER
 from tallyman.engine.files.vouched import Vouched
-from tallyman.query.report.flow import Flow, accounted_digest, flows
+from tallyman.query.report.flow import RecordFlow, accounted_digest, flows
 from tallyman.query.report.rules import filters, rules
 
 TOLD = ("errors", "adjoint/filtered_keys")
@@ -29,7 +29,7 @@ class AssetReport:
     name: str
     targets: tuple[Mapping[str, Any], ...]
     totals: Mapping[str, Any]
-    flows: tuple[Flow, ...]
+    flows: tuple[RecordFlow, ...]
     rules: tuple[Mapping[str, Any], ...]
     filters: tuple[Mapping[str, Any], ...]
     proofs: tuple[Mapping[str, Any], ...]
@@ -43,7 +43,7 @@ class AssetReport:
         return any(one.get("partition") for one in self.targets)
 
     @property
-    def rejected_made(self) -> list[tuple[Flow, int]]:
+    def rejected_made(self) -> list[tuple[RecordFlow, int]]:
         """Where children or groups were rejected: all of them, and how many those are."""
         counts = [
             (flow, sum(part.count for part in flow.parts if part.fate == Fate.ERROR))

@@ -14,7 +14,7 @@ ORDER = [fate.value for fate in (Fate.PASSED, Fate.AGGREGATED, Fate.EXPLODED, Fa
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class FlowPart:
     """Records of one fate at one step."""
 
     fate: str
@@ -23,13 +23,13 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Flow:
+class RecordFlow:
     """One equation: records, or the groups or children that a step made out of them."""
 
     unit: str
     opened_by: str | None
     count: int
-    parts: tuple[Part, ...]
+    parts: tuple[FlowPart, ...]
     unaccounted: int
     stopped: bool = False
     """Not all of it was followed to the end: a threshold was exceeded, or a step failed."""
@@ -47,7 +47,7 @@ class Flow:
         }
 
 
-def flows(ledgers: Sequence[Mapping[str, Any]], *, stopped: bool = False) -> tuple[Flow, ...]:
+def flows(ledgers: Sequence[Mapping[str, Any]], *, stopped: bool = False) -> tuple[RecordFlow, ...]:
     """The records of one asset, and then its groups or children; partitions added up."""
     if not ledgers:
         return ()
@@ -57,7 +57,7 @@ def flows(ledgers: Sequence[Mapping[str, Any]], *, stopped: bool = False) -> tup
         by_step.setdefault((sub["opened_by"], sub["unit"]), []).append(sub)
     for (step, unit), subs in by_step.items():
         found.append(
-            Flow(
+            RecordFlow(
                 unit=unit,
                 opened_by=step,
                 count=sum(sub["units_in"] for sub in subs),
@@ -68,9 +68,9 @@ def flows(ledgers: Sequence[Mapping[str, Any]], *, stopped: bool = False) -> tup
     return tuple(found)
 
 
-def _records(ledgers: Sequence[Mapping[str, Any]], stopped: bool) -> Flow:
+def _records(ledgers: Sequence[Mapping[str, Any]], stopped: bool) -> RecordFlow:
     outs = [ledger["output_accounting"] for ledger in ledgers]
-    return Flow(
+    return RecordFlow(
         unit="record",
         opened_by=None,
         count=sum(ledger["input_accounting"]["total_records"] for ledger in ledgers),
@@ -80,13 +80,13 @@ def _records(ledgers: Sequence[Mapping[str, Any]], stopped: bool) -> Flow:
     )
 
 
-def _parts(listed: Iterable[Mapping[str, Any]]) -> tuple[Part, ...]:
+def _parts(listed: Iterable[Mapping[str, Any]]) -> tuple[FlowPart, ...]:
     counts: dict[tuple[str, str], int] = {}
     for part in listed:
         fate = NAMES.get(part["partition_type"], part["partition_type"])
         place = (fate, part["description"])
         counts[place] = counts.get(place, 0) + part["record_count"]
-    found = [Part(fate, text, count) for (fate, text), count in counts.items() if count]
+    found = [FlowPart(fate, text, count) for (fate, text), count in counts.items() if count]
     return tuple(
         sorted(found, key=lambda p: ORDER.index(p.fate) if p.fate in ORDER else len(ORDER))
     )

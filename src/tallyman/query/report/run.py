@@ -22,7 +22,7 @@ UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class KnownRun:
     """What the registry holds of a run; of one that was copied here, nothing."""
 
     record: RunRecord
@@ -56,7 +56,7 @@ class Report:
         }
 
 
-def report(run: Run | None, known: Known | None, redacted: Collection[str] = ()) -> Report:
+def report(run: Run | None, known: KnownRun | None, redacted: Collection[str] = ()) -> Report:
     """One of the two is there: a folder without a registry, or the other way round. `redacted` are
     the columns that are so today.
 
@@ -86,7 +86,7 @@ def report(run: Run | None, known: Known | None, redacted: Collection[str] = ())
     )
 
 
-def told_of(run: Run | None, known: Known | None) -> dict[str, Any]:
+def told_of(run: Run | None, known: KnownRun | None) -> dict[str, Any]:
     """The run's own report, with what the registry knows better: how things are by now."""
     written = dict(run.report) if run and run.report else {}
     found: dict[str, Any] = {name: [] for name in ("assets", "versions", "timings")} | written
@@ -114,7 +114,7 @@ def _unknown(target: Mapping[str, Any]) -> dict[str, Any]:
     return {"name": target["asset"], "partition": target["partition"], "status": UNKNOWN}
 
 
-def _head(run: Run | None, known: Known | None, told: Mapping[str, Any]) -> dict[str, Any]:
+def _head(run: Run | None, known: KnownRun | None, told: Mapping[str, Any]) -> dict[str, Any]:
     manifest = run.manifest if run else {}
     record = known.record if known else None
     ended = record.completed_at if record else None
@@ -147,7 +147,7 @@ def _took(record: RunRecord | None) -> int | None:
 # ---- what proves it ---------------------------------------------------------------------------
 
 
-def seal_facts(run: Run | None, known: Known | None) -> dict[str, Any] | None:
+def seal_facts(run: Run | None, known: KnownRun | None) -> dict[str, Any] | None:
     """None when it is not sealed: it is at work, or its process was killed."""
     text = known.seal if known and known.seal else None
     found = run.vouched.content(run.folder / SEAL) if run and text is None else text
@@ -183,7 +183,7 @@ def bound_to(run: Run | None) -> dict[str, Any]:
     }
 
 
-def lineage_ids(run: Run | None, known: Known | None) -> dict[str, Any]:
+def lineage_ids(run: Run | None, known: KnownRun | None) -> dict[str, Any]:
     """The id of the run in OpenLineage, and of each target in it where events were written."""
     own = str(known.record.id) if known else run.manifest.get("openlineage_run_id") if run else None
     events = run.vouched.content(run.folder / "lineage" / "job_events.jsonl") if run else None

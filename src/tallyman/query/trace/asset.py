@@ -28,7 +28,7 @@ from tallyman.errors import RunNotFinished, StepOutOfRange, TraceCorrupt, UsageE
 from tallyman.query.diff.columns import literal
 from tallyman.query.trace.files import Kind, TraceFile, TraceFolder
 from tallyman.query.trace.read import TraceReader
-from tallyman.query.trace.row import Row, not_complete
+from tallyman.query.trace.row import TraceRow, not_complete
 from tallyman.query.trace.targets import TracedTargets
 
 PAGE = 100
@@ -72,10 +72,10 @@ class Trace:
 
     def row(
         self, row_id: str | UUID, asset: str | None = None, partition: str | None = None
-    ) -> Row:
+    ) -> TraceRow:
         """Of any asset of the run, unless one is named."""
         folders = self._folders(asset, partition)
-        return Row(row_uuid(row_id), self._reader, folders, self.diagnostic)
+        return TraceRow(row_uuid(row_id), self._reader, folders, self.diagnostic)
 
     def find(
         self, values: Mapping[str, str], asset: str | None = None, *, limit: int = PAGE

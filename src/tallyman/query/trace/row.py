@@ -7,7 +7,7 @@ from functools import cached_property
 from uuid import UUID
 
 from tallyman.domain.definition.target import Target
-from tallyman.domain.history.trace import Diagnostic, History, RowAtStep, TraceStep
+from tallyman.domain.history.trace import Diagnostic, RowAtStep, RowHistory, TraceStep
 from tallyman.errors import StepOutOfRange, UsageError
 from tallyman.query.diff.columns import literal
 from tallyman.query.trace.files import TraceFolder
@@ -15,7 +15,7 @@ from tallyman.query.trace.read import TraceReader
 from tallyman.query.trace.state import Life, Stored
 
 
-class Row:
+class TraceRow:
     """Its records are read with the first question."""
 
     def __init__(
@@ -44,11 +44,11 @@ class Row:
         """The steps of its asset, as they were in the run."""
         return self._found[0].steps if self._found else ()
 
-    def history(self, include_baseline: bool = False) -> History:
+    def history(self, include_baseline: bool = False) -> RowHistory:
         """Every step that changed the row; with the baseline, also how it was loaded, as step 0."""
         if self._nothing or not self._found:
-            return History((), self._nothing or self._not_found())
-        return History(tuple(self._found[1].entries(include_baseline)))
+            return RowHistory((), self._nothing or self._not_found())
+        return RowHistory(tuple(self._found[1].entries(include_baseline)))
 
     def at_step(self, step: int) -> RowAtStep:
         """The whole row behind a step, changed by it or not; StepOutOfRange lists what can be

@@ -11,13 +11,13 @@ from tallyman.domain.definition.target import source_path
 from tallyman.domain.history.walk import Record
 from tallyman.engine.files.duck import text
 from tallyman.engine.files.listing import list_files
-from tallyman.engine.readback.key_text import Shape
+from tallyman.engine.readback.key_text import KeyShape
 from tallyman.engine.readback.open import Shelf
 from tallyman.engine.readback.records import Records
 from tallyman.engine.readback.session import Desk
 from tallyman.errors import NotFound, UsageError
 from tallyman.query.walk.results import Past
-from tallyman.query.walk.why import Asked, check_columns
+from tallyman.query.walk.why import RowQuestion, check_columns
 
 PLACE = "@"
 """Asked for by its place instead of columns: a record that has no key."""
@@ -29,7 +29,7 @@ class Followed:
 
     name: str
     keys: str
-    shape: Shape | None
+    shape: KeyShape | None
     records: Records | None = None
     hits: str | None = None
 
@@ -39,7 +39,7 @@ class Sought:
     past: Past
     desk: Desk
     shelf: Shelf
-    asked: Asked
+    asked: RowQuestion
 
     def records(self, name: str) -> tuple[Followed, int, list[Record]]:
         """Found in the source's files; or by its key alone, when it is not in them any more."""

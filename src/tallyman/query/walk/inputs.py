@@ -21,7 +21,7 @@ from tallyman.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
-class Input:
+class PastInput:
     """One input of a result, as far as it can still be read."""
 
     name: str
@@ -44,7 +44,7 @@ class PastInputs:
     settings: Settings
     warehouse: Warehouse
 
-    def of(self, tx: Transaction, made: Materialization, run: RunRecord) -> Iterator[Input]:
+    def of(self, tx: Transaction, made: Materialization, run: RunRecord) -> Iterator[PastInput]:
         reads: dict[str, list[Read]] = {}
         for read in Reads(tx).inputs(made.id):
             reads.setdefault(read.name, []).append(read)
@@ -58,20 +58,20 @@ class PastInputs:
             else:
                 yield self._of_source(name, listed[0].partition, made)
 
-    def _declared(self, made: Materialization) -> Iterator[Input]:
+    def _declared(self, made: Materialization) -> Iterator[PastInput]:
         for reading in readings(self.pipeline, made.target):
             if reading.of_source:
                 yield self._of_source(reading.name, reading.partition, made)
             else:
                 gone = "what the run read of it was not recorded"
                 kind = "table" if reading.of_table else "asset"
-                yield Input(reading.name, kind, reading.partition, None, gone=gone)
+                yield PastInput(reading.name, kind, reading.partition, None, gone=gone)
 
-    def _of_source(self, name: str, partition: str | None, made: Materialization) -> Input:
+    def _of_source(self, name: str, partition: str | None, made: Materialization) -> PastInput:
         source = self.pipeline.sources.get(name)
         if source is None:
             gone = "it is no longer declared in the pipeline"
-            return Input(name, "source", partition, None, gone=gone)
+            return PastInput(name, "source", partition, None, gone=gone)
         asset = self.pipeline.assets.get(made.target.asset)
         declared = asset.partitioned_by if asset else None
         words = declared.text(partition) if declared and partition else None
@@ -79,16 +79,18 @@ class PastInputs:
             files = list_files(name, source_path(source, words), self.settings.home)
         except InputMissing:
             gone = f"its files are gone from {source_path(source, words)}"
-            return Input(name, "source", partition, None, source.key, gone=gone)
-        return Input(name, "source", partition, files, source.key)
+            return PastInput(name, "source", partition, None, source.key, gone=gone)
+        return PastInput(name, "source", partition, files, source.key)
 
-    def _of_asset(self, tx: Transaction, name: str, listed: list[Read], run: RunRecord) -> Input:
+    def _of_asset(
+        self, tx: Transaction, name: str, listed: list[Read], run: RunRecord
+    ) -> PastInput:
         wanted = [read.fragment_id for read in listed if read.fragment_id]
         fragments = tuple(Fragments(tx).get(wanted).values())
         partition = listed[0].partition if len(listed) == 1 else None
         if len(fragments) < len(listed):
             gone = f"{len(listed) - len(fragments)} of {len(listed)} parts of it were purged"
-            return Input(name, "asset", partition, None, gone=gone)
+            return PastInput(name, "asset", partition, None, gone=gone)
         dataset = Datasets(tx).by_ids([fragments[0].dataset_id])[fragments[0].dataset_id]
         pinned = run.pins.get(str(dataset.id), 0)
         versions = [Reads(tx).version_of(dataset.id, f.id, pinned) for f in fragments]
@@ -97,11 +99,13 @@ class PastInputs:
         key = producer.key if producer else dataset.key_columns
         return self._stored("asset", dataset, version, fragments, key, partition)
 
-    def _of_table(self, tx: Transaction, name: str, run: RunRecord) -> Input:
+    def _of_table(self, tx: Transaction, name: str, run: RunRecord) -> PastInput:
         dataset = Datasets(tx).of_producer(self.settings.name, name, Kind.TABLE)
         pinned = run.pins.get(str(dataset.id)) if dataset else None
         if dataset is None or pinned is None:
-            return Input(name, "table", None, None, gone="the version that was read is not known")
+            return PastInput(
+                name, "table", None, None, gone="the version that was read is not known"
+            )
         fragments = tuple(Fragments(tx).at(dataset.id, pinned).values())
         return self._stored(
             "table", dataset, pinned, fragments, self.pipeline.tables[name].key, None
@@ -115,13 +119,13 @@ class PastInputs:
         fragments: tuple[Fragment, ...],
         key: tuple[str, ...],
         partition: str | None,
-    ) -> Input:
+    ) -> PastInput:
         files = gone = None
         try:
             files = self.stored_files(dataset.producer, fragments)
         except InputMissing as error:
             gone = str(error)
-        return Input(
+        return PastInput(
             dataset.producer, kind, partition, files, key, fragments, dataset, version, gone
         )
 

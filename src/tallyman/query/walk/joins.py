@@ -27,7 +27,7 @@ from tallyman.engine.readback.records import Records
 
 
 @dataclass(frozen=True)
-class Link:
+class JoinLink:
     """One join of a plan, as columns of inputs."""
 
     step: str
@@ -44,7 +44,7 @@ class Link:
     """The steps that a record meets before this one."""
 
 
-def links(plan: Frame, known: Mapping[str, Collection[str]]) -> list[Link]:
+def links(plan: Frame, known: Mapping[str, Collection[str]]) -> list[JoinLink]:
     """In the order of the steps."""
     names = morphism_ids(plan)
     found = []
@@ -55,7 +55,7 @@ def links(plan: Frame, known: Mapping[str, Collection[str]]) -> list[Link]:
             left = [column_of(node.parent, own, known) for own, _ in pairs]
             right = [column_of(looked_in, other, known) for _, other in pairs]
             found.append(
-                Link(
+                JoinLink(
                     step=names[id(node)],
                     reference=looked_in.input,
                     on=_shown(on),
@@ -135,7 +135,7 @@ def _shown(on: object) -> str:
 
 
 def matched(
-    link: Link,
+    link: JoinLink,
     hits: Mapping[str, str],
     opened: Callable[[str], Records],
     limit: int | None,

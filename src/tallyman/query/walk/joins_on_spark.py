@@ -18,11 +18,11 @@ from tallyman.engine.files.duck import text
 from tallyman.engine.plan import in_place, plain
 from tallyman.engine.readback.session import Desk
 from tallyman.engine.source.source import Input
-from tallyman.query.walk.joins import Link
+from tallyman.query.walk.joins import JoinLink
 
 
 def matched_by_plan(
-    again: Again, link: Link, desk: Desk, keys: str, limit: int | None
+    again: Again, link: JoinLink, desk: Desk, keys: str, limit: int | None
 ) -> list[dict[str, Any]]:
     """Rows of the reference that the records with these keys met; each once."""
     with _sides(again, link, desk, keys, accounted_inputs(again.plan)) as (left, right, same):
@@ -31,7 +31,7 @@ def matched_by_plan(
         return [row.asDict(recursive=True) for row in few.collect()]  # what is shown
 
 
-def met_by_plan(again: Again, link: Link, desk: Desk, keys: str) -> int:
+def met_by_plan(again: Again, link: JoinLink, desk: Desk, keys: str) -> int:
     """How many rows of the asset met the rows of the reference with these keys."""
     with _sides(again, link, desk, keys, [link.reference]) as (left, right, same):
         return left.join(right, same, "left_semi").count()
@@ -49,7 +49,7 @@ def _only(source: Input, wanted: DataFrame) -> DataFrame:
 
 @contextmanager
 def _sides(
-    again: Again, link: Link, desk: Desk, keys: str, only: Collection[str]
+    again: Again, link: JoinLink, desk: Desk, keys: str, only: Collection[str]
 ) -> Iterator[tuple[DataFrame, DataFrame, Column]]:
     """Both sides of the join, the inputs in `only` cut down to the keys; and when rows meet."""
     with tempfile.TemporaryDirectory(prefix="tallyman-keys-") as aside:

@@ -41,7 +41,7 @@ from tallyman.engine.files.run_folder import LEDGER
 from tallyman.engine.files.vouched import Vouched
 from tallyman.engine.warehouse.warehouse import Warehouse
 from tallyman.errors import EvidenceGone, NotFound, ReplayDiffers
-from tallyman.query.walk.inputs import Input, PastInputs
+from tallyman.query.walk.inputs import PastInput, PastInputs
 from tallyman.registry.database import Database, Transaction
 from tallyman.registry.run.reads import Reads
 from tallyman.registry.run.runs import Runs
@@ -59,7 +59,7 @@ class Result:
     made: Materialization
     run: RunRecord
     place: Path
-    inputs: tuple[Input, ...]
+    inputs: tuple[PastInput, ...]
     asset: Asset | None
     plan: Frame | None
     as_defined: bool
@@ -78,7 +78,7 @@ class Result:
         return ledger.exists() or (self.vouched.knows(ledger) and self.place.is_dir())
 
     @property
-    def accounted(self) -> list[Input]:
+    def accounted(self) -> list[PastInput]:
         """The inputs whose records it accounts for; of an asset that is gone, all it read."""
         if self.plan is None:
             return list(self.inputs)
@@ -247,16 +247,16 @@ class Past:
             if given.kind == "source" and given.files is not None:
                 self._hash(given, given.files)
 
-    def _hash(self, given: Input, files: InputFiles) -> Future[str]:
+    def _hash(self, given: PastInput, files: InputFiles) -> Future[str]:
         place = (given.name, given.partition)
         if place not in self._hashes:
             self._hashes[place] = self._pool.submit(lambda: files.content_hash)
         return self._hashes[place]
 
-    def content_hash(self, given: Input) -> str | None:
+    def content_hash(self, given: PastInput) -> str | None:
         return None if given.files is None else self._hash(given, given.files).result()
 
-    def changed(self, result: Result, given: Input) -> str | None:
+    def changed(self, result: Result, given: PastInput) -> str | None:
         """What is known about the files of a source not being those that the run read."""
         if given.gone:
             return f"{given.gone}: what run {result.run.name} read cannot be shown"
@@ -279,7 +279,7 @@ class Past:
             else f"its files, or another reference, changed since run {result.run.name}"
         )
 
-    def _differing(self, result: Result, given: Input) -> bool:
+    def _differing(self, result: Result, given: PastInput) -> bool:
         """Of an accounted source: whether the ledger knows another hash."""
         assert result.plan is not None
         return (

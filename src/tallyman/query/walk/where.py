@@ -12,18 +12,18 @@ from tallyman.domain.history.run import Status
 from tallyman.domain.history.walk import Became, Ended, Record, Where
 from tallyman.domain.version.dataset import Dataset, Fragment
 from tallyman.engine.readback.fates import Fates, Forward
-from tallyman.engine.readback.key_text import Shape
+from tallyman.engine.readback.key_text import KeyShape
 from tallyman.engine.readback.levels import Levels
 from tallyman.engine.readback.open import Shelf
 from tallyman.engine.readback.records import Records
 from tallyman.engine.readback.session import Desk, parquet_files
 from tallyman.errors import NotFound
 from tallyman.query.walk.find_record import Followed, Sought
-from tallyman.query.walk.inputs import Input
-from tallyman.query.walk.joins import Link
+from tallyman.query.walk.inputs import PastInput
+from tallyman.query.walk.joins import JoinLink
 from tallyman.query.walk.joins_on_spark import met_by_plan
 from tallyman.query.walk.results import Past, Result
-from tallyman.query.walk.why import Asked, Walk
+from tallyman.query.walk.why import RowQuestion, Walk
 from tallyman.registry.database import Transaction
 from tallyman.registry.run.materializations import Materializations
 from tallyman.registry.run.reads import Reads
@@ -36,7 +36,7 @@ class Onward:
     past: Past
     desk: Desk
     shelf: Shelf
-    asked: Asked
+    asked: RowQuestion
     run: RunRecord | None = None
     _walk: Walk = field(init=False)
 
@@ -45,7 +45,7 @@ class Onward:
 
     @classmethod
     @contextmanager
-    def begun(cls, past: Past, asked: Asked) -> Iterator[Onward]:
+    def begun(cls, past: Past, asked: RowQuestion) -> Iterator[Onward]:
         with Desk(past.secret) as desk, closing(past), closing(Shelf(desk)) as shelf:
             yield cls(past, desk, shelf, asked)
 
@@ -193,7 +193,7 @@ class Onward:
             return self.desk.keep(f"SELECT k, NULL::VARCHAR AS p FROM {followed.keys}")
         return self._placed(result, given, records, hits)
 
-    def _placed(self, result: Result, given: Input, records: Records, hits: str) -> str:
+    def _placed(self, result: Result, given: PastInput, records: Records, hits: str) -> str:
         """Places are those of then only as long as the files are the same."""
         known = result.names_places and given.files is not None
         if known and not self.past.changed(result, given):
@@ -202,7 +202,7 @@ class Onward:
         return self.desk.keep(f"SELECT k, NULL::VARCHAR AS p FROM {hits}")
 
     def _forward(
-        self, result: Result, folder: Any, shape: Shape | None, paths: tuple[str, ...]
+        self, result: Result, folder: Any, shape: KeyShape | None, paths: tuple[str, ...]
     ) -> Forward:
         return Forward(self.desk, Levels(self.desk, folder, result.ledger), shape, paths)
 
@@ -258,7 +258,7 @@ class Onward:
                 total += self._joined_by(link, followed, result)
         return replace(start, joined_by=total)
 
-    def _joined_by(self, link: Link, followed: Followed, result: Result) -> int:
+    def _joined_by(self, link: JoinLink, followed: Followed, result: Result) -> int:
         """Records that met one of these rows: those that ended before the join are not counted."""
         given = {one.name: one for one in result.inputs if one.files is not None}
         if link.left is None or link.right is None or not set(link.left) <= set(given):
@@ -273,7 +273,7 @@ class Onward:
             total += self._alive(hits, link, result, given[name])
         return total
 
-    def _alive(self, hits: str, link: Link, result: Result, given: Input) -> int:
+    def _alive(self, hits: str, link: JoinLink, result: Result, given: PastInput) -> int:
         levels = Levels(self.desk, result.place, result.ledger)
         records = self._walk.records(result, given.name)
         forward = Forward(self.desk, levels, records.shape if given.key else None, ())

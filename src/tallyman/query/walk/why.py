@@ -12,7 +12,7 @@ from typing import Any
 from tallyman.control.publish.resolve import Resolved
 from tallyman.domain.account.redaction import without_redacted
 from tallyman.domain.definition.plan import morphism_ids
-from tallyman.domain.history.walk import Counted, Hop, Joined, Origin, Record, Why
+from tallyman.domain.history.walk import Hop, Joined, Record, RecordOrigin, WalkCounts, Why
 from tallyman.domain.version.dataset import Dataset, Fragment, Kind
 from tallyman.engine.files.duck import quoted, text
 from tallyman.engine.readback.levels import Levels
@@ -21,14 +21,14 @@ from tallyman.engine.readback.records import Records
 from tallyman.engine.readback.session import Desk, parquet
 from tallyman.errors import NotFound, UsageError
 from tallyman.query.walk import joins
-from tallyman.query.walk.inputs import Input
-from tallyman.query.walk.joins import Link
+from tallyman.query.walk.inputs import PastInput
+from tallyman.query.walk.joins import JoinLink
 from tallyman.query.walk.joins_on_spark import matched_by_plan
 from tallyman.query.walk.results import Past, Result
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RowQuestion:
     """`limit` None: all of them."""
 
     row: Mapping[str, str]
@@ -41,12 +41,12 @@ class Walk:
     past: Past
     desk: Desk
     shelf: Shelf
-    asked: Asked
+    asked: RowQuestion
     _opened: dict[tuple[Any, ...], Records] = field(default_factory=dict)
 
     @classmethod
     @contextmanager
-    def begun(cls, past: Past, asked: Asked) -> Iterator[Walk]:
+    def begun(cls, past: Past, asked: RowQuestion) -> Iterator[Walk]:
         with Desk(past.secret) as desk, closing(past), closing(Shelf(desk)) as shelf:
             yield cls(past, desk, shelf, asked)
 
@@ -123,7 +123,7 @@ class Walk:
 
     def _behind(
         self, result: Result, paths: Sequence[str], hits: str
-    ) -> tuple[str, list[Counted], bool]:
+    ) -> tuple[str, list[WalkCounts], bool]:
         with self.past.evidence(result) as folder:
             levels = Levels(self.desk, folder, result.ledger)
             source = parquet(paths, place=True)
@@ -156,12 +156,12 @@ class Walk:
         """The records of hits, without what is redacted."""
         return [self.past.shown(one, records.key) for one in records.shown(hits, limit)]
 
-    def _last_step(self, result: Result, keys: str) -> list[Counted]:
+    def _last_step(self, result: Result, keys: str) -> list[WalkCounts]:
         """Rows that went through as they are were last touched by the last step."""
         step = "read"
         if result.plan is not None and result.plan.step is not None:
             step = morphism_ids(result.plan)[id(result.plan)]
-        return [Counted(step=step, did="passed", count=self.desk.count(keys))]
+        return [WalkCounts(step=step, did="passed", count=self.desk.count(keys))]
 
     # ---- inputs -------------------------------------------------------------------------
 
@@ -194,8 +194,10 @@ class Walk:
             return result.unsure
         return None
 
-    def _origin(self, result: Result, given: Input, keys: str) -> tuple[Origin, str | None]:
-        origin = Origin(
+    def _origin(
+        self, result: Result, given: PastInput, keys: str
+    ) -> tuple[RecordOrigin, str | None]:
+        origin = RecordOrigin(
             name=given.name, kind=given.kind, version=given.version, count=self.desk.count(keys)
         )
         if self.asked.keys and given.kind != "asset":
@@ -211,8 +213,8 @@ class Walk:
         return self._shown(origin, given, records, hits, limit), hits
 
     def _shown(
-        self, origin: Origin, given: Input, records: Records, hits: str, limit: int | None
-    ) -> Origin:
+        self, origin: RecordOrigin, given: PastInput, records: Records, hits: str, limit: int | None
+    ) -> RecordOrigin:
         origin = replace(origin, count=self.desk.count(hits))
         if given.kind == "asset":
             assert given.dataset is not None
@@ -255,7 +257,7 @@ class Walk:
                 found.append(Joined(step=link.step, on=link.on, origin=origin))
         return found
 
-    def links(self, result: Result) -> list[Link]:
+    def links(self, result: Result) -> list[JoinLink]:
         """The joins of a result's plan, as far as its inputs can be read."""
         assert result.plan is not None
         known = {
@@ -265,9 +267,9 @@ class Walk:
         return joins.links(result.plan, known)
 
     def _reference(
-        self, result: Result, given: Input, link: Link, hits: Mapping[str, str], keys: str
-    ) -> Origin:
-        origin = Origin(name=given.name, kind=given.kind, version=given.version)
+        self, result: Result, given: PastInput, link: JoinLink, hits: Mapping[str, str], keys: str
+    ) -> RecordOrigin:
+        origin = RecordOrigin(name=given.name, kind=given.kind, version=given.version)
         changed = self.past.changed(result, given)
         if changed or given.files is None:
             return replace(origin, not_shown=changed)

@@ -40,7 +40,7 @@ MADE_BY = """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Link:
+class ReplayLink:
     """One result in a line. `ever_current`: readers have seen its rows; `current`: they do."""
 
     id: UUID
@@ -62,9 +62,9 @@ class Replays:
         given = {"run": run, "asset": target.asset, "partition": target.partition}
         self.tx.execute(BEGUN, given | {"replays": replays, "adds_to": adds_to})
 
-    def line(self, result: UUID) -> list[Link]:
+    def line(self, result: UUID) -> list[ReplayLink]:
         """All of the line the result is in, the oldest first."""
-        return [Link(**row) for row in self.tx.execute(LINE, {"id": result}).fetchall()]
+        return [ReplayLink(**row) for row in self.tx.execute(LINE, {"id": result}).fetchall()]
 
     def runs_of(self, results: list[UUID]) -> list[str]:
         """The runs that made these results, the newest first."""
@@ -72,7 +72,7 @@ class Replays:
         return list(dict.fromkeys(row["name"] for row in rows))
 
 
-def taken_back(line: list[Link]) -> set[UUID]:
+def taken_back(line: list[ReplayLink]) -> set[UUID]:
     """Runs whose rows readers saw and no longer see, by a rollback: what they replayed is open.
 
     A replay that was replayed itself is still there in what came of it."""
@@ -85,7 +85,7 @@ def taken_back(line: list[Link]) -> set[UUID]:
     return gone
 
 
-def _below(link: Link, line: list[Link]) -> list[Link]:
+def _below(link: ReplayLink, line: list[ReplayLink]) -> list[ReplayLink]:
     found = [link]
     for other in line:  # the oldest first: what replays comes after what it replays
         if other.replays in {x.id for x in found}:

@@ -13,7 +13,7 @@ import warnings
 from contextlib import suppress
 from pathlib import Path
 
-from tallyman.registry.server.postmaster import SOCKET, Account, environment
+from tallyman.registry.server.postmaster import SOCKET, OsAccount, environment
 
 with warnings.catch_warnings():
     # It looks for a runtime folder and warns where there is none; it does without.
@@ -68,7 +68,7 @@ class DataFolder:
             if os.geteuid() == 0 != home.st_uid:
                 os.chown(self.state, home.st_uid, home.st_gid)  # root was only a guest
 
-    def make(self, account: Account | None) -> None:
+    def make(self, account: OsAccount | None) -> None:
         """Aside, then moved: a start that was killed leaves no half-made database."""
         for left in self.state.glob("postgres.new-*"):
             shutil.rmtree(left, ignore_errors=True)
@@ -83,7 +83,7 @@ class DataFolder:
             shutil.rmtree(new, ignore_errors=True)
             raise
 
-    def _initdb(self, new: Path, account: Account | None) -> None:
+    def _initdb(self, new: Path, account: OsAccount | None) -> None:
         command = [
             str(self.programs / "initdb"),
             *("-D", str(new), "--username=postgres", "--encoding=UTF8"),
@@ -110,24 +110,24 @@ class DataFolder:
 
     # ---- whose it is --------------------------------------------------------------------
 
-    def account(self) -> Account | None:
+    def account(self) -> OsAccount | None:
         """Root hands over: to the owner of the data, or of the project, or to a system user."""
         if os.geteuid() != 0:
             return None
         for folder in (self.path, self.state.parent):
             if folder.exists() and (found := folder.stat()).st_uid != 0:
                 with suppress(KeyError):  # a number without a name cannot run initdb
-                    return Account(found.st_uid, pwd.getpwuid(found.st_uid).pw_gid)
+                    return OsAccount(found.st_uid, pwd.getpwuid(found.st_uid).pw_gid)
                 if folder == self.path:
-                    return Account(found.st_uid, found.st_gid)
+                    return OsAccount(found.st_uid, found.st_gid)
         try:
             ensure_user_exists(SYSTEM_USER)
             user = pwd.getpwnam(SYSTEM_USER)
         except (OSError, subprocess.SubprocessError, KeyError):
             user = pwd.getpwnam("nobody")
-        return Account(user.pw_uid, user.pw_gid)
+        return OsAccount(user.pw_uid, user.pw_gid)
 
-    def open_the_way(self, account: Account) -> None:
+    def open_the_way(self, account: OsAccount) -> None:
         """Let the server's user pass through the folders above, and not look into them."""
         server = self.programs / "postgres"
         if not server.stat().st_mode & 0o001:
@@ -137,7 +137,7 @@ class DataFolder:
             if found.st_uid != account.uid and not found.st_mode & 0o001:
                 folder.chmod(found.st_mode | 0o001)
 
-    def place_for_socket(self, account: Account | None) -> Path:
+    def place_for_socket(self, account: OsAccount | None) -> Path:
         """Beside the data, unless that path is too long or needs quoting somewhere."""
         fits = len(os.fsencode(self.path / SOCKET)) <= LONGEST_SOCKET
         if fits and re.fullmatch(r"[A-Za-z0-9_./-]+", str(self.path)):

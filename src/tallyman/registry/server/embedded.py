@@ -19,7 +19,7 @@ from tallyman.errors import DatabaseUnavailable
 from tallyman.registry.server.address import APPLICATION, brief, connect
 from tallyman.registry.server.datafolder import DataFolder, Unusable
 from tallyman.registry.server.filelock import FileLock
-from tallyman.registry.server.postmaster import PORT, Account, Postmaster
+from tallyman.registry.server.postmaster import PORT, OsAccount, Postmaster
 
 NAME = "tallyman"
 """Of the database, and of the role the program works as. The superuser only migrates."""
@@ -119,7 +119,7 @@ class Embedded:
                 raise self._unavailable(f"{reason}; waited {PATIENCE:.0f} s")
             time.sleep(PAUSE)
 
-    def _start_server(self, account: Account | None) -> int | None:
+    def _start_server(self, account: OsAccount | None) -> int | None:
         """Where its log begins, or None if the old one is not quite gone."""
         begins = self.server.log_size()
         place = self.data.place_for_socket(account)

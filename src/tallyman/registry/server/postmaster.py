@@ -45,7 +45,7 @@ class StartFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class OsAccount:
     """Who the server runs as: PostgreSQL refuses to be root."""
 
     uid: int
@@ -94,7 +94,7 @@ class Postmaster:
 
     # ---- starting and stopping ----------------------------------------------------------
 
-    def start(self, programs: Path, socket_folder: Path, account: Account | None) -> bool:
+    def start(self, programs: Path, socket_folder: Path, account: OsAccount | None) -> bool:
         """Returns at once; when it is no longer alive, `failure` tells why. False: not tried."""
         lock = FileLock(self.lock, (account.uid, account.gid) if account else None)
         if not lock.exclusive():
@@ -116,7 +116,7 @@ class Postmaster:
         finally:
             lock.release()
 
-    def _spawn(self, run: list[str], lock: int, account: Account | None) -> None:
+    def _spawn(self, run: list[str], lock: int, account: OsAccount | None) -> None:
         subprocess.run(
             run,
             cwd=self.folder,
