@@ -20,7 +20,7 @@ from tallyman.domain.definition.plan import (
     accounted_inputs,
     has_working_set,
     is_traced,
-    morphism_ids,
+    step_ids,
 )
 from tallyman.domain.definition.step import Append, Expect, GroupBy, Join, Step
 from tallyman.domain.definition.threshold import Halt, Thresholds
@@ -85,7 +85,7 @@ class AssetRun:
     progress: Callable[[str], None] = lambda _: None
     completed: Callable[[str], None] = lambda _: None
     """Told each time what the steps up to one did has been written."""
-    epoch: str = "all"
+    partition_label: str = "all"
     only: Column | None = None
     """True of every row the output may hold: those of its partition."""
     partition: str | None = None
@@ -110,7 +110,9 @@ class AssetRun:
         hidden = tainted(self.plan, self.redaction.columns)
         self.redaction = replace(self.redaction, columns=hidden)
         self.book = Book(self.asset.name, redaction=self.redaction)
-        self.settlement = Settlement(self.run, self.book, self.folder, self.staging, self.epoch)
+        self.settlement = Settlement(
+            self.run, self.book, self.folder, self.staging, self.partition_label
+        )
         self.accounted = accounted_inputs(self.plan)
         self.traced = is_traced(self.asset.trace, self.plan)
         self.reads = {name: self._columns_read(name) for name in self.accounted}
@@ -118,7 +120,7 @@ class AssetRun:
             book=self.book,
             inputs=self.inputs,
             references=self._reference,
-            morphism_ids=morphism_ids(self.plan),
+            step_ids=step_ids(self.plan),
             evidence=self.evidence,
             folder=str(self.staging),
             on_stage=self._after_segment,
@@ -220,7 +222,7 @@ class AssetRun:
             self._tell_reached()
             move_parts(made.folder, self.output)
             if self.working is not None:
-                self.working.keep_outputs(self.folder, self.epoch)
+                self.working.keep_outputs(self.folder, self.partition_label)
             self._measure_output(made)
             return made
         except _Halted:
@@ -280,7 +282,7 @@ class AssetRun:
             if part.fate is None and number in found:
                 rows = stage.dropped().where(F.col(PART) == number)
                 keys = [row[KEY] for row in rows.select(KEY).orderBy(KEY).limit(5).collect()]
-                step = part.morphism_id.rpartition(".")[0]
+                step = part.step_id.rpartition(".")[0]
                 raise JoinFanOut(self.asset.name, step, found[number].count, keys)
         self.halt = self.thresholds.check(self._errors(), self.records_in)
         if self.halt:
@@ -361,7 +363,7 @@ class AssetRun:
         found = kept.passed(self.evaluation.output_key)
         if made.level is not None:
             return {made.level: sum(found.values(), KeyDigest())}
-        levels = {cut.morphism_id: n for n, cut in enumerate(self.evaluation.opened, 1)}
+        levels = {cut.step_id: n for n, cut in enumerate(self.evaluation.opened, 1)}
         return {levels[step] if step else 0: met for step, met in found.items()}
 
     def _ledger(self, kept: Kept, letters: LetterCounts, made: WrittenRows | None) -> Ledger:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from tallyman.cli.output import printable
+from tallyman.pages.text import printable
 from tallyman.query.report.flow import RecordFlow
 
 HEIGHT = 168.0

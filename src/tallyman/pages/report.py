@@ -8,11 +8,11 @@ from typing import Any
 from jinja2 import ChainableUndefined, Environment, PackageLoader
 from markupsafe import Markup
 
-from tallyman.cli.output import printable, short
 from tallyman.domain.account.fate import Fate
 from tallyman.domain.definition.partition import decode
 from tallyman.errors import UsageError
 from tallyman.pages.flow import PAGE, PHONE, WORDS, drawing, equation, title, units
+from tallyman.pages.text import printable, short
 from tallyman.query.report.run import Report
 
 LONGEST = 120

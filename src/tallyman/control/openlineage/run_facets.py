@@ -29,7 +29,7 @@ from tallyman.domain.account.fate import Fate
 from tallyman.domain.account.ledger import PARTITION_TYPE, PROOF, WEAKER_PROOF
 from tallyman.domain.definition.frame import Frame
 from tallyman.domain.definition.partition import decode
-from tallyman.domain.definition.plan import chain, morphism_ids, others
+from tallyman.domain.definition.plan import chain, others, step_ids
 from tallyman.domain.definition.step import Expect, Join, Step
 from tallyman.domain.history.run import AssetResult
 from tallyman.engine.files.run_folder import LEDGER, MANIFEST
@@ -191,7 +191,7 @@ def step_ledgers(
     asset: str,
 ) -> dict[str, TallymanLedgerFacet]:
     """By the ids of the steps, in their order."""
-    ids = morphism_ids(plan)
+    ids = step_ids(plan)
     records = _by_step(ledger["output_accounting"]["partitions"] if ledger else (), ids.values())
     made = [one for sub in (ledger or {}).get("sub_ledgers", ()) for one in sub["partitions"]]
     rows = _by_step(made, ids.values())

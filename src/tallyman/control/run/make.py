@@ -146,7 +146,9 @@ def _prepare(spark: SparkSession, definition: Definition, order: Order) -> Asset
         project=order.project,
         progress=order.progress,
         completed=order.completed,
-        epoch=declared.folder(partition).partition("=")[2] if declared and partition else "all",
+        partition_label=declared.folder(partition).partition("=")[2]
+        if declared and partition
+        else "all",
         only=only,
         partition=partition,
         tag=order.tag,

@@ -50,7 +50,7 @@ def numbers(frame: Frame) -> dict[int, int]:
     return found
 
 
-def morphism_ids(frame: Frame) -> dict[int, str]:
+def step_ids(frame: Frame) -> dict[int, str]:
     """The id of every accounted step by the identity of its Frame: its name, or `<seq>_<kind>`.
 
     Steps of another input that flows in are named after the step that takes it in.

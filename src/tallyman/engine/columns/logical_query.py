@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from tallyman.domain.definition.frame import Frame
-from tallyman.domain.definition.plan import chain, morphism_ids, others
+from tallyman.domain.definition.plan import chain, others, step_ids
 from tallyman.domain.definition.step import (
     Aggregate,
     Append,
@@ -33,7 +33,7 @@ INDENT = "\n  "
 
 def logical_query(plan: Frame) -> str:
     """`WITH step AS (…), … SELECT * FROM the last one`."""
-    query = _Query(morphism_ids(plan))
+    query = _Query(step_ids(plan))
     last = query.add(plan)
     if not query.parts:
         return f"SELECT * FROM {last}"
@@ -43,7 +43,7 @@ def logical_query(plan: Frame) -> str:
 
 def step_queries(plan: Frame) -> dict[str, str]:
     """The part of each step by its id; those of the inputs that flow in too."""
-    ids = morphism_ids(plan)
+    ids = step_ids(plan)
     query = _Query(ids)
     query.add(plan)
     return {

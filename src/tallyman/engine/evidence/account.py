@@ -61,7 +61,7 @@ class Account:
             levels[level].append(replace(rows, key_columns=key, marked=marked))
         subs = tuple(
             SubLedger(
-                opened_by=cut.morphism_id,
+                opened_by=cut.step_id,
                 unit=cut.unit,
                 units=units[number],
                 partitions=tuple(levels[number + 1]),
@@ -87,7 +87,7 @@ class Account:
         return found
 
     def _filtered(self, number: int, part: FatePart) -> Partition:
-        place = f"adjoint/filtered_keys/{part.morphism_id}.parquet"
+        place = f"adjoint/filtered_keys/{part.step_id}.parquet"
         return Partition(
             fate=Fate.FILTERED,
             description=part.description,
@@ -102,12 +102,12 @@ class Account:
         staged = self._staged(level, ERROR)
         made = self.evaluation.opened[level - 1] if level else None
         if made is not None and made.unit == "group":
-            found = self.letters.groups.get(made.morphism_id, KeyDigest())
+            found = self.letters.groups.get(made.step_id, KeyDigest())
         else:
             found = self.letters.direct.get(level, KeyDigest())
         for cut in self.evaluation.opened:
             if cut.unit == "group" and cut.stage.level == level:
-                behind = self.letters.sources.get(cut.morphism_id, KeyDigest())
+                behind = self.letters.sources.get(cut.step_id, KeyDigest())
                 found, staged = found + behind, staged + behind
         return found, staged
 
@@ -128,7 +128,7 @@ class Account:
             found = self._groups_at(level)
             if found is None:
                 continue
-            step = cut.morphism_id
+            step = cut.step_id
             failed = self.letters.sources.get(step, KeyDigest())
             expected = self.kept.grouped(_place(cut)).sources + failed
             what = f"rows behind the groups of {step}"
@@ -150,7 +150,7 @@ class Account:
         as evidence, unless some of the groups made of them failed."""
         if not after.stage.sources:
             return None
-        if after.kept_as_written and after.morphism_id not in self.letters.groups:
+        if after.kept_as_written and after.step_id not in self.letters.groups:
             return self.kept.carried(_place(after)) or KeyDigest()
         return after.stage.sources_live()
 
@@ -158,7 +158,7 @@ class Account:
 
     def _cut(self, cut: Opened) -> tuple[KeyDigest, KeyDigest, list[Check]]:
         """The rows a cut made, the rows it made them from, and whether its evidence is whole."""
-        place, name = _place(cut), cut.morphism_id
+        place, name = _place(cut), cut.step_id
         witness = self.witnesses.get(name)
         if cut.unit == "child":
             evidence = self.kept.children(place)
@@ -186,7 +186,7 @@ def _count(what: str, expected: int, found: int) -> Check:
 
 
 def _place(cut: Opened) -> str:
-    return f"{EVIDENCE[cut.unit]}/{cut.morphism_id}.parquet"
+    return f"{EVIDENCE[cut.unit]}/{cut.step_id}.parquet"
 
 
 def _partition(fate: Fate, description: str, met: KeyDigest, location: str) -> Partition:

@@ -36,7 +36,7 @@ class Settlement:
     book: Book
     folder: Path
     staging: Path
-    epoch: str = "all"
+    partition_label: str = "all"
     """The partition; `all` for an asset without partitions."""
 
     # ---- dead letters ------------------------------------------------------------------
@@ -80,7 +80,7 @@ class Settlement:
             "field": F.col("field"),
             "step": F.col("step"),
             "asset": F.lit(self.book.asset),
-            "epoch": F.lit(self.epoch),
+            "epoch": F.lit(self.partition_label),
             "group_key": F.col(GROUP),
             "group_step": F.col(GROUP_STEP),
             "level": F.col(LEVEL),
@@ -114,22 +114,22 @@ class Settlement:
         aside = self.staging / "filtered_keys"
         found.write.options(**EVIDENCE_OPTIONS).partitionBy(PART).parquet(str(aside))
         for number in parts:
-            target = self._evidence("filtered_keys", self.book.parts[number].morphism_id)
+            target = self._evidence("filtered_keys", self.book.parts[number].step_id)
             move_parts(aside / f"{PART}={number}", target)
 
     def make_filtered(self, part: int) -> None:
         """A step that filtered nothing has an empty folder: none is not the same as unknown."""
-        name = self.book.parts[part].morphism_id
+        name = self.book.parts[part].step_id
         self._evidence("filtered_keys", name).mkdir(parents=True, exist_ok=True)
 
-    def _evidence(self, kind: str, morphism_id: str) -> Path:
+    def _evidence(self, kind: str, step_id: str) -> Path:
         """Columns that never vary are folder names: a value in the path costs nothing per row."""
-        place = self.folder / "adjoint" / kind / f"{morphism_id}.parquet"
+        place = self.folder / "adjoint" / kind / f"{step_id}.parquet"
         return (
             place
-            / f"morphism_id={morphism_id}"
+            / f"morphism_id={step_id}"
             / f"run_id={self.run.run_id}"
-            / f"epoch={self.epoch}"
+            / f"epoch={self.partition_label}"
         )
 
     # ---- what became of the live rows ----------------------------------------------------
@@ -137,7 +137,7 @@ class Settlement:
     def keep_keys(self, opened: Opened) -> None:
         """The live rows a groupBy segment wrote are the evidence: moved, not written again."""
         move_parts(
-            Path(opened.stage.live_folder()), self._evidence("reverse_joins", opened.morphism_id)
+            Path(opened.stage.live_folder()), self._evidence("reverse_joins", opened.step_id)
         )
 
     def rewrite_keys(self, opened: Opened, failed_groups: DataFrame) -> None:
@@ -145,13 +145,13 @@ class Settlement:
         rows = opened.rows()
         left = rows.withColumn(GROUP, text_of_group(rows))
         kept = left.join(failed_groups.select(GROUP), GROUP, "left_anti").drop(GROUP)
-        aside = self.staging / f"kept-{opened.morphism_id}"
+        aside = self.staging / f"kept-{opened.step_id}"
         kept.write.options(**EVIDENCE_OPTIONS).parquet(str(aside))
-        move_parts(aside, self._evidence("reverse_joins", opened.morphism_id))
+        move_parts(aside, self._evidence("reverse_joins", opened.step_id))
 
     def write_groups(self, opened: Opened) -> None:
         assert opened.groups is not None
-        aside = self.staging / f"groups-{opened.morphism_id}"
+        aside = self.staging / f"groups-{opened.step_id}"
         found = opened.groups.select(
             GROUP_KEY,
             F.col(digest.COUNT).alias("record_count"),
@@ -159,19 +159,19 @@ class Settlement:
             F.col(digest.LOW).alias("key_digest_low"),
         )
         found.write.parquet(str(aside))
-        move_parts(aside, self._evidence("reverse_joins", opened.morphism_id))
+        move_parts(aside, self._evidence("reverse_joins", opened.step_id))
 
     def write_links(self, opened: Opened) -> None:
         assert opened.links is not None
-        aside = self.staging / f"links-{opened.morphism_id}"
+        aside = self.staging / f"links-{opened.step_id}"
         opened.links.write.options(**EVIDENCE_OPTIONS).parquet(str(aside))
-        move_parts(aside, self._evidence("reverse_joins", opened.morphism_id))
+        move_parts(aside, self._evidence("reverse_joins", opened.step_id))
 
     def write_children(self, opened: Opened) -> None:
         assert opened.children is not None
-        aside = self.staging / f"children-{opened.morphism_id}"
+        aside = self.staging / f"children-{opened.step_id}"
         opened.children.write.options(**EVIDENCE_OPTIONS).parquet(str(aside))
-        move_parts(aside, self._evidence("parent_child", opened.morphism_id))
+        move_parts(aside, self._evidence("parent_child", opened.step_id))
 
 
 def _looked_up(rows: Sequence[Sequence[str]], names: Sequence[str], place: Column) -> Column:
@@ -202,7 +202,7 @@ def _rule_row(rule: Rule) -> tuple[str, ...]:
 
 def failed_sources(opened: Opened, failed: DataFrame) -> DataFrame:
     """The records behind groups that failed: key, rejections and the group."""
-    step = F.lit(opened.morphism_id).alias(GROUP_STEP)
+    step = F.lit(opened.step_id).alias(GROUP_STEP)
     groups = failed.select(F.col(KEY).alias(GROUP), step, REJECTIONS)
     rows = opened.rows()
     place = F.col(SOURCE_PLACE) if SOURCE_PLACE in rows.columns else F.lit(None)

@@ -45,7 +45,7 @@ class Settling:
         for opened in self.evaluation.opened:
             self.jobs += self._keep_evidence(opened, self.failed_groups)
             if measured := self._witness(opened):
-                self.witnesses[opened.morphism_id] = self.pool.submit(measured)
+                self.witnesses[opened.step_id] = self.pool.submit(measured)
 
     def wait(self) -> None:
         """Return when all evidence is in its place."""

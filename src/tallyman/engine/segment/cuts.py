@@ -39,7 +39,7 @@ class Opened:
     """A cut that made new rows out of records: groups or children."""
 
     stage: Stage
-    morphism_id: str
+    step_id: str
     fate: Fate
     unit: str
     description: str
@@ -209,7 +209,7 @@ def group_flow(output: DataFrame, step: GroupBy, level: int, redaction: Redactio
     return flow.with_tags() if redaction.covers_any(step.by) else flow
 
 
-def childless_filtered(flow: Flow, step: Explode, morphism_id: str, book: Book) -> Flow:
+def childless_filtered(flow: Flow, step: Explode, step_id: str, book: Book) -> Flow:
     """A parent without elements leaves no child: it must end here, with a reason."""
     flow = flow.with_tags()
     if step.outer:
@@ -217,7 +217,7 @@ def childless_filtered(flow: Flow, step: Explode, morphism_id: str, book: Book) 
     predicate = f"size({step.column}) > 0"
     ended = book.part(
         Fate.FILTERED,
-        f"{morphism_id}.empty",
+        f"{step_id}.empty",
         f"Records with no element in {step.column}",
         predicate,
         flow.level,
@@ -269,15 +269,13 @@ def _children(
     return made, links
 
 
-def first_of_each(flow: Flow, step: DropDuplicates, morphism_id: str, book: Book) -> Flow:
+def first_of_each(flow: Flow, step: DropDuplicates, step_id: str, book: Book) -> Flow:
     """The row with the smallest key stays, so that the choice is the same in every run."""
     subset = list(step.subset) if step.subset is not None else list(flow.columns)
     window = Window.partitionBy(*map(col, subset)).orderBy(KEY, *flow.place())
     rows = flow.rows.withColumn("_tm_rank", F.row_number().over(window))
     predicate = f"first of its ({', '.join(subset)})"
-    ended = book.part(
-        Fate.FILTERED, morphism_id, "Records that repeat another", predicate, flow.level
-    )
+    ended = book.part(Fate.FILTERED, step_id, "Records that repeat another", predicate, flow.level)
     ranked = replace(flow, rows=rows).with_tags()
     kept = end_unless(ranked, F.col("_tm_rank") == 1, ended)
     return replace(kept, rows=kept.rows.drop("_tm_rank"))

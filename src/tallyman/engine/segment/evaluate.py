@@ -53,7 +53,7 @@ class Evaluation:
     book: Book
     inputs: Mapping[str, Input]
     references: Callable[[str], DataFrame]
-    morphism_ids: Mapping[int, str]
+    step_ids: Mapping[int, str]
     evidence: Evidence
     folder: str
     on_stage: Callable[[Stage], None]
@@ -78,7 +78,7 @@ class Evaluation:
             source = self.inputs[frame.input]
             return admit(source, self.book, self.reads[frame.input])
         flow = self.flow(frame.parent)
-        name = self.morphism_ids[id(frame)]
+        name = self.step_ids[id(frame)]
         done = self.step(flow, frame, name)
         self.reached = name
         return done

@@ -18,12 +18,12 @@ class FatePart:
 
     id: int
     fate: Fate | None
-    morphism_id: str
+    step_id: str
     description: str
     predicate: str = ""
     level: int = 0
     asked_as: str = ""
-    """The step's own id, where `morphism_id` had to be told from that of another level."""
+    """The step's own id, where `step_id` was numbered to differ from another level's."""
 
 
 @dataclass(slots=True)
@@ -38,17 +38,17 @@ class Book:
         return len(self.rules) - 1
 
     def part(
-        self, fate: Fate | None, morphism_id: str, description: str, predicate: str, level: int
+        self, fate: Fate | None, step_id: str, description: str, predicate: str, level: int
     ) -> int:
         for part in self.parts.values():
-            if (part.fate, part.asked_as, part.level) == (fate, morphism_id, level):
+            if (part.fate, part.asked_as, part.level) == (fate, step_id, level):
                 return part.id  # rows that came in another way, at the same step
         number = ERROR + 1 + len(self.parts)
-        taken = {part.morphism_id for part in self.parts.values()}
-        unique, again = morphism_id, 2
+        taken = {part.step_id for part in self.parts.values()}
+        unique, again = step_id, 2
         while unique in taken:
-            unique, again = f"{morphism_id}_{again}", again + 1
+            unique, again = f"{step_id}_{again}", again + 1
         self.parts[number] = FatePart(
-            number, fate, unique, description, predicate, level, asked_as=morphism_id
+            number, fate, unique, description, predicate, level, asked_as=step_id
         )
         return number

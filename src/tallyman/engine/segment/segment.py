@@ -176,12 +176,12 @@ def rename(flow: Flow, step: Rename) -> Flow:
     return renamed
 
 
-def filter_(flow: Flow, step: Filter, morphism_id: str, book: Book) -> Flow:
+def filter_(flow: Flow, step: Filter, step_id: str, book: Book) -> Flow:
     """False and NULL both end here: a row cannot fall between a predicate and its negation."""
     text = text_of(step.predicate)
     why = f"Records filtered: {step.reason}" if step.reason else f"Records filtered by NOT ({text})"
     flow = flow.with_tags()
-    ended = book.part(Fate.FILTERED, morphism_id, why, text, flow.level)
+    ended = book.part(Fate.FILTERED, step_id, why, text, flow.level)
     keep = F.coalesce(to_column(step.predicate, flow.columns), F.lit(False))
     return end_unless(flow, keep, ended)
 
@@ -191,7 +191,7 @@ def end_unless(flow: Flow, keep: Column, ended: int) -> Flow:
     return replace(flow, rows=flow.rows.withColumn(PART, part.otherwise(F.col(PART))))
 
 
-def expect(flow: Flow, step: Expect, morphism_id: str, book: Book) -> Flow:
+def expect(flow: Flow, step: Expect, step_id: str, book: Book) -> Flow:
     """A live row must be shown to hold; one that failed before only adds what is plainly false.
 
     Of a field that could not be read nothing is known: no rule over it is broken.
@@ -206,7 +206,7 @@ def expect(flow: Flow, step: Expect, morphism_id: str, book: Book) -> Flow:
             expected=text_of(step.predicate),
             entity=book.asset,
             field=",".join(asked) or step.rule,
-            step=morphism_id,
+            step=step_id,
             own_code=step.code,
         )
     )
@@ -246,7 +246,7 @@ def _values(names: Sequence[str], redaction: Redaction) -> Column:
 # ---- joins ---------------------------------------------------------------------------------
 
 
-def join(flow: Flow, step: Join, reference: DataFrame, morphism_id: str, book: Book) -> Flow:
+def join(flow: Flow, step: Join, reference: DataFrame, step_id: str, book: Book) -> Flow:
     """Each row meets at most one row of the reference, grouped by its key: rows cannot multiply."""
     pairs = plain.join_pairs(step.on, flow.columns, reference.columns)
     flow = flow.with_tags()
@@ -259,16 +259,16 @@ def join(flow: Flow, step: Join, reference: DataFrame, morphism_id: str, book: B
     unread = {**flow.unread, **dict.fromkeys(added, flow.lacks(keys))}
     names = plain.joined_columns(step.on, flow.columns, added)
     flow = replace(flow, rows=rows, columns=names, unread=unread)
-    flow = _unmatched(flow, step, (keys, added), morphism_id, book)
+    flow = _unmatched(flow, step, (keys, added), step_id, book)
     if step.fanout == "error":
-        flow = refuse_several(flow, morphism_id, book)
+        flow = refuse_several(flow, step_id, book)
         return replace(flow, rows=flow.rows.drop(MATCHES))
     return replace(flow, beside=(*flow.beside, MATCHES))
 
 
-def refuse_several(flow: Flow, morphism_id: str, book: Book) -> Flow:
+def refuse_several(flow: Flow, step_id: str, book: Book) -> Flow:
     """A row that met more than one row of the reference makes the step fail."""
-    many = book.part(None, f"{morphism_id}.{FANOUT}", f"{morphism_id}: more than one match", "", 0)
+    many = book.part(None, f"{step_id}.{FANOUT}", f"{step_id}: more than one match", "", 0)
     return end_unless(flow, F.coalesce(F.col(MATCHES), F.lit(1)) <= 1, many)
 
 
@@ -276,7 +276,7 @@ def _unmatched(
     flow: Flow,
     step: Join,
     columns: tuple[Sequence[str], Sequence[str]],
-    morphism_id: str,
+    step_id: str,
     book: Book,
 ) -> Flow:
     """`columns` are those looked up by, and those that a match adds."""
@@ -289,17 +289,15 @@ def _unmatched(
         return flow
     if step.unmatched == "filter":
         why = f"Records without a match in {step.other.input}"
-        return end_unless(
-            flow, matched, book.part(Fate.FILTERED, morphism_id, why, text, flow.level)
-        )
+        return end_unless(flow, matched, book.part(Fate.FILTERED, step_id, why, text, flow.level))
     rule = book.rule(
         Rule(
             error_type=ErrorType.JOIN,
-            path=f"{book.asset}.{morphism_id}",
+            path=f"{book.asset}.{step_id}",
             expected=f"a row of {step.other.input} with {text}",
             entity=book.asset,
             field=",".join(keys),
-            step=morphism_id,
+            step=step_id,
         )
     )
     has_key = F.lit(True)

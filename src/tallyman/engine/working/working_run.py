@@ -45,7 +45,7 @@ class WorkingRun:
 
     def __post_init__(self) -> None:
         nodes = working_steps(self.plan)
-        names, seqs = self.evaluation.morphism_ids, numbers(self.plan)
+        names, seqs = self.evaluation.step_ids, numbers(self.plan)
         staging = str(self.staging)
         self.working = WorkingSet(
             self.evaluation, nodes, names, seqs, self.ids, self.tracer, staging, self.check

@@ -343,7 +343,7 @@ class WorkingSet:
             own = F.lit(None).cast("string") if known else F.col(KEY)
             # Rows made out of records have a ledger of their own: they are no record's row.
             opened = self.evaluation.opened[flow.level - 1] if flow.level else None
-            step = opened.morphism_id if opened else None
+            step = opened.step_id if opened else None
             system = F.struct(
                 own.alias("key"),
                 F.lit(None).cast(f"array<{segment.REJECTION}>").alias("rejections"),

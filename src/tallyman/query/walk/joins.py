@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tallyman.domain.definition.frame import Frame
-from tallyman.domain.definition.plan import morphism_ids
+from tallyman.domain.definition.plan import step_ids
 from tallyman.domain.definition.step import (
     Aggregate,
     Append,
@@ -46,7 +46,7 @@ class JoinLink:
 
 def links(plan: Frame, known: Mapping[str, Collection[str]]) -> list[JoinLink]:
     """In the order of the steps."""
-    names = morphism_ids(plan)
+    names = step_ids(plan)
     found = []
     for node, before in _joins(plan, names):
         for looked_in, on in _looked_in(node.step):

@@ -11,7 +11,7 @@ from typing import Any
 
 from tallyman.control.publish.resolve import Resolved
 from tallyman.domain.account.redaction import without_redacted
-from tallyman.domain.definition.plan import morphism_ids
+from tallyman.domain.definition.plan import step_ids
 from tallyman.domain.history.walk import Hop, Joined, Record, RecordOrigin, WalkCounts, Why
 from tallyman.domain.version.dataset import Dataset, Fragment, Kind
 from tallyman.engine.files.duck import quoted, text
@@ -160,7 +160,7 @@ class Walk:
         """Rows that went through as they are were last touched by the last step."""
         step = "read"
         if result.plan is not None and result.plan.step is not None:
-            step = morphism_ids(result.plan)[id(result.plan)]
+            step = step_ids(result.plan)[id(result.plan)]
         return [WalkCounts(step=step, did="passed", count=self.desk.count(keys))]
 
     # ---- inputs -------------------------------------------------------------------------
