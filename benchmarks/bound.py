@@ -27,9 +27,9 @@ from typing import Any
 
 import tallyman as tm
 from engine import PIPELINE, make_data
-from tallyman.control import run as running
-from tallyman.control.lineage.emit import Emitter
-from tallyman.control.lineage.send import Sender
+from tallyman.control.openlineage.files import Emitter
+from tallyman.control.openlineage.send import Sender
+from tallyman.control.run import execute as running
 from tallyman.registry.seals import Seals
 from tallyman.registry.spool import Spool
 

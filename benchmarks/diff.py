@@ -23,7 +23,7 @@ from pathlib import Path
 
 import duckdb
 
-from tallyman.query.diff import Difference, diff
+from tallyman.query.diff.diff import Difference, diff
 
 ROWS_PER_FILE = 250_000
 VERSION = """

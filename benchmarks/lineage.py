@@ -25,9 +25,9 @@ from pathlib import Path
 
 import psycopg
 
-from tallyman.domain.lineage import Reached
+from tallyman.domain.history.lineage import Reached
 from tallyman.registry.database import Database
-from tallyman.registry.lineage import Lineage
+from tallyman.registry.run.lineage import Lineage
 
 LAYERS, WIDTH, RUNS = 20, 10, 500
 TARGET_MS = 50

@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any
 
 import tallyman as tm
-from tallyman.control.journal import Journal
-from tallyman.control.stage import Staging
+from tallyman.control.run.journal import Journal
+from tallyman.control.run.staging import Staging
 
 PIPELINE = """\
 import tallyman as tm

@@ -31,19 +31,19 @@ from uuid import UUID, uuid4
 import pyarrow as pa
 
 import tallyman as tm
-from tallyman.control import rollback
-from tallyman.control.mutate import dataset_of
-from tallyman.control.publish import publish
-from tallyman.control.stage import described
-from tallyman.domain.commit import Change, Commit, Operation, Publication
-from tallyman.domain.dataset import Dataset, Fragment
-from tallyman.domain.table import Table
-from tallyman.engine import iceberg
-from tallyman.engine.table_file import write_file
-from tallyman.engine.warehouse import Warehouse
+from tallyman.control.publish import rollback
+from tallyman.control.publish.commit import publish
+from tallyman.control.publish.fragment import described
+from tallyman.control.publish.mutate import dataset_of
+from tallyman.domain.version.commit import Change, Commit, Operation, Publication
+from tallyman.domain.version.dataset import Dataset, Fragment
+from tallyman.domain.version.table import Table
+from tallyman.engine.table.file import write_file
+from tallyman.engine.warehouse import iceberg
+from tallyman.engine.warehouse.warehouse import Warehouse
 from tallyman.registry.database import Database, Transaction
-from tallyman.registry.datasets import Datasets
-from tallyman.registry.fragments import Fragments
+from tallyman.registry.version.datasets import Datasets
+from tallyman.registry.version.fragments import Fragments
 
 SIZES = (1, 10, 50)
 PROJECT = "bench"

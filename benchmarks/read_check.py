@@ -25,9 +25,9 @@ from typing import Any
 import duckdb
 from pyarrow import parquet as pq
 
-from tallyman.engine import files as hashing
-from tallyman.engine.files import sha256
-from tallyman.engine.files_intact import Expected, check
+from tallyman.engine.files import listing as hashing
+from tallyman.engine.files.intact import Expected, check
+from tallyman.engine.files.listing import sha256
 
 ROW = (
     "i AS id, 'customer ' || hash(i) AS name, (hash(i + 1) % 1000000)::DECIMAL(18, 2) AS amount, "

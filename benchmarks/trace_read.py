@@ -29,8 +29,8 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tallyman.engine.runs import Run
-from tallyman.query.trace import Trace
+from tallyman.engine.files.past_run import Run
+from tallyman.query.trace.asset import Trace
 
 FILES, GROUP = 4, 20_000
 ID = (

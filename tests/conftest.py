@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
-from tallyman.engine.spark_mode import ENABLED
+from tallyman.engine.spark.mode import ENABLED
 from tallyman.registry.database import Database
 from tests.guard import ProcessState
 from tests.spark_servers import start_connect_server

@@ -1,12 +1,12 @@
 """PySpark pipelines in which every row is accounted for."""
 
-from tallyman.domain.approval import Approval, approval
-from tallyman.domain.frame import Frame
-from tallyman.domain.partition import Partitioning, daily, partitions
-from tallyman.domain.pipeline import Asset, Source, asset, source, table
-from tallyman.domain.run import AssetResult, RunResult
-from tallyman.domain.table import Table
-from tallyman.domain.threshold import Thresholds
+from tallyman.domain.definition.approval import Approval, approval
+from tallyman.domain.definition.frame import Frame
+from tallyman.domain.definition.partition import Partitioning, daily, partitions
+from tallyman.domain.definition.pipeline import Asset, Source, asset, source, table
+from tallyman.domain.definition.threshold import Thresholds
+from tallyman.domain.history.run import AssetResult, RunResult
+from tallyman.domain.version.table import Table
 from tallyman.errors import TallymanError
 from tallyman.project import Project
 

@@ -13,29 +13,31 @@ from uuid import uuid4
 import duckdb
 from pyspark.sql import DataFrame, SparkSession
 
-from tallyman.control import define, names, rollback, upkeep
-from tallyman.control.cleanup import Cleaned, Cleanup, Policy
-from tallyman.control.mutate import Writing, Written
-from tallyman.control.resolve import Resolved, resolve
-from tallyman.domain.commit import Commit
-from tallyman.domain.dataset import Dataset, Version, checked_name
-from tallyman.domain.mutation import Mutation
-from tallyman.domain.pipeline import Pipeline
-from tallyman.engine.columns import SYSTEM
-from tallyman.engine.files_intact import Damage, damaged
-from tallyman.engine.lent_session import forget
-from tallyman.engine.session import QUIET, open_session
-from tallyman.engine.spark_mode import SparkMode, is_connect
-from tallyman.engine.warehouse import Warehouse
+from tallyman.control.pipeline import load as define
+from tallyman.control.publish import rename, rollback
+from tallyman.control.publish.cleanup import Cleaned, Cleanup, Policy
+from tallyman.control.publish.mutate import Writing, WrittenChange
+from tallyman.control.publish.resolve import Resolved, resolve
+from tallyman.control.run import upkeep
+from tallyman.domain.definition.pipeline import Pipeline
+from tallyman.domain.version.commit import Commit
+from tallyman.domain.version.dataset import Dataset, Version, checked_name
+from tallyman.domain.version.mutation import Mutation
+from tallyman.engine.expressions.columns import SYSTEM
+from tallyman.engine.files.intact import Damage, damaged
+from tallyman.engine.spark.lent_session import forget
+from tallyman.engine.spark.mode import SparkMode, is_connect
+from tallyman.engine.spark.session import QUIET, open_session
+from tallyman.engine.warehouse.warehouse import Warehouse
 from tallyman.errors import DatasetDamaged, NotFound, UsageError
-from tallyman.query.diff import Difference, diff
+from tallyman.query.diff.diff import Difference, diff
 from tallyman.query.rows import first_rows
 from tallyman.registry.audit import Audit
-from tallyman.registry.commits import Commits
 from tallyman.registry.database import Database, Transaction
-from tallyman.registry.datasets import Datasets
-from tallyman.registry.invalidations import Invalidations
-from tallyman.registry.snapshots import Snapshots
+from tallyman.registry.run.invalidations import Invalidations
+from tallyman.registry.version.commits import Commits
+from tallyman.registry.version.datasets import Datasets
+from tallyman.registry.version.snapshots import Snapshots
 from tallyman.settings import Settings, read_settings
 
 
@@ -170,7 +172,7 @@ class Data:
         *,
         expected_versions: Mapping[str, int] | None = None,
         message: str | None = None,
-    ) -> Written:
+    ) -> WrittenChange:
         """Several statements over several tables: one commit, or nothing."""
         asked = statements if isinstance(statements, Mutation) else Mutation.of(statements)
         if expected_versions:
@@ -188,7 +190,7 @@ class Data:
         mode: str = "append",
         expected_version: int | None = None,
         message: str | None = None,
-    ) -> Written:
+    ) -> WrittenChange:
         """A file into a table: append new keys, merge by key, or overwrite all."""
         if mode not in ("append", "merge", "overwrite"):
             raise UsageError(f"mode is append, merge or overwrite, not {mode!r}")
@@ -210,9 +212,9 @@ class Data:
         def work(tx: Transaction) -> Dataset:
             found = Datasets(tx).by_ids([meant.id])[meant.id]
             if name is not None:
-                names.rename(tx, found.id, name, self.settings.actor)
+                rename.rename(tx, found.id, name, self.settings.actor)
             if found.published is hidden:
-                names.show(tx, found.id, published=not hidden, actor=self.settings.actor)
+                rename.show(tx, found.id, published=not hidden, actor=self.settings.actor)
             return Datasets(tx).by_ids([found.id])[found.id]
 
         return self.database.durably(work)

@@ -7,34 +7,34 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame
 
-from tallyman.control import upkeep
-from tallyman.control.again import Again
-from tallyman.control.chain import Chain, check_chain
-from tallyman.control.inputs import Pins
-from tallyman.control.lineage import outbox, send
-from tallyman.control.past import Past
-from tallyman.control.rejections import Chosen
-from tallyman.control.sealed import look, witness
-from tallyman.control.verify import Case, Verdict, verify
-from tallyman.control.vouch import vouched
-from tallyman.control.where import Onward
-from tallyman.control.why import Asked, Walk
+from tallyman.control.bind.inputs import Pins
+from tallyman.control.bind.vouch import vouched
+from tallyman.control.openlineage import outbox, send
+from tallyman.control.rejections.rejections import Chosen
+from tallyman.control.run import upkeep
+from tallyman.control.seal.chain import Chain, check_chain
+from tallyman.control.seal.check import look, witness
+from tallyman.control.verify.reopen import Again
+from tallyman.control.verify.verify import Case, Verification, verify
 from tallyman.data import Data
-from tallyman.domain.lineage import Granularity, Reached
-from tallyman.domain.materialization import Materialization, RunRecord
-from tallyman.domain.run import RunResult, Status
-from tallyman.domain.selection import find_asset
-from tallyman.domain.target import Target
-from tallyman.domain.walk import Where, Why
-from tallyman.engine.runs import Run, find_folder
+from tallyman.domain.definition.selection import find_asset
+from tallyman.domain.definition.target import Target
+from tallyman.domain.history.lineage import Granularity, Reached
+from tallyman.domain.history.materialization import Materialization, RunRecord
+from tallyman.domain.history.run import RunResult, Status
+from tallyman.domain.history.walk import Where, Why
+from tallyman.engine.files.past_run import Run, find_folder
 from tallyman.errors import NotFound, UsageError
-from tallyman.query.compare import Comparison, Side, compare
-from tallyman.query.report import Known, Report, report
-from tallyman.query.trace import Trace
+from tallyman.query.diff.compare import RunComparison, RunSide, compare
+from tallyman.query.report.run import KnownRun, Report, report
+from tallyman.query.trace.asset import Trace
+from tallyman.query.walk.results import Past
+from tallyman.query.walk.where import Onward
+from tallyman.query.walk.why import RowQuestion, Walk
 from tallyman.registry.database import Transaction
-from tallyman.registry.lineage import Lineage
-from tallyman.registry.materializations import Materializations
-from tallyman.registry.runs import Runs
+from tallyman.registry.run.lineage import Lineage
+from tallyman.registry.run.materializations import Materializations
+from tallyman.registry.run.runs import Runs
 from tallyman.registry.seals import Seals
 
 
@@ -131,7 +131,7 @@ class History(Data):
 
     # ---- checking ---------------------------------------------------------------------------
 
-    def verify(self, run: str, *, exact: bool = False) -> Verdict:
+    def verify(self, run: str, *, exact: bool = False) -> Verification:
         """A run again from its files: is it balanced, and is every byte what was sealed?"""
         place, record = self._place(run)
         known = self.database.durably(lambda tx: witness(tx, self.settings, record))
@@ -162,26 +162,26 @@ class History(Data):
             return report(self.folder(run), None, self.settings.redacted)
         return report(self.folder_of(record), self.known(record), self.settings.redacted)
 
-    def known(self, run: RunRecord) -> Known:
+    def known(self, run: RunRecord) -> KnownRun:
         """What the registry holds of it, for its report."""
         seals = self.database.durably(lambda tx: Seals(tx).of_run(run.id))
-        return Known(
+        return KnownRun(
             record=run,
             result=self.result_of(run),
             rows=self.materializations(run),
             seal=seals[0]["body"] if seals else None,
         )
 
-    def compare(self, a: str, b: str) -> Comparison:
+    def compare(self, a: str, b: str) -> RunComparison:
         """What differs between two runs: config, code, environment, inputs, ledgers."""
         return compare(self._side(a), self._side(b))
 
-    def _side(self, run: str) -> Side:
+    def _side(self, run: str) -> RunSide:
         folder = self.folder(run)
         try:
-            return Side(folder, self.known(self.find_run(folder.run_id)))
+            return RunSide(folder, self.known(self.find_run(folder.run_id)))
         except NotFound:
-            return Side(folder, None)
+            return RunSide(folder, None)
 
     # ---- rows -------------------------------------------------------------------------------
 
@@ -213,7 +213,7 @@ class History(Data):
             fragments = [f for f in fragments if f.partition == wanted]
         if not fragments:
             raise NotFound(f"row in v{found.version.ordinal} of", str(Target(dataset, partition)))
-        with Walk.begun(self._past(), Asked(row, limit, keys)) as walk:
+        with Walk.begun(self._past(), RowQuestion(row, limit, keys)) as walk:
             return walk.why(found, fragments)
 
     def where(
@@ -226,7 +226,7 @@ class History(Data):
     ) -> Where:
         """What became of records of a source: everything they reached, or where they ended."""
         only = None if run is None else self.find_run(run)
-        with Onward.begun(self._past(), Asked(row, limit)) as walk:
+        with Onward.begun(self._past(), RowQuestion(row, limit)) as walk:
             return walk.where(source, only)
 
     def _past(self) -> Past:

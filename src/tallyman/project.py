@@ -8,33 +8,35 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from uuid import UUID
 
-from tallyman.control import apply, approve, begin, define, plan
-from tallyman.control.check_inputs import Bound, Checked
-from tallyman.control.definitions import Definitions
-from tallyman.control.options import Options
-from tallyman.control.rejections import Rejections
-from tallyman.control.reproduce import AgainListener, Reproduction, pinned_spark
-from tallyman.control.reproducible import Reproducible
-from tallyman.control.run import Execution, Listener
-from tallyman.domain.approval import Decision
-from tallyman.domain.change_plan import ChangePlan
-from tallyman.domain.commit import Commit
-from tallyman.domain.fate import Evidence
-from tallyman.domain.materialization import RunRecord
-from tallyman.domain.reproduction import Reproduced
-from tallyman.domain.run import RunIdentity, RunResult, Status
-from tallyman.domain.selection import find_asset, named, select
-from tallyman.domain.threshold import Thresholds
-from tallyman.engine.lent_session import lent
-from tallyman.engine.session import is_up, settings_for
+from tallyman.control.bind.options import Options
+from tallyman.control.pipeline import load
+from tallyman.control.pipeline.definitions import Definitions
+from tallyman.control.publish import apply, plan
+from tallyman.control.rejections.rejections import Rejections
+from tallyman.control.run import approve, begin
+from tallyman.control.run.execute import Execution, Listener
+from tallyman.control.verify.can_reproduce import Reproducible
+from tallyman.control.verify.inputs import Bound, Checked
+from tallyman.control.verify.reproduce import AgainListener, Reproduction, pinned_spark
+from tallyman.domain.account.fate import Evidence
+from tallyman.domain.definition.approval import Decision
+from tallyman.domain.definition.selection import find_asset, named, select
+from tallyman.domain.definition.threshold import Thresholds
+from tallyman.domain.history.materialization import RunRecord
+from tallyman.domain.history.reproduction import Reproduced
+from tallyman.domain.history.run import RunIdentity, RunResult, Status
+from tallyman.domain.version.change_plan import ChangePlan
+from tallyman.domain.version.commit import Commit
+from tallyman.engine.spark.lent_session import lent
+from tallyman.engine.spark.session import is_up, settings_for
 from tallyman.errors import UsageError
 from tallyman.history import History
-from tallyman.query.diff import told_difference
+from tallyman.query.diff.diff import told_difference
 from tallyman.registry.audit import Audit
 from tallyman.registry.database import Transaction
-from tallyman.registry.lineage import Lineage
-from tallyman.registry.materializations import Materializations
-from tallyman.registry.pipelines import Pipelines
+from tallyman.registry.run.lineage import Lineage
+from tallyman.registry.run.materializations import Materializations
+from tallyman.registry.run.pipelines import Pipelines
 from tallyman.settings import Settings
 
 MOST_JOBS = 32
@@ -45,7 +47,7 @@ class Project(History):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
-        self._checked: dict[tuple[str, ...], define.Definition] = {}
+        self._checked: dict[tuple[str, ...], load.Definition] = {}
 
     # ---- running --------------------------------------------------------------------------
 
@@ -264,7 +266,7 @@ class Project(History):
         up = "_session" in self.__dict__ or is_up(own.master)
         session = self.spark if up else None
         self.settings = replace(own, spark=dict(conf))
-        self._checked = dict[tuple[str, ...], define.Definition]()
+        self._checked = dict[tuple[str, ...], load.Definition]()
         try:
             if session is not None:
                 with lent(session, wanted, usual) as refused:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tallyman.control.sealed import look, witness
+from tallyman.control.seal.check import look, witness
 from tallyman.errors import TallymanError
 from tallyman.project import Project
 from tests.damage.conftest import Shop

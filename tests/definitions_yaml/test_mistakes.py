@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tallyman.control.define import load
-from tallyman.domain.frame import Frame
-from tallyman.domain.pipeline import Pipeline
-from tallyman.domain.step import Delete, Filter, Join, Update, WithColumns
+from tallyman.control.pipeline.load import load
+from tallyman.domain.definition.frame import Frame
+from tallyman.domain.definition.pipeline import Pipeline
+from tallyman.domain.definition.step import Delete, Filter, Join, Update, WithColumns
 from tallyman.errors import DefinitionError
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -11,15 +11,15 @@ import pytest
 import yaml
 
 from tallyman.cli.make import PIPELINE, PIPELINE_AS_YAML
-from tallyman.control.define import load
-from tallyman.control.yaml_pipeline import ASSET, SOURCE, TABLE
-from tallyman.control.yaml_verbs import VERBS
-from tallyman.domain import pipeline as declare
-from tallyman.domain.frame import Frame
-from tallyman.domain.pipeline import Pipeline
-from tallyman.domain.plan import frames
-from tallyman.domain.step import Step
-from tallyman.engine.canonical import definition_hash
+from tallyman.control.pipeline.load import load
+from tallyman.control.pipeline.yaml_pipeline import ASSET, SOURCE, TABLE
+from tallyman.control.pipeline.yaml_verbs import VERBS
+from tallyman.domain.definition import pipeline as declare
+from tallyman.domain.definition.frame import Frame
+from tallyman.domain.definition.pipeline import Pipeline
+from tallyman.domain.definition.plan import frames
+from tallyman.domain.definition.step import Step
+from tallyman.engine.plan.canonical import definition_hash
 from tallyman.errors import DefinitionError
 
 IN_PYTHON = """

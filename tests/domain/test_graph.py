@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from tallyman.domain.frame import Frame
-from tallyman.domain.graph import ascii_graph, edges, mermaid, nodes
-from tallyman.domain.pipeline import Asset, Pipeline, Source
+from tallyman.domain.definition.frame import Frame
+from tallyman.domain.definition.graph import ascii_graph, edges, mermaid, nodes
+from tallyman.domain.definition.pipeline import Asset, Pipeline, Source
 
 
 def _source(name: str) -> Source:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tallyman.engine.columns import mentioned
+from tallyman.engine.expressions.columns import mentioned
 
 COLUMNS = ["id", "ssn", "odd name"]
 

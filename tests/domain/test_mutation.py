@@ -5,8 +5,15 @@ from datetime import date
 
 import pytest
 
-from tallyman.domain.mutation import Delete, Insert, Mutation, Update, needed, needed_by_load
-from tallyman.domain.table import Table
+from tallyman.domain.version.mutation import (
+    DeleteRows,
+    Insert,
+    Mutation,
+    UpdateRows,
+    needed,
+    needed_by_load,
+)
+from tallyman.domain.version.table import Table
 from tallyman.errors import (
     InvalidMutation,
     KeyConflict,
@@ -51,7 +58,7 @@ def test_statements_are_read_in_order() -> None:
 
     assert mutation.statements == (
         Insert("person", ({"name": "Eve", "born": date(2017, 1, 2)},)),
-        Update("person", {"age": None}, {"name": "Eve"}),
+        UpdateRows("person", {"age": None}, {"name": "Eve"}),
     )
     assert (mutation.expected_versions, mutation.message) == ({"person": 7}, "Eve moves in")
     assert mutation.datasets() == {"person"}
@@ -60,7 +67,7 @@ def test_statements_are_read_in_order() -> None:
 def test_a_list_alone_is_the_statements() -> None:
     mutation = Mutation.of([{"delete": {"from": "person", "where": "age > 3"}}])
 
-    assert mutation == Mutation((Delete("person", "age > 3"),), {}, None)
+    assert mutation == Mutation((DeleteRows("person", "age > 3"),), {}, None)
 
 
 def test_every_mistake_is_named_by_its_path() -> None:

@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallyman.domain.partition import KEY_LENGTH, Partitioning, daily, decode, encode, partitions
+from tallyman.domain.definition.partition import (
+    KEY_LENGTH,
+    Partitioning,
+    daily,
+    decode,
+    encode,
+    partitions,
+)
 from tallyman.errors import UsageError
 
 texts = st.text(

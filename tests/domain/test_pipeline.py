@@ -2,8 +2,8 @@
 
 import pytest
 
-from tallyman.domain.frame import Frame
-from tallyman.domain.pipeline import Asset, Pipeline
+from tallyman.domain.definition.frame import Frame
+from tallyman.domain.definition.pipeline import Asset, Pipeline
 from tallyman.errors import DefinitionError
 
 

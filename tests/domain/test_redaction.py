@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tallyman.domain.redaction import covers, without_values
+from tallyman.domain.account.redaction import covers, without_values
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,9 @@
 import pytest
 
 import tallyman as tm
-from tallyman.domain.frame import Frame
-from tallyman.domain.pipeline import Asset, Pipeline, Source, declaring
-from tallyman.domain.table import Column, Reference
+from tallyman.domain.definition.frame import Frame
+from tallyman.domain.definition.pipeline import Asset, Pipeline, Source, declaring
+from tallyman.domain.version.table import Column, Reference
 from tallyman.errors import DefinitionError, UsageError
 
 KNOWS = tm.table(

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tallyman.engine.clock import pinned, reads_clock
-from tallyman.engine.column_sql import sql_of
+from tallyman.engine.expressions.clock import pinned, reads_clock
+from tallyman.engine.expressions.column_sql import sql_of
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 T = "TIMESTAMP '2026-01-02 03:04:05Z'"

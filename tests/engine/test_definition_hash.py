@@ -11,14 +11,14 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from tallyman.domain.fate import Evidence
-from tallyman.domain.frame import Frame
-from tallyman.domain.partition import daily, partitions
-from tallyman.domain.pipeline import Asset, Source
-from tallyman.domain.step import Filter, Step
-from tallyman.domain.threshold import Thresholds
-from tallyman.engine.canonical import EXPRESSIONS, definition_hash
-from tallyman.engine.code_hash import code_of, python_of
+from tallyman.domain.account.fate import Evidence
+from tallyman.domain.definition.frame import Frame
+from tallyman.domain.definition.partition import daily, partitions
+from tallyman.domain.definition.pipeline import Asset, Source
+from tallyman.domain.definition.step import Filter, Step
+from tallyman.domain.definition.threshold import Thresholds
+from tallyman.engine.plan.canonical import EXPRESSIONS, definition_hash
+from tallyman.engine.plan.code_hash import code_of, python_of
 
 SEGMENTS = Source(
     name="segments",

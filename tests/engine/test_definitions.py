@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import tallyman as tm
-from tallyman.control import define
+from tallyman.control.pipeline import load
 from tallyman.errors import DefinitionError, Problem, UnaccountableOperation, UsageError
 from tests.engine.conftest import Workshop
 
@@ -320,4 +320,4 @@ def test_an_edit_in_the_same_second_is_read_though_its_size_is_the_same(
     for name in ("first", "other"):
         file.write_text(f'import tallyman as tm\n\ntm.source("{name}", "data", schema="id int")\n')
         os.utime(file, (10**9, 10**9))
-        assert list(define.load(file.parent).sources) == [name]
+        assert list(load.load(file.parent).sources) == [name]

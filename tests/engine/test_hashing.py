@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tallyman.engine import hashing
-from tallyman.engine.files import hash_here, list_files
-from tallyman.engine.hashing import hash_there, hasher_for
+from tallyman.engine.files import hashing
+from tallyman.engine.files.hashing import hash_there, hasher_for
+from tallyman.engine.files.listing import hash_here, list_files
 
 
 @pytest.fixture

@@ -14,10 +14,10 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from tallyman.engine import digest
-from tallyman.engine.group_key import group_text as spark_group_text
-from tallyman.engine.kept import Kept, digest_of
-from tallyman.engine.spark_text import NoSparkText, group_text, has_text, texts
+from tallyman.engine.evidence.kept import Kept, digest_of
+from tallyman.engine.segment.group_key import group_text as spark_group_text
+from tallyman.engine.spark import digest
+from tallyman.engine.spark.spark_text import NoSparkText, group_text, has_text, texts
 from tests.engine.conftest import Ran, Workshop
 
 WORDS = [

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from tallyman.engine.lent_session import forget, lent
-from tallyman.engine.session import is_up
+from tallyman.engine.spark.lent_session import forget, lent
+from tallyman.engine.spark.session import is_up
 
 SHUFFLE, CODEC = "spark.sql.shuffle.partitions", "spark.sql.parquet.compression.codec"
 WAREHOUSE, MEMORY = "spark.sql.warehouse.dir", "spark.driver.memory"

@@ -43,7 +43,7 @@ KEYS = [
 
 NAMES = (
     "group_key string, source_key string, value_x int, x int, _corrupt_record string, `key` int, "
-    "`count` int, morphism_id string, run_id string, epoch string, `all` string, child_key string, "
+    "`count` int, step_id string, run_id string, epoch string, `all` string, child_key string, "
     "parent_key string, value string, _metadata string, `a.b` int, `two words` int, `back``tick` int, "
     "tags array<int>"
 )
@@ -70,7 +70,7 @@ def named_grouped(named):
         named.filter("x > 0").groupBy("group_key", "all").agg(
             count="count(*)", source_key="max(source_key)", value_x="sum(value_x)", key="min(key)",
             x="max(_corrupt_record)", value="max(`a.b` + `two words` + `back``tick`)",
-            morphism_id="max(morphism_id)",
+            step_id="max(step_id)",
         ).expect("key", "count < 3").filter("key > 1")
     )
 

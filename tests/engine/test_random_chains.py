@@ -16,10 +16,10 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tallyman.engine.desk import Desk, parquet, parquet_files
-from tallyman.engine.duck import quoted
-from tallyman.engine.levels import Levels
-from tallyman.engine.records import condition
+from tallyman.engine.files.duck import quoted
+from tallyman.engine.readback.levels import Levels
+from tallyman.engine.readback.records import condition
+from tallyman.engine.readback.session import Desk, parquet, parquet_files
 from tests.engine.conftest import AssetFiles, Ran, Workshop, bag, shape
 
 SEED = int(os.environ.get("TALLYMAN_SEED", "20240115"))

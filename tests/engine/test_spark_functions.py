@@ -1,7 +1,8 @@
 """Every function Spark has is known for what it does to a row's account.
 
 A function that a new Spark brings is in none of the lists: this file fails until somebody has read
-what it does, and put its name into one of `tallyman.engine.functions` or into the text file.
+what it does, and put its name into one of `tallyman.engine.expressions.functions` or into the text
+file.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tallyman.engine.functions import CLOCK, GENERATORS, TABLES, UNSTABLE
+from tallyman.engine.expressions.functions import CLOCK, GENERATORS, TABLES, UNSTABLE
 
 # Functions of their arguments and of the session, which the manifest binds.
 DETERMINISTIC = set((Path(__file__).parent / "deterministic_functions.txt").read_text().split())

@@ -5,15 +5,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from tallyman.engine import spark_mode
-from tallyman.engine.spark_mode import ENABLED, SparkMode
+from tallyman.engine.spark import mode
+from tallyman.engine.spark.mode import ENABLED, SparkMode
 
 CONNECTED, LOCAL = "sc://localhost:1", "local[2]"
 
 
 @pytest.fixture(autouse=True)
 def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(spark_mode, "_process", spark_mode._Process())
+    monkeypatch.setattr(mode, "_process", mode._Process())
     yield
     os.environ.pop(ENABLED, None)
 

@@ -6,10 +6,10 @@ from uuid import UUID, uuid4
 
 from pyarrow import parquet as pq
 
-from tallyman.domain.mutation import Mutation
-from tallyman.domain.table import Table
-from tallyman.engine.load import Mode, load
-from tallyman.engine.mutation import Changed, Held, mutate
+from tallyman.domain.version.mutation import Mutation
+from tallyman.domain.version.table import Table
+from tallyman.engine.table.load import Mode, load
+from tallyman.engine.table.mutation import Changed, Held, mutate
 
 PERSON = Table.of("person", "name string, age int, born date", "name")
 KNOWS = Table.of(

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tallyman.engine import files_intact
-from tallyman.engine.files_intact import Damage, Expected, damaged
+from tallyman.engine.files import intact
+from tallyman.engine.files.intact import Damage, Expected, damaged
 
 ROWS = 40
 
@@ -247,4 +247,4 @@ def test_an_interrupt_does_not_wait_for_files_not_begun(
     monkeypatch.setattr(ThreadPoolExecutor, "shutdown", stopping)
     with pytest.raises(KeyboardInterrupt):
         damaged([expected] * 100, interrupted)
-    assert len(begun) <= 1 + files_intact.WORKERS
+    assert len(begun) <= 1 + intact.WORKERS

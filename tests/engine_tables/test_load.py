@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet as pq
 
-from tallyman.domain.table import Table
+from tallyman.domain.version.table import Table
 from tallyman.errors import InputMissing, InputUnreadable, KeyConflict, MutationRefused, UsageError
 from tests.engine_tables.tables import KNOWS, PERSON, Shelf, insert, names
 

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet as pq
 
-from tallyman.domain.table import Table
-from tallyman.engine.table_file import FILE
-from tallyman.engine.table_state import MOST_FRAGMENTS
+from tallyman.domain.version.table import Table
+from tallyman.engine.table.file import FILE
+from tallyman.engine.table.state import MOST_FRAGMENTS
 from tallyman.errors import DatasetDamaged, InvalidMutation, KeyConflict, MutationRefused
 from tests.engine_tables.tables import KNOWS, PERSON, Shelf, delete, insert, names, update
 

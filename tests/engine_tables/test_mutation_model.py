@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
-from tallyman.domain.table import Table
+from tallyman.domain.version.table import Table
 from tallyman.errors import KeyConflict, MutationRefused
 from tests.engine_tables.tables import Shelf, delete, insert, update
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tallyman.control.define import load
-from tallyman.domain.column_lineage import ColumnLineage, Origin
-from tallyman.domain.pipeline import Pipeline
+from tallyman.control.pipeline.load import load
+from tallyman.domain.definition.column_lineage import ColumnLineage, Origin
+from tallyman.domain.definition.pipeline import Pipeline
 from tests.trace import general_ledger
 
 AIRLINE = Path(__file__).parents[2] / "examples" / "airline" / "pipelines"

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from pyspark.sql.connect import functions as C
 from pyspark.sql.connect.window import Window
 
-from tallyman.domain.column_lineage import DIRECT, Way
-from tallyman.domain.frame import Frame
-from tallyman.engine.column_lineage import column_lineage, registered_lineage
+from tallyman.domain.definition.column_lineage import DIRECT, Way
+from tallyman.domain.definition.frame import Frame
+from tallyman.engine.columns.lineage import column_lineage, registered_lineage
 from tests.lineage_events.plans import airline, columns_of, ledger_close, shown
 
 INPUTS = {"t": ["id", "a", "b", "s", "list"], "r": ["code", "name"], "u": ["id", "a", "x"]}

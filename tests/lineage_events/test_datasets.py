@@ -11,13 +11,13 @@ import pytest
 import sqlglot
 from openlineage.client.serde import Serde
 
-from tallyman.control.lineage.datasets import input_dataset, of_source, schema_facet
-from tallyman.control.lineage.source_code import code_of_asset, message_of, without_secrets
-from tallyman.control.redaction import hidden_columns
-from tallyman.domain.frame import Frame
-from tallyman.domain.pipeline import Source
-from tallyman.engine.footers import extents
-from tallyman.engine.logical_query import logical_query, step_queries
+from tallyman.control.openlineage.datasets import input_dataset, of_source, schema_facet
+from tallyman.control.openlineage.source_code import code_of_asset, message_of, without_secrets
+from tallyman.control.pipeline.redaction import hidden_columns
+from tallyman.domain.definition.frame import Frame
+from tallyman.domain.definition.pipeline import Source
+from tallyman.engine.columns.logical_query import logical_query, step_queries
+from tallyman.engine.warehouse.footers import extents
 from tests.lineage_events.plans import airline, ledger_close
 from tests.lineage_events.told import NESTED, told_run, written
 

@@ -11,7 +11,7 @@ from uuid import UUID, uuid5
 import pytest
 from openlineage.client.event_v2 import RunState
 
-from tallyman.control.lineage.events import (
+from tallyman.control.openlineage.events import (
     STATES,
     ToldAsset,
     ToldRun,
@@ -19,9 +19,9 @@ from tallyman.control.lineage.events import (
     run_event,
     step_events,
 )
-from tallyman.domain.fate import Fate
-from tallyman.domain.frame import Frame
-from tallyman.domain.run import Status
+from tallyman.domain.account.fate import Fate
+from tallyman.domain.definition.frame import Frame
+from tallyman.domain.history.run import Status
 from tallyman.errors import (
     JoinFanOut,
     RowsUnaccountedFor,

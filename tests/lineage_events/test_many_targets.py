@@ -16,15 +16,15 @@ import pytest
 from openlineage.client.event_v2 import RunState
 from pyspark.sql import SparkSession
 
-from tallyman.control import define
-from tallyman.control.definitions import Definitions
-from tallyman.control.inputs import Pins
-from tallyman.control.lineage.datasets import ToldDataset, merged
-from tallyman.control.lineage.events import ToldAsset, run_event
-from tallyman.control.lineage.teller import Teller
-from tallyman.domain.run import AssetResult, Status
-from tallyman.domain.target import Target, folder_of
-from tallyman.engine.footers import extents, sizes
+from tallyman.control.bind.inputs import Pins
+from tallyman.control.openlineage.asset import AssetFacts
+from tallyman.control.openlineage.datasets import ToldDataset, merged
+from tallyman.control.openlineage.events import ToldAsset, run_event
+from tallyman.control.pipeline import load
+from tallyman.control.pipeline.definitions import Definitions
+from tallyman.domain.definition.target import Target, folder_of
+from tallyman.domain.history.run import AssetResult, Status
+from tallyman.engine.warehouse.footers import extents, sizes
 from tallyman.registry.database import Database
 from tallyman.settings import read_settings
 from tests.lineage_events.told import FOLDER, STARTED, SUMMARY, ledger, told_run, written
@@ -61,7 +61,7 @@ class Days:
             pq.write_table(pa.table({"id": list(range(n + 1))}), home / "in" / f"{day}.parquet")
         for name in ("a", "b"):
             written(home / "rates", [1, 2], name=name)
-        self.pipeline = define.load(home / "pipelines")
+        self.pipeline = load.load(home / "pipelines")
         settings, database = read_settings(home), Database(None, home / "state")
         for n, target in enumerate(self.targets):
             self.leave(target, n)
@@ -69,7 +69,7 @@ class Days:
         self.definitions = Definitions(
             settings, self.pipeline, database, _no_spark, ("daily",), known={}
         )
-        self.teller = Teller(self.definitions, told_run(), FOLDER)
+        self.teller = AssetFacts(self.definitions, told_run(), FOLDER)
 
     def leave(self, target: Target, revenue: int) -> None:
         place = self.home / FOLDER / folder_of(self.pipeline.assets, target)

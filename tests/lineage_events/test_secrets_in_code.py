@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tallyman.control.lineage.source_code import (
+from tallyman.control.openlineage.source_code import (
     code_of_asset,
     message_of,
     told_code,
     without_secrets,
 )
-from tallyman.domain.frame import Frame
-from tallyman.domain.pipeline import Asset
+from tallyman.domain.definition.frame import Frame
+from tallyman.domain.definition.pipeline import Asset
 from tests.lineage_events.plans import ledger_close
 
 SIMPLE = [

@@ -17,14 +17,14 @@ import duckdb
 import pytest
 import sqlglot
 
-from tallyman.domain.column_lineage import ColumnLineage
-from tallyman.domain.frame import Frame
-from tallyman.domain.pipeline import Pipeline
-from tallyman.domain.step import Join, Update
-from tallyman.engine.column_lineage import column_lineage
-from tallyman.engine.in_place import equalities
-from tallyman.engine.logical_query import logical_query
-from tallyman.engine.plain import join_pairs
+from tallyman.domain.definition.column_lineage import ColumnLineage
+from tallyman.domain.definition.frame import Frame
+from tallyman.domain.definition.pipeline import Pipeline
+from tallyman.domain.definition.step import Join, Update
+from tallyman.engine.columns.lineage import column_lineage
+from tallyman.engine.columns.logical_query import logical_query
+from tallyman.engine.plan.in_place import equalities
+from tallyman.engine.plan.plain import join_pairs
 from tests.lineage_events.plans import airline, columns_of, ledger_close
 from tests.trace import general_ledger
 

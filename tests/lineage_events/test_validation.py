@@ -10,7 +10,7 @@ import pytest
 from jsonschema import ValidationError
 from openlineage.client.event_v2 import RunState
 
-from tallyman.control.lineage.events import asset_event
+from tallyman.control.openlineage.events import asset_event
 from tests.lineage_events.told import STARTED, told_asset, told_run
 from tests.lineage_events.validation import facets, valid
 

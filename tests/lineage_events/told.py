@@ -21,13 +21,13 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from tallyman.control.lineage.datasets import of_source
-from tallyman.control.lineage.events import ToldAsset, ToldRun
-from tallyman.control.lineage.source_code import code_of_asset
-from tallyman.domain.fate import Fate
-from tallyman.domain.ledger import InputAccount, KeyDigest, Ledger, Partition
-from tallyman.domain.run import AssetResult, Status
-from tallyman.engine.footers import extents, sizes
+from tallyman.control.openlineage.datasets import of_source
+from tallyman.control.openlineage.events import ToldAsset, ToldRun
+from tallyman.control.openlineage.source_code import code_of_asset
+from tallyman.domain.account.fate import Fate
+from tallyman.domain.account.ledger import InputAccount, KeyDigest, Ledger, Partition
+from tallyman.domain.history.run import AssetResult, Status
+from tallyman.engine.warehouse.footers import extents, sizes
 from tests.lineage_events.plans import AIRLINE, airline, columns_of
 
 STARTED = datetime(2024, 3, 1, 6, 30, 0, 123, tzinfo=UTC)

@@ -45,7 +45,7 @@ def _uri(value: object) -> bool:
 @cache
 def _registry() -> Registry[Any]:
     texts = [path.read_text(encoding="utf-8") for path in sorted(PUBLISHED.glob("*.json"))]
-    ours = resources.files("tallyman.control.lineage").joinpath("schemas")
+    ours = resources.files("tallyman.control.openlineage").joinpath("schemas")
     texts += [ours.joinpath(f"{name}.json").read_text(encoding="utf-8") for name in OURS]
     schemas = [json.loads(text) for text in texts]
     for schema in schemas:

@@ -11,14 +11,14 @@ from contextlib import AbstractContextManager
 
 import pytest
 
-from tallyman.control import gone
-from tallyman.control import run as execution
-from tallyman.domain.lineage_event import LineageEvent
-from tallyman.domain.materialization import RunRecord
-from tallyman.domain.run import Status
+from tallyman.control.run import ended
+from tallyman.control.run import execute as execution
+from tallyman.domain.history.lineage_event import LineageEvent
+from tallyman.domain.history.materialization import RunRecord
+from tallyman.domain.history.run import Status
 from tallyman.project import Project
-from tallyman.registry.materializations import Materializations
-from tallyman.registry.runs import Runs
+from tallyman.registry.run.materializations import Materializations
+from tallyman.registry.run.runs import Runs
 from tests.dispositions import at_a_terminal, ignores, in_the_background
 from tests.doubling import BUG, PLANTED
 from tests.lineage_run.conftest import ENDS, Told, parent
@@ -236,7 +236,7 @@ def test_a_target_that_ends_while_its_run_is_taken_away_ends_once(home: Home) ->
 
 def _released(project: Project, record: RunRecord) -> list[LineageEvent]:
     with project.database.transaction() as tx:
-        return gone.release(tx, project.settings.home, record, "its process is gone")[1]
+        return ended.release(tx, project.settings.home, record, "its process is gone")[1]
 
 
 def test_an_interrupt_after_the_end_changes_nothing(

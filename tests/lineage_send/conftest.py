@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from tallyman.control.lineage.outbox import Outbox
-from tallyman.domain.lineage_event import LineageEvent
+from tallyman.control.openlineage.outbox import Outbox
+from tallyman.domain.history.lineage_event import LineageEvent
 from tallyman.registry.database import Database
 from tallyman.registry.spool import Spool, SpoolState
 from tests.forked import Running, command

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tallyman.engine import code_version as module
-from tallyman.engine.code_version import code_version, source_hash
+from tallyman.engine.plan import code_version as module
+from tallyman.engine.plan.code_version import code_version, source_hash
 
 
 def git(folder: Path, *words: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tallyman.engine.environment import environment, without_secrets
+from tallyman.engine.spark.environment import environment, without_secrets
 
 
 def test_a_value_whose_name_says_secret_is_hidden() -> None:

@@ -13,14 +13,14 @@ import psycopg
 import pytest
 
 import tallyman as tm
-from tallyman.control.inputs import Pins
-from tallyman.control.manifest import inputs_of
-from tallyman.domain.dataset import DataFile, Dataset, Fragment, Kind
-from tallyman.domain.pipeline import Pipeline, declaring
-from tallyman.domain.target import Reading, Target
+from tallyman.control.bind.inputs import Pins
+from tallyman.control.bind.manifest import inputs_of
+from tallyman.domain.definition.pipeline import Pipeline, declaring
+from tallyman.domain.definition.target import Reading, Target
+from tallyman.domain.version.dataset import DataFile, Dataset, Fragment, Kind
 from tallyman.registry.database import Database
-from tallyman.registry.datasets import Datasets
-from tallyman.registry.fragments import Fragments
+from tallyman.registry.version.datasets import Datasets
+from tallyman.registry.version.fragments import Fragments
 from tallyman.settings import read_settings
 
 DAYS = ["d:2024-01-01", "d:2024-01-02", "d:2024-01-03"]

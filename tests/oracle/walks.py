@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from tallyman.domain.walk import Became, Hop, Origin
+from tallyman.domain.history.walk import Became, Hop, RecordOrigin
 from tests.oracle.account import Account, Row
 from tests.oracle.expected import Oracle
 from tests.oracle.found import exact
@@ -80,13 +80,13 @@ def found_why(hops: Sequence[Hop]) -> Walked:
     }
 
 
-def _origin(origin: Origin) -> tuple[int | None, Any]:
+def _origin(origin: RecordOrigin) -> tuple[int | None, Any]:
     if origin.kind == "asset":
         return origin.count, found_why(origin.hops)
     return origin.count, _places(origin)
 
 
-def _places(origin: Origin) -> Counter[tuple[str, int]]:
+def _places(origin: RecordOrigin) -> Counter[tuple[str, int]]:
     assert origin.not_shown is None, origin.not_shown
     return Counter((str(one.file), int(one.line or 0)) for one in origin.records)
 

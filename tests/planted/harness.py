@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import re
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -54,8 +55,9 @@ class Harness:
             self._wrap(patch, seam)
 
     def _wrap(self, patch: pytest.MonkeyPatch, seam: str) -> None:
-        module = importlib.import_module(f"tallyman.engine.{seam.split('.')[0]}")
-        *within, name = seam.split(".")[1:]
+        place, _, path = seam.partition(":")
+        module = importlib.import_module(f"tallyman.engine.{place}")
+        *within, name = path.split(".")
         owner: Any = getattr(module, within[0]) if within else module
         original = owner.__dict__[name]
         wrapped = self._wrapped(seam, original)
@@ -73,7 +75,7 @@ class Harness:
                 return original(*given, **named)
             with self._entered():
                 found = original(*given, **named)
-            if plant.rows is not None and seam.split(".")[-1] in READS:
+            if plant.rows is not None and re.split("[.:]", seam)[-1] in READS:
                 return self._met(plant, found)
             if plant.files is not None:
                 self._harm(plant)
@@ -93,7 +95,7 @@ class Harness:
         plant = self.current
         if plant is None or plant.rows is None or not getattr(self._own, "depth", 0):
             return rows
-        return rows if plant.seam.split(".")[-1] in READS else self._met(plant, rows)
+        return rows if re.split("[.:]", plant.seam)[-1] in READS else self._met(plant, rows)
 
     def _met(self, plant: Plant, rows: DataFrame) -> DataFrame:
         assert plant.rows is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,7 +31,7 @@ class Plant:
 
     @property
     def asset(self) -> str:
-        at = self.seam.rpartition(".")[2].strip("_")
+        at = re.split("[.:]", self.seam)[-1].strip("_")
         return f"{self.plan}_{self.evidence}_{at}_{self.name}"
 
 
@@ -86,10 +87,13 @@ def _fullest(files: list[Path]) -> Path:
     return max(files, key=lambda file: file.stat().st_size)
 
 
-LETTERS, FILTERED = "settle.Settlement.write_letters", "settle.Settlement.write_filtered"
-STAGE, LIVE, ENDED = "stage._write", "stage.Stage.live", "stage.Stage.dropped"
-OUT, GROUPS = "evaluate.Evaluation.output", "evaluate.Evaluation.output_groups"
-MOVE = "settle.move_parts"
+WORKING, TRACER = "working.working_set:WorkingSet", "working.trace:Tracer"
+SETTLEMENT = "evidence.settle:Settlement"
+LETTERS, FILTERED = f"{SETTLEMENT}.write_letters", f"{SETTLEMENT}.write_filtered"
+STAGE, STAGED = "segment.stage:_write", "segment.stage:Stage"
+LIVE, ENDED = f"{STAGED}.live", f"{STAGED}.dropped"
+OUT, GROUPS = "segment.evaluate:Evaluation.output", "segment.evaluate:Evaluation.output_groups"
+MOVE = "evidence.settle:move_parts"
 
 RECORDS = [
     Plant(LETTERS, "rows", "letter_lost", lose("source_key", "o-06")),
@@ -109,7 +113,7 @@ RECORDS = [
     Plant(MOVE, "rows", "output_file_doubled", files=double_file, at="/output"),
     Plant(MOVE, "rows", "letter_file_lost", files=lose_file, at="/errors/"),
     Plant(MOVE, "rows", "filtered_file_lost", files=lose_file, at="/filtered_keys/"),
-    Plant("asset_run.AssetRun._evaluate", "rows", "file_lost", files=lose_file, at="/output"),
+    Plant("asset_run:AssetRun._evaluate", "rows", "file_lost", files=lose_file, at="/output"),
     Plant(STAGE, "ranked", "row_lost", lose("_tm_key", "o-12")),
     Plant(LIVE, "ranked", "row_lost", lose("_tm_key", "o-12")),
     Plant(LIVE, "ranked", "row_doubled", double("_tm_key", "o-12")),
@@ -134,15 +138,25 @@ COMBINED = [
     Plant(LIVE, "groups", "group_lost", lose_group("a")),
     Plant(LIVE, "groups", "record_lost", lose("source_key", "o-00")),
     Plant(LIVE, "groups", "record_doubled", double("source_key", "o-00")),
-    Plant("settle.Settlement.keep_keys", "groups", "file_lost", files=lose_file, at="/reverse"),
+    Plant(
+        f"{SETTLEMENT}.keep_keys",
+        "groups",
+        "file_lost",
+        files=lose_file,
+        at="/reverse",
+    ),
     Plant(STAGE, "groups", "group_lost", lose("grp", "a"), evidence="digest"),
     Plant(LIVE, "groups", "group_lost", lose("grp", "a"), evidence="digest"),
     Plant(
-        "settle.Settlement.write_groups", "groups", "group_lost", lose_group("a"), evidence="digest"
+        f"{SETTLEMENT}.write_groups",
+        "groups",
+        "group_lost",
+        lose_group("a"),
+        evidence="digest",
     ),
-    Plant("settle.Settlement.rewrite_keys", "judged", "key_lost", lose("source_key", "o-00")),
-    Plant("settle.Settlement.rewrite_keys", "judged", "group_lost", lose_group("a")),
-    Plant("settle.Settlement.rewrite_keys", "judged", "key_moved", move_to_group("o-00", "d")),
+    Plant(f"{SETTLEMENT}.rewrite_keys", "judged", "key_lost", lose("source_key", "o-00")),
+    Plant(f"{SETTLEMENT}.rewrite_keys", "judged", "group_lost", lose_group("a")),
+    Plant(f"{SETTLEMENT}.rewrite_keys", "judged", "key_moved", move_to_group("o-00", "d")),
     Plant(LETTERS, "judged", "group_letter_lost", lose("source_key", "o-01")),
     Plant(FILTERED, "judged", "group_key_lost", lose("source_key", '{"grp":"c"}')),
     Plant(OUT, "judged", "group_lost", lose("grp", "a")),
@@ -155,10 +169,15 @@ COMBINED = [
     Plant(STAGE, "regrouped", "group_lost", lose("source_key", '{"grp":"a","status":"ok"}')),
 ]
 MULTIPLIED = [
-    Plant("settle.Settlement.write_children", "children", "lost", lose("child_key", "o-00/1")),
-    Plant("settle.Settlement.write_children", "children", "doubled", double("child_key", "o-00/1")),
+    Plant(f"{SETTLEMENT}.write_children", "children", "lost", lose("child_key", "o-00/1")),
     Plant(
-        "settle.Settlement.write_children",
+        f"{SETTLEMENT}.write_children",
+        "children",
+        "doubled",
+        double("child_key", "o-00/1"),
+    ),
+    Plant(
+        f"{SETTLEMENT}.write_children",
         "children",
         "moved",
         change("parent_key", "o-00", "o-01"),
@@ -168,7 +187,7 @@ MULTIPLIED = [
     Plant(LIVE, "children", "parent_lost", lose("_tm_key", "o-00")),
     Plant(LETTERS, "children", "letter_lost", lose("source_key", "o-36/0")),
     Plant(FILTERED, "children", "key_lost", lose("source_key", "o-00/0")),
-    Plant("settle.Settlement.write_children", "matches", "lost", lose("child_key", "o-00/1")),
+    Plant(f"{SETTLEMENT}.write_children", "matches", "lost", lose("child_key", "o-00/1")),
     Plant(LIVE, "matches", "parent_doubled", double("_tm_key", "o-00")),
     Plant(STAGE, "matches", "child_lost", lose("_tm.key", "o-00/1")),
 ]
@@ -177,17 +196,21 @@ WORKED = [
     for evidence in ("keys", "digest")
     for plant in (
         Plant(
-            "working.WorkingSet.finish", "worked", "row_lost", lose("id", "o-00"), evidence=evidence
+            f"{WORKING}.finish",
+            "worked",
+            "row_lost",
+            lose("id", "o-00"),
+            evidence=evidence,
         ),
         Plant(
-            "working.WorkingSet.finish",
+            f"{WORKING}.finish",
             "worked",
             "row_doubled",
             double("id", "o-00"),
             evidence=evidence,
         ),
         Plant(
-            "working.WorkingSet.finish",
+            f"{WORKING}.finish",
             "worked",
             "added_lost",
             lose("_tm.key", '{"grp":"a"}'),
@@ -201,16 +224,20 @@ WORKED = [
         ),
     )
 ] + [
-    Plant("settle.Settlement.write_links", "worked", "link_lost", lose("source_key", "o-00")),
-    Plant("settle.Settlement.write_links", "worked", "link_moved", move_to_group("o-00", "d")),
-    Plant("settle.Settlement.write_links", "worked", "group_lost", lose_group("a")),
+    Plant(f"{SETTLEMENT}.write_links", "worked", "link_lost", lose("source_key", "o-00")),
+    Plant(f"{SETTLEMENT}.write_links", "worked", "link_moved", move_to_group("o-00", "d")),
+    Plant(f"{SETTLEMENT}.write_links", "worked", "group_lost", lose_group("a")),
     Plant(
-        "settle.Settlement.write_groups", "worked", "group_lost", lose_group("a"), evidence="digest"
+        f"{SETTLEMENT}.write_groups",
+        "worked",
+        "group_lost",
+        lose_group("a"),
+        evidence="digest",
     ),
-    Plant("working.WorkingSet._output", "worked", "csv_row_lost", lose("id", "o-00")),
-    Plant("working.WorkingSet._output", "worked", "row_doubled", double("id", "o-00")),
+    Plant(f"{WORKING}._output", "worked", "csv_row_lost", lose("id", "o-00")),
+    Plant(f"{WORKING}._output", "worked", "row_doubled", double("id", "o-00")),
     Plant(
-        "working_run.WorkingRun.keep_outputs",
+        "working.working_run:WorkingRun.keep_outputs",
         "worked",
         "file_lost",
         files=lose_file,
@@ -218,17 +245,19 @@ WORKED = [
     ),
 ]
 TRACED = [
-    Plant("trace.Tracer._write", "worked", "update_lost", lose("changed", "1"), traced=True),
+    Plant(f"{TRACER}._write", "worked", "update_lost", lose("changed", "1"), traced=True),
     Plant(
-        "trace.Tracer._write",
+        f"{TRACER}._write",
         "worked",
         "created_doubled",
         having("after", lambda rows: rows.unionAll(rows.limit(1))),
         traced=True,
     ),
-    Plant("trace._gather", "worked", "file_lost", files=lose_file, at="/step-20", traced=True),
     Plant(
-        "trace.Tracer._commit",
+        "working.trace:_gather", "worked", "file_lost", files=lose_file, at="/step-20", traced=True
+    ),
+    Plant(
+        f"{TRACER}._commit",
         "worked",
         "file_lost",
         files=lose_file,
@@ -236,7 +265,7 @@ TRACED = [
         traced=True,
     ),
     Plant(
-        "trace.Tracer._commit",
+        f"{TRACER}._commit",
         "worked",
         "file_doubled",
         files=double_file,
@@ -247,11 +276,11 @@ TRACED = [
 PLANTS = [*RECORDS, *COMBINED, *MULTIPLIED, *WORKED, *TRACED]
 
 ELSEWHERE = {
-    "append.new_rows": "rows of a version are counted again after they were written",
-    "run_folder.RunFolder.put": "one rename of a whole folder whose files are hashed in its ledger",
-    "run_folder.RunFolder.set_aside": "one rename of a whole folder that no version names",
-    "run_folder.write_text": "JSON and text of ours, hashed in the ledger or the seal",
-    "text_lines.readable": "a copy for `why` to read; nothing is kept of it",
-    "warehouse._link": "a second name for a file; readers compare its sha256",
+    "evidence.append:new_rows": "rows of a version are counted again after they were written",
+    "files.run_folder:RunFolder.put": "one rename of a folder whose files are hashed in its ledger",
+    "files.run_folder:RunFolder.set_aside": "one rename of a whole folder that no version names",
+    "files.run_folder:write_text": "JSON and text of ours, hashed in the ledger or the seal",
+    "readback.text_lines:readable": "a copy for `why` to read; nothing is kept of it",
+    "warehouse.warehouse:_link": "a second name for a file; readers compare its sha256",
 }
 """Seams that no plant is needed for, and why."""

@@ -16,14 +16,18 @@ READS = {"live", "dropped"}
 
 
 def seams() -> set[str]:
-    """`module.Class.function` for each function that writes rows, or moves files of them."""
+    """`room.module:Class.function` for each function that writes rows, or moves files of them."""
     found = {
-        f"{file.stem}.{name}"
-        for file in sorted(ENGINE.glob("*.py"))
+        f"{_module(file)}:{name}"
+        for file in sorted(ENGINE.rglob("*.py"))
         for name, function in _functions(ast.parse(file.read_text(encoding="utf-8")))
         if any(map(_writes, ast.walk(function)))
     }
-    return found | {f"stage.Stage.{name}" for name in READS}
+    return found | {f"segment.stage:Stage.{name}" for name in READS}
+
+
+def _module(file: Path) -> str:
+    return ".".join(file.relative_to(ENGINE).with_suffix("").parts)
 
 
 def _functions(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef]]:

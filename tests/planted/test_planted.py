@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tallyman.engine.kept import Kept
-from tallyman.engine.recount import recount
+from tallyman.engine.evidence.kept import Kept
+from tallyman.engine.evidence.recount import recount
 from tests.engine.conftest import Ran, Workshop
 from tests.planted import project
 from tests.planted.afterwards import double_row, kept_files, lose_row

@@ -22,7 +22,7 @@ from pyiceberg.exceptions import NoSuchTableError
 
 from tallyman.project import Project
 from tallyman.registry.database import Database
-from tallyman.registry.embedded import Embedded
+from tallyman.registry.server.embedded import Embedded
 from tests.conftest import INTERPRETED
 from tests.forked import Running, command
 from tests.orchestration.conftest import Reply

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import tallyman as tm
-from tallyman.domain.distinct import told_apart_by
-from tallyman.domain.frame import Frame
+from tallyman.domain.definition.distinct import told_apart_by
+from tallyman.domain.definition.frame import Frame
 from tallyman.errors import UsageError
 from tests.publication.conftest import Home, answered
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tallyman.query.diff import Difference, Row, diff
+from tallyman.query.diff.diff import Difference, DiffRow, diff
 
 Write = Callable[..., str]
 
@@ -54,22 +54,26 @@ def test_rows_are_added_removed_changed_or_unchanged(write: Write) -> None:
         changed_by_column={"name": 2, "age": 1},
         by_key=True,
         rows=(
-            Row(kind="removed", key={"id": 1}, before={"id": 1, "name": "a", "age": 1}, after=None),
-            Row(
+            DiffRow(
+                kind="removed", key={"id": 1}, before={"id": 1, "name": "a", "age": 1}, after=None
+            ),
+            DiffRow(
                 kind="changed",
                 key={"id": 2},
                 before={"id": 2, "name": "b", "age": 2},
                 after={"id": 2, "name": "B", "age": 20},
                 columns=("name", "age"),
             ),
-            Row(
+            DiffRow(
                 kind="changed",
                 key={"id": 3},
                 before={"id": 3, "name": "c", "age": 3},
                 after={"id": 3, "name": "C", "age": 3},
                 columns=("name",),
             ),
-            Row(kind="added", key={"id": 5}, before=None, after={"id": 5, "name": "e", "age": 5}),
+            DiffRow(
+                kind="added", key={"id": 5}, before=None, after={"id": 5, "name": "e", "age": 5}
+            ),
         ),
     )
 

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from tallyman.query.diff import Difference, diff
+from tallyman.query.diff.diff import Difference, diff
 
 SCHEMA = pa.schema(
     [

@@ -22,7 +22,7 @@ from tallyman.errors import (
     DatabaseUnavailable,
 )
 from tallyman.registry.database import Database
-from tallyman.registry.embedded import Embedded
+from tallyman.registry.server.embedded import Embedded
 from tests.registry.conftest import (
     NOTE,
     NOTES,
@@ -81,7 +81,7 @@ def test_a_forked_child_neither_holds_the_server_nor_disturbs_its_parent(state: 
 import os, sys
 from pathlib import Path
 from tallyman.registry.database import Database
-from tallyman.registry.embedded import Embedded
+from tallyman.registry.server.embedded import Embedded
 
 def backend(database):
     with database.transaction() as tx:

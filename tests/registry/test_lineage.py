@@ -7,10 +7,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from tallyman.domain.lineage import Reached
+from tallyman.domain.history.lineage import Reached
 from tallyman.errors import NotFound, UsageError
 from tallyman.registry.database import Database
-from tallyman.registry.lineage import DEPTH_CAP, DOWN, IMPACT_BY_ASSET, UP, Lineage
+from tallyman.registry.run.lineage import DEPTH_CAP, DOWN, IMPACT_BY_ASSET, UP, Lineage
 from tests.registry.conftest import History, Made
 
 RAW = Made("raw")

@@ -18,9 +18,9 @@ from tallyman.errors import (
     UsageError,
 )
 from tallyman.registry import migrate
-from tallyman.registry.address import redacted, shareable
 from tallyman.registry.database import Database
-from tallyman.registry.embedded import Embedded
+from tallyman.registry.server.address import redacted, shareable
+from tallyman.registry.server.embedded import Embedded
 from tallyman.registry.status import psql, status
 from tallyman.settings import Secret, read_settings
 from tests.registry.conftest import NOTES, PASSWORD, add_note, shown

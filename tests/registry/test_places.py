@@ -11,9 +11,9 @@ import pytest
 from tallyman.errors import (
     DatabaseUnavailable,
 )
-from tallyman.registry.address import shareable
 from tallyman.registry.database import Database
-from tallyman.registry.embedded import Embedded
+from tallyman.registry.server.address import shareable
+from tallyman.registry.server.embedded import Embedded
 from tests.registry.conftest import NOTES, add_note, notes
 
 

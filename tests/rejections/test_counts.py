@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tallyman.engine.letters import Letters
+from tallyman.engine.readback.dead_letters import Letters
 
 
 def letter(key: str, rule: str, **context: str) -> dict[str, object]:

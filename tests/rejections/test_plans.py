@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tallyman.domain.frame import Frame
-from tallyman.engine.overlay import treats_each_by_itself
+from tallyman.domain.definition.frame import Frame
+from tallyman.engine.source.corrections import treats_each_by_itself
 
 A, B = Frame("a"), Frame("b")
 ALONE = {

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tallyman.domain.canonical_json import canonical_hash
+from tallyman.domain.definition.canonical_json import canonical_hash
 from tests.orchestration.conftest import Home
 from tests.reproduce.conftest import committed, edited, git, manifest, stored, unsealed
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tallyman.domain.seal import Seal
+from tallyman.domain.history.seal import Seal
 from tallyman.project import Project
 from tallyman.registry.seals import Seals
 from tests.forked import Running, command

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tallyman.control.sealed import Witness, look, witness
-from tallyman.control.verify import Verdict
-from tallyman.domain.seal import Seal
+from tallyman.control.seal.check import Witness, look, witness
+from tallyman.control.verify.verify import Verification
+from tallyman.domain.history.seal import Seal
 from tallyman.project import Project
 from tests.seals.conftest import Shop, flipped, written
 
@@ -48,7 +48,7 @@ def kind_of(name: str) -> str:
     return attempt + (inside[0] if len(inside) > 1 else parts[-1]) + Path(name).suffix
 
 
-def names(verdict: Verdict) -> list[str]:
+def names(verdict: Verification) -> list[str]:
     return [changed.file for changed in verdict.changes]
 
 

@@ -18,8 +18,8 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
 )
 
-from tallyman.control import keys
-from tallyman.control.signature import Signer
+from tallyman.control.seal import keys
+from tallyman.control.seal.signature import Signer
 from tallyman.project import Project
 from tallyman.settings import Settings
 from tests.seals.conftest import Shop, written

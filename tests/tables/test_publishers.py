@@ -19,18 +19,18 @@ import pyarrow as pa
 import pytest
 from psycopg.rows import dict_row
 
-from tallyman.control.mutate import dataset_of
-from tallyman.control.publish import publish
-from tallyman.control.stage import described
-from tallyman.domain.commit import Change, Commit, Operation, Publication
-from tallyman.domain.dataset import Dataset, Fragment
-from tallyman.domain.table import Table
-from tallyman.engine.table_file import write_file
-from tallyman.engine.warehouse import Warehouse
+from tallyman.control.publish.commit import publish
+from tallyman.control.publish.fragment import described
+from tallyman.control.publish.mutate import dataset_of
+from tallyman.domain.version.commit import Change, Commit, Operation, Publication
+from tallyman.domain.version.dataset import Dataset, Fragment
+from tallyman.domain.version.table import Table
+from tallyman.engine.table.file import write_file
+from tallyman.engine.warehouse.warehouse import Warehouse
 from tallyman.errors import VersionConflict
 from tallyman.registry.database import Database
-from tallyman.registry.datasets import Datasets
-from tallyman.registry.fragments import Fragments
+from tallyman.registry.version.datasets import Datasets
+from tallyman.registry.version.fragments import Fragments
 
 PUBLISHERS, ROUNDS, READERS = 32, 200, 2
 NAMES = [f"d{n}" for n in range(8)]

@@ -10,13 +10,13 @@ from uuid import UUID, uuid4
 import pytest
 
 import tallyman as tm
-from tallyman.control.publish import publish
-from tallyman.domain.commit import Change, Commit, Operation, Publication
-from tallyman.domain.dataset import Fragment
+from tallyman.control.publish.commit import publish
+from tallyman.domain.version.commit import Change, Commit, Operation, Publication
+from tallyman.domain.version.dataset import Fragment
 from tallyman.errors import PlanOutdated, VersionConflict
 from tallyman.registry.database import Database, Transaction
-from tallyman.registry.fragments import Fragments
-from tallyman.registry.pipelines import Pipelines
+from tallyman.registry.run.pipelines import Pipelines
+from tallyman.registry.version.fragments import Fragments
 from tests.tables.conftest import Tables, person
 from tests.tables.test_publishers import Stand
 

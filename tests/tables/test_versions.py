@@ -24,9 +24,9 @@ from tallyman.errors import (
     UsageError,
 )
 from tallyman.faults import Point
-from tallyman.registry.datasets import Datasets
-from tallyman.registry.garbage import Garbage
-from tallyman.registry.snapshots import Snapshots
+from tallyman.registry.version.datasets import Datasets
+from tallyman.registry.version.garbage import Garbage
+from tallyman.registry.version.snapshots import Snapshots
 from tests.orchestration.conftest import Reply
 from tests.tables.conftest import (
     Tables,

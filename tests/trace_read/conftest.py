@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tallyman.query.trace import Trace
+from tallyman.query.trace.asset import Trace
 from tests.trace_read import general_ledger
 from tests.trace_read.layout import RunFiles
 

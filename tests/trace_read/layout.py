@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tallyman.engine.runs import Run
+from tallyman.engine.files.past_run import Run
 
 RUN_UUID = "0b0e7d6e-6d3c-4c58-9d5b-0c7a4f6c1a11"
 STARTED_AT = "2026-02-01T00:00:00Z"

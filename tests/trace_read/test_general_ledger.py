@@ -10,9 +10,9 @@ from uuid import UUID
 
 import pytest
 
-from tallyman.domain.trace import ChangeType, TraceRecord
+from tallyman.domain.history.trace import ChangeType, TraceRecord
 from tallyman.errors import StepOutOfRange
-from tallyman.query.trace import Trace
+from tallyman.query.trace.asset import Trace
 from tests.trace_read import general_ledger
 from tests.trace_read.general_ledger import LINES, SEQS
 from tests.trace_read.layout import RUN_UUID, RunFiles, row_id

@@ -19,7 +19,7 @@ from tallyman.errors import (
     TraceCorrupt,
     UsageError,
 )
-from tallyman.query.trace import Trace
+from tallyman.query.trace.asset import Trace
 from tests.trace_read import general_ledger
 from tests.trace_read.general_ledger import LINES, SEQS
 from tests.trace_read.layout import RunFiles, TargetFiles, row_id

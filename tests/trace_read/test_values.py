@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tallyman.domain.trace import plain
+from tallyman.domain.history.trace import plain
 from tallyman.errors import UsageError
-from tallyman.query.trace import Trace
+from tallyman.query.trace.asset import Trace
 from tests.trace_read.layout import RunFiles, row_id
 
 INSTANT = datetime(2026, 1, 31, 23, 59, 59, 123456, tzinfo=UTC)

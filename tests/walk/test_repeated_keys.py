@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tallyman as tm
-from tallyman.domain.walk import Became, Hop
+from tallyman.domain.history.walk import Became, Hop
 from tests.conftest import INTERPRETED
 from tests.orchestration.conftest import Home
 

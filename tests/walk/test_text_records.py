@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tallyman.domain.pipeline import Source
-from tallyman.engine.desk import Desk
-from tallyman.engine.files import list_files
-from tallyman.engine.records import Records
-from tallyman.engine.shelf import Shelf
+from tallyman.domain.definition.pipeline import Source
+from tallyman.engine.files.listing import list_files
+from tallyman.engine.readback.open import Shelf
+from tallyman.engine.readback.records import Records
+from tallyman.engine.readback.session import Desk
 
 
 @pytest.fixture

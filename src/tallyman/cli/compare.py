@@ -8,7 +8,7 @@ import typer
 
 from tallyman.cli.options import AsJson, ProjectFolder, opened
 from tallyman.cli.output import as_json, out, short, table
-from tallyman.query.compare import Section
+from tallyman.query.diff.compare import Section
 
 WHICH = "A run id, a prefix of one, a folder name, or 'latest'."
 

@@ -8,8 +8,8 @@ import typer
 
 from tallyman.cli.options import AsJson, ProjectFolder, opened
 from tallyman.cli.output import as_json, out, short, table
-from tallyman.domain.commit import Commit
-from tallyman.query.diff import Row
+from tallyman.domain.version.commit import Commit
+from tallyman.query.diff.diff import DiffRow
 
 DatasetName = Annotated[str, typer.Argument(help="A dataset, or the asset that produces it.")]
 AtVersion = Annotated[
@@ -158,7 +158,7 @@ def diff(
 _SIGNS = {"added": "+", "removed": "-", "changed": "~"}
 
 
-def _line(row: Row) -> str:
+def _line(row: DiffRow) -> str:
     named = ", ".join(f"{name}={value}" for name, value in row.key.items())
     if row.before and row.after:
         before, after = row.before, row.after

@@ -12,7 +12,7 @@ import typer
 from tallyman.cli.options import AsJson, ProjectFolder, opened
 from tallyman.cli.output import as_json, out
 from tallyman.registry import migrate as migrations
-from tallyman.registry.address import shareable
+from tallyman.registry.server.address import shareable
 from tallyman.registry.status import DatabaseStatus, psql
 from tallyman.registry.status import status as status_of
 

@@ -8,8 +8,8 @@ import typer
 
 from tallyman.cli.options import AsJson, Partition, ProjectFolder, RunName, opened
 from tallyman.cli.output import as_json, out, table
-from tallyman.domain.run import Status
-from tallyman.registry.approvals import Approvals
+from tallyman.domain.history.run import Status
+from tallyman.registry.run.approvals import Approvals
 
 AssetName = Annotated[str, typer.Argument(help="The asset whose result waits.")]
 Reason = Annotated[str | None, typer.Option(help="Kept with the decision.")]

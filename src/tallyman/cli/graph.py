@@ -8,8 +8,8 @@ import typer
 
 from tallyman.cli.options import AsJson, ProjectFolder, opened
 from tallyman.cli.output import as_json, out
-from tallyman.domain.graph import ascii_graph, edges, kind_of, mermaid, nodes
-from tallyman.domain.selection import select
+from tallyman.domain.definition.graph import ascii_graph, edges, kind_of, mermaid, nodes
+from tallyman.domain.definition.selection import select
 
 
 def graph(

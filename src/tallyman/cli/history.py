@@ -9,14 +9,14 @@ import typer
 
 from tallyman.cli.options import AsJson, Partition, ProjectFolder, RunName, opened
 from tallyman.cli.output import as_json, err, next_steps, out, published, short, table, tally
-from tallyman.cli.report_page import duration
-from tallyman.domain.dataset import Dataset
-from tallyman.domain.materialization import Materialization
-from tallyman.domain.report import run_facts
-from tallyman.domain.run import AssetResult
-from tallyman.engine.runs import Run
-from tallyman.query.asset_report import keys_uncounted
-from tallyman.query.report import Known, bound_to, lineage_ids, seal_facts, told_of
+from tallyman.domain.history.materialization import Materialization
+from tallyman.domain.history.report import run_facts
+from tallyman.domain.history.run import AssetResult
+from tallyman.domain.version.dataset import Dataset
+from tallyman.engine.files.past_run import Run
+from tallyman.pages.report import duration
+from tallyman.query.report.asset import keys_uncounted
+from tallyman.query.report.run import KnownRun, bound_to, lineage_ids, seal_facts, told_of
 from tallyman.registry.audit import Audit
 
 
@@ -159,7 +159,7 @@ def show(
         out.print(line, markup=False)
 
 
-def _shown(known: Known, folder: Run | None, seal: Mapping[str, Any] | None) -> dict[str, Any]:
+def _shown(known: KnownRun, folder: Run | None, seal: Mapping[str, Any] | None) -> dict[str, Any]:
     record, told = known.record, told_of(folder, known)
     assets = [
         facts | _with_history(row) for facts, row in zip(told["assets"], known.rows, strict=True)

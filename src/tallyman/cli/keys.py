@@ -6,8 +6,8 @@ import typer
 
 from tallyman.cli.options import AsJson, ProjectFolder, opened
 from tallyman.cli.output import as_json, out, table
-from tallyman.control import keys as pairs
-from tallyman.control.keys import Made
+from tallyman.control.seal import keys as pairs
+from tallyman.control.seal.keys import NewKey
 
 keys = typer.Typer(
     help="The key that signs the seals of runs, and the public keys to check them with.",
@@ -33,7 +33,7 @@ def rotate(project: ProjectFolder = None, json_output: AsJson = False) -> None:
     _show(pairs.rotate(opened(project).settings), json_output)
 
 
-def _show(made: Made, json_output: bool) -> None:
+def _show(made: NewKey, json_output: bool) -> None:
     if json_output:
         as_json(made.to_json())
         return

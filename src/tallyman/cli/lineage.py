@@ -9,7 +9,7 @@ import typer
 from tallyman.cli import lineage_send
 from tallyman.cli.options import AsJson, ProjectFolder, opened
 from tallyman.cli.output import as_json, out, table
-from tallyman.domain.lineage import Granularity, Reached
+from tallyman.domain.history.lineage import Granularity, Reached
 
 lineage = typer.Typer(
     help="What results were made from, and what was made from them, as recorded by past runs; "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,19 +11,19 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from tallyman.domain.commit import Commit
-from tallyman.domain.fate import Fate
-from tallyman.domain.ledger import UNITS
-from tallyman.domain.run import AssetResult, RunResult, Status
-from tallyman.domain.sub_tally import SubTally
+from tallyman.domain.account.fate import Fate
+from tallyman.domain.account.ledger import UNITS
+from tallyman.domain.account.sub_tally import SubTally
+from tallyman.domain.history.run import AssetResult, RunResult, Status
+from tallyman.domain.version.commit import Commit
 from tallyman.errors import TallymanError, VersionConflict
+from tallyman.pages.text import printable, short
 
 # Without a terminal nobody knows the width: tables are not folded for a program that reads them.
 WIDE = None if sys.stdout.isatty() else 240
 out = Console(soft_wrap=True, highlight=False, width=WIDE)
 err = Console(stderr=True, soft_wrap=True, highlight=False)
 
-GENERATED = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 WORDS = {
     Fate.PASSED: "passed",
     Fate.AGGREGATED: "aggregated",
@@ -92,11 +91,6 @@ def next_steps(result: RunResult) -> list[str]:
     return lines
 
 
-def short(run: str) -> str:
-    """A generated id by its beginning, which is enough to name it; a given name whole."""
-    return run[:8] if GENERATED.fullmatch(run) else run
-
-
 def failure(error: TallymanError, *, json_output: bool) -> None:
     if json_output:
         # A conflict is the same body here and over HTTP: a client parses one shape.
@@ -125,8 +119,3 @@ def _cell(value: object) -> str:
         return f"{value:,}"
     text = printable("" if value is None else str(value))
     return (text if len(text) <= 120 else text[:117] + "…").replace("[", "\\[")
-
-
-def printable(text: str) -> str:
-    """What a terminal or a page would obey instead of showing it is spelled out."""
-    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)

@@ -11,9 +11,9 @@ from tallyman.cli.data import AtVersion, DatasetName
 from tallyman.cli.options import AsJson, Jobs, Master, ProjectFolder, SparkConf, opened
 from tallyman.cli.output import as_json, out, published, table
 from tallyman.cli.run import show_result, supervised
-from tallyman.control.cleanup import Cleaned
-from tallyman.domain.change_plan import ChangePlan, Planned
-from tallyman.domain.commit import Commit
+from tallyman.control.publish.cleanup import Cleaned
+from tallyman.domain.version.change_plan import ChangePlan, Planned
+from tallyman.domain.version.commit import Commit
 from tallyman.errors import UsageError
 
 LONGEST = 1e9

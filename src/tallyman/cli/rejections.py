@@ -10,9 +10,9 @@ import typer
 from tallyman.cli.options import AsJson, Master, ProjectFolder, RunName, SparkConf, opened
 from tallyman.cli.output import as_json, err, out, published, short, table, tally
 from tallyman.cli.run import Progress, supervised
-from tallyman.control.rejections import Outcome, Replayed
-from tallyman.control.run import Listener
-from tallyman.domain.run import AssetResult, RunResult, Status
+from tallyman.control.rejections.rejections import Replayed, ReplayOutcome
+from tallyman.control.run.execute import Listener
+from tallyman.domain.history.run import AssetResult, RunResult, Status
 from tallyman.project import Project
 
 rejections = typer.Typer(
@@ -183,7 +183,7 @@ def _tell_nothing(done: Replayed) -> None:
             out.print(f"open there:  tallyman rejections replay {run}", markup=False)
 
 
-def _tell_outcome(outcome: Outcome, dry_run: bool) -> None:
+def _tell_outcome(outcome: ReplayOutcome, dry_run: bool) -> None:
     words = ("would pass", "would be rejected again") if dry_run else ("passed", "rejected again")
     of = " (all records were evaluated again)" if outcome.whole else ""
     out.print(

@@ -11,11 +11,11 @@ import typer
 
 from tallyman.cli.options import AsJson, ProjectFolder, RunName, opened
 from tallyman.cli.output import as_json, out, short
-from tallyman.cli.report_page import page
 from tallyman.cli.report_text import lines
-from tallyman.domain.run import RUN_ID
+from tallyman.domain.history.run import RUN_ID
 from tallyman.errors import UsageError
-from tallyman.query.report import Report
+from tallyman.pages.report import page
+from tallyman.query.report.run import Report
 
 
 def report(

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tallyman.cli.flow_svg import WORDS, equation, units
 from tallyman.cli.output import printable, short
-from tallyman.cli.report_page import KINDS, cut, duration, partition, share, size, status
-from tallyman.query.asset_report import AssetReport
-from tallyman.query.report import Report
+from tallyman.pages.flow import WORDS, equation, units
+from tallyman.pages.report import KINDS, cut, duration, partition, share, size, status
+from tallyman.query.report.asset import AssetReport
+from tallyman.query.report.run import Report
 
 MOST = 12
 """So many failures, partitions or inputs are listed; of more, how many there are."""

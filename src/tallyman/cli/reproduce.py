@@ -20,7 +20,7 @@ from tallyman.cli.options import (
 )
 from tallyman.cli.output import as_json, err, out, short, tally
 from tallyman.cli.run import Progress
-from tallyman.domain.reproduction import Reproduced, TargetAgain, Verdict
+from tallyman.domain.history.reproduction import Reproduced, TargetAgain, Verdict
 from tallyman.project import Project
 
 SIGNS = {"added": "+", "removed": "-", "changed": "~"}

@@ -23,7 +23,7 @@ from tallyman.cli.options import (
     opened,
 )
 from tallyman.cli.output import as_json, err, interactive, next_steps, out, published, tally
-from tallyman.domain.run import AssetResult, RunResult, Status
+from tallyman.domain.history.run import AssetResult, RunResult, Status
 from tallyman.project import Project
 
 T = TypeVar("T")

@@ -7,11 +7,11 @@ from typing import NoReturn
 import typer
 
 from tallyman.cli.output import as_json, out
-from tallyman.control.chain import Chain
-from tallyman.control.verify import Verdict
+from tallyman.control.seal.chain import Chain
+from tallyman.control.verify.verify import Verification
 
 
-def show_verdict(verdict: Verdict, json_output: bool) -> NoReturn:
+def show_verdict(verdict: Verification, json_output: bool) -> NoReturn:
     if json_output:
         as_json(verdict.to_json())
         raise typer.Exit(0 if verdict.verified else 1)
@@ -35,7 +35,7 @@ def show_verdict(verdict: Verdict, json_output: bool) -> NoReturn:
     raise typer.Exit(0 if verdict.verified else 1)
 
 
-def _sealed(verdict: Verdict) -> str:
+def _sealed(verdict: Verification) -> str:
     seal, changes = verdict.sealed.seal, verdict.changes
     if changes:
         others = f", and {len(changes) - 1:,} other files" if len(changes) > 1 else ""

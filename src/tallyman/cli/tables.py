@@ -12,8 +12,8 @@ import yaml
 from tallyman.cli.data import DatasetName
 from tallyman.cli.options import AsJson, ProjectFolder, opened, pairs
 from tallyman.cli.output import as_json, out, published
-from tallyman.control.mutate import Written
-from tallyman.domain.mutation import Mutation
+from tallyman.control.publish.mutate import WrittenChange
+from tallyman.domain.version.mutation import Mutation
 from tallyman.errors import UsageError
 
 Expect = Annotated[
@@ -83,7 +83,7 @@ def _number(text: str) -> int:
     return int(text)
 
 
-def _show(found: Written, json_output: bool) -> None:
+def _show(found: WrittenChange, json_output: bool) -> None:
     if json_output:
         as_json(found.to_json())
         return

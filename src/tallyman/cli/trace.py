@@ -17,17 +17,17 @@ from tallyman.cli.trace_output import (
     print_overview,
     print_state,
 )
-from tallyman.domain.trace import Changes, Diagnostic, TargetTrace, plain
+from tallyman.domain.history.trace import Changes, Diagnostic, TargetTrace, plain
 from tallyman.errors import UsageError
-from tallyman.query.trace import Trace
-from tallyman.query.trace_row import Row
+from tallyman.query.trace.asset import Trace
+from tallyman.query.trace.row import TraceRow
 
 MATCHES = 20
 """Rows that are listed when a key is not of one row."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class TraceQuestion:
     """Which row, and what of it."""
 
     row_id: str | None
@@ -39,7 +39,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class TraceAnswer:
     facts: Mapping[str, object]
     shown: Callable[[], None] | None
     diagnostic: Diagnostic | None
@@ -99,7 +99,7 @@ def trace(
 
     tallyman trace latest --asset gl_close --step 30 --type deleted: who deleted what
     """
-    asked = Asked(row_id, key or [], at_step, include_baseline, asset, partition)
+    asked = TraceQuestion(row_id, key or [], at_step, include_baseline, asset, partition)
     _check(asked, step, change_type, after)
     with opened(project).trace(run) as found:
         if step is not None and asset is not None:
@@ -120,7 +120,9 @@ def trace(
     raise typer.Exit(answer.exit_code)
 
 
-def _check(asked: Asked, step: int | None, change_type: str | None, after: str | None) -> None:
+def _check(
+    asked: TraceQuestion, step: int | None, change_type: str | None, after: str | None
+) -> None:
     of_row = asked.row_id is not None or bool(asked.key)
     if asked.row_id is not None and asked.key:
         raise UsageError("name the row by its id or by --key, not by both")
@@ -134,22 +136,22 @@ def _check(asked: Asked, step: int | None, change_type: str | None, after: str |
         raise UsageError("--type and --after go with --step")
 
 
-def _changes(asset: str, step: int, page: Changes) -> Answer:
+def _changes(asset: str, step: int, page: Changes) -> TraceAnswer:
     facts = {
         "asset": asset,
         "step": step,
         "changes": [record.to_json() for record in page],
         "next_after": str(page.next_after) if page.next_after else None,
     }
-    return Answer(facts, lambda: print_changes(page), page.diagnostic)
+    return TraceAnswer(facts, lambda: print_changes(page), page.diagnostic)
 
 
-def _overview(targets: list[TargetTrace], diagnostic: Diagnostic | None) -> Answer:
+def _overview(targets: list[TargetTrace], diagnostic: Diagnostic | None) -> TraceAnswer:
     facts: dict[str, object] = {"assets": [target.to_json() for target in targets]}
-    return Answer(facts, lambda: print_overview(targets), diagnostic)
+    return TraceAnswer(facts, lambda: print_overview(targets), diagnostic)
 
 
-def _about_row(trace: Trace, asked: Asked) -> Answer:
+def _about_row(trace: Trace, asked: TraceQuestion) -> TraceAnswer:
     if asked.row_id is not None:
         return _row(trace.row(asked.row_id, asked.asset, asked.partition), asked)
     values = key_values(asked.key)
@@ -162,27 +164,27 @@ def _about_row(trace: Trace, asked: Asked) -> Answer:
             "matches": [row.to_json() for row in found[:MATCHES]],
             "more": len(found) > MATCHES,
         }
-        return Answer(facts, lambda: print_matches(found, MATCHES), None, code=2)
+        return TraceAnswer(facts, lambda: print_matches(found, MATCHES), None, code=2)
     shown = ", ".join(f"{name}={value}" for name, value in values.items())
     reason = f"no row that this run changed or created came in with {shown}"
-    return Answer({"matches": []}, None, trace.diagnostic or Diagnostic("RowNotFound", reason))
+    return TraceAnswer({"matches": []}, None, trace.diagnostic or Diagnostic("RowNotFound", reason))
 
 
-def _row(row: Row, asked: Asked) -> Answer:
+def _row(row: TraceRow, asked: TraceQuestion) -> TraceAnswer:
     if asked.at_step is not None:
         at = row.at_step(asked.at_step)
         state = at.state
         facts = _identity(row) | {"at_step": asked.at_step, "row_at_step": plain(state)}
         shown = None if state is None else (lambda: print_state(row, state, asked.at_step))
-        return Answer(facts, shown, at.diagnostic)
+        return TraceAnswer(facts, shown, at.diagnostic)
     history = row.history(asked.include_baseline)
     facts = _identity(row) | {"history": [entry.to_json() for entry in history]}
-    return Answer(
+    return TraceAnswer(
         facts, (lambda: print_history(row, history)) if history else None, history.diagnostic
     )
 
 
-def _identity(row: Row) -> dict[str, object]:
+def _identity(row: TraceRow) -> dict[str, object]:
     target = row.target
     return {
         "asset": target.asset if target else None,

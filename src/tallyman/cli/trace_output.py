@@ -6,22 +6,22 @@ import json
 from collections.abc import Sequence
 
 from tallyman.cli.output import out, table
-from tallyman.domain.trace import (
+from tallyman.domain.history.trace import (
     Changes,
     ChangeType,
     FoundRow,
-    History,
+    RowHistory,
     TargetTrace,
     TraceRecord,
     Values,
     plain,
 )
-from tallyman.query.trace_row import Row
+from tallyman.query.trace.row import TraceRow
 
 COLUMNS = ("step", "what", "column", "before", "after")
 
 
-def print_history(row: Row, history: History) -> None:
+def print_history(row: TraceRow, history: RowHistory) -> None:
     _heading(row)
     lines: list[dict[str, object]] = []
     for entry in history:
@@ -33,7 +33,7 @@ def print_history(row: Row, history: History) -> None:
             out.print(f"step {step.seq}, {step.kind}: {step.text}", markup=False)
 
 
-def print_state(row: Row, state: Values, step: int | None) -> None:
+def print_state(row: TraceRow, state: Values, step: int | None) -> None:
     _heading(row, f"   behind step {step}")
     table(
         [{"column": name, "value": text(held)} for name, held in state.items()], ("column", "value")
@@ -92,7 +92,7 @@ def text(value: object) -> str:
     return found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
 
 
-def _heading(row: Row, more: str = "") -> None:
+def _heading(row: TraceRow, more: str = "") -> None:
     out.print(f"{row.target}   row {row.row_id}{more}", markup=False)
 
 

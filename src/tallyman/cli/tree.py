@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tallyman.cli.output import short
-from tallyman.domain.walk import Became, Hop, Joined, Origin, Record, Where, Why
+from tallyman.domain.history.walk import Became, Hop, Joined, Record, RecordOrigin, Where, Why
 
 INDENT = "   "
 WIDEST = 160
@@ -52,7 +52,7 @@ def _joined(joined: Joined, pad: str) -> Iterator[str]:
     yield from _origin(joined.origin, pad, f"{joined.step} joined ", f" on {joined.on}")
 
 
-def _origin(origin: Origin, pad: str, word: str, on: str = "") -> Iterator[str]:
+def _origin(origin: RecordOrigin, pad: str, word: str, on: str = "") -> Iterator[str]:
     if origin.hops:
         for hop in origin.hops:
             yield from _hop(hop, pad, f"└─ {word}", on)

@@ -19,7 +19,7 @@ from tallyman.cli.options import (
 )
 from tallyman.cli.output import as_json, err, out
 from tallyman.cli.tree import where_lines, why_lines
-from tallyman.domain.walk import Hop
+from tallyman.domain.history.walk import Hop
 from tallyman.errors import UsageError
 
 Limit = Annotated[

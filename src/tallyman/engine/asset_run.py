@@ -12,37 +12,39 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tallyman import faults
-from tallyman.domain.fate import Evidence
-from tallyman.domain.frame import Frame
-from tallyman.domain.ledger import InputAccount, KeyDigest, Ledger
-from tallyman.domain.pipeline import Asset
-from tallyman.domain.plan import (
+from tallyman.domain.account.fate import Evidence
+from tallyman.domain.account.ledger import InputAccount, KeyDigest, Ledger
+from tallyman.domain.definition.frame import Frame
+from tallyman.domain.definition.pipeline import Asset
+from tallyman.domain.definition.plan import (
     accounted_inputs,
     has_working_set,
     is_traced,
-    morphism_ids,
+    step_ids,
 )
-from tallyman.domain.run import RunIdentity
-from tallyman.domain.step import Append, Expect, GroupBy, Join, Step
-from tallyman.domain.threshold import Halt, Thresholds
-from tallyman.engine import early, repeated, timed_plan
-from tallyman.engine.account import Account, Totals
-from tallyman.engine.book import Book
-from tallyman.engine.columns import ERROR, KEY, PART, SYSTEM
-from tallyman.engine.content import Content, measure
-from tallyman.engine.evaluate import Evaluation
-from tallyman.engine.kept import Kept, Letters
-from tallyman.engine.key_check import KeyCheck
-from tallyman.engine.reads import columns_read
-from tallyman.engine.redact import Redaction
-from tallyman.engine.run_folder import write_json
-from tallyman.engine.settle import SUMMARY, Settlement, clear, move_parts
-from tallyman.engine.settling import Settling
-from tallyman.engine.source import Door, Input
-from tallyman.engine.stage import Made, Stage
-from tallyman.engine.tainted import tainted
-from tallyman.engine.trace import RowIds, Tracer
-from tallyman.engine.working_run import OUTPUTS, WorkingRun
+from tallyman.domain.definition.step import Append, Expect, GroupBy, Join, Step
+from tallyman.domain.definition.threshold import Halt, Thresholds
+from tallyman.domain.history.run import RunIdentity
+from tallyman.engine.columns.reads import columns_read
+from tallyman.engine.columns.tainted import tainted
+from tallyman.engine.evidence import breaker
+from tallyman.engine.evidence.account import Account, Totals
+from tallyman.engine.evidence.content import Content, measure
+from tallyman.engine.evidence.kept import Kept, LetterCounts
+from tallyman.engine.evidence.key_check import KeyCheck
+from tallyman.engine.evidence.settle import SUMMARY, Settlement, clear, move_parts
+from tallyman.engine.evidence.settling import Settling
+from tallyman.engine.expressions.columns import ERROR, KEY, PART, SYSTEM
+from tallyman.engine.expressions.redact import Redaction
+from tallyman.engine.files.run_folder import write_json
+from tallyman.engine.plan import timed_plan
+from tallyman.engine.segment.evaluate import Evaluation
+from tallyman.engine.segment.fate_book import Book
+from tallyman.engine.segment.stage import Stage, WrittenRows
+from tallyman.engine.source import repeated
+from tallyman.engine.source.source import Door, Input
+from tallyman.engine.working.trace import RowIds, Tracer
+from tallyman.engine.working.working_run import OUTPUTS, WorkingRun
 from tallyman.errors import (
     EmptyInput,
     JoinFanOut,
@@ -54,7 +56,7 @@ from tallyman.faults import Point
 
 
 @dataclass
-class Outcome:
+class AssetOutcome:
     """What an asset's run left: its ledger always, its output when nothing stood against it."""
 
     ledger: Ledger
@@ -83,7 +85,7 @@ class AssetRun:
     progress: Callable[[str], None] = lambda _: None
     completed: Callable[[str], None] = lambda _: None
     """Told each time what the steps up to one did has been written."""
-    epoch: str = "all"
+    partition_label: str = "all"
     only: Column | None = None
     """True of every row the output may hold: those of its partition."""
     partition: str | None = None
@@ -108,7 +110,9 @@ class AssetRun:
         hidden = tainted(self.plan, self.redaction.columns)
         self.redaction = replace(self.redaction, columns=hidden)
         self.book = Book(self.asset.name, redaction=self.redaction)
-        self.settlement = Settlement(self.run, self.book, self.folder, self.staging, self.epoch)
+        self.settlement = Settlement(
+            self.run, self.book, self.folder, self.staging, self.partition_label
+        )
         self.accounted = accounted_inputs(self.plan)
         self.traced = is_traced(self.asset.trace, self.plan)
         self.reads = {name: self._columns_read(name) for name in self.accounted}
@@ -116,7 +120,7 @@ class AssetRun:
             book=self.book,
             inputs=self.inputs,
             references=self._reference,
-            morphism_ids=morphism_ids(self.plan),
+            step_ids=step_ids(self.plan),
             evidence=self.evidence,
             folder=str(self.staging),
             on_stage=self._after_segment,
@@ -172,7 +176,7 @@ class AssetRun:
 
     # ---- the order of things -------------------------------------------------------------
 
-    def execute(self) -> Outcome:
+    def execute(self) -> AssetOutcome:
         self._mark_jobs()
         try:
             self._break_early()
@@ -209,7 +213,7 @@ class AssetRun:
         if placed:
             self.inputs = self.evaluation.inputs = {**self.inputs, **placed}
 
-    def _evaluate(self) -> Made | None:
+    def _evaluate(self) -> WrittenRows | None:
         """Put the output in its place; None if it did not come to one."""
         written = self.staging / "output"
         try:
@@ -218,7 +222,7 @@ class AssetRun:
             self._tell_reached()
             move_parts(made.folder, self.output)
             if self.working is not None:
-                self.working.keep_outputs(self.folder, self.epoch)
+                self.working.keep_outputs(self.folder, self.partition_label)
             self._measure_output(made)
             return made
         except _Halted:
@@ -227,22 +231,22 @@ class AssetRun:
             if not self.settling.jobs:
                 self.settling.start()
 
-    def _written(self, folder: Path) -> Made:
+    def _written(self, folder: Path) -> WrittenRows:
         if self.working is not None:
             return self.working.evaluate(folder)
         flow = self.evaluation.flow(self.plan)
         if not flow.untouched_groups:
-            return Made.of_stage(self.evaluation.output(flow))
+            return WrittenRows.of_stage(self.evaluation.output(flow))
         self.settling.start()  # all segments are written: evidence beside the output
         rows = self.evaluation.output_groups(flow, str(folder))
-        return Made(folder, rows, flow.level, flow.group_columns)
+        return WrittenRows(folder, rows, flow.level, flow.group_columns)
 
     @property
     def output(self) -> Path:
         """Where the rows that passed are measured, and stay if the gate lets them."""
         return self.folder / "output"
 
-    def _measure_output(self, made: Made) -> None:
+    def _measure_output(self, made: WrittenRows) -> None:
         """Start the digest of the rows that passed, while evidence is still being written."""
         spark = next(iter(self.inputs.values())).spark
         rows = spark.read.schema(made.schema).parquet(str(self.output)).drop(SYSTEM)
@@ -250,7 +254,7 @@ class AssetRun:
         counted = None not in self.repeated.counts.values()
         self.key_check.begin(rows, self._kept_key(made), counted)
 
-    def _kept_key(self, made: Made) -> tuple[str, ...]:
+    def _kept_key(self, made: WrittenRows) -> tuple[str, ...]:
         """The columns that hold the source key, where each row of the output is a record of the
         one input."""
         own = made.level == 0 and len(self.accounted) == 1
@@ -278,7 +282,7 @@ class AssetRun:
             if part.fate is None and number in found:
                 rows = stage.dropped().where(F.col(PART) == number)
                 keys = [row[KEY] for row in rows.select(KEY).orderBy(KEY).limit(5).collect()]
-                step = part.morphism_id.rpartition(".")[0]
+                step = part.step_id.rpartition(".")[0]
                 raise JoinFanOut(self.asset.name, step, found[number].count, keys)
         self.halt = self.thresholds.check(self._errors(), self.records_in)
         if self.halt:
@@ -299,7 +303,7 @@ class AssetRun:
         """The circuit breaker: a look at the first records, before the dead letters fill up."""
         rate = max(self.thresholds.breaker, self.thresholds.percentage)
         for name in dict.fromkeys(self.accounted):
-            broken = early.unreadable(self.inputs[name], self.book, self.thresholds.window, rate)
+            broken = breaker.unreadable(self.inputs[name], self.book, self.thresholds.window, rate)
             if broken is not None:
                 self.settling.write_letters(broken.sample)
                 self._letters(self._kept())
@@ -307,11 +311,11 @@ class AssetRun:
         self.book.rules.clear()
 
     def _reference(self, name: str) -> DataFrame:
-        return early.reference(self.inputs[name])
+        return breaker.reference(self.inputs[name])
 
     # ---- the ledger -----------------------------------------------------------------------
 
-    def _conclude(self, made: Made | None) -> Outcome:
+    def _conclude(self, made: WrittenRows | None) -> AssetOutcome:
         kept = self._kept()
         letters = self._letters(kept)
         ledger = self._ledger(kept, letters, made)
@@ -320,7 +324,7 @@ class AssetRun:
         for row in letters.summary:
             kind = str(row["error_type"])
             by_type[kind] = by_type.get(kind, 0) + int(row["count"])
-        outcome = Outcome(ledger, sum(by_type.values()), by_type)
+        outcome = AssetOutcome(ledger, sum(by_type.values()), by_type)
         if self.content is not None:
             outcome.content = self.content.result()
             outcome.rows_out = kept.rows("output")
@@ -338,19 +342,19 @@ class AssetRun:
     def _kept(self) -> Kept:
         return Kept(self.folder, lambda: next(iter(self.inputs.values())).spark)
 
-    def _letters(self, kept: Kept) -> Letters:
+    def _letters(self, kept: Kept) -> LetterCounts:
         """The dead letters as they were written; their summary is made of nothing else."""
         found = kept.letters()
         if found.count:
             write_json(self.folder / "errors" / SUMMARY, list(found.summary))
         return found
 
-    def withdraw(self, outcome: Outcome) -> None:
+    def withdraw(self, outcome: AssetOutcome) -> None:
         """Take the rows away again: the gate did not let them pass."""
         withdraw(self.folder)
         outcome.rows_out = 0
 
-    def _passed(self, kept: Kept, made: Made | None) -> dict[int, KeyDigest]:
+    def _passed(self, kept: Kept, made: WrittenRows | None) -> dict[int, KeyDigest]:
         """The rows of the output, by their level: as they are in their place."""
         if made is None:
             return {}
@@ -359,10 +363,10 @@ class AssetRun:
         found = kept.passed(self.evaluation.output_key)
         if made.level is not None:
             return {made.level: sum(found.values(), KeyDigest())}
-        levels = {cut.morphism_id: n for n, cut in enumerate(self.evaluation.opened, 1)}
+        levels = {cut.step_id: n for n, cut in enumerate(self.evaluation.opened, 1)}
         return {levels[step] if step else 0: met for step, met in found.items()}
 
-    def _ledger(self, kept: Kept, letters: Letters, made: Made | None) -> Ledger:
+    def _ledger(self, kept: Kept, letters: LetterCounts, made: WrittenRows | None) -> Ledger:
         witnesses = self.settling.witnesses
         account = Account(self.evaluation, self.totals, kept, letters, witnesses)
         marked = made is not None and made.level is None

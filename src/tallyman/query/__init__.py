@@ -1,1 +1,1 @@
-"""THE READ SIDE. Files and DuckDB; no Spark."""
+"""THE READ SIDE. Files and DuckDB; Spark only where `why` has to join again."""

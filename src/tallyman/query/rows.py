@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import parquet as pq
 
-from tallyman.engine.files_intact import Expected, check
+from tallyman.engine.files.intact import Expected, check
 from tallyman.errors import DatasetDamaged
 
 SYSTEM = "_tm"

@@ -17,8 +17,8 @@ from psycopg.pq import TransactionStatus
 
 from tallyman.errors import DatabaseUnavailable
 from tallyman.registry import migrate
-from tallyman.registry.address import Transaction, brief, connect, hopeless, redacted
-from tallyman.registry.embedded import Embedded
+from tallyman.registry.server.address import Transaction, brief, connect, hopeless, redacted
+from tallyman.registry.server.embedded import Embedded
 
 __all__ = ["Database", "Transaction", "redacted"]
 

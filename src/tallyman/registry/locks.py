@@ -9,8 +9,8 @@ from enum import IntEnum
 import psycopg
 
 from tallyman.errors import DatabaseUnavailable
-from tallyman.registry.address import brief, connect
 from tallyman.registry.database import Database, Transaction
+from tallyman.registry.server.address import brief, connect
 
 TRY = "SELECT pg_try_advisory_lock(%(kind)s, hashtext(%(name)s)) AS got"
 WAIT = "SELECT pg_advisory_lock(%(kind)s, hashtext(%(name)s)), true AS got"

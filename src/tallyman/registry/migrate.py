@@ -11,7 +11,7 @@ from importlib import resources
 import psycopg
 
 from tallyman.errors import DatabaseBehind, DatabaseNewer, DatabaseUnavailable, UsageError
-from tallyman.registry.address import Transaction, brief, connect, redacted
+from tallyman.registry.server.address import Transaction, brief, connect, redacted
 
 LOCK = 0x7A11_0001
 """Whoever holds it migrates; the others wait and find the work done."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
-from tallyman.domain.seal import Seal
+from tallyman.domain.history.seal import Seal
 from tallyman.registry.database import Transaction
 
 # Until the transaction ends nobody else adds to the chain: two seals never name one before them.

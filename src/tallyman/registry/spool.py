@@ -11,10 +11,10 @@ from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
-from tallyman.domain.lineage_event import LineageEvent
-from tallyman.registry.address import Transaction
+from tallyman.domain.history.lineage_event import LineageEvent
 from tallyman.registry.database import Database
 from tallyman.registry.locks import Alone, alone
+from tallyman.registry.server.address import Transaction
 
 KNOWS = "SELECT FROM lineage_events WHERE run_id = %(run)s LIMIT 1"
 ADD = """

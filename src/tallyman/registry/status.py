@@ -11,10 +11,10 @@ import psycopg
 
 from tallyman.errors import DatabaseUnavailable
 from tallyman.registry import migrate
-from tallyman.registry.address import Transaction, brief, connect, without_secrets
 from tallyman.registry.database import Database
-from tallyman.registry.datafolder import Unusable
-from tallyman.registry.embedded import Embedded
+from tallyman.registry.server.address import Transaction, brief, connect, without_secrets
+from tallyman.registry.server.datafolder import Unusable
+from tallyman.registry.server.embedded import Embedded
 
 # What another role does is hidden from an ordinary one, but not that it is connected.
 SERVER = """

@@ -1,0 +1,1 @@
+"""What a run reads, and what it is bound to."""

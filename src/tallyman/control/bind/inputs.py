@@ -1,0 +1,276 @@
+"""What a target reads: sources outside, and versions of datasets. Pinned once per run."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from uuid import UUID
+
+from pyspark.sql import SparkSession
+
+from tallyman.control.pipeline.load import Definition
+from tallyman.domain.definition.pipeline import Pipeline
+from tallyman.domain.definition.target import Reading, Target, readings, source_path
+from tallyman.domain.history.materialization import Consumed, Materialization
+from tallyman.domain.version.dataset import Dataset, Fragment, Kind
+from tallyman.engine.expressions.redact import Redaction
+from tallyman.engine.files.listing import (
+    Hasher,
+    InputFile,
+    InputFiles,
+    hash_here,
+    list_files,
+    listed_files,
+    read_before,
+    sha256,
+)
+from tallyman.engine.source.open import open_output, open_source
+from tallyman.engine.source.source import Input
+from tallyman.engine.warehouse.warehouse import Warehouse
+from tallyman.errors import DependencyNotReady
+from tallyman.registry.database import Database, Transaction
+from tallyman.registry.run.materializations import Materializations
+from tallyman.registry.version.datasets import Datasets
+from tallyman.registry.version.fragments import Fragments
+from tallyman.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """One input: its files, and for a dataset the fragments they are."""
+
+    reading: Reading
+    files: InputFiles
+    fragments: tuple[Fragment, ...] = ()
+
+    def consumed(self) -> list[Consumed]:
+        """Hashes a source's files, once."""
+        name, partition = self.reading.name, self.reading.partition
+        if self.reading.of_table:
+            whole = hashlib.sha256("\n".join(sorted(f.digest for f in self.fragments)).encode())
+            return [Consumed(name, None, whole.hexdigest())]
+        if self.fragments:
+            return [
+                Consumed(name, f.partition, f.digest, f.materialization_id) for f in self.fragments
+            ]
+        digest = self.files.content_hash.removeprefix("sha256:")
+        return [Consumed(name, partition, digest)]
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """The fragments of one version, also by their partitions."""
+
+    dataset: Dataset
+    all: Sequence[Fragment]
+    by_partition: Mapping[str | None, Sequence[Fragment]]
+
+    @classmethod
+    def of(cls, dataset: Dataset, fragments: Iterable[Fragment]) -> Published:
+        listed = tuple(fragments)
+        split: dict[str | None, list[Fragment]] = {}
+        for fragment in listed:
+            split.setdefault(fragment.partition, []).append(fragment)
+        return cls(dataset, listed, split)
+
+    def read_by(self, partition: str | None) -> Sequence[Fragment]:
+        return self.all if partition is None else self.by_partition.get(partition, ())
+
+
+@dataclass
+class Pins:
+    """The inputs of one run: all of it reads the same files of a source, and datasets as they
+    were at one moment."""
+
+    pipeline: Pipeline
+    database: Database
+    settings: Settings
+    run: UUID | None = None
+    ordinals: Mapping[UUID, int] | None = None
+    """The version of each dataset that is read; without them, what is current."""
+    hasher: Hasher = hash_here
+    _sources: dict[Reading, Pin] = field(default_factory=dict)
+    _published: dict[tuple[str, bool], Published] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def project(self) -> Path:
+        return self.settings.home
+
+    @cached_property
+    def warehouse(self) -> Warehouse:
+        return Warehouse(self.settings.warehouse_folder)
+
+    def of(self, target: Target) -> dict[str, Pin]:
+        found = {}
+        for reading in readings(self.pipeline, target):
+            found[reading.name] = (
+                self.source(target, reading)
+                if reading.of_source
+                else self._dataset(target, reading)
+            )
+        return found
+
+    def recorded(self, made: Materialization) -> dict[str, Pin]:
+        """What a result was made from, as the registry has it; a source as it is now."""
+
+        used = self._used(made)
+        found = {}
+        for reading in readings(self.pipeline, made.target):
+            fragments = used.get(reading.name)
+            if reading.of_source:
+                found[reading.name] = self.source(made.target, reading)
+            elif fragments:
+                found[reading.name] = self._pinned(reading, fragments)
+            else:
+                found[reading.name] = self._dataset(made.target, reading)
+        return found
+
+    def as_read(self, made: Materialization) -> dict[str, Pin]:
+        """What a target of this run read, in the order in which it read it, whatever was declared
+        invalid since."""
+        used = self._used(made) if made.content_digest else {}
+        found = {}
+        for reading in readings(self.pipeline, made.target):
+            if reading.of_source:
+                found[reading.name] = self.source(made.target, reading)
+                continue
+            then, recorded = self.fragments(reading), used.get(reading.name)
+            if recorded and {f.id for f in recorded} != {f.id for f in then}:
+                then = recorded  # a replay reads what the first run read
+            found[reading.name] = self._pinned(reading, then)
+        return found
+
+    def _used(self, made: Materialization) -> dict[str, list[Fragment]]:
+        def work(tx: Transaction) -> dict[str, list[Fragment]]:
+            used: dict[str, list[Fragment]] = {}
+            for result in Materializations(tx).inputs(made):
+                kept = Fragments(tx).get([result.fragment_id] if result.fragment_id else [])
+                used.setdefault(result.target.asset, []).extend(kept.values())
+            return used
+
+        return self.database.durably(work)
+
+    def source(self, target: Target, reading: Reading) -> Pin:
+        with self._lock:
+            if reading not in self._sources:
+                source = self.pipeline.sources[reading.name]
+                declared = self.pipeline.assets[target.asset].partitioned_by
+                text = None
+                if declared is not None and reading.partition is not None:
+                    text = declared.text(reading.partition)
+                files = list_files(reading.name, source_path(source, text), self.project)
+                self._sources[reading] = Pin(reading, replace(files, hasher=self.hasher))
+            return self._sources[reading]
+
+    def _dataset(self, target: Target, reading: Reading) -> Pin:
+        lacking = self.lacking(reading)
+        if lacking:
+            raise DependencyNotReady([(str(target), str(read)) for read in lacking])
+        return self._pinned(reading, self.fragments(reading))
+
+    def lacking(self, reading: Reading) -> list[Target]:
+        """What has no result to read. Of all partitions none may be left out without a word."""
+        if not self.fragments(reading):
+            return [Target(reading.name, reading.partition)]
+        gone = self.database.durably(
+            lambda tx: Materializations(tx).invalidated(reading.name, reading.partition)
+        )
+        return [Target(reading.name, partition) for partition in gone]
+
+    def _pinned(self, reading: Reading, fragments: Iterable[Fragment]) -> Pin:
+        listed = tuple(fragments)
+        files: dict[str, str] = {}
+        known: dict[str, str] = {}
+        for number, fragment in enumerate(listed):
+            folder = self.warehouse.dataset(fragment.dataset_id)
+            # The name says nothing of ids: equal content has an equal hash in another run.
+            part = fragment.partition or f"{number:05d}"
+            for file in fragment.files:
+                name = Path(file.path).name
+                path = str(folder / file.path)
+                files[name if len(listed) == 1 else f"{part}/{name}"] = path
+                known[path] = file.sha256
+        found = listed_files(reading.name, files, self.project)
+
+        def hashes(asked: Sequence[InputFile]) -> list[str]:
+            """What a version consists of was hashed when it was made; what lies over it was not."""
+            return [known.get(file.path) or sha256(file.path) for file in asked]
+
+        def check() -> None:
+            """On a cluster large files are hashed by the executors, as those of sources are."""
+            unread = [file for file in found.files if not read_before(file.path)]
+            if unread and self.hasher is not hash_here:
+                self.hasher(unread)
+            self.warehouse.check(reading.name, listed)
+
+        return Pin(reading, replace(found, hasher=hashes, check_recorded=check), listed)
+
+    def fragments(self, reading: Reading) -> list[Fragment]:
+        """What the run itself made or chose to reuse; where it did not, what is published."""
+        known = self._published.get((reading.name, reading.of_table))
+        if known is not None and not self._makes(reading):
+            return list(known.read_by(reading.partition))
+
+        def work(tx: Transaction) -> list[Fragment]:
+            published = known or self._look_up(tx, reading)
+            if published is None:
+                return []
+            there = published.read_by(reading.partition)
+            found = self._merged(published.dataset, there, self._own(tx, reading))
+            return [f for f in found if reading.partition in (None, f.partition)]
+
+        return self.database.durably(work)
+
+    def _makes(self, reading: Reading) -> bool:
+        """Whether the run itself may have made some of it."""
+        return self.run is not None and not reading.of_table
+
+    def _look_up(self, tx: Transaction, reading: Reading) -> Published | None:
+        """Once, if versions are pinned: what is in one never changes. Two threads may both ask;
+        they get the same answer."""
+        kind = Kind.TABLE if reading.of_table else Kind.ASSET
+        dataset = Datasets(tx).of_producer(self.settings.name, reading.name, kind)
+        if dataset is None:
+            return None
+        if self.ordinals is None:
+            return Published.of(dataset, Fragments(tx).at(dataset.id, dataset.ordinal).values())
+        ordinal = self.ordinals.get(dataset.id, 0)
+        found = Published.of(dataset, Fragments(tx).at(dataset.id, ordinal).values())
+        return self._published.setdefault((reading.name, reading.of_table), found)
+
+    def _own(self, tx: Transaction, reading: Reading) -> dict[UUID, Fragment]:
+        if self.run is None or reading.of_table:
+            return {}
+        made = Fragments(tx).made(self.run, reading.name, reading.partition)
+        reused = {fragment: result for fragment, result in made.items() if result}
+        return Fragments(tx).get(made) | Fragments(tx).reused(reused, self.ordinals or {})
+
+    def _merged(
+        self, dataset: Dataset, published: Iterable[Fragment], own: Mapping[UUID, Fragment]
+    ) -> list[Fragment]:
+        asset = self.pipeline.assets.get(dataset.producer)
+        replaced = {fragment.partition for fragment in own.values()}
+        if asset is not None and asset.update_strategy == "append":
+            replaced = set()
+        kept = [f for f in published if f.partition not in replaced and f.id not in own]
+        return [*kept, *own.values()]
+
+
+def open_inputs(
+    spark: SparkSession, definition: Definition, pins: Mapping[str, Pin], redaction: Redaction
+) -> dict[str, Input]:
+    opened: dict[str, Input] = {}
+    pipeline = definition.pipeline
+    for name, pin in pins.items():
+        schema = definition.schemas[name]
+        if pin.reading.of_source:
+            opened[name] = open_source(spark, pipeline.sources[name], schema, pin.files, redaction)
+        else:
+            producer = pipeline.tables.get(name) or pipeline.assets[name]
+            opened[name] = open_output(spark, pin.files, schema, producer.key, redaction)
+    return opened

@@ -1,0 +1,231 @@
+"""The manifest: what a run is bound to. Written when it starts; the same functions check it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from tallyman.control.bind.inputs import Pins
+from tallyman.control.pipeline.definitions import Definitions
+from tallyman.domain.definition.canonical_json import canonical_hash
+from tallyman.domain.definition.partition import decode
+from tallyman.domain.definition.pipeline import Pipeline
+from tallyman.domain.definition.target import PLACEHOLDER, Reading, Target, folder_of, readings
+from tallyman.domain.history.materialization import RunRecord
+from tallyman.domain.history.run import RunIdentity
+from tallyman.domain.version.dataset import Fragment
+from tallyman.engine.plan.code_version import CodeVersion, code_version
+from tallyman.engine.spark.environment import environment, without_secrets
+from tallyman.errors import InputMissing
+
+MANIFEST_VERSION = "2.0"
+VOLATILE = "volatile"
+"""In config.json: what does not bind the run, because it decides nothing of its result."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Binding:
+    """Equal bindings give equal data."""
+
+    config: Mapping[str, Any]
+    code: CodeVersion
+    inputs: Mapping[str, Mapping[str, Any]]
+
+    @property
+    def config_hash(self) -> str:
+        return canonical_hash(self.config)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "config_hash": self.config_hash,
+            "code_version": self.code.to_json(),
+            "input_hashes": {name: dict(given) for name, given in self.inputs.items()},
+        }
+
+
+def bind(
+    definitions: Definitions, targets: Sequence[Target], run: RunRecord, pins: Pins
+) -> Binding:
+    """As everything is now."""
+    settings = definitions.settings
+    return Binding(
+        config=config_of(definitions, targets, run.params),
+        code=code_version(settings.home / settings.pipelines),
+        inputs=inputs_of(definitions.pipeline, targets, pins),
+    )
+
+
+# ---- config -----------------------------------------------------------------------------------
+
+
+def config_of(
+    definitions: Definitions, targets: Iterable[Target], params: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What decides the result, beside code and inputs: no name, no time, no place."""
+    settings, chosen = definitions.settings, list(targets)
+    assets = {}
+    for name in sorted({target.asset for target in chosen}):
+        asset = definitions.pipeline.assets[name]
+        assets[name] = {
+            "evidence": definitions.evidence(asset).value,
+            "thresholds": definitions.thresholds(asset).to_json(),
+        }
+    return {
+        "project": settings.name,
+        "assets": assets,
+        "targets": sorted(str(target) for target in chosen),
+        "publish_good_partitions": bool(params.get("publish_good_partitions")),
+        "redact": sorted(settings.redacted),
+        "replay_of": params.get("replay_of"),
+        "spark": without_secrets(settings.spark),
+    }
+
+
+def config_file(config: Mapping[str, Any], run: RunRecord, master: str | None) -> dict[str, Any]:
+    """config.json: what binds, and how it was asked for."""
+    asked = ("selection", "force", "jobs", "go_on", "plan", "evidence", "thresholds")
+    volatile = {name: run.params.get(name) for name in asked} | {"master": master}
+    return {**config, VOLATILE: without_secrets_in(volatile)}
+
+
+def without_secrets_in(volatile: Mapping[str, Any]) -> dict[str, Any]:
+    master = volatile.get("master")
+    shown = without_secrets({"master": master}) if master else {}
+    return {**volatile, **shown}
+
+
+# ---- inputs -----------------------------------------------------------------------------------
+
+
+def inputs_of(
+    pipeline: Pipeline, targets: Sequence[Target], pins: Pins
+) -> dict[str, dict[str, Any]]:
+    """What the targets read and do not make themselves: its hash, and its version if it has one."""
+    made = set(targets)
+    found: dict[str, dict[str, Any]] = {}
+    for target in targets:
+        for reading in readings(pipeline, target):
+            name = label(reading)
+            if name in found or Target(reading.name, reading.partition) in made:
+                continue
+            if reading.of_source:
+                found[name] = _source(pipeline, pins, target, reading)
+            elif fragments := pins.fragments(reading):
+                found[name] = _dataset(pins, reading, fragments)
+    return found
+
+
+def label(reading: Reading) -> str:
+    """What an input is called in a manifest."""
+    return f"{reading.name}[{reading.partition}]" if reading.partition else reading.name
+
+
+def _source(pipeline: Pipeline, pins: Pins, target: Target, reading: Reading) -> dict[str, Any]:
+    declared = pipeline.sources[reading.name].path
+    facts: dict[str, Any] = {"kind": "source", "path": declared}
+    if PLACEHOLDER in declared and reading.partition:
+        facts["partition"] = reading.partition
+    try:
+        files = pins.source(target, reading).files
+        return facts | {
+            "files": len(files.files),
+            "bytes": files.bytes,
+            "hash": files.content_hash,
+        }
+    except (InputMissing, OSError) as error:
+        # The target that needs it fails with the whole story; the others go on.
+        return facts | {"files": 0, "bytes": 0, "hash": None, "problem": str(error)}
+
+
+def _dataset(pins: Pins, reading: Reading, fragments: Sequence[Fragment]) -> dict[str, Any]:
+    ordinal = (pins.ordinals or {}).get(fragments[0].dataset_id)
+    return {
+        "kind": "table" if reading.of_table else "asset",
+        "dataset_id": str(fragments[0].dataset_id),
+        "version": ordinal,
+        **({"partition": reading.partition} if reading.partition else {}),
+        "files": sum(len(fragment.files) for fragment in fragments),
+        "bytes": sum(fragment.bytes for fragment in fragments),
+        "hash": digest_of(fragments),
+    }
+
+
+def digest_of(fragments: Iterable[Fragment]) -> str:
+    """Of the rows, whatever their files: known since they were made."""
+    listed = sorted(f"{fragment.partition or ''}\0{fragment.digest}" for fragment in fragments)
+    return f"sha256:{hashlib.sha256(chr(10).join(listed).encode()).hexdigest()}"
+
+
+# ---- the file ---------------------------------------------------------------------------------
+
+
+def manifest_of(
+    identity: RunIdentity,
+    run: RunRecord,
+    definitions: Definitions,
+    targets: Sequence[Target],
+    binding: Binding,
+) -> dict[str, Any]:
+    settings, pipeline = definitions.settings, definitions.pipeline
+    return {
+        "manifest_version": MANIFEST_VERSION,
+        "run_id": identity.run_id,
+        "project": settings.name,
+        "actor": run.actor,
+        "timestamp": identity.timestamp,
+        "folder_name": identity.folder_name,
+        "cryptographic_binding": binding.to_json(),
+        "pipeline_version": run.params.get("pipeline_version"),
+        "assets": list(dict.fromkeys(target.asset for target in targets)),
+        "targets": [
+            {
+                "asset": target.asset,
+                "partition": target.partition,
+                "folder": folder_of(pipeline.assets, target),
+                "definition_hash": definitions.hash(target.asset),
+            }
+            for target in targets
+        ],
+        "processing_window": processing_window(targets),
+        "execution_metadata": environment(settings.master, settings.spark),
+        "output_locations": _locations(run, pipeline, targets, settings.warehouse),
+        "openlineage_run_id": identity.openlineage_run_id,
+    }
+
+
+def processing_window(targets: Iterable[Target]) -> dict[str, Any]:
+    """From the first day to the end of the last, and how many partitions there are."""
+    keys = sorted({target.partition for target in targets if target.partition})
+    days = [decode(key) for key in keys if key.startswith("d:")]
+    if not days or len(days) != len(keys):
+        return {"start": None, "end": None, "partitions": len(keys)}
+    first, last = days[0], days[-1]
+    assert not isinstance(first, (str, tuple))
+    assert not isinstance(last, (str, tuple))
+    end = last + timedelta(days=1)
+    return {"start": str(first), "end": str(end), "partitions": len(keys)}
+
+
+def _locations(
+    run: RunRecord, pipeline: Pipeline, targets: Iterable[Target], warehouse: str
+) -> dict[str, Any]:
+    """Relative to the project, so that they mean the same wherever it lies."""
+    places = {target: f"{run.folder}/{folder_of(pipeline.assets, target)}" for target in targets}
+    return {
+        "run_dir": run.folder,
+        "lineage_dir": f"{run.folder}/lineage",
+        "warehouse_dir": str(Path(warehouse)),
+        "targets": {
+            str(target): {
+                "accounting_dir": f"{place}/output",
+                "errors_dir": f"{place}/errors",
+                "adjoint_dir": f"{place}/adjoint",
+                "trace_dir": f"{place}/trace",
+            }
+            for target, place in places.items()
+        },
+    }

@@ -1,1 +1,0 @@
-"""What lineage tools are told, and how it gets to them."""

@@ -1,0 +1,1 @@
+"""OpenLineage events: built here, kept in the spool, sent to a collector."""

@@ -1,0 +1,292 @@
+"""OpenLineage events: what a run, its targets and their steps tell. Built here, sent elsewhere.
+
+Ids are derived from the run's: telling the same thing again makes the same event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from uuid import UUID, uuid5
+
+from openlineage.client.event_v2 import (
+    InputDataset,
+    Job,
+    OutputDataset,
+    Run,
+    RunEvent,
+    RunState,
+)
+from openlineage.client.facet_v2 import (
+    DatasetFacet,
+    JobFacet,
+    RunFacet,
+    job_type_job,
+    parent_run,
+    source_code_job,
+    sql_job,
+)
+from openlineage.client.serde import Serde
+
+from tallyman.control.openlineage import run_facets
+from tallyman.control.openlineage.datasets import (
+    ToldDataset,
+    column_lineage_facet,
+    input_dataset,
+    merged,
+    output_dataset,
+)
+from tallyman.control.openlineage.facets import PRODUCER, facet
+from tallyman.control.openlineage.source_code import Code, without_secrets
+from tallyman.domain.definition.frame import Frame
+from tallyman.domain.definition.plan import accounted_inputs
+from tallyman.domain.history.lineage_event import LineageEvent
+from tallyman.domain.history.run import AssetResult, Status
+from tallyman.engine.columns.lineage import column_lineage, registered_lineage
+from tallyman.engine.columns.logical_query import logical_query, step_queries
+
+NAMESPACE = "tallyman"
+STATES = {
+    Status.RUNNING: RunState.RUNNING,
+    Status.SUCCESS: RunState.COMPLETE,
+    Status.SKIPPED: RunState.COMPLETE,
+    Status.WAITING: RunState.COMPLETE,
+    Status.FAILED: RunState.FAIL,
+    Status.HALTED: RunState.FAIL,
+    Status.CANCELED: RunState.ABORT,
+    Status.INTERRUPTED: RunState.ABORT,
+}
+"""What a status is to OpenLineage, once it is reached. START is told when something begins."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToldRun:
+    """`manifest` is the run's manifest.json; `namespace` the environment's, or ours."""
+
+    manifest: Mapping[str, Any]
+    namespace: str = NAMESPACE
+
+    @property
+    def id(self) -> UUID:
+        return UUID(self.manifest["openlineage_run_id"])
+
+    @property
+    def project(self) -> str:
+        return str(self.manifest["project"])
+
+    def dataset(self, called: str, name: str, **known: Any) -> ToldDataset:
+        """One of Tallyman's own: a version of a dataset of the project."""
+        full = f"{self.project}.{name}"
+        return ToldDataset(called=called, namespace=self.namespace, name=full, **known)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToldAsset:
+    """One target in one attempt. What is not known yet is left out."""
+
+    result: AssetResult
+    folder: str
+    """Of the target, below the project: `runs/…/daily_revenue`."""
+    inputs: Sequence[ToldDataset] = ()
+    output: ToldDataset | None = None
+    registered: Mapping[str, ToldDataset] = field(default_factory=dict)
+    """What its output steps register, by their names."""
+    plan: Frame | None = None
+    code: Code | None = None
+    ledger: Mapping[str, Any] | None = None
+    """Its ledger.json."""
+    rejections: Sequence[Mapping[str, Any]] = ()
+    """Its errors/_summary.json; the samples in it are not told."""
+    reads: Sequence[str] = ()
+    """What it reads, as the manifest calls it."""
+
+    def id(self, run: ToldRun) -> UUID:
+        made = self.result
+        return uuid5(run.id, f"{made.name}|{made.partition or ''}|{made.attempt}")
+
+    @property
+    def title(self) -> str:
+        made = self.result
+        return f"{made.name}[{made.partition}]" if made.partition else made.name
+
+    def counted_inputs(self) -> list[ToldDataset]:
+        """With the number of records, where the ledger counts those of one input only."""
+        accounted = accounted_inputs(self.plan) if self.plan else []
+        total = (self.ledger or {}).get("input_accounting", {}).get("total_records")
+        return [one.with_rows(total if accounted == [one.called] else None) for one in self.inputs]
+
+
+# ---- events -------------------------------------------------------------------------------------
+
+
+def run_event(
+    run: ToldRun,
+    state: RunState,
+    at: datetime,
+    assets: Sequence[ToldAsset] = (),
+    error: Mapping[str, object] | None = None,
+) -> LineageEvent:
+    """START and RUNNING, when a run is resumed, tell little of the assets; the end tells all."""
+    facets = run_facets.of_run(run.manifest) | run_facets.run_ledger(run.manifest, assets)
+    if state in (RunState.FAIL, RunState.ABORT):
+        facets |= run_facets.failure(_error(assets, error), run.project)
+    made = {one.identity for asset in assets for one in _made(asset)}
+    read = merged(one for asset in assets for one in asset.counted_inputs())
+    inputs = [input_dataset(one) for one in read if one.identity not in made]
+    job = _job(run, run.project, "RUN", *_texts(assets))
+    return _event(state, at, Run(str(run.id), facets), job, inputs, _outputs(assets, state))
+
+
+def asset_event(run: ToldRun, asset: ToldAsset, state: RunState, at: datetime) -> LineageEvent:
+    parent = _parent(run, run.id, run.project)
+    facets = parent | run_facets.of_asset(run.manifest, asset.result, asset.reads)
+    facets |= run_facets.asset_ledger(asset.ledger, asset.folder, asset.result)
+    if state in (RunState.FAIL, RunState.ABORT):
+        facets |= run_facets.failure(asset.result.error, asset.title)
+    inputs = [input_dataset(one) for one in asset.counted_inputs()]
+    job = _job(run, f"{run.project}.{asset.result.name}", "ASSET", *_texts([asset]))
+    told = Run(str(asset.id(run)), facets)
+    return _event(state, at, told, job, inputs, _outputs([asset], state))
+
+
+def step_events(
+    run: ToldRun, asset: ToldAsset, clock: Callable[[], datetime]
+) -> list[LineageEvent]:
+    """One COMPLETE for each step of the plan, with the fates it gave; also when it gave none."""
+    if asset.plan is None:
+        return []
+    own, name = asset.id(run), f"{run.project}.{asset.result.name}"
+    parent = _parent(run, own, name)
+    queries = step_queries(asset.plan)
+    told = run_facets.step_ledgers(asset.plan, asset.ledger, asset.rejections, asset.result.name)
+    return [
+        _event(
+            RunState.COMPLETE,
+            clock(),
+            Run(str(uuid5(own, step)), {**parent, "tallyman_ledger": ledger}),
+            _job(run, f"{name}.{step}", "STEP", None, queries[step]),
+        )
+        for step, ledger in told.items()
+    ]
+
+
+def _event(
+    state: RunState,
+    at: datetime,
+    run: Run,
+    job: Job,
+    inputs: Sequence[InputDataset] = (),
+    outputs: Sequence[OutputDataset] = (),
+) -> LineageEvent:
+    event = RunEvent(
+        eventType=state,
+        eventTime=run_facets.instant(at),
+        run=run,
+        job=job,
+        inputs=list(inputs),
+        outputs=list(outputs),
+        producer=PRODUCER,
+    )
+    return LineageEvent(Serde.to_dict(event))
+
+
+# ---- who and what -------------------------------------------------------------------------------
+
+
+def _job(run: ToldRun, name: str, kind: str, code: Code | None, query: str | None) -> Job:
+    facets: dict[str, JobFacet] = {
+        "jobType": facet(
+            job_type_job.JobTypeJobFacet,
+            processingType="BATCH",
+            integration="TALLYMAN",
+            jobType=kind,
+        )
+    }
+    if code is not None:
+        known = {"language": code.language, "sourceCode": code.text}
+        facets["sourceCode"] = facet(source_code_job.SourceCodeJobFacet, **known)
+    if query is not None:
+        text = without_secrets(query)
+        facets["sql"] = facet(sql_job.SQLJobFacet, query=text, dialect="spark")
+    return Job(namespace=run.namespace, name=name, facets=facets)
+
+
+def _parent(run: ToldRun, id: UUID, name: str) -> dict[str, RunFacet]:
+    root = parent_run.Root(
+        run=parent_run.RootRun(runId=str(run.id)),
+        job=parent_run.RootJob(namespace=run.namespace, name=run.project),
+    )
+    parent = facet(
+        parent_run.ParentRunFacet,
+        run=parent_run.Run(runId=str(id)),
+        job=parent_run.Job(namespace=run.namespace, name=name),
+        root=root,
+    )
+    return {"parent": parent}
+
+
+def _texts(assets: Sequence[ToldAsset]) -> tuple[Code | None, str | None]:
+    """Each asset once, whatever the number of its partitions."""
+    by_name = {asset.result.name: asset for asset in assets}
+    codes = list(dict.fromkeys(a.code for a in by_name.values() if a.code is not None))
+    queries = [
+        f"-- {name}\n{logical_query(a.plan)}" for name, a in by_name.items() if a.plan is not None
+    ]
+    languages = {code.language for code in codes}
+    code = None
+    if codes:
+        language = languages.pop() if len(languages) == 1 else "MIXED"
+        code = Code(language, "\n\n".join(code.text for code in codes))
+    return code, ";\n\n".join(queries) or None
+
+
+def _error(
+    assets: Sequence[ToldAsset], error: Mapping[str, object] | None
+) -> Mapping[str, object] | None:
+    """Its own, or that of the first asset that has one and did not only wait for others."""
+    found = [asset.result for asset in assets if asset.result.error is not None]
+    found.sort(key=lambda made: made.status is Status.PENDING)
+    return error or (found[0].error if found else None)
+
+
+# ---- outputs ------------------------------------------------------------------------------------
+
+
+def _made(asset: ToldAsset) -> list[ToldDataset]:
+    own = [] if asset.output is None else [asset.output]
+    return [*own, *asset.registered.values()]
+
+
+def _outputs(assets: Sequence[ToldAsset], state: RunState) -> list[OutputDataset]:
+    makers: dict[tuple[str, str], list[ToldAsset]] = {}
+    for asset in assets:
+        for one in _made(asset):
+            makers.setdefault(one.identity, []).append(asset)
+    datasets = merged(one for asset in assets for one in _made(asset))
+    return [
+        output_dataset(one, _output_facets(one, makers[one.identity], state)) for one in datasets
+    ]
+
+
+def _output_facets(
+    one: ToldDataset, makers: Sequence[ToldAsset], state: RunState
+) -> dict[str, DatasetFacet]:
+    first = makers[0]
+    found: dict[str, DatasetFacet] = {}
+    if first.plan is not None and all(each.schema for each in first.inputs):
+        inputs = {each.called: each.schema.names for each in first.inputs if each.schema}
+        names = {each.identity: name for name, each in first.registered.items()}
+        if one.identity in names:
+            lineage = registered_lineage(first.plan, inputs)[names[one.identity]]
+        else:
+            lineage = column_lineage(first.plan, inputs, one.schema.names if one.schema else None)
+        found["columnLineage"] = column_lineage_facet(lineage, first.inputs)
+    if state is not RunState.START and any(maker.ledger for maker in makers):
+        found["tallyman_errors"] = run_facets.errors(
+            [maker.result for maker in makers],
+            [row for maker in makers for row in maker.rejections],
+            [maker.folder for maker in makers],
+        )
+    return found

@@ -1,0 +1,186 @@
+"""Telling lineage tools what a run does: its events, into its folder and for the spool.
+
+Nothing here may fail or hold up a run: what could not be told is said at its end.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from openlineage.client.event_v2 import RunState
+
+from tallyman.control.openlineage.events import (
+    NAMESPACE,
+    STATES,
+    ToldAsset,
+    ToldRun,
+    asset_event,
+    run_event,
+    step_events,
+)
+from tallyman.domain.history.lineage_event import LineageEvent
+from tallyman.domain.history.run import AssetResult, Status
+from tallyman.engine.files.run_folder import LEDGER, MANIFEST, RunFolder
+
+FOLDER = "lineage"
+START, COMPLETE, FAIL = (f"{FOLDER}/run_{name}.json" for name in ("start", "complete", "fail"))
+EVENTS = f"{FOLDER}/job_events.jsonl"
+FILES = {"START": START, "COMPLETE": COMPLETE, "FAIL": FAIL, "ABORT": FAIL}
+
+Assets = Callable[[], Sequence[ToldAsset]]
+
+
+@dataclass
+class Emitter:
+    """For one run. What its methods return belongs into the transaction of what is told."""
+
+    folder: RunFolder
+    project: str
+    trouble: str | None = None
+    """Why something could not be told, or not all of it."""
+    _last: datetime = datetime(1970, 1, 1, tzinfo=UTC)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @cached_property
+    def run(self) -> ToldRun:
+        manifest = json.loads((self.folder.path / MANIFEST).read_bytes())
+        return ToldRun(manifest={"project": self.project, **manifest}, namespace=self._namespace())
+
+    def _namespace(self) -> str:
+        """As it was when the run began, whoever tells its end."""
+        if self.has(START):
+            return str(json.loads((self.folder.path / START).read_bytes())["job"]["namespace"])
+        return os.environ.get("OPENLINEAGE_NAMESPACE") or NAMESPACE
+
+    # ---- the run --------------------------------------------------------------------------------
+
+    def begun(self, assets: Assets = tuple) -> list[LineageEvent]:
+        """START; of a run that goes on, RUNNING after the START it had."""
+        if self.has(START):
+            # It may have been killed before the spool had it; told twice it is kept once.
+            return self._safely(
+                lambda: [
+                    LineageEvent(json.loads((self.folder.path / START).read_bytes())),
+                    run_event(self.run, RunState.RUNNING, self._now()),
+                ],
+                list,
+            )
+        return self._safely(lambda: [self._start(assets())], lambda: [self._start(())])
+
+    def _start(self, assets: Sequence[ToldAsset]) -> LineageEvent:
+        """At the time of the run, so that it is the same event if it has to be told again."""
+        at = datetime.fromisoformat(self.run.manifest["timestamp"])
+        return run_event(self.run, RunState.START, at, assets)
+
+    def closed(
+        self, status: Status, assets: Assets = tuple, error: Mapping[str, object] | None = None
+    ) -> list[LineageEvent]:
+        """The last event. A run that waits for a decision has not ended."""
+        if status in (Status.WAITING, Status.RUNNING):
+            return []
+
+        def told(assets: Sequence[ToldAsset]) -> list[LineageEvent]:
+            return [run_event(self.run, STATES[status], self._now(), assets, error)]
+
+        return self._safely(lambda: told(assets()), lambda: told(()))
+
+    # ---- its targets ----------------------------------------------------------------------------
+
+    def started(self, result: AssetResult, asset: Callable[[], ToldAsset]) -> list[LineageEvent]:
+        def told(asset: ToldAsset) -> list[LineageEvent]:
+            return [asset_event(self.run, asset, RunState.START, self._now())]
+
+        return self._safely(lambda: told(asset()), lambda: told(_bare(result)))
+
+    def ended(self, result: AssetResult, asset: Callable[[], ToldAsset]) -> list[LineageEvent]:
+        """Its steps, then the target itself."""
+
+        def told(made: ToldAsset) -> list[LineageEvent]:
+            steps = step_events(self.run, made, self._now) if made.ledger else []
+            end = asset_event(self.run, made, STATES[made.result.status], self._now())
+            return [*steps, end]
+
+        return self._safely(lambda: told(asset()), lambda: told(_bare(result)))
+
+    # ---- files ----------------------------------------------------------------------------------
+
+    def record(self, events: Sequence[LineageEvent]) -> None:
+        """A line each in job_events.jsonl; how the run began and ended in files of their own."""
+        try:
+            fresh = [event for event in events if not self._recorded(event)]
+            lines = "".join(json.dumps(event.body, ensure_ascii=False) + "\n" for event in fresh)
+            (self.folder.path / FOLDER).mkdir(exist_ok=True)
+            with self._lock, open(self.folder.path / EVENTS, "a", encoding="utf-8") as file:
+                file.write(lines)
+            for event in fresh:
+                if event.run == self.run.id and event.type in FILES:
+                    self._put(event)
+        except (OSError, ValueError) as error:
+            self.trouble = f"{EVENTS}: {error}"
+
+    def _put(self, event: LineageEvent) -> None:
+        name = FILES[event.type]
+        for other in {name} if name == START else {COMPLETE, FAIL}:
+            self.folder.set_aside(other, 1)  # of an earlier end
+        self.folder.write(name, event.body)
+
+    def _recorded(self, event: LineageEvent) -> bool:
+        """The START of a run that goes on."""
+        return event.type == "START" and event.run == self.run.id and self.has(START)
+
+    def has(self, name: str) -> bool:
+        return (self.folder.path / name).exists()
+
+    def _now(self) -> datetime:
+        """No two events of a run are of one moment: their times are their order."""
+        with self._lock:
+            self._last = max(datetime.now(UTC), self._last + timedelta(microseconds=1))
+            return self._last
+
+    def _safely(
+        self, told: Callable[[], list[LineageEvent]], bare: Callable[[], list[LineageEvent]]
+    ) -> list[LineageEvent]:
+        """`bare` is the same without what may be in the way: an end is told at any rate. Whatever
+        happens: the report of the work must not undo the work."""
+        for attempt in (told, bare):
+            try:
+                return [LineageEvent(_plain(event.body)) for event in attempt()]
+            except Exception as error:
+                self.trouble = self.trouble or f"{type(error).__name__}: {error}"
+        return []
+
+
+def _bare(result: AssetResult) -> ToldAsset:
+    return ToldAsset(result=result, folder="")
+
+
+def _plain(value: Any) -> Any:
+    """Neither the database nor UTF-8 takes every text that Python has."""
+    if isinstance(value, str):
+        return value.replace("\0", "\\x00").encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {_plain(name): _plain(each) for name, each in value.items()}
+    return [_plain(each) for each in value] if isinstance(value, list) else value
+
+
+def told_by_folder(home: Path, folder: str, result: AssetResult) -> ToldAsset:
+    """A target as its files tell it, without its definition."""
+    place = home / folder
+    return ToldAsset(
+        result=result,
+        folder=folder,
+        ledger=_json(place / LEDGER),
+        rejections=_json(place / "errors" / "_summary.json") or (),
+    )
+
+
+def _json(path: Path) -> Any:
+    return json.loads(path.read_bytes()) if path.exists() else None

@@ -1,0 +1,110 @@
+"""The events of a project that wait, and taking them to their destination one after the other."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from tallyman.control.openlineage.deliver import Trouble
+from tallyman.control.openlineage.destination import Destination, disabled, find
+from tallyman.errors import DestinationUnusable
+from tallyman.registry.database import PATIENCE as DATABASE_PATIENCE
+from tallyman.registry.database import Database
+from tallyman.registry.spool import Spool, SpoolState
+
+TryOnce = Callable[[Mapping[str, Any]], Trouble | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Outbox:
+    """The spool of a project, and where its destination is looked up."""
+
+    database: Database
+    project: str
+    folders: tuple[Path, ...]
+
+    @classmethod
+    def of(cls, database: Database, project: str, home: Path) -> Outbox:
+        folders = [home]
+        with contextlib.suppress(OSError):
+            folders.insert(0, Path.cwd())  # now: a pipeline's own code may change it
+        return cls(database, project, tuple(folders))
+
+    def destination(self) -> Destination | None:
+        return find(self.folders)
+
+    def waiting(self, patience_s: float = DATABASE_PATIENCE) -> int:
+        return self.database.durably(lambda tx: Spool(tx).waiting(self.project), patience_s)
+
+    def take_back(self) -> int:
+        return self.database.durably(lambda tx: Spool(tx).take_back(self.project))
+
+
+@dataclass(slots=True)
+class Tally:
+    """What became of the events of one go."""
+
+    sent: int = 0
+    refused: int = 0
+    trouble: str | None = None
+    """Why it stopped before the end."""
+
+
+def drain(spool: Spool, project: str, try_once: TryOnce, go_on: Callable[[Tally], bool]) -> Tally:
+    """One event after the other, until none is left, one is not taken, or it may not go on."""
+    tally = Tally()
+    while go_on(tally):
+        event = spool.next(project)
+        if event is None:
+            break
+        trouble = try_once(event.body)
+        if trouble is None:
+            spool.sent(event.id)
+            tally.sent += 1
+        elif trouble.refused:
+            spool.refused(event.id, trouble.reason)
+            tally.refused += 1
+        else:
+            spool.failed(event.id, trouble.reason)
+            tally.trouble = trouble.reason
+            break
+    return tally
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineageState:
+    destination: str | None
+    """None: nothing is configured, or `problem` says what is wrong with it."""
+    problem: str | None
+    disabled: bool
+    spool: SpoolState
+    refusals: list[dict[str, Any]]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "destination": self.destination,
+            "problem": self.problem,
+            "disabled": self.disabled,
+            **asdict(self.spool),
+            "refusals": self.refusals,
+        }
+
+
+def state(outbox: Outbox) -> LineageState:
+    problem: str | None = None
+    destination: Destination | None = None
+    try:
+        destination = outbox.destination()
+    except DestinationUnusable as error:
+        problem = str(error)
+    project, database = outbox.project, outbox.database
+    return LineageState(
+        destination=destination.shown if destination else None,
+        problem=problem,
+        disabled=disabled(),
+        spool=database.durably(lambda tx: Spool(tx).state(project)),
+        refusals=database.durably(lambda tx: Spool(tx).refusals(project)),
+    )

@@ -1,0 +1,87 @@
+"""Build the OpenLineage events of one run, and send them while it works."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from tallyman.control.bind.inputs import Pin
+from tallyman.control.openlineage.asset import AssetFacts
+from tallyman.control.openlineage.files import Emitter
+from tallyman.control.openlineage.outbox import Outbox
+from tallyman.control.openlineage.send import Sender
+from tallyman.control.pipeline.definitions import Definitions
+from tallyman.domain.definition.target import Target
+from tallyman.domain.history.lineage_event import LineageEvent
+from tallyman.domain.history.materialization import RunRecord
+from tallyman.domain.history.run import AssetResult, RunResult, Status
+from tallyman.engine.files.run_folder import RunFolder
+from tallyman.registry.database import Database
+
+Events = list[LineageEvent]
+
+
+@dataclass
+class RunEvents:
+    """Methods return events. The caller writes them to the registry together with the change that
+    they report, and then calls `recorded`."""
+
+    definitions: Definitions
+    database: Database
+    run: RunRecord
+    folder: RunFolder
+    _sender: Sender | None = None
+    _begun: set[tuple[Target, int]] = field(default_factory=set)
+    _emitter: Emitter = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._emitter = Emitter(self.folder, self.run.project)
+
+    @cached_property
+    def _assets(self) -> AssetFacts:
+        return AssetFacts(self.definitions, self._emitter.run, self.run.folder)
+
+    def begun(self, targets: Sequence[Target]) -> Events:
+        """Start sending."""
+        settings = self.definitions.settings
+        self._sender = Sender(Outbox.of(self.database, settings.name, settings.home)).start()
+        return self._emitter.begun(lambda: self._assets.planned(targets))
+
+    def started(self, target: Target, attempt: int) -> Events:
+        self._begun.add((target, attempt))
+        result = AssetResult(
+            name=target.asset, partition=target.partition, status=Status.RUNNING, attempt=attempt
+        )
+        return self._emitter.started(result, lambda: self._assets.starting(target, attempt))
+
+    def ended(self, target: Target, result: AssetResult, pins: Mapping[str, Pin]) -> Events:
+        return self._emitter.ended(result, lambda: self._assets.ended(target, result, pins))
+
+    def failed(self, target: Target, result: AssetResult) -> Events:
+        """Return the end of a target without a result, and its start if none was sent."""
+        known = (target, result.attempt) in self._begun
+        begun = [] if known else self.started(target, result.attempt)
+        return [*begun, *self.ended(target, result, {})]
+
+    def recorded(self, events: Events) -> None:
+        """Append events to the run's folder once the registry has them."""
+        self._emitter.record(events)
+        if self._sender:
+            self._sender.wake()
+
+    def closed(self, result: RunResult, targets: Sequence[Target]) -> Events:
+        """Return the end of the run, already in its folder: the seal covers what is there."""
+        results = dict(zip(targets, result.assets, strict=True))
+        events = self._emitter.closed(
+            result.status, lambda: self._assets.all_of(results, result.commit), result.error
+        )
+        self._emitter.record(events)
+        return events
+
+    def close(self) -> list[str]:
+        """Stop sending. Return notes for the user: what was kept, what could not be built."""
+        kept = self._sender.close() if self._sender else None
+        trouble = self._emitter.trouble
+        lost = f"lineage: some events could not be built: {trouble}" if trouble else None
+        return [line for line in (kept, lost) if line]

@@ -1,0 +1,197 @@
+"""Sending what is spooled: beside a run, or in the foreground.
+
+In the order of the spool, by one process of a project at a time, each event until it was taken.
+A process that is killed between the receiver's yes and our mark sends that one event again: the
+receiver gets every event at least once, and twice only then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from tallyman.control.openlineage.deliver import Trouble, deliver
+from tallyman.control.openlineage.destination import Destination, disabled
+from tallyman.control.openlineage.outbox import Outbox, Tally, TryOnce, drain
+from tallyman.errors import DestinationUnusable, LineageNotSent, NoDestination
+from tallyman.registry.spool import sole_sender
+
+PATIENCE = 2.0
+"""Seconds that a run may take longer so that a healthy receiver has everything when it ends."""
+FIRST_PAUSE, MOST_PAUSE = 1.0, 60.0
+BUSY_PAUSE = 0.1
+BUSY_PATIENCE = 15.0
+"""Longer than one try of the process that is at it, which fails or gets on."""
+
+
+class _Went(Enum):
+    """How a go went."""
+
+    WELL = "well"
+    BADLY = "badly"
+    BUSY = "busy"
+    NOWHERE = "nowhere"
+
+
+class Sender:
+    """A thread for the length of a run. It never raises, and the run never waits for it before
+    `close`; what it could not send stays in the spool."""
+
+    def __init__(self, outbox: Outbox) -> None:
+        self.outbox = outbox
+        self._destination: Destination | None = None
+        self._trouble: str | None = None
+        """Of the last try."""
+        self._refused = 0
+        self._woken = threading.Event()
+        self._closing = threading.Event()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="tallyman-lineage", daemon=True)
+
+    def start(self) -> Sender:
+        if not disabled():
+            self._thread.start()
+        return self
+
+    def wake(self) -> None:
+        """Events were added and committed."""
+        self._woken.set()
+
+    def close(self, patience_s: float = PATIENCE) -> str | None:
+        """Wait a little for a receiver that is well, and not at all for one that is not. A line
+        for the person at the terminal when events stay behind."""
+        if not self._thread.is_alive():
+            return None
+        if self._trouble is not None:
+            patience_s = 0
+            self._over.set()
+        self._closing.set()
+        self._woken.set()
+        # The second half is for the event that is on its way: it is better not sent twice.
+        self._thread.join(patience_s / 2)
+        self._over.set()
+        self._thread.join(patience_s / 2)
+        with contextlib.suppress(Exception):
+            return self._line()
+        return None
+
+    def _line(self) -> str | None:
+        waiting = self.outbox.waiting(0) if self._destination or self._trouble else 0
+        place = self._destination.shown if self._destination else "a receiver"
+        parts = []
+        if self._refused:
+            refused = f"{_events(self._refused)} refused by {place}"
+            parts.append(f"{refused} (tallyman lineage status)")
+        if waiting:
+            reason = self._trouble or "the run ended before all were sent"
+            parts.append(f"{_events(waiting)} kept for {place}: {reason} (tallyman lineage flush)")
+        return "lineage: " + "; ".join(parts) if parts else None
+
+    def _work(self) -> None:
+        pause = FIRST_PAUSE
+        while not self._over.is_set():
+            self._woken.clear()
+            closing = self._closing.is_set()  # before the look: what was added until now counts
+            went = self._go()
+            if went is _Went.BUSY:
+                self._over.wait(BUSY_PAUSE)
+            elif closing or went is _Went.NOWHERE:
+                return
+            elif went is _Went.WELL:
+                pause = FIRST_PAUSE
+                self._woken.wait()
+            else:
+                self._closing.wait(pause)
+                pause = min(2 * pause, MOST_PAUSE)
+
+    def _go(self) -> _Went:
+        """Nothing that happens here is worth a run."""
+        try:
+            return self._try()
+        except Exception as error:
+            self._trouble = str(error) or type(error).__name__
+            return _Went.BADLY
+
+    def _try(self) -> _Went:
+        broken: Trouble | None = None
+        try:
+            self._destination = self._destination or self.outbox.destination()
+        except DestinationUnusable as error:
+            broken = Trouble(str(error))  # told with the event that waits for it
+        destination = self._destination
+        if destination is None and broken is None:
+            return _Went.NOWHERE
+
+        def try_once(body: Mapping[str, Any]) -> Trouble | None:
+            found = deliver(destination, body) if destination is not None else broken
+            self._trouble = found.reason if found and not found.refused else None
+            return found
+
+        return self._through(try_once)
+
+    def _through(self, try_once: TryOnce) -> _Went:
+        outbox = self.outbox
+        if not outbox.waiting(0):
+            self._trouble = None
+            return _Went.WELL
+        with sole_sender(outbox.database, outbox.project) as spool:
+            if spool is None:
+                return _Went.BUSY
+            tally = drain(spool, outbox.project, try_once, lambda _: not self._over.is_set())
+        self._refused += tally.refused
+        return _Went.BADLY if tally.trouble else _Went.WELL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flushed:
+    destination: str
+    sent: int
+    refused: int
+    waiting: int
+
+
+def flush(
+    outbox: Outbox, *, refused: bool = False, listen: Callable[[int], None] = lambda _: None
+) -> Flushed:
+    """Everything now, or LineageNotSent at the first event that is not taken. `refused`: those
+    that were set aside are tried again too. `listen` hears how many were sent."""
+    destination = outbox.destination()
+    if destination is None:
+        raise NoDestination(outbox.waiting(), disabled=disabled())
+    if refused:
+        outbox.take_back()
+
+    def go_on(so_far: Tally) -> bool:
+        listen(so_far.sent)
+        return True
+
+    tally = _alone(outbox, lambda body: deliver(destination, body), go_on)
+    place, left = destination.shown, outbox.waiting()
+    if tally.trouble is not None:
+        raise LineageNotSent(place, tally.sent, left, tally.trouble)
+    return Flushed(destination=place, sent=tally.sent, refused=tally.refused, waiting=left)
+
+
+def _alone(outbox: Outbox, try_once: TryOnce, go_on: Callable[[Tally], bool]) -> Tally:
+    """Once no other process is at it, which may do all of the work meanwhile."""
+    left, deadline = outbox.waiting(), time.monotonic() + BUSY_PATIENCE
+    while left:
+        with sole_sender(outbox.database, outbox.project) as spool:
+            if spool is not None:
+                return drain(spool, outbox.project, try_once, go_on)
+        time.sleep(BUSY_PAUSE)
+        before, left = left, outbox.waiting()
+        if left < before:
+            deadline = time.monotonic() + BUSY_PATIENCE
+        elif time.monotonic() > deadline:
+            return Tally(trouble="another process is sending them and does not get on")
+    return Tally()
+
+
+def _events(count: int) -> str:
+    return f"{count:,} event" if count == 1 else f"{count:,} events"

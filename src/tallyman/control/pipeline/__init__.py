@@ -1,0 +1,1 @@
+"""What a project declares: loaded, checked and hashed."""

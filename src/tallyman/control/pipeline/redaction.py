@@ -1,0 +1,68 @@
+"""What a run must not show, and the key its hashes are made with."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+from uuid import uuid4
+
+from tallyman.domain.definition.frame import Frame
+from tallyman.engine.columns.tainted import tainted
+from tallyman.engine.expressions.redact import Redaction
+from tallyman.settings import Settings
+
+KEY_FILE = "trace.key"
+LEDGER_FIELD = "redacted"
+"""In a ledger: the columns of which the run kept only hashes."""
+
+
+def redaction(settings: Settings, plans: Iterable[Frame]) -> Redaction:
+    """For a run of these plans: what they make of a redacted column is redacted in all of them."""
+    if not settings.redacted:
+        return Redaction()
+    return Redaction(hidden_columns(plans, settings.redacted), _key(settings))
+
+
+def redaction_then(settings: Settings, ledger: Mapping[str, Any]) -> Redaction:
+    """As it was in the run that wrote the ledger."""
+    hidden = frozenset(ledger.get(LEDGER_FIELD, ()))
+    return Redaction(hidden, known_key(settings)) if hidden else Redaction()
+
+
+def known_key(settings: Settings) -> str:
+    """The project's key, if it has one."""
+    path = settings.state_folder / KEY_FILE
+    return path.read_text().strip() if path.exists() else ""
+
+
+def hidden_columns(plans: Iterable[Frame], redacted: Collection[str]) -> frozenset[str]:
+    """Redacted columns, and what any asset makes of them: another one may read it from there."""
+    found, listed = frozenset(name.lower() for name in redacted), list(plans)
+    size = -1
+    while found and size != len(found):
+        size = len(found)
+        for plan in listed:
+            found |= tainted(plan, found)
+    return found
+
+
+def _key(settings: Settings) -> str:
+    """The project's own, made once: equal values have equal hashes from run to run."""
+    path = settings.state_folder / KEY_FILE
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(f".{KEY_FILE}.{uuid4()}")
+    if not path.exists():
+        with open(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(secrets.token_hex(32))
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            # Whoever comes second keeps the key of the first.
+            with contextlib.suppress(FileExistsError):
+                os.link(aside, path)
+        finally:
+            os.unlink(aside)
+    return path.read_text().strip()

@@ -1,0 +1,176 @@
+"""The steps of a YAML pipeline: what was written, read into calls of Frame's own methods.
+
+So both forms make the same plan, and a mistake that Frame finds is found here, at its step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tallyman.control.pipeline.yaml_loader import Mapped
+from tallyman.control.pipeline.yaml_part import YamlPart, condition, expressions, nearest, text
+from tallyman.domain.definition.frame import ALTERNATIVES, Frame
+from tallyman.domain.definition.plan import numbers
+from tallyman.errors import TallymanError
+
+Inputs = Mapping[str, Frame]
+REFERENCE = ("from", "where", "steps")
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One value that a verb takes: what it is, and the parameter of Frame's method it goes to."""
+
+    kind: Callable[[YamlPart], object]
+    parameter: str | None = None
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """`short` is the key that a value without keys stands for; `call` does it if no method of
+    Frame has its name and takes its values by keyword."""
+
+    keys: Mapping[str, Key]
+    short: str | None = None
+    call: Callable[..., Frame] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class YamlReference:
+    """Another input, with steps of its own or none."""
+
+    input: str
+    steps: tuple[YamlStep, ...] = ()
+
+    def frame(self, inputs: Inputs) -> Frame:
+        return apply(self.steps, inputs[self.input], inputs)
+
+
+@dataclass(frozen=True, slots=True)
+class YamlStep:
+    method: Callable[..., Frame]
+    given: Mapping[str, object]
+
+    def onto(self, frame: Frame, inputs: Inputs) -> Frame:
+        values = {name: _filled(value, inputs) for name, value in self.given.items()}
+        return self.method(frame, **values)
+
+
+def _filled(value: object, inputs: Inputs) -> object:
+    """The value, with a Frame for each reference in it."""
+    match value:
+        case YamlReference():
+            return value.frame(inputs)
+        case tuple():
+            return tuple(_filled(each, inputs) for each in value)
+        case dict():
+            return {name: _filled(each, inputs) for name, each in value.items()}
+    return value
+
+
+def apply(steps: Sequence[YamlStep], frame: Frame, inputs: Inputs) -> Frame:
+    for step in steps:
+        frame = step.onto(frame, inputs)
+    return frame
+
+
+class Used(dict[str, Frame]):
+    """A Frame for every name that is asked for, in the order of asking."""
+
+    def __missing__(self, name: str) -> Frame:
+        return self.setdefault(name, Frame(name))
+
+
+# ---- reading ---------------------------------------------------------------------------------
+
+
+def read_steps(part: YamlPart, start: str, verbs: Mapping[str, Verb]) -> tuple[YamlStep, ...]:
+    """All mistakes of all steps, each with its path; those that Frame finds, by trying."""
+    steps: list[YamlStep] = []
+    frame, inputs, before = Frame(start), Used(), part.mistakes
+    for there, step in filter(None, (_step(item, verbs) for item in part.items())):
+        steps.append(step)
+        try:
+            frame = step.onto(frame, inputs)
+        except TallymanError as error:
+            there.fail(str(error))
+    if part.mistakes == before:
+        try:
+            numbers(frame)
+        except TallymanError as error:
+            part.fail(str(error))
+    return tuple(steps)
+
+
+def _step(part: YamlPart, verbs: Mapping[str, Verb]) -> tuple[YamlPart, YamlStep] | None:
+    """The step, and the part that its verb stands at."""
+    before = part.mistakes
+    if not isinstance(part.node, Mapped) or len(part.node.entries) != 1:
+        part.fail(f"expected one verb and its values, found {_shown(part)}")
+        return None
+    [(name, given)] = part.entries().items()
+    if name not in verbs:
+        refused = ALTERNATIVES.get(name)
+        message = f"{name} cannot be accounted for row by row. {refused}"
+        given.fail(
+            message if refused else "unknown step", None if refused else nearest(name, verbs)
+        )
+        return None
+    verb = verbs[name]
+    values = read_keys(given, _by_key(given, verb), verb.keys)
+    if part.mistakes > before:
+        return None
+    return given, YamlStep(verb.call or getattr(Frame, name), values)
+
+
+def _shown(part: YamlPart) -> str:
+    node = part.node
+    if isinstance(node, Mapped) and node.entries:
+        return "the keys " + ", ".join(repr(key.text) for key, _ in node.entries)
+    return part.found()
+
+
+def _by_key(part: YamlPart, verb: Verb) -> dict[str, YamlPart]:
+    """The parts of a verb's value by key, also where it is written without keys."""
+    if verb.short is None or part.is_empty:
+        return part.entries(verb.keys)
+    if not isinstance(part.node, Mapped):
+        return {verb.short: part}
+    if verb.keys[verb.short].kind is not expressions:
+        return part.entries(verb.keys)
+    # Columns and their expressions, unless there is a mapping below: no expression is one.
+    nested = any(isinstance(node, Mapped) for _, node in part.node.entries)
+    return part.entries(verb.keys) if nested else {verb.short: part}
+
+
+def read_keys(
+    part: YamlPart, parts: Mapping[str, YamlPart], keys: Mapping[str, Key]
+) -> dict[str, object]:
+    """The values by the parameters they go to; what is left out has the parameter's default."""
+    for name, key in keys.items():
+        if key.required and name not in parts:
+            part.fail(f"{name!r} is missing")
+    return {keys[name].parameter or name: keys[name].kind(given) for name, given in parts.items()}
+
+
+def read_reference(part: YamlPart, verbs: Mapping[str, Verb]) -> YamlReference | None:
+    """An input: its name, or `from` and either `where` or `steps`."""
+    if not isinstance(part.node, Mapped):
+        name = text(part)
+        return None if name is None else YamlReference(name)
+    return reference_of(part, part.entries(REFERENCE), verbs)
+
+
+def reference_of(
+    part: YamlPart, parts: Mapping[str, YamlPart], verbs: Mapping[str, Verb]
+) -> YamlReference | None:
+    name = text(parts["from"]) if "from" in parts else part.fail("'from' is missing")
+    if "where" in parts and "steps" in parts:
+        parts["where"].fail("beside steps, a condition is one of them: filter: {where: …}")
+    where = condition(parts["where"]) if "where" in parts else None
+    steps = read_steps(parts["steps"], name or "?", verbs) if "steps" in parts else ()
+    if where:
+        steps = (YamlStep(Frame.filter, {"condition": where}),)
+    return None if name is None else YamlReference(name, steps)

@@ -1,0 +1,185 @@
+"""The verbs of a YAML pipeline, and what each may say: docs/reference/yaml.md shows the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from tallyman.control.pipeline.yaml_loader import Items
+from tallyman.control.pipeline.yaml_part import (
+    YamlPart,
+    condition,
+    expression,
+    expressions,
+    listed_expressions,
+    names,
+    number,
+    text,
+    truth,
+)
+from tallyman.control.pipeline.yaml_steps import (
+    REFERENCE,
+    Key,
+    Verb,
+    YamlReference,
+    YamlStep,
+    read_keys,
+    read_reference,
+    read_steps,
+    reference_of,
+)
+from tallyman.domain.definition.frame import Frame
+
+
+def steps(part: YamlPart, start: str) -> tuple[YamlStep, ...]:
+    return read_steps(part, start, VERBS)
+
+
+# ---- what only some verbs take -----------------------------------------------------------------
+
+
+def _reference(part: YamlPart) -> YamlReference | None:
+    return read_reference(part, VERBS)
+
+
+def _on(part: YamlPart) -> str | list[str] | None:
+    """Equalities as text, or names that both sides have."""
+    return names(part) if isinstance(part.node, Items) else text(part)
+
+
+def _lookups(part: YamlPart) -> dict[str, tuple[YamlReference, object]] | None:
+    return part.each(_lookup, "aliases and the inputs they stand for")
+
+
+def _lookup(part: YamlPart) -> tuple[YamlReference, object] | None:
+    parts = part.entries((*REFERENCE, "on"))
+    found = reference_of(part, parts, VERBS)
+    on = _on(parts["on"]) if "on" in parts else part.fail("'on' is missing")
+    return None if found is None or on is None else (found, on)
+
+
+def _aggregates(part: YamlPart, taken: Sequence[str]) -> dict[str, str] | None:
+    """Frame takes them as keywords, beside its own."""
+    read = expressions(part)
+    for name in (name for name in read or () if name in taken):
+        part.fail(f"a column cannot be made under the name {name!r}; rename it afterwards")
+    return read
+
+
+def _groups(part: YamlPart) -> dict[str, object]:
+    of_group = partial(_aggregates, taken=("name", "self"))
+    keys = {"by": Key(names, required=True), "set": Key(of_group, required=True)}
+    return read_keys(part, part.entries(keys), keys)
+
+
+# ---- what Frame takes in another shape ---------------------------------------------------------
+
+
+def _select(frame: Frame, columns: Sequence[str], name: str | None = None) -> Frame:
+    return frame.select(*columns, name=name)
+
+
+def _drop(frame: Frame, columns: Sequence[str], name: str | None = None) -> Frame:
+    return frame.drop(*columns, name=name)
+
+
+def _group_by(
+    frame: Frame, by: Sequence[str], agg: Mapping[str, str], name: str | None = None
+) -> Frame:
+    return frame.groupBy(*by).agg(name=name, **agg)
+
+
+def _aggregate(
+    frame: Frame, by: Sequence[str], aggregates: Mapping[str, str], **given: object
+) -> Frame:
+    return frame.aggregate(by, **given, **aggregates)  # type: ignore[arg-type]
+
+
+_NAME = {"name": Key(text)}
+_NUMBERED = {"name": Key(text), "seq": Key(number)}
+_WITH = {"with": Key(_reference, "other", required=True)}
+_GROUPED = partial(_aggregates, taken=("name", "self"))
+_ADDED = partial(_aggregates, taken=("by", "name", "self", "seq", "where"))
+
+VERBS: Mapping[str, Verb] = {
+    "select": Verb(
+        {"columns": Key(listed_expressions, required=True), **_NAME}, "columns", _select
+    ),
+    "drop": Verb({"columns": Key(names, required=True), **_NAME}, "columns", _drop),
+    "withColumn": Verb(
+        {"columns": Key(expressions, required=True), **_NAME}, "columns", Frame.withColumns
+    ),
+    "withColumnRenamed": Verb(
+        {"existing": Key(text, required=True), "new": Key(text, required=True), **_NAME}
+    ),
+    "filter": Verb(
+        {"where": Key(expression, "condition", required=True), "reason": Key(text), **_NAME},
+        "where",
+    ),
+    "expect": Verb(
+        {
+            "rule": Key(text, required=True),
+            "that": Key(expression, "condition", required=True),
+            "code": Key(text),
+            **_NAME,
+        }
+    ),
+    "join": Verb(
+        {
+            **_WITH,
+            "on": Key(_on, required=True),
+            "how": Key(text),
+            "unmatched": Key(text),
+            "fanout": Key(text),
+            **_NAME,
+        }
+    ),
+    "groupBy": Verb(
+        {"by": Key(names, required=True), "agg": Key(_GROUPED, required=True), **_NAME},
+        call=_group_by,
+    ),
+    "explode": Verb(
+        {"column": Key(text, required=True), "alias": Key(text), "outer": Key(truth), **_NAME},
+        "column",
+    ),
+    "union": Verb({**_WITH, **_NAME}, "with"),
+    "unionByName": Verb({**_WITH, **_NAME}, "with"),
+    "dropDuplicates": Verb({"subset": Key(names), **_NAME}, "subset"),
+    "update": Verb(
+        {
+            "set": Key(expressions, required=True),
+            "where": Key(condition),
+            "join": Key(_lookups),
+            **_NUMBERED,
+        }
+    ),
+    "delete": Verb({"where": Key(condition), **_NUMBERED}, "where"),
+    "aggregate": Verb(
+        {
+            "by": Key(names, required=True),
+            "set": Key(_ADDED, "aggregates", required=True),
+            "where": Key(condition),
+            **_NUMBERED,
+        },
+        call=_aggregate,
+    ),
+    "append": Verb(
+        {
+            "from": Key(_reference, "source", required=True),
+            "where": Key(condition),
+            "aggregate": Key(_groups),
+            **_NUMBERED,
+        }
+    ),
+    "output": Verb(
+        {
+            "path": Key(text, required=True),
+            "columns": Key(names),
+            "include_deleted": Key(truth),
+            "format": Key(text),
+            "register_as": Key(text),
+            **_NUMBERED,
+        },
+        "path",
+    ),
+}

@@ -1,0 +1,1 @@
+"""What readers see, and every move of it."""

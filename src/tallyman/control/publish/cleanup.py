@@ -1,0 +1,223 @@
+"""Cleaning up: files that nothing points to, lineage events that were sent, and, when told,
+versions that nothing can reach.
+
+The registry decides, not the clock: rows are marked first, durably, and files go after. Whoever
+still wanted to publish them finds the mark; a crash in between leaves files in the warehouse for
+the next time.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from uuid import UUID
+
+from tallyman.domain.version.dataset import Dataset
+from tallyman.engine.warehouse.warehouse import Warehouse
+from tallyman.errors import InUse, NotFound, UsageError
+from tallyman.registry.audit import Audit
+from tallyman.registry.database import Database, Transaction
+from tallyman.registry.spool import Spool
+from tallyman.registry.version.commits import Commits
+from tallyman.registry.version.datasets import Datasets
+from tallyman.registry.version.garbage import Garbage
+
+FOR_EVER = 1e9
+"""Seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """`older_than_s` spares what is younger. `keep_versions`, if given, lets all versions but the
+    newest ones go that nothing can reach."""
+
+    older_than_s: float = 86400
+    keep_versions: int | None = None
+    confirm: bool = False
+
+
+@dataclass
+class Cleaned:
+    """What was, or would be, removed of one dataset."""
+
+    dataset: str
+    versions: list[int] = field(default_factory=list)
+    places: list[Path] = field(default_factory=list)
+    fragments: list[UUID] = field(default_factory=list)
+    bytes: int = 0
+    error: str | None = None
+
+    def to_json(self, root: Path) -> dict[str, object]:
+        return {
+            "dataset": self.dataset,
+            "orphans": [os.path.relpath(place, root) for place in self.places],
+            "old_versions_removed": self.versions,
+            "bytes_removed": self.bytes,
+            "error": self.error,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Cleanup:
+    database: Database
+    warehouse: Warehouse
+    home: Path
+    project: str
+    actor: str
+
+    def run(self, policy: Policy) -> list[Cleaned]:
+        """Dataset by dataset: trouble with one leaves the others clean."""
+        listed = self.database.durably(lambda tx: Datasets(tx).list(self.project))
+        found = [self._clean(dataset.id, policy) for dataset in listed]
+        return [one for one in found if one.places or one.versions or one.error]
+
+    def events(self, policy: Policy) -> int:
+        """How many lineage events were, or would be, removed: of those that were sent."""
+        removed = 0  # by a first try that was committed, its reply lost
+
+        def work(tx: Transaction) -> int:
+            nonlocal removed
+            spool = Spool(tx)
+            if not policy.confirm:
+                return spool.done_with(self.project, policy.older_than_s)
+            count = spool.remove_done_with(self.project, policy.older_than_s)
+            if count:
+                details = {"events": count}
+                Audit(tx).add("lineage.cleaned", self.actor, self.project, details=details)
+            removed = max(removed, count)
+            return removed
+
+        return self.database.durably(work)
+
+    def _clean(self, dataset_id: UUID, policy: Policy) -> Cleaned:
+        taken: list[Cleaned] = []
+
+        def work(tx: Transaction) -> Cleaned:
+            # Locked: nobody writes metadata of this dataset meanwhile.
+            dataset = Datasets(tx).lock([dataset_id])[dataset_id]
+            if taken and Garbage(tx).is_marked(taken[-1].fragments):
+                return taken[-1]  # the first try was committed, its reply lost
+            versions: list[int] = []
+            if policy.keep_versions is not None:
+                older = policy.older_than_s
+                versions = Garbage(tx).unreachable(dataset.id, policy.keep_versions, older)
+            taken.append(self._take(tx, dataset, versions, policy))
+            return taken[-1]
+
+        return self._delete(self.database.durably(work), policy)
+
+    def purge(self, name: str, ordinal: int) -> Cleaned:
+        """One version for good. Never what is current, pinned, read or next in line."""
+
+        taken: list[Cleaned] = []
+
+        def work(tx: Transaction) -> Cleaned:
+            dataset = Datasets(tx).own(name, self.project)
+            dataset = Datasets(tx).lock([dataset.id])[dataset.id]
+            version = Commits(tx).version(dataset, ordinal)
+            if version.metadata_location is None:
+                raise UsageError(f"{dataset.name} v{ordinal} has no rows and no files")
+            if version.purged_at is not None and taken:
+                return taken[-1]
+            if version.purged_at is not None:
+                raise NotFound(f"version of {dataset.name} (it was purged)", f"v{ordinal}")
+            why = Garbage(tx).in_use(dataset, ordinal)
+            if why:
+                raise InUse(f"{dataset.name} v{ordinal}", why)
+            taken.append(self._take(tx, dataset, [ordinal], policy))
+            return taken[-1]
+
+        # Of other leftovers none is this old: only what was asked for goes.
+        policy = Policy(older_than_s=FOR_EVER, confirm=True)
+        return self._delete(self.database.durably(work), policy)
+
+    def _take(
+        self, tx: Transaction, dataset: Dataset, versions: list[int], policy: Policy
+    ) -> Cleaned:
+        """What goes, marked as gone if it is to go."""
+        garbage = Garbage(tx)
+        orphans = garbage.orphans(dataset.id, policy.older_than_s)
+        gone = garbage.only_in(dataset.id, versions) if versions else []
+        fragments = [*gone, *orphans]
+        own = [self.warehouse.fragment(dataset.id, fragment) for fragment in fragments]
+        made = [self.home / location for location in garbage.made_at(gone)]
+        # A run's evidence stays, unless the version that was made of it is to go.
+        twins = _same_bytes(own[: len(gone)], made)
+        strays = self._strays(tx, dataset, versions, policy.older_than_s)
+        places = [p for p in dict.fromkeys([*own, *twins, *strays]) if p.exists()]
+        found = Cleaned(dataset.name, versions=versions, places=places, fragments=fragments)
+        if policy.confirm and (fragments or versions):
+            garbage.mark(fragments)
+            garbage.purge(dataset.id, versions)
+            details = {"fragments": len(fragments), "versions": versions}
+            Audit(tx).add("dataset.cleaned", self.actor, dataset.name, details=details)
+        return found
+
+    def _strays(
+        self, tx: Transaction, dataset: Dataset, without: Sequence[int], older_than_s: float
+    ) -> Iterator[Path]:
+        """What lies in the dataset's folder and bears no id that a row knows."""
+        folder = self.warehouse.dataset(dataset.id)
+        known = Garbage(tx).known(dataset.id, without)
+        going = [Commits(tx).version(dataset, ordinal).metadata_location for ordinal in without]
+        leaving = {_stem(Path(location)) for location in going if location}
+        for place in sorted([*folder.glob("version/*"), *folder.glob("metadata/*")]):
+            if _stem(place) in known:
+                continue  # and its writer may be taking it away at this moment
+            old = place.stat().st_mtime <= time.time() - older_than_s
+            if old or _stem(place) in leaving:
+                yield place
+
+    def _delete(self, found: Cleaned, policy: Policy) -> Cleaned:
+        found.bytes = _freed(found.places)
+        for place in found.places if policy.confirm else ():
+            try:
+                shutil.rmtree(place) if place.is_dir() else place.unlink()
+            except FileNotFoundError:
+                continue  # a writer that lost took its files away itself
+            except OSError as error:
+                found.error = f"{place.name}: {error.strerror}"
+        return found
+
+
+def _stem(place: Path) -> str:
+    return place.name.partition(".")[0]
+
+
+def _files(places: Iterable[Path]) -> list[Path]:
+    found: list[Path] = []
+    for place in places:
+        found += [place] if place.is_file() else [p for p in place.rglob("*") if p.is_file()]
+    return found
+
+
+def _same_bytes(places: Iterable[Path], folders: Iterable[Path]) -> list[Path]:
+    """Other names, in these folders, of the files in those places."""
+    known = {_identity(file) for file in _files(places)} - {None}
+    return [f for f in _files(p for p in folders if p.exists()) if _identity(f) in known]
+
+
+def _freed(places: Iterable[Path]) -> int:
+    """Bytes with several names are free when all of them are gone."""
+    stats = [stat for file in _files(places) if (stat := _stat(file))]
+    names = Counter((stat.st_dev, stat.st_ino) for stat in stats)
+    once = {(stat.st_dev, stat.st_ino): stat for stat in stats}
+    return sum(stat.st_size for one, stat in once.items() if names[one] >= stat.st_nlink)
+
+
+def _identity(file: Path) -> tuple[int, int] | None:
+    stat = _stat(file)
+    return (stat.st_dev, stat.st_ino) if stat else None
+
+
+def _stat(file: Path) -> os.stat_result | None:
+    """None when it is gone already."""
+    try:
+        return file.stat()
+    except FileNotFoundError:
+        return None

@@ -1,0 +1,21 @@
+"""Describe a fragment: its schema and its Iceberg manifest."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tallyman import faults
+from tallyman.domain.version.dataset import Dataset, Fragment
+from tallyman.engine.warehouse import lazy_iceberg
+from tallyman.engine.warehouse.warehouse import Warehouse
+from tallyman.faults import Point
+
+
+def described(warehouse: Warehouse, dataset: Dataset, fragment: Fragment) -> Fragment:
+    """With its schema and its manifest: ready for any version."""
+    folder = warehouse.dataset(dataset.id)
+    first, by = folder / fragment.files[0].path, dataset.partition_column
+    whole = replace(fragment, schema=lazy_iceberg.schema_of(first, dataset.name, by))
+    manifest = lazy_iceberg.add_manifest(folder, whole)
+    faults.reach(Point.FRAGMENT_STAGED)
+    return replace(whole, manifest=manifest)

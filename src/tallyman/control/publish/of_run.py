@@ -1,0 +1,104 @@
+"""What a run publishes: everything it made or reused, in one commit, when all of it is good."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from uuid import UUID, uuid5
+
+from tallyman.control.publish.apply import publish_plan
+from tallyman.control.publish.commit import publish
+from tallyman.domain.history.materialization import Materialization, RunRecord
+from tallyman.domain.version.change_plan import ChangePlan
+from tallyman.domain.version.commit import Change, Commit, Operation, Publication
+from tallyman.domain.version.dataset import Fragment
+from tallyman.engine.warehouse.warehouse import Warehouse
+from tallyman.errors import FragmentGone, RejectionsTaken
+from tallyman.registry.database import Transaction
+from tallyman.registry.run.materializations import Materializations
+from tallyman.registry.run.resolutions import Resolutions
+from tallyman.registry.version.fragments import Fragments
+
+
+def publish_run(tx: Transaction, warehouse: Warehouse, run: RunRecord, actor: str) -> Commit | None:
+    """None when nothing of it is new, or when it is not to be published."""
+    rows = _to_publish(run, Materializations(tx).of_run(run.id))
+    if not rows:
+        return None
+    fragments = Fragments(tx).get([row.fragment_id for row in rows if row.fragment_id])
+    for row in rows:
+        if row.fragment_id not in fragments:
+            raise FragmentGone(row.target.asset)
+    appended, forced = set(run.params.get("append", ())), set(run.params.get("force", ()))
+    assets = {row.fragment_id: row.target.asset for row in rows}
+    beside = {UUID(i): row.target.asset for row in rows for i in _registered(row)}
+    fragments, assets = fragments | Fragments(tx).get(beside), assets | beside
+    joining = set(run.params.get("replay", {}).get("adds", ()))
+    reused = {row.fragment_id: row.reused_id for row in rows if row.fragment_id and row.reused_id}
+    pinned = {UUID(dataset): ordinal for dataset, ordinal in run.pins.items()}
+    added = Fragments(tx).reused(reused, pinned)
+    staged: dict[UUID, list[Fragment]] = {}
+    for fragment in (fragments | added).values():
+        staged.setdefault(fragment.dataset_id, []).append(fragment)
+    changes = []
+    for dataset, adds in staged.items():
+        asset, joins = assets[adds[0].id], assets[adds[0].id] in joining
+        appends = asset in appended or joins
+        change = _change(dataset, adds, appends=appends, read_at=pinned.get(dataset, 0))
+        changes.append(replace(change, anew=asset in forced, joins=joins))
+    asked = Publication(
+        key=uuid5(run.id, "\n".join(sorted(str(f) for f in fragments))),
+        kind="run",
+        actor=actor,
+        project=run.project,
+        changes=tuple(changes),
+        run_id=run.id,
+        message=run.params.get("message"),
+        pipeline_version=run.params.get("pipeline_version"),
+        pipeline_before=run.params.get("pipeline_before"),
+        pins=run.pins,
+        details={"run": run.name},
+    )
+    plan = run.params.get("plan")
+    if plan is None:
+        commit = publish(tx, warehouse, asked)
+        _settle_replay(tx, run)
+        return commit
+    return publish_plan(tx, warehouse, asked, ChangePlan.of_json(plan))
+
+
+def _settle_replay(tx: Transaction, run: RunRecord) -> None:
+    """From now on the rejections it replayed are not open any more. The datasets are locked."""
+    replay = run.params.get("replay")
+    if replay is None:
+        return
+    found = Resolutions(tx).clashes(run.id, [UUID(other) for other in replay["taken_back"]])
+    if found["count"]:
+        raise RejectionsTaken(run.params["replay_of"], found["count"], found["run"], found["actor"])
+    Resolutions(tx).settle(run.id)
+
+
+def _registered(row: Materialization) -> list[str]:
+    """Fragments of further datasets, made or reused with it."""
+    return list(row.metadata.get("registered", ())) if row.status.good else []
+
+
+def _to_publish(run: RunRecord, rows: list[Materialization]) -> list[Materialization]:
+    """All or nothing; a backfill that goes on over errors publishes the partitions it did."""
+    if all(row.status.good for row in rows):
+        return rows
+    if not run.params.get("publish_good_partitions"):
+        return []
+    bad = {row.target.partition for row in rows if not row.status.good}
+    return [row for row in rows if row.target.partition and row.target.partition not in bad]
+
+
+def _change(dataset: UUID, adds: Iterable[Fragment], *, appends: bool, read_at: int) -> Change:
+    listed = tuple(adds)
+    return Change(
+        dataset_id=dataset,
+        operation=Operation.APPEND if appends else Operation.REPLACE,
+        adds=listed,
+        scopes=frozenset(fragment.partition for fragment in listed),
+        read_at=read_at,
+    )

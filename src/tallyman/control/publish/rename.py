@@ -1,0 +1,38 @@
+"""What datasets are called and who sees them: metadata only, no version and no file changes."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from tallyman.domain.version.dataset import Dataset, checked_name
+from tallyman.registry.audit import Audit
+from tallyman.registry.database import Transaction
+from tallyman.registry.version.commits import Commits
+from tallyman.registry.version.datasets import Datasets
+
+
+def rename(tx: Transaction, dataset: UUID, name: str, actor: str) -> Dataset:
+    """Id, paths, versions and lineage stay; outside readers find it under the new name."""
+    found = Datasets(tx).lock([dataset])[dataset]
+    if found.name == checked_name(name):
+        return found
+    Datasets(tx).rename(found.id, name)
+    location = _location(tx, found)
+    Commits(tx).expose({found.name: None, name: location})
+    Audit(tx).add("dataset.renamed", actor, name, details={"was": found.name})
+    return Datasets(tx).by_ids([found.id])[found.id]
+
+
+def show(tx: Transaction, dataset: UUID, *, published: bool, actor: str) -> None:
+    """To readers outside, or to nobody but the project."""
+    found = Datasets(tx).lock([dataset])[dataset]
+    Datasets(tx).show(found.id, published=published)
+    shown = Datasets(tx).by_ids([found.id])[found.id]
+    Commits(tx).expose({found.name: _location(tx, shown)})
+    Audit(tx).add("dataset.shown" if published else "dataset.hidden", actor, found.name)
+
+
+def _location(tx: Transaction, dataset: Dataset) -> str | None:
+    if not dataset.published or dataset.current_version is None:
+        return None
+    return Commits(tx).version(dataset).metadata_location

@@ -1,0 +1,39 @@
+"""From a name, and perhaps a version, to the files: once, so that a reader sees one state."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tallyman.domain.version.dataset import Dataset, Fragment, Version
+from tallyman.errors import NotFound, UsageError
+from tallyman.registry.database import Transaction
+from tallyman.registry.version.commits import Commits
+from tallyman.registry.version.datasets import Datasets
+from tallyman.registry.version.fragments import Fragments
+from tallyman.registry.version.snapshots import Snapshots
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    dataset: Dataset
+    version: Version
+    fragments: Sequence[Fragment]
+
+
+def resolve(tx: Transaction, project: str, name: str, version: int | None = None) -> Resolved:
+    """A dataset at a version, the current one unless said; or what a snapshot is of."""
+    pinned = Snapshots(tx).find(name)
+    if pinned is not None:
+        if version not in (None, pinned["ordinal"]):
+            raise UsageError(f"{name!r} is a snapshot: it has no versions but its own")
+        dataset = Datasets(tx).by_ids([pinned["dataset_id"]])[pinned["dataset_id"]]
+        version = pinned["ordinal"]
+    else:
+        dataset = Datasets(tx).get(name, project)
+    found = Commits(tx).version(dataset, version)
+    if found.metadata_location is None:
+        raise NotFound("anything to read in", f"{dataset.name} v{found.ordinal}")
+    if found.purged_at is not None:
+        raise NotFound(f"version of {dataset.name} (it was purged)", f"v{found.ordinal}")
+    return Resolved(dataset, found, list(Fragments(tx).at(dataset.id, found.ordinal).values()))

@@ -1,0 +1,148 @@
+"""Going back: a new commit whose versions are older ones again. No file is read or written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from uuid import UUID
+
+from tallyman.control.publish.commit import publish
+from tallyman.domain.version.commit import Change, Commit, Operation, Publication
+from tallyman.domain.version.dataset import Dataset, Fragment, Kind
+from tallyman.domain.version.mutation import referrers
+from tallyman.domain.version.table import Table
+from tallyman.engine.table.references import check_references
+from tallyman.engine.table.state import Held
+from tallyman.engine.warehouse.warehouse import Warehouse
+from tallyman.errors import NotFound, UsageError
+from tallyman.registry.database import Transaction
+from tallyman.registry.run.pipelines import Pipelines
+from tallyman.registry.version.commits import Commits
+from tallyman.registry.version.datasets import Datasets
+from tallyman.registry.version.fragments import Fragments
+
+
+def to_commit(
+    tx: Transaction, warehouse: Warehouse, asked: Publication, commit: str
+) -> Commit | None:
+    """Everything of the project as it was after that commit, its pipeline too."""
+    target = Commits(tx).get(commit, asked.project)
+    then = Commits(tx).as_of(target.seq, asked.project)
+    datasets = Datasets(tx).lock(d.id for d in Datasets(tx).list(asked.project))
+    changes = [_back(tx, d, then.get(d.id)) for d in datasets.values() if d.ordinal]
+    active = Pipelines(tx).active(asked.project)
+    pipeline = Commits(tx).pipeline_at(target.seq, asked.project)
+    return publish(
+        tx,
+        warehouse,
+        replace(
+            asked,
+            changes=tuple(change for change in changes if change is not None),
+            pipeline_version=pipeline,
+            details={"to": str(target.id), "from": active[0] if active else None},
+        ),
+    )
+
+
+def to_version(
+    tx: Transaction,
+    warehouse: Warehouse,
+    asked: Publication,
+    name: str,
+    ordinal: int,
+    tables: Mapping[str, Table],
+) -> Commit | None:
+    """One dataset; the pipeline stays, because the other datasets do. References of tables must
+    hold afterwards too."""
+    dataset = Datasets(tx).own(name, asked.project)
+    bound = _bound(tx, dataset, tables)
+    # All at once: a mutation that wants some of them too waits, and nobody waits for it.
+    locked = Datasets(tx).lock([dataset.id, *bound])
+    dataset = locked.pop(dataset.id)
+    if ordinal == dataset.ordinal:
+        raise UsageError(f"{dataset.name} is at v{ordinal} already")
+    change = _back(tx, dataset, ordinal)
+    reads: dict[UUID, int] = {}
+    if dataset.kind is Kind.TABLE and change is not None:
+        _check_references(tx, warehouse, tables, (dataset, change), locked.values())
+        reads = {other.id: other.ordinal for other in locked.values()}
+    return publish(
+        tx,
+        warehouse,
+        replace(
+            asked,
+            changes=(change,) if change else (),
+            reads=reads,
+            details={"dataset": dataset.name, "to": ordinal},
+        ),
+    )
+
+
+def _back(tx: Transaction, dataset: Dataset, ordinal: int | None) -> Change | None:
+    """To what it was at a version; to nothing, if it was not there then."""
+    if ordinal == dataset.ordinal:
+        return None
+    if ordinal is None:
+        return _removal(dataset)
+    found = Commits(tx).version(dataset, ordinal)
+    if found.purged_at is not None:
+        raise NotFound(f"version of {dataset.name} (it was purged)", f"v{ordinal}")
+    if found.metadata_location is None:
+        return _removal(dataset)
+    return Change(
+        dataset_id=dataset.id,
+        operation=Operation.RESTORE,
+        adds=tuple(Fragments(tx).at(dataset.id, ordinal).values()),
+        whole=True,
+        expected=dataset.ordinal,
+        restores=found.restores or ordinal,
+    )
+
+
+def _bound(tx: Transaction, dataset: Dataset, tables: Mapping[str, Table]) -> list[UUID]:
+    """The tables it refers to, and those that refer to it."""
+    own = tables.get(dataset.producer) if dataset.kind is Kind.TABLE else None
+    if own is None:
+        return []
+    names = {reference.table for reference in own.references} | set(referrers(tables, own.name))
+    return [
+        d.id for d in Datasets(tx).of_producers(dataset.project, names - {own.name}, Kind.TABLE)
+    ]
+
+
+def _check_references(
+    tx: Transaction,
+    warehouse: Warehouse,
+    tables: Mapping[str, Table],
+    going: tuple[Dataset, Change],
+    others: Iterable[Dataset],
+) -> None:
+    dataset, change = going
+    if dataset.producer not in tables:
+        return
+    held = {dataset.producer: _held(warehouse, tables[dataset.producer], change.adds)}
+    for other in others:
+        fragments = Fragments(tx).at(other.id, other.ordinal).values()
+        held[other.producer] = _held(warehouse, tables[other.producer], fragments)
+    check_references(held)
+
+
+def _held(warehouse: Warehouse, table: Table, fragments: Iterable[Fragment]) -> Held:
+    listed = list(fragments)
+    warehouse.check(table.name, listed)
+    return Held(table, {f.id: tuple(warehouse.paths([f])) for f in listed})
+
+
+def _removal(dataset: Dataset) -> Change:
+    return Change(
+        dataset_id=dataset.id,
+        operation=Operation.REMOVE,
+        whole=True,
+        expected=dataset.ordinal,
+    )
+
+
+def asking(key: UUID, actor: str, project: str, message: str | None) -> Publication:
+    return Publication(
+        key=key, kind="rollback", actor=actor, project=project, changes=(), message=message
+    )

@@ -1,0 +1,1 @@
+"""Dead letters: found, corrected, replayed or discarded."""

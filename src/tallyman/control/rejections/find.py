@@ -1,0 +1,96 @@
+"""The rejections of a run: where they are, which are open, and what became of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import UUID
+
+from tallyman.domain.definition.target import Target
+from tallyman.domain.history.materialization import Materialization, RunRecord
+from tallyman.engine.files.past_run import Run
+from tallyman.engine.readback.dead_letters import Letters
+from tallyman.registry.database import Database, Transaction
+from tallyman.registry.run.materializations import Materializations
+from tallyman.registry.run.replays import ReplayLink, Replays, taken_back
+from tallyman.registry.run.resolutions import Resolutions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """One target that rejected records. `run_id` is the run that made it, also when the run that
+    was asked about only used it again; `line` the replays of its rejections."""
+
+    row: Materialization
+    result: UUID
+    run_id: UUID
+    run: str
+    place: Path
+    line: tuple[ReplayLink, ...]
+    taken_back: tuple[UUID, ...]
+
+    @property
+    def target(self) -> Target:
+        return self.row.target
+
+    @property
+    def root(self) -> ReplayLink:
+        return self.line[0]
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedRecord:
+    """What was asked about: open letters, and the standing of their targets by name."""
+
+    letters: Letters
+    standings: dict[str, Standing]
+
+    @property
+    def taken_back(self) -> list[UUID]:
+        return sorted({run for one in self.standings.values() for run in one.taken_back})
+
+
+@contextmanager
+def rejected(
+    database: Database, run: Run, record: RunRecord | None, asset: str | None = None
+) -> Iterator[RejectedRecord]:
+    """A run that the registry never saw has rejections too: all of them are open."""
+    places = run.places(asset)
+    for place in places.values():
+        run.vouched.check(place, "errors")
+    found: dict[str, Standing] = {}
+    if record is not None:
+        rows = database.durably(lambda tx: Materializations(tx).of_run(record.id))
+        for row in rows:
+            if row.target in places:
+                found[str(row.target)] = _standing(database, record, row, places[row.target])
+    with Letters({str(target): place for target, place in places.items()}) as letters:
+        for name, one in found.items():
+            _tell(database, letters, name, one)
+        yield RejectedRecord(letters, found)
+
+
+def _standing(database: Database, record: RunRecord, row: Materialization, place: Path) -> Standing:
+    result = row.reused_id or row.id
+    line = database.durably(lambda tx: Replays(tx).line(result))
+    link = next((link for link in line if link.id == result), None)
+    return Standing(
+        row=row,
+        result=result,
+        run_id=link.run_id if link else record.id,
+        run=link.run if link else record.name,
+        place=place,
+        line=tuple(line),
+        taken_back=tuple(taken_back(line)),
+    )
+
+
+def _tell(database: Database, letters: Letters, name: str, one: Standing) -> None:
+    def work(tx: Transaction) -> None:
+        letters.forget(name)
+        for batch in Resolutions(tx).of_target(one.run_id, one.target, one.taken_back):
+            letters.resolve(name, batch)
+
+    database.durably(work)

@@ -1,0 +1,309 @@
+"""Before a replay: which records, whether they can be replayed at all, and how they are read."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tallyman.control.bind.inputs import Pins, open_inputs
+from tallyman.control.pipeline.definitions import Definitions
+from tallyman.control.pipeline.load import Definition
+from tallyman.control.pipeline.redaction import redaction
+from tallyman.control.rejections.find import RejectedRecord, Standing
+from tallyman.control.rejections.replay import ReplayPart
+from tallyman.domain.definition.plan import accounted_inputs
+from tallyman.domain.version.dataset import Kind
+from tallyman.engine.evidence import settle
+from tallyman.engine.expressions.columns import KEY
+from tallyman.engine.expressions.redact import Redaction
+from tallyman.engine.files.past_run import ledger_in
+from tallyman.engine.files.run_folder import write_json
+from tallyman.engine.source.corrections import (
+    APART,
+    CORRECTED,
+    FACTS,
+    FOLDER,
+    KEYS,
+    LINE,
+    VALID,
+    CorrectionShape,
+    corrections,
+    keys_in,
+    treats_each_by_itself,
+)
+from tallyman.engine.source.lines import TEXT
+from tallyman.engine.source.source import Input
+from tallyman.errors import (
+    CorrectionsRefused,
+    DefinitionChanged,
+    InputMissing,
+    NotReplayable,
+    RejectionsOutdated,
+    SourceChanged,
+    UsageError,
+)
+from tallyman.registry.database import Transaction
+from tallyman.registry.run.replays import Replays
+from tallyman.registry.run.resolutions import Resolutions
+from tallyman.registry.version.datasets import Datasets
+from tallyman.registry.version.fragments import Fragments
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preparation:
+    """For one replay; everything is written under `aside`, which is gone when it ends."""
+
+    definitions: Definitions
+    rejected: RejectedRecord
+    aside: Path
+    ordinals: Mapping[UUID, int]
+    """The versions of all datasets when it was asked for."""
+
+    def parts(self, corrected: Path | None) -> list[ReplayPart]:
+        """Everything that stands against it is said before anything is written."""
+        chosen = self.rejected.letters.targets()
+        if corrected is not None and chosen:
+            chosen = self._named(chosen, corrected)
+        parts = []
+        for number, (name, count) in enumerate(chosen.items()):
+            one, folder = self.rejected.standings[name], self.aside / str(number)
+            self._write_keys(one, folder)
+            parts.append(self._prepared(one, count, folder, corrected))
+        return parts
+
+    def check(self) -> None:
+        """Without Spark: the plan is the same, and readers see what it made."""
+        for name in self.rejected.letters.targets():
+            one = self.rejected.standings[name]
+            if one.row.definition_hash != self.definitions.hash(one.target.asset):
+                raise DefinitionChanged(one.run, one.target.asset)
+            self.definitions.database.durably(lambda tx, one=one: self._check_current(tx, one))
+
+    # ---- whether it can be -----------------------------------------------------------------
+
+    def _check_current(self, tx: Transaction, one: Standing) -> None:
+        project, asset = self.definitions.settings.name, one.target.asset
+        dataset = Datasets(tx).of_producer(project, asset, Kind.ASSET)
+        ordinal = self.ordinals.get(dataset.id, 0) if dataset else 0
+        live = Fragments(tx).at(dataset.id, ordinal).values() if dataset else ()
+        here = [f for f in live if f.partition == one.target.partition]
+        if not here or not one.line or not one.row.status.good:
+            raise RejectionsOutdated(one.run, str(one.target), None)
+        if one.root.id != one.result:
+            self._check_settled(tx, one)
+        own, same = {link.id for link in one.line}, {link.digest for link in one.line}
+        if self.definitions.pipeline.assets[asset].update_strategy == "append":
+            # Others have appended before and since; its own rows must not have been taken back.
+            here = [f for f in here if f.materialization_id in own] or here
+        foreign = [f for f in here if f.materialization_id not in own and f.digest not in same]
+        if foreign:
+            made = [f.materialization_id for f in foreign if f.materialization_id]
+            runs = Replays(tx).runs_of(made)
+            raise RejectionsOutdated(one.run, str(one.target), runs[0] if runs else None)
+
+    def _check_settled(self, tx: Transaction, one: Standing) -> None:
+        """What a replay rejected that came to nothing is still open where it was before."""
+        if not Resolutions(tx).settled(one.run_id) or one.run_id in one.taken_back:
+            before = next(link for link in one.line if link.id == _replayed(one))
+            raise RejectionsOutdated(one.run, str(one.target), before.run)
+
+    # ---- which records ---------------------------------------------------------------------
+
+    def _named(self, chosen: Mapping[str, int], corrected: Path) -> dict[str, int]:
+        """Those that the file names."""
+        assets = sorted({self.rejected.standings[name].target.asset for name in chosen})
+        if len(assets) > 1:
+            raise UsageError(f"--with: say of which asset with --asset: {', '.join(assets)}")
+        given = self._given(corrected)
+        one = self.rejected.standings[next(iter(chosen))]
+        self._check_shown(one)
+        lines = corrections(self._shape(one), str(given), self._project).every_line()
+        table = lines.select(LINE, VALID, F.col(KEY).alias("key")).toArrow()
+        wrong = self.rejected.letters.narrow(table)
+        if wrong or not table.num_rows:
+            raise CorrectionsRefused(table.num_rows, wrong)
+        return self.rejected.letters.targets()
+
+    def _check_shown(self, one: Standing) -> None:
+        """The folder of a replay keeps corrected records as they were given."""
+        shape = self._shape(one)
+        hidden = [name for name in shape.schema.names if self._redaction.covers(name)]
+        if hidden:
+            why = (
+                f"{', '.join(hidden)} of {shape.name} is redacted, and corrected records would be "
+                "kept as they are. Correct them in the source and run again"
+            )
+            raise NotReplayable(str(one.target), why)
+
+    @property
+    def _redaction(self) -> Redaction:
+        return redaction(self.definitions.settings, self._definition.plans.values())
+
+    def _given(self, corrected: Path) -> Path:
+        """A copy: the file may change while it is read."""
+        if not corrected.is_file():
+            raise InputMissing("--with", str(corrected), "It is a file of JSON lines.")
+        copy = self.aside / "given.jsonl"
+        if not copy.exists():
+            shutil.copyfile(corrected, copy)
+        return copy
+
+    @property
+    def _project(self) -> Path:
+        return self.definitions.settings.home
+
+    @property
+    def _spark(self) -> SparkSession:
+        return self.definitions.spark()
+
+    @property
+    def pins(self) -> Pins:
+        found = self.definitions
+        return Pins(found.pipeline, found.database, found.settings, ordinals=self.ordinals)
+
+    def _accounted(self, one: Standing) -> list[str]:
+        return accounted_inputs(self._definition.plan(one.target))
+
+    @property
+    def _definition(self) -> Definition:
+        return self.definitions.checked()
+
+    def _shape(self, one: Standing) -> CorrectionShape:
+        """Of the one input that corrected records belong to."""
+        names = list(dict.fromkeys(self._accounted(one)))
+        if len(names) > 1:
+            why = f"records come from {', '.join(names)}, and a correction does not tell from which"
+            raise NotReplayable(str(one.target), why)
+        pipeline, name = self.definitions.pipeline, names[0]
+        source = pipeline.sources.get(name)
+        key = source.key if source else (pipeline.tables.get(name) or pipeline.assets[name]).key
+        schema, options = self._definition.schemas[name], source.options if source else {}
+        return CorrectionShape(name, self._spark, schema, tuple(key), options)
+
+    def _opened(self, one: Standing) -> dict[str, Input]:
+        names = set(self._accounted(one))
+        pins = self.pins.recorded(one.row)
+        wanted = {name: pin for name, pin in pins.items() if name in names}
+        return open_inputs(self._spark, self._definition, wanted, self._redaction)
+
+    # ---- how they are read -----------------------------------------------------------------
+
+    def _write_keys(self, one: Standing, folder: Path) -> None:
+        (folder / KEYS).mkdir(parents=True)
+        keys = self.rejected.letters.record_keys(str(one.target))
+        pq.write_table(keys, folder / KEYS / "part-00000.parquet")
+
+    def _prepared(
+        self, one: Standing, count: int, folder: Path, corrected: Path | None
+    ) -> ReplayPart:
+        plan = self._definition.plan(one.target)
+        accounted = accounted_inputs(plan)
+        whole = not treats_each_by_itself(plan)
+        asset = self.definitions.pipeline.assets[one.target.asset]
+        if whole and asset.update_strategy == "append":
+            why = "it combines records and is appended to, so its rows would stay as they are"
+            raise NotReplayable(str(one.target), why)
+        before = one.place / FOLDER / CORRECTED
+        lines = 0
+        if corrected is not None or before.is_dir():
+            shape = self._shape(one)
+            lines = self._write_corrected(shape, folder, before, whole, corrected)
+        originals = whole or lines < count
+        self._check_records(one, accounted, folder, whole=whole, corrects=lines > 0)
+        if originals:
+            why = "all records are combined" if whole else "records that are not corrected are read"
+            self._check_unchanged(one, accounted, why)
+        facts: dict[str, Any] = {
+            "replay_of": one.run,
+            "whole": whole,
+            "corrected": accounted[0] if lines else None,
+            "originals": originals,
+            "named": lines > 0 and self._any_apart(self._shape(one), folder),
+            "records": count,
+        }
+        write_json(folder / FACTS, facts)
+        return ReplayPart(
+            standing=one,
+            accounted=tuple(accounted),
+            records=count,
+            aside=folder,
+            facts=facts,
+            project=self._project,
+        )
+
+    def _write_corrected(
+        self,
+        shape: CorrectionShape,
+        folder: Path,
+        before: Path,
+        whole: bool,
+        corrected: Path | None,
+    ) -> int:
+        """The corrected records of this replay and of those before it, one line each; how many."""
+        chosen = keys_in(self._spark, folder / KEYS)
+        sides: list[DataFrame] = []
+        if corrected is not None:
+            given = corrections(shape, str(self._given(corrected)), self._project)
+            sides.append(given.every_line().join(chosen, KEY, "left_semi"))
+        if before.is_dir():
+            old = corrections(shape, str(before), self._project).every_line()
+            old = old if whole else old.join(chosen, KEY, "left_semi")
+            sides.append(old.join(sides[0], KEY, "left_anti") if sides else old)
+        texts = [side.select(F.col(TEXT).alias("value")) for side in sides]
+        aside = folder.with_name(f"{folder.name}.text")
+        (texts[0] if len(texts) == 1 else texts[0].unionAll(texts[1])).write.text(str(aside))
+        settle.move_parts(aside, folder / CORRECTED, ".jsonl")
+        shutil.rmtree(aside)
+        count = self._spark.read.text(str(folder / CORRECTED)).count()
+        if not count:
+            shutil.rmtree(folder / CORRECTED)
+        return count
+
+    def _any_apart(self, shape: CorrectionShape, folder: Path) -> bool:
+        written = corrections(shape, str(folder / CORRECTED), self._project)
+        return bool(written.every_line().where(APART).limit(1).count())
+
+    def _check_records(
+        self, one: Standing, accounted: list[str], folder: Path, *, whole: bool, corrects: bool
+    ) -> None:
+        """Records are known by their keys: two with one key cannot be told apart."""
+        known = ledger_in(one.place)["input_accounting"]["duplicate_keys"]
+        alone = len(accounted) == 1  # keys are counted by input, and two may share one
+        if (known == 0 and alone) or (whole and not corrects):
+            return
+        self._check_unchanged(one, accounted, "some of its keys may stand in it more than once")
+        chosen = keys_in(self._spark, folder / KEYS)
+        found: DataFrame | None = None
+        for source in self._opened(one).values():
+            keys = source.keys().join(chosen, KEY, "left_semi")
+            found = keys if found is None else found.unionAll(keys)
+        assert found is not None
+        shared = found.groupBy(KEY).count().where("count > 1").select(KEY)
+        if count := shared.count():
+            first = [row[KEY] for row in shared.orderBy(KEY).limit(3).collect()]
+            why = (
+                f"{count:,} of the records share their key with another ({', '.join(first)}). "
+                'Leave them out, for example --where "source_key NOT IN (…)"'
+            )
+            raise NotReplayable(str(one.target), why)
+
+    def _check_unchanged(self, one: Standing, accounted: list[str], why: str) -> None:
+        """Files of sources; what comes from a dataset cannot change."""
+        first = self._project / one.root.location
+        then = ledger_in(first.parent)["input_accounting"]["input_hash"].split("+")
+        pins = self.pins.recorded(one.row)
+        for name, before in zip(accounted, then, strict=True):
+            if pins[name].reading.of_source and pins[name].files.content_hash != before:
+                raise SourceChanged(one.root.run, name, why, one.target.asset)
+
+
+def _replayed(one: Standing) -> UUID | None:
+    return next(link.replays for link in one.line if link.id == one.result)

@@ -1,0 +1,293 @@
+"""What can be done about rejections: list them, replay them, give them up."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from tallyman.control.bind.options import Options
+from tallyman.control.pipeline.definitions import Definitions
+from tallyman.control.pipeline.redaction import known_key, redaction
+from tallyman.control.rejections.find import RejectedRecord, rejected
+from tallyman.control.rejections.prepare import Preparation
+from tallyman.control.rejections.replay import ReplayExecution, ReplayPart
+from tallyman.control.run import begin
+from tallyman.control.run.execute import Listener
+from tallyman.control.run.make import Order, make
+from tallyman.domain.account.redaction import hashed
+from tallyman.domain.definition.selection import find_asset
+from tallyman.domain.definition.target import folder_of
+from tallyman.domain.history.materialization import RunRecord
+from tallyman.domain.history.run import AssetResult, RunIdentity, RunResult
+from tallyman.engine.files.past_run import Run
+from tallyman.engine.readback.dead_letters import Letters, rejected_keys
+from tallyman.errors import NotFound, UsageError
+from tallyman.registry.audit import Audit
+from tallyman.registry.database import Database, Transaction
+from tallyman.registry.run.resolutions import Resolutions
+from tallyman.registry.version.datasets import Datasets
+from tallyman.settings import Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """Which rejections of a run."""
+
+    run: Run
+    record: RunRecord | None
+    asset: str | None = None
+    where: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayOutcome:
+    """What became of the replayed records of one target; `reasons` are those of now."""
+
+    target: str
+    whole: bool
+    replayed: int
+    passed: int
+    rejected: int
+    result: AssetResult
+    reasons: Sequence[Mapping[str, Any]] = ()
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "asset": self.target,
+            "mode": "whole" if self.whole else "records",
+            "replayed": self.replayed,
+            "passed": self.passed,
+            "rejected": self.rejected,
+            "reasons": list(self.reasons),
+            "ledger": self.result.to_json(),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replayed:
+    """`records`: in which state the rejections were before; without a run nothing was open, or
+    it was only tried."""
+
+    of: str
+    records: Mapping[str, int]
+    replays: Mapping[str, Mapping[str, int]]
+    outcomes: Sequence[ReplayOutcome] = ()
+    run: RunResult | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rejections:
+    settings: Settings
+    database: Database
+    definitions: Callable[[Sequence[str], Options], Definitions]
+
+    # ---- looking ----------------------------------------------------------------------------
+
+    def summary(self, chosen: Chosen, *, only_open: bool = False) -> list[dict[str, Any]]:
+        """Counts by target, kind and place, in all and in each state."""
+        with self._rejected(chosen) as found:
+            return found.letters.summary(only_open=only_open)
+
+    def listed(
+        self,
+        chosen: Chosen,
+        *,
+        key: str | None = None,
+        kind: str | None = None,
+        only_open: bool = False,
+        limit: int = 20,
+    ) -> tuple[int, list[dict[str, Any]]]:
+        with self._rejected(chosen) as found:
+            return found.letters.listed(
+                key=key,
+                hidden=hashed(known_key(self.settings), key) if key is not None else None,
+                kind=kind,
+                where=chosen.where,
+                only_open=only_open,
+                limit=limit,
+            )
+
+    def counts(self, chosen: Chosen) -> tuple[dict[str, int], dict[str, dict[str, int]]]:
+        """Records in each state, and what replays made of them."""
+        with self._rejected(chosen) as found:
+            return found.letters.records(), found.letters.replays()
+
+    @contextmanager
+    def _rejected(self, chosen: Chosen) -> Iterator[RejectedRecord]:
+        with rejected(self.database, chosen.run, chosen.record, chosen.asset) as found:
+            yield found
+
+    # ---- giving up --------------------------------------------------------------------------
+
+    def discard(self, chosen: Chosen, reason: str) -> dict[str, int]:
+        """How many records of each target nobody will correct any more."""
+        record = _known(chosen)
+        if not reason.strip():
+            raise UsageError("--reason: say why")
+        key, actor = uuid4(), self.settings.actor
+        with self._rejected(chosen) as found:
+            found.letters.choose(chosen.where)
+            targets = found.letters.targets()
+
+            def work(tx: Transaction) -> None:
+                resolutions = Resolutions(tx)
+                for name in targets:
+                    one = found.standings[name]
+                    keys = ((k, "discarded") for k in found.letters.discardable(name))
+                    resolutions.add(one.run_id, one.target, keys, actor=actor, reason=reason)
+                details = {"reason": reason, "where": chosen.where, "records": targets}
+                Audit(tx).add(
+                    "rejections.discarded", actor, record.name, run=record.id, details=details,
+                    key=key,
+                )  # fmt: skip
+
+            if targets:
+                self.database.durably(work)
+        return targets
+
+    # ---- replaying --------------------------------------------------------------------------
+
+    def replay(
+        self,
+        chosen: Chosen,
+        *,
+        corrected: Path | None = None,
+        dry_run: bool = False,
+        listen: Listener = lambda *_: None,
+    ) -> Replayed:
+        record = _known(chosen)
+        ordinals = self.database.durably(lambda tx: Datasets(tx).ordinals(self.settings.name))
+        with self._rejected(chosen) as found, self._aside() as aside:
+            letters = found.letters
+            records, replays = letters.records(), letters.replays()
+            letters.choose(chosen.where)
+            nothing = Replayed(of=record.name, records=records, replays=replays)
+            if not letters.targets():
+                return nothing
+            assets = list(dict.fromkeys(found.standings[n].target.asset for n in letters.targets()))
+            then = Options.of(record.params)
+            options = Options(evidence=then.evidence, thresholds=then.thresholds)
+            definitions = self.definitions(assets, options)
+            for name in assets:
+                find_asset(definitions.pipeline, name)
+            preparation = Preparation(
+                definitions=definitions, rejected=found, aside=aside, ordinals=ordinals
+            )
+            preparation.check()
+            parts = preparation.parts(corrected)
+            if not parts:
+                return nothing
+            if dry_run:
+                tried = [self._tried(preparation, part, letters) for part in parts]
+                return Replayed(of=record.name, records=records, replays=replays, outcomes=tried)
+            execution = self._begun(preparation, parts, options, listen)
+            try:
+                result = execution.execute()
+            except KeyboardInterrupt:
+                execution.abandon()
+                raise
+            outcomes = self._outcomes(result, parts, letters)
+        return Replayed(
+            of=record.name, records=records, replays=replays, outcomes=outcomes, run=result
+        )
+
+    @contextmanager
+    def _aside(self) -> Iterator[Path]:
+        """Where Spark sees it, and not where results are."""
+        place = self.settings.state_folder
+        place.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix="replay-", dir=place) as folder:
+            yield Path(folder)
+
+    def _begun(
+        self, prepared: Preparation, parts: Sequence[ReplayPart], options: Options, listen: Listener
+    ) -> ReplayExecution:
+        replay = {
+            "adds": sorted({part.target.asset for part in parts if not part.whole}),
+            "taken_back": [str(run) for run in prepared.rejected.taken_back],
+            "records": {str(part.target): part.records for part in parts},
+        }
+        asked = begin.Begun(
+            actor=self.settings.actor,
+            identity=RunIdentity.of(None, now=datetime.now(UTC)),
+            targets=[part.target for part in parts],
+            options=Options(
+                evidence=options.evidence,
+                thresholds=options.thresholds,
+                replay_of=parts[0].standing.run,
+                replay=replay,
+            ),
+            pins=prepared.ordinals,
+        )
+        execution = begin.begin(asked, prepared.definitions, listen, ReplayExecution)
+        execution.parts = {part.target: part for part in parts}
+        execution.rejected = prepared.rejected
+        return execution
+
+    def _tried(self, prepared: Preparation, part: ReplayPart, letters: Letters) -> ReplayOutcome:
+        """Evaluated aside: nothing of it stays."""
+        definitions, asset = prepared.definitions, part.target.asset
+        tried = part.aside.with_name(f"{part.aside.name}.try")
+        place, staging = tried / "made", tried / "work"
+        place.mkdir(parents=True)
+        staging.mkdir()
+        order = Order(
+            target=part.target,
+            attempt=1,
+            run=RunIdentity.of("dry-run", now=datetime.now(UTC)),
+            pins=part.pins(prepared.pins),
+            thresholds=definitions.thresholds(definitions.pipeline.assets[asset]),
+            evidence=definitions.evidence(definitions.pipeline.assets[asset]),
+            place=place,
+            staging=staging,
+            project=self.settings.home,
+            progress=lambda _: None,
+            completed=lambda _: None,
+            tag="dry-run",
+            redaction=redaction(self.settings, definitions.checked().plans.values()),
+        )
+        spark, checked = definitions.spark(), definitions.checked()
+        making = make(spark, checked, part.adapted(order, prepared.pins))
+        return _outcome(part, making.result, place, letters)
+
+    def _outcomes(
+        self, result: RunResult, parts: Sequence[ReplayPart], letters: Letters
+    ) -> list[ReplayOutcome]:
+        folder = self.settings.home / result.folder
+        made = {(one.name, one.partition): one for one in result.assets}
+        found = []
+        for part in parts:
+            target = part.target
+            pipeline = self.definitions([target.asset], Options()).pipeline
+            place = folder / folder_of(pipeline.assets, target)
+            found.append(_outcome(part, made[target.asset, target.partition], place, letters))
+        return found
+
+
+def _outcome(part: ReplayPart, result: AssetResult, place: Path, letters: Letters) -> ReplayOutcome:
+    name = str(part.target)
+    with Letters({name: place}) as new:
+        new.only(letters.record_keys(name))
+        reasons = new.summary()
+    again = letters.again(name, rejected_keys(place))
+    return ReplayOutcome(
+        target=name,
+        whole=part.whole,
+        replayed=part.records,
+        passed=part.records - again if result.status.good else 0,
+        rejected=again,
+        result=result,
+        reasons=reasons,
+    )
+
+
+def _known(chosen: Chosen) -> RunRecord:
+    if chosen.record is None:
+        raise NotFound("run in the registry", chosen.run.run_id)
+    return chosen.record

@@ -1,0 +1,1 @@
+"""One run, from its beginning to its report."""

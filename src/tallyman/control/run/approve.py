@@ -1,0 +1,89 @@
+"""Deciding on a result that waits: once, by a person, on the record."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from tallyman.control.publish.of_run import publish_run
+from tallyman.control.run import upkeep
+from tallyman.control.run.exports import export, made_in
+from tallyman.control.seal.signature import signer
+from tallyman.domain.definition.approval import Decision
+from tallyman.domain.definition.target import Target
+from tallyman.domain.history.materialization import RunRecord
+from tallyman.domain.history.run import Status
+from tallyman.engine.warehouse.warehouse import Warehouse
+from tallyman.errors import AlreadyDecided, NotFound
+from tallyman.registry.audit import Audit
+from tallyman.registry.database import Database, Transaction
+from tallyman.registry.run.approvals import Approvals
+from tallyman.registry.run.materializations import Materializations
+from tallyman.settings import Settings
+
+
+def decide(
+    database: Database,
+    settings: Settings,
+    warehouse: Warehouse,
+    run: RunRecord,
+    target: Target,
+    decision: Decision,
+) -> RunRecord:
+    """What was waited for is published by the decision itself.
+
+    The run as it is after the decision. A second decision is AlreadyDecided."""
+
+    def work(tx: Transaction) -> RunRecord:
+        question = Approvals(tx).newest(run.id, target)
+        if question is None:
+            raise NotFound(f"approval in run {run.name} for", str(target))
+        if not Approvals(tx).decide(question["id"], decision):
+            now = Approvals(tx).newest(run.id, target) or question
+            raise AlreadyDecided(str(target), now["status"], now["decision_by"])
+        status = Status.SUCCESS if decision.approved else Status.FAILED
+        facts, message = _facts(question["id"], decision)
+        Materializations(tx).decide(run.id, target, status, message, facts)
+        Audit(tx).add(
+            f"approval.{decision.word}",
+            decision.actor,
+            str(target),
+            run=run.id,
+            details={"reason": decision.reason},
+            key=decision.key,
+        )
+        return settle(tx, warehouse, run.id, decision.actor)
+
+    home = settings.home
+    # The run is sealed anew after the decision: whoever cannot sign that decides nothing.
+    sign = database.durably(lambda tx: signer(tx, settings))
+    settled = database.durably(work)
+    upkeep.rewrite_report(database, home, settled, sign)
+    if settled.status is Status.SUCCESS:
+        export(home, settled.name, made_in(database, home, settled))
+    return settled
+
+
+def settle(tx: Transaction, warehouse: Warehouse, run: UUID, actor: str) -> RunRecord:
+    """The run as its decisions leave it; published when nothing of it waits any more."""
+    settled = upkeep.settle(tx, run, actor)
+    if settled.status is Status.SUCCESS:
+        publish_run(tx, warehouse, settled, actor)
+    return settled
+
+
+def _facts(question: UUID, decision: Decision) -> tuple[dict[str, Any], str | None]:
+    """What the materialization keeps of the decision, and why it failed if it did."""
+    facts: dict[str, Any] = {
+        "approval": {
+            "id": str(question),
+            "decision": decision.word,
+            "by": decision.actor,
+            "reason": decision.reason,
+        }
+    }
+    if decision.approved:
+        return facts, None
+    message = f"rejected by {decision.actor}: {decision.reason or 'no reason given'}"
+    facts["error"] = {"code": "checkpoint_rejected", "message": message}
+    return facts, message

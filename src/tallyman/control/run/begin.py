@@ -1,0 +1,265 @@
+"""Beginning a run, going on with one, and stopping one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+from uuid import UUID, uuid4
+
+from tallyman.control.bind.inputs import Pins
+from tallyman.control.bind.options import Options
+from tallyman.control.pipeline.definitions import Definitions
+from tallyman.control.publish.commit import refuse_rolled_back
+from tallyman.control.run import ended, process, upkeep
+from tallyman.control.run.execute import Execution, Listener
+from tallyman.control.run.journal import Journal
+from tallyman.control.seal.signature import signer
+from tallyman.domain.definition.pipeline import Pipeline
+from tallyman.domain.definition.target import Reading, Target, readings
+from tallyman.domain.history.materialization import RunRecord
+from tallyman.domain.history.run import RunIdentity, Status
+from tallyman.domain.version.dataset import Dataset, Kind
+from tallyman.errors import (
+    DependencyNotReady,
+    NotRunning,
+    PlanOutdated,
+    ReplayInterrupted,
+    UsageError,
+)
+from tallyman.registry.audit import Audit
+from tallyman.registry.database import Database, Transaction
+from tallyman.registry.run.materializations import Materializations
+from tallyman.registry.run.pipelines import Pipelines
+from tallyman.registry.run.runs import Runs
+from tallyman.registry.version.datasets import Datasets
+from tallyman.settings import Settings
+
+E = TypeVar("E", bound=Execution)
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """Who asks, and what for."""
+
+    actor: str
+    identity: RunIdentity
+    targets: list[Target]
+    options: Options
+    pins: Mapping[UUID, int] | None = None
+    """The versions that were looked at to ask for this; without them, those of now."""
+
+
+def targets_of(
+    pipeline: Pipeline, assets: Sequence[str], partitions: Sequence[str] | None
+) -> list[Target]:
+    """Partitions as a person writes them. A partitioned asset needs one, the others take none."""
+    found: list[Target] = []
+    partitioned = [name for name in assets if pipeline.assets[name].partitioned_by]
+    if partitioned and not partitions:
+        raise UsageError(
+            f"{', '.join(partitioned)} {'is' if len(partitioned) == 1 else 'are'} partitioned: "
+            "say which with --partition, or use `tallyman backfill`"
+        )
+    if partitions and not partitioned:
+        raise UsageError(f"--partition: none of {', '.join(assets)} is partitioned")
+    for name in assets:
+        declared = pipeline.assets[name].partitioned_by
+        if declared is None:
+            found.append(Target(name))
+        else:
+            found += [Target(name, declared.parse(text)) for text in partitions or ()]
+    return found
+
+
+def check_ready(pipeline: Pipeline, targets: Sequence[Target], pins: Pins) -> None:
+    """Before anything runs: what the run reads and does not make must be there."""
+    made = set(targets)
+    assets = {target.asset for target in targets}
+    lacking: dict[Reading, list[Target]] = {}
+    missing: list[tuple[str, str]] = []
+    for target in targets:
+        for reading in readings(pipeline, target):
+            if reading.of_source or Target(reading.name, reading.partition) in made:
+                continue
+            if reading not in lacking:
+                lacking[reading] = [t for t in pins.lacking(reading) if t not in made]
+            # When the run makes some partition of it, there will be one to read.
+            whole = Target(reading.name)
+            found = [t for t in lacking[reading] if t != whole or reading.name not in assets]
+            missing += [(str(target), str(read)) for read in found]
+    if missing:
+        raise DependencyNotReady(missing)
+
+
+def begin(asked: Begun, definitions: Definitions, listen: Listener, kind: type[E] = Execution) -> E:
+    """Checked, registered, and held by this process."""
+    settings, database = definitions.settings, definitions.database
+    upkeep.upkeep(database, settings)
+    sign = database.durably(lambda tx: signer(tx, settings))
+    names = list(dict.fromkeys(target.asset for target in asked.targets))
+    found = database.durably(lambda tx: _register(tx, definitions, names))
+    pinned = found if asked.pins is None else dict(asked.pins)
+    version = definitions.version()
+    active = database.durably(lambda tx: Pipelines(tx).active(settings.name))
+    bound = {"pipeline_version": version, "pipeline_before": active[0] if active else None}
+    if not asked.options.plan:
+        database.durably(lambda tx: refuse_rolled_back(tx, settings.name, version))
+    pins = Pins(definitions.pipeline, database, settings, ordinals=pinned)
+    check_ready(definitions.pipeline, asked.targets, pins)
+    definitions.check_what_is_new()
+    identity = asked.identity
+    executor, node = uuid4(), process.node()
+    run = RunRecord(
+        id=UUID(identity.openlineage_run_id),
+        name=identity.run_id,
+        project=settings.name,
+        status=Status.RUNNING,
+        folder=f"{settings.runs}/{identity.folder_name}",
+        actor=asked.actor,
+        started_at=identity.started_at,
+        params=_params(asked, definitions.pipeline) | bound,
+        pins={str(dataset): ordinal for dataset, ordinal in pinned.items()},
+        executor=executor,
+        executor_node=node,
+    )
+    journal = Journal(database, run, executor, node, asked.actor, sign)
+    journal.begin(asked.targets, definitions.description())
+    return kind(
+        settings=settings,
+        journal=journal,
+        identity=identity,
+        definitions=definitions,
+        options=asked.options,
+        targets=asked.targets,
+        listen=listen,
+    )
+
+
+def _register(tx: Transaction, definitions: Definitions, assets: Sequence[str]) -> dict[UUID, int]:
+    """The datasets of what will be made, and the version of every dataset at this moment."""
+    for wanted in datasets_of(definitions.pipeline, definitions.settings.name, assets):
+        Datasets(tx).ensure(wanted)
+    return Datasets(tx).ordinals(definitions.settings.name)
+
+
+def datasets_of(pipeline: Pipeline, project: str, assets: Sequence[str]) -> list[Dataset]:
+    """What has to be registered before assets are made."""
+    found = []
+    for name in assets:
+        asset = pipeline.assets[name]
+        split = asset.partitioned_by
+        found.append(
+            Dataset(
+                id=UUID(int=0),
+                name=asset.dataset,
+                kind=Kind.ASSET,
+                project=project,
+                producer=name,
+                key_columns=asset.unique_key or asset.key,
+                partition_column=split.column if split else None,
+                published=asset.publish is not False,
+            )
+        )
+    return found
+
+
+def _params(asked: Begun, pipeline: Pipeline) -> dict[str, Any]:
+    options = asked.options
+    assets = list(dict.fromkeys(target.asset for target in asked.targets))
+    appended = [name for name in assets if pipeline.assets[name].update_strategy == "append"]
+    replay = {"replay_of": options.replay_of, "replay": options.replay}
+    return {
+        **(replay if options.replay_of else {}),
+        "assets": assets,
+        "append": appended,
+        "plan": options.plan,
+        "publish_good_partitions": options.good_partitions,
+        "selection": list(options.selection),
+        "force": sorted(options.force),
+        "evidence": options.evidence.value if options.evidence else None,
+        "thresholds": options.thresholds.to_json() if options.thresholds else None,
+        "jobs": options.jobs,
+        "go_on": options.go_on,
+    }
+
+
+def resume(run: RunRecord, actor: str, definitions: Definitions, options: Options) -> Execution:
+    """The same run goes on: what succeeded stays, the rest is done by the pipeline as it is now."""
+    version, project = definitions.version(), definitions.settings.name
+    if run.params.get("replay_of"):
+        _check_replayed(definitions.database, run)
+    if options.plan is None:
+        definitions.database.durably(lambda tx: refuse_rolled_back(tx, project, version))
+    elif options.plan["pipeline_to"] != version:
+        raise PlanOutdated(options.plan["id"], "the pipeline was edited since")
+    definitions.check_what_is_new()
+    sign = definitions.database.durably(lambda tx: signer(tx, definitions.settings))
+    executor, node = uuid4(), process.node()
+    run = replace(run, params={**run.params, "pipeline_version": version})
+    journal = Journal(definitions.database, run, executor, node, actor, sign)
+    journal.claim(definitions.description())
+    identity = RunIdentity(run.name, str(run.id), run.started_at)
+    return Execution(
+        settings=definitions.settings,
+        journal=journal,
+        identity=identity,
+        definitions=definitions,
+        options=options,
+        targets=targets_in(definitions.database, run),
+    )
+
+
+def _check_replayed(database: Database, run: RunRecord) -> None:
+    """The records of a replay are gone with its process; what was made of them is not."""
+    rows = database.durably(lambda tx: Materializations(tx).of_run(run.id))
+    if not all(row.status.good or row.status is Status.WAITING for row in rows):
+        raise ReplayInterrupted(run.name, run.params["replay_of"])
+
+
+def targets_in(database: Database, run: RunRecord) -> list[Target]:
+    rows = database.durably(lambda tx: Materializations(tx).of_run(run.id))
+    return [row.target for row in rows]
+
+
+def options_in(params: Mapping[str, Any], jobs: int | None) -> Options:
+    """As the run was begun; only how many at once may be said anew."""
+    from_params = Options.of(params)
+    return from_params if jobs is None else from_params.with_jobs(jobs)
+
+
+def cancel(database: Database, settings: Settings, run: RunRecord, timeout_s: float) -> Status:
+    """Ask its process to stop; after the timeout take the run away from it."""
+
+    def ask(tx: Transaction) -> None:
+        if not Runs(tx).request_cancel(run.id):
+            raise NotRunning(run.name, run.status.value)
+        Audit(tx).add("run.cancel_requested", settings.actor, run.name, run=run.id)
+
+    database.durably(ask)
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        now = database.durably(lambda tx: Runs(tx).by_id(run.id))
+        if now.status is not Status.RUNNING:
+            return now.status
+        if process.is_gone(now):
+            break
+        time.sleep(0.2)
+    return _take_away(database, settings, run, timeout_s)
+
+
+def _take_away(database: Database, settings: Settings, run: RunRecord, timeout_s: float) -> Status:
+    actor = settings.actor
+
+    def work(tx: Transaction) -> tuple[Status, ended.Events]:
+        runs = Runs(tx)
+        why = f"canceled by {actor}; its process did not stop in {timeout_s:g} s"
+        now = runs.by_id(run.id)
+        status, events = ended.release(tx, settings.home, now, why, canceled=True)
+        Audit(tx).add("run.canceled", actor, run.name, run=run.id, details={"forced": True})
+        return status or runs.by_id(run.id).status, events
+
+    status, events = database.durably(work)
+    ended.record(settings.home, run, events)
+    return status

@@ -1,0 +1,90 @@
+"""The end of a run that its own process cannot tell any more: it was killed, taken from it, or
+decided on when it had long gone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from tallyman.control.openlineage.events import STATES, ToldAsset
+from tallyman.control.openlineage.files import FILES, START, Emitter, told_by_folder
+from tallyman.control.run import finish
+from tallyman.domain.history.lineage_event import LineageEvent
+from tallyman.domain.history.materialization import Materialization, RunRecord
+from tallyman.domain.history.run import RunResult, Status
+from tallyman.engine.files.run_folder import RunFolder
+from tallyman.registry.database import Transaction
+from tallyman.registry.run.materializations import Materializations
+from tallyman.registry.run.runs import Runs
+from tallyman.registry.spool import Spool
+
+Events = list[LineageEvent]
+
+
+def release(
+    tx: Transaction, home: Path, run: RunRecord, why: str, *, canceled: bool = False
+) -> tuple[Status | None, Events]:
+    """Take the run from its process, and say so to lineage tools in the same transaction. The
+    events are for `record`, once it is committed. None: the run moved on by itself."""
+    # Without the lock a target could end by itself after it was read: it would end twice.
+    Runs(tx).lock(run.id)
+    at_work = [row for row in Materializations(tx).of_run(run.id) if row.status is Status.RUNNING]
+    status = Runs(tx).release(run, why, canceled=canceled)
+    if status is None:
+        return None, []
+    emitter = _emitter(home, run)
+    if not (emitter.has(START) or Spool(tx).knows(run.id)):
+        return status, []  # nobody was told that it began
+    events = _aborted(emitter, status, at_work, why)
+    spool(tx, run, events)
+    return status, events
+
+
+def spool(tx: Transaction, run: RunRecord, events: Sequence[LineageEvent]) -> None:
+    """Who was told how it began is told how it ended, whatever the settings of this process."""
+    if events and Spool(tx).knows(run.id):
+        Spool(tx).add(run.project, run.id, events)
+
+
+def record(home: Path, run: RunRecord, events: Sequence[LineageEvent]) -> None:
+    if events:
+        _emitter(home, run).record(events)
+
+
+def settled(home: Path, run: RunRecord, result: RunResult) -> Events:
+    """The end of a run that waited for a decision, as its files tell it; once, though there may
+    be several decisions."""
+    emitter = _emitter(home, run)
+    if not emitter.has(START) or result.status not in STATES:
+        return []
+    name = FILES.get(STATES[result.status].value)
+    if result.status is not Status.WAITING and name and emitter.has(name):
+        return []
+
+    def assets() -> list[ToldAsset]:
+        listed = emitter.run.manifest["targets"]
+        folders = {(t["asset"], t["partition"]): t["folder"] for t in listed}
+        return [
+            told_by_folder(home, f"{run.folder}/{folders[made.name, made.partition]}", made)
+            for made in result.assets
+            if made.status not in (Status.SKIPPED, Status.PENDING, Status.WAITING)
+        ]
+
+    return emitter.closed(result.status, assets, result.error)
+
+
+def _emitter(home: Path, run: RunRecord) -> Emitter:
+    return Emitter(RunFolder(home / run.folder), run.project)
+
+
+def _aborted(
+    emitter: Emitter, status: Status, at_work: Sequence[Materialization], why: str
+) -> Events:
+    error = {"code": "interrupted", "message": why}
+    events: Events = []
+    for row in at_work:
+        result = replace(finish.result_of(row), status=status, error=error)
+        told = ToldAsset(result=result, folder="")
+        events += emitter.ended(result, lambda told=told: told)
+    return [*events, *emitter.closed(status, error=error)]

@@ -1,0 +1,107 @@
+"""Closing a run: its status and its report, from what the registry holds of every target."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from tallyman import faults
+from tallyman.domain.history.materialization import Materialization
+from tallyman.domain.history.report import run_facts, target_facts, versions_of
+from tallyman.domain.history.run import AssetResult, RunIdentity, RunResult, Status, run_status
+from tallyman.engine.files.run_folder import LEDGER, REPORT, SEAL, RunFolder
+from tallyman.faults import Point
+
+ENDS = ("lineage/run_complete.json", "lineage/run_fail.json")
+
+
+def result_of(row: Materialization) -> AssetResult:
+    """What became of a target, as it was told to the registry."""
+    name, partition = row.target.asset, row.target.partition
+    if row.status is Status.PENDING:
+        error = {"code": "not_run", "message": "what it reads did not succeed, or the run ended"}
+        return AssetResult(name=name, partition=partition, status=row.status, error=error)
+    if row.status is Status.RUNNING:
+        return AssetResult(name=name, partition=partition, status=row.status, attempt=row.attempt)
+    if "status" not in row.metadata:
+        error = {"code": "interrupted", "message": row.error_message or "it was cut off"}
+        return AssetResult(name=name, partition=partition, status=row.status, error=error)
+    found = AssetResult.of_json(row.metadata)
+    return found if found.status is Status.HALTED else found.with_status(row.status)
+
+
+def results_in(rows: Iterable[Materialization]) -> tuple[AssetResult, ...]:
+    return tuple(result_of(row) for row in rows)
+
+
+def conclude(
+    run: RunIdentity, rows: list[Materialization], place: str, *, canceled: bool = False
+) -> RunResult:
+    """How the run ended. A cancel that came when everything was done changes nothing."""
+    results = results_in(rows)
+    status = run_status({result.status for result in results})
+    if canceled and status is not Status.SUCCESS:
+        status = Status.CANCELED
+    return RunResult(run_id=run.run_id, status=status, folder=place, assets=results)
+
+
+def set_aside(folder: RunFolder, names: Iterable[str] = (LEDGER, REPORT, SEAL)) -> None:
+    for name in names:
+        folder.set_aside(name, 1)
+
+
+def write(
+    folder: RunFolder,
+    run: RunIdentity,
+    result: RunResult,
+    rows: list[Materialization],
+    timings: Sequence[Mapping[str, Any]] = (),
+) -> None:
+    """ledger.json and the report; those of an earlier end of the run are kept aside."""
+    set_aside(folder)
+    folder.clear_staging()
+    folder.write(LEDGER, _run_ledger(run, rows, result.folder))
+    folder.write(REPORT, _report(run, result, rows, timings))
+    faults.reach(Point.REPORT_WRITTEN)
+
+
+def _run_ledger(run: RunIdentity, rows: list[Materialization], place: str) -> dict[str, object]:
+    """The balance of what this run made; what it reused is balanced where it was made."""
+    made = [row for row in rows if row.status is not Status.SKIPPED]
+    names = ("records_in", "fates", "unaccounted", "sub_ledgers", "rows_out", "balanced")
+    assets: dict[str, object] = {}
+    for row in made:
+        if "balanced" in row.metadata:
+            location = (row.location or "").removeprefix(f"{place}/").removesuffix("/output")
+            facts = {name: row.metadata.get(name) for name in names}
+            assets[str(row.target)] = facts | (
+                {"ledger": f"{location}/{LEDGER}"} if location else {}
+            )
+    whole = all(row.metadata.get("balanced") for row in made)
+    return {"ledger_version": "1.0", "run_id": run.run_id, "balanced": whole, "assets": assets}
+
+
+def _report(
+    run: RunIdentity,
+    result: RunResult,
+    rows: list[Materialization],
+    timings: Sequence[Mapping[str, Any]],
+) -> dict[str, object]:
+    assets = [target_facts(made, row) for made, row in zip(result.assets, rows, strict=True)]
+    finished = datetime.now(UTC)
+    return {
+        "run_id": run.run_id,
+        "status": result.status.value,
+        "openlineage_run_id": run.openlineage_run_id,
+        "started_at": run.timestamp,
+        "finished_at": finished.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "duration_ms": int((finished - run.started_at).total_seconds() * 1000),
+        **run_facts(assets),
+        "commit": str(result.commit.id) if result.commit else None,
+        "published": result.published(),
+        "versions": versions_of(result.commit),
+        **({"error": dict(result.error)} if result.error else {}),
+        "timings": list(timings),
+        "assets": assets,
+    }

@@ -1,0 +1,63 @@
+"""The gate: records in and fates out must be the same keys, or nothing is published."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from tallyman.domain.account.fate import Evidence
+from tallyman.domain.account.ledger import Discrepancy, Ledger
+from tallyman.engine.evidence.proof import compare_keys, compare_units
+from tallyman.engine.source.source import Input
+from tallyman.errors import RowsUnaccountedFor
+
+
+def prove(ledger: Ledger, inputs: Sequence[Input], folder: Path) -> Ledger:
+    """Count and digest decide; only a mismatch is worth comparing key by key."""
+    found = ledger.discrepancy
+    if not ledger.digests_agree:
+        if ledger.evidence == Evidence.DIGEST:
+            found = _by_count(ledger)
+        else:
+            found = compare_keys(inputs, ledger.to_json(), folder)
+    if (folder / "output").exists() and not all(s.check.agrees for s in ledger.sub_ledgers):
+        found += compare_units(inputs[0].spark, ledger.to_json(), folder)
+    return replace(ledger, discrepancy=found)
+
+
+def _by_count(ledger: Ledger) -> Discrepancy:
+    """Without stored keys: at least this many, and at least one of each when the counts agree."""
+    gap = ledger.unaccounted
+    return Discrepancy(missing=max(gap, 0) or int(gap == 0), extra=max(-gap, 0) or int(gap == 0))
+
+
+def check(ledger: Ledger) -> None:
+    if not ledger.balanced:
+        found = ledger.discrepancy
+        missing = found.missing or max(ledger.unaccounted, 0)
+        checks = [str(check) for check in ledger.failed_checks]
+        raise RowsUnaccountedFor(ledger.asset, missing, found.extra, found.duplicate, checks)
+
+
+def explanation(ledger: Ledger) -> str:
+    """ACCOUNTING_FAILURE.txt: for the person who is called at night."""
+    found = ledger.discrepancy
+    lines = [
+        f"The accounting of {ledger.asset} in run {ledger.run_id} does not balance.",
+        "",
+        f"records in    {ledger.records_in:>14,}",
+        *(
+            f"{fate.value.lower():<13} {count:>14,}"
+            for fate, count in ledger.fates.items()
+            if count
+        ),
+        f"unaccounted   {ledger.unaccounted:>14,}",
+        "",
+        f"missing {found.missing:,}   extra {found.extra:,}   duplicate {found.duplicate:,}",
+    ]
+    for kind, keys in found.samples.items():
+        lines += [f"{kind}: {key}" for key in keys]
+    if failed := ledger.failed_checks:
+        lines += ["", "What the files hold is not what the steps made:", *map(str, failed)]
+    return "\n".join([*lines, "", "Nothing was published.", ""])

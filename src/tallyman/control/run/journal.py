@@ -1,0 +1,212 @@
+"""What an execution tells the registry: each word is durable before the next thing is done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+from uuid import UUID, uuid4
+
+from tallyman.control.openlineage.destination import disabled
+from tallyman.control.publish.of_run import publish_run
+from tallyman.control.run import ended
+from tallyman.domain.definition.approval import Approval
+from tallyman.domain.definition.target import Target
+from tallyman.domain.history.lineage_event import LineageEvent
+from tallyman.domain.history.materialization import Made, Materialization, RunRecord
+from tallyman.domain.history.run import AssetResult, Status
+from tallyman.domain.history.seal import Seal
+from tallyman.domain.version.commit import Commit
+from tallyman.domain.version.dataset import Fragment
+from tallyman.engine.warehouse.warehouse import Warehouse
+from tallyman.errors import ForeignAsset, FragmentGone
+from tallyman.registry.audit import Audit
+from tallyman.registry.database import Database, Transaction
+from tallyman.registry.run.approvals import Approvals
+from tallyman.registry.run.materializations import Materializations
+from tallyman.registry.run.pipelines import Pipelines
+from tallyman.registry.run.runs import Runs
+from tallyman.registry.seals import Seals
+from tallyman.registry.spool import Spool
+from tallyman.registry.version.fragments import Fragments
+
+T = TypeVar("T")
+Events = Sequence[LineageEvent]
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """Only for the process that holds the run: a write after it was taken over is refused."""
+
+    database: Database
+    run: RunRecord
+    executor: UUID
+    node: str
+    actor: str
+    sign: Callable[[Seal], Seal] = lambda seal: seal
+
+    def _write(self, work: Callable[[Transaction], T]) -> T:
+        def held(tx: Transaction) -> T:
+            Runs(tx).hold(self.run.id, self.executor)
+            return work(tx)
+
+        return self.database.durably(held)
+
+    def _spool(self, tx: Transaction, events: Events) -> None:
+        if not disabled():
+            Spool(tx).add(self.run.project, self.run.id, events)
+
+    # ---- the run ------------------------------------------------------------------------
+
+    def begin(self, targets: Iterable[Target], description: Mapping[str, Any]) -> None:
+        chosen = list(targets)
+
+        def work(tx: Transaction) -> None:
+            runs = Runs(tx)
+            foreign = runs.foreign(sorted({t.asset for t in chosen}), self.run.project)
+            if foreign:
+                raise ForeignAsset(*foreign)
+            version = self.run.params["pipeline_version"]
+            Pipelines(tx).add(self.run.project, version, description)
+            runs.add(self.run)
+            Materializations(tx).plan(self.run.id, chosen)
+            self._audit(tx, "run.started", {"targets": len(chosen), **self.run.params}, key)
+
+        key = uuid4()
+        self.database.durably(work)
+
+    def claim(self, description: Mapping[str, Any]) -> None:
+        """Go on with it, by the pipeline as it is now."""
+
+        def work(tx: Transaction) -> None:
+            version = self.run.params["pipeline_version"]
+            Pipelines(tx).add(self.run.project, version, description)
+            Runs(tx).claim(self.run, self.executor, self.node)
+            Materializations(tx).reset(self.run.id)
+            self._audit(tx, "run.resumed", {"was": self.run.status.value}, key)
+
+        key = uuid4()
+        self.database.durably(work)
+
+    def tell(self, events: Events) -> None:
+        """What lineage tools will be told."""
+        self._write(lambda tx: self._spool(tx, events))
+
+    def check(self) -> None:
+        """RunTaken when the run is no longer this process's own."""
+        self._write(lambda _: None)
+
+    def beat(self) -> bool:
+        """Whether the run is to be canceled."""
+        return self.database.durably(
+            lambda tx: Runs(tx).beat(self.run.id, self.executor), patience=5
+        )
+
+    def finish(self, status: Status, seal: Seal, events: Events) -> None:
+        """Ended, sealed and told of, in one transaction."""
+
+        def work(tx: Transaction) -> None:
+            Runs(tx).finish(self.run.id, self.executor, status)
+            Seals(tx).add(seal, self.run.id, self.sign)
+            self._spool(tx, events)
+            self._audit(tx, f"run.{status.value}", {}, key)
+
+        key = uuid4()
+        self.database.durably(work)
+
+    def abandon(self, home: Path) -> None:
+        """Canceled by the one who started it; unless it has ended, or is another's by now."""
+        own = replace(self.run, executor=self.executor)
+
+        def work(tx: Transaction) -> Events:
+            why = f"interrupted by {self.actor}"
+            status, events = ended.release(tx, home, own, why, canceled=True)
+            if status is not None:
+                self._audit(tx, "run.canceled", {"interrupted": True}, key)
+            return events
+
+        key = uuid4()
+        ended.record(home, own, self.database.durably(work, patience=5))
+
+    def rows(self) -> dict[Target, Materialization]:
+        found = self.database.durably(lambda tx: Materializations(tx).of_run(self.run.id))
+        return {row.target: row for row in found}
+
+    def _audit(self, tx: Transaction, event: str, details: Mapping[str, Any], key: UUID) -> None:
+        Audit(tx).add(event, self.actor, self.run.name, run=self.run.id, details=details, key=key)
+
+    # ---- its targets --------------------------------------------------------------------
+
+    def started(self, target: Target, attempt: int, definition: str, events: Events) -> None:
+        def work(tx: Transaction) -> None:
+            Materializations(tx).start(
+                self.run.id, target, attempt=attempt, definition=definition, node=self.node
+            )
+            self._spool(tx, events)
+
+        self._write(work)
+
+    def step(self, target: Target, step: str) -> None:
+        self._write(lambda tx: Materializations(tx).step(self.run.id, target, step))
+
+    def opened(self, fragment: Fragment) -> None:
+        self._write(lambda tx: Fragments(tx).open(fragment, self.run.id))
+
+    def publish(self, warehouse: Warehouse) -> Commit | None:
+        """All of the run at once, or a conflict."""
+        return self._write(lambda tx: publish_run(tx, warehouse, self.run, self.actor))
+
+    def succeeded(
+        self,
+        target: Target,
+        made: Made,
+        result: AssetResult,
+        asks: Approval | None,
+        events: Events,
+    ) -> None:
+        """With what it was made from, in one transaction; or with a question to be answered."""
+
+        def work(tx: Transaction) -> None:
+            status = Status.WAITING if asks else Status.SUCCESS
+            own = Materializations(tx).succeed(self.run.id, target, made, status)
+            for fragment in (made.fragment, *made.registered):
+                if not Fragments(tx).stage(replace(fragment, materialization_id=own)):
+                    raise FragmentGone(target.asset)
+            self._spool(tx, events)
+            if asks:
+                Approvals(tx).ask(
+                    self.run.id,
+                    target,
+                    attempt=result.attempt,
+                    message=asks.message,
+                    timeout_s=asks.timeout_s,
+                    context={"when": asks.when, "rows_out": result.rows_out},
+                )
+                self._audit(tx, "approval.requested", {"target": str(target)}, key)
+
+        key = uuid4()
+        self._write(work)
+
+    def replays(self, work: Callable[[Transaction], None]) -> None:
+        """What became of rejections; it counts when the run is published."""
+        self._write(work)
+
+    def skipped(self, target: Target, reused: Materialization, metadata: Mapping[str, Any]) -> None:
+        self._write(
+            lambda tx: Materializations(tx).skip(
+                self.run.id, target, reused, node=self.node, metadata=metadata
+            )
+        )
+
+    def failed(
+        self, target: Target, result: AssetResult, metadata: Mapping[str, Any], events: Events
+    ) -> None:
+        status = Status.CANCELED if result.status is Status.CANCELED else Status.FAILED
+        message = str((result.error or {}).get("message", ""))
+
+        def work(tx: Transaction) -> None:
+            Materializations(tx).end(self.run.id, target, status, message, metadata)
+            self._spool(tx, events)
+
+        self._write(work)

@@ -1,0 +1,137 @@
+"""What time alone changes: processes that are gone, questions that nobody answered."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeAlias
+from uuid import UUID
+
+from tallyman.control.run import ended, finish, process
+from tallyman.control.seal import seal
+from tallyman.control.seal.signature import Signer, signer
+from tallyman.domain.definition.target import Target
+from tallyman.domain.history.materialization import RunRecord
+from tallyman.domain.history.run import RunIdentity, RunResult, Status, run_status
+from tallyman.domain.history.seal import Seal
+from tallyman.engine.files.run_folder import RunFolder
+from tallyman.errors import SigningKeyUnusable
+from tallyman.registry.audit import Audit
+from tallyman.registry.database import Database, Transaction
+from tallyman.registry.locks import Alone, alone
+from tallyman.registry.run.approvals import Approvals
+from tallyman.registry.run.materializations import Materializations
+from tallyman.registry.run.runs import Runs
+from tallyman.registry.seals import Seals
+from tallyman.registry.version.commits import Commits
+from tallyman.settings import Settings
+
+Sign: TypeAlias = Callable[[Seal], Seal]
+
+
+def upkeep(database: Database, settings: Settings) -> None:
+    """Done before a command looks at runs, so that it sees them as they are."""
+    for run, events in database.durably(lambda tx: _release_gone(tx, settings)):
+        ended.record(settings.home, run, events)
+    # Without the key that seals are signed with, what expired is left to a command that has it.
+    with contextlib.suppress(SigningKeyUnusable):
+        settled, sign = database.durably(lambda tx: _expire(tx, settings))
+        for run in {run.id: run for run in settled}.values():
+            with contextlib.suppress(OSError):  # the next command finds it below
+                rewrite_report(database, settings.home, run, sign)
+        _finish_decided(database, settings)
+    seal.place(database, settings.home, settings.name)
+
+
+def _release_gone(tx: Transaction, settings: Settings) -> list[tuple[RunRecord, ended.Events]]:
+    found = []
+    for run in Runs(tx).list(settings.name, status=Status.RUNNING, limit=1000):
+        if not process.is_gone(run):
+            continue
+        why = f"the process that ran it is gone ({run.executor_node})"
+        status, events = ended.release(tx, settings.home, run, why)
+        if status is not None:
+            details = {"node": run.executor_node, "seen_by": settings.actor}
+            Audit(tx).add(f"run.{status.value}", "tallyman", run.name, run=run.id, details=details)
+            found.append((run, events))
+    return found
+
+
+def _expire(tx: Transaction, settings: Settings) -> tuple[list[RunRecord], Sign]:
+    settled: list[RunRecord] = []
+    questions = Approvals(tx).expire(settings.name)
+    sign = signer(tx, settings) if questions else Signer(settings, None)
+    for question in questions:
+        target = Target(question["asset"], question["partition"])
+        message = f"nobody decided before {question['timeout_at']:%Y-%m-%d %H:%M:%S %Z}"
+        facts = {"code": "approval_expired", "message": message}
+        Materializations(tx).decide(
+            question["run_id"], target, Status.FAILED, message, {"error": facts}
+        )
+        details = {"target": str(target), "seen_by": settings.actor}
+        Audit(tx).add(
+            "approval.expired", "tallyman", str(target), run=question["run_id"], details=details
+        )
+        settled.append(settle(tx, question["run_id"], "tallyman"))
+    return settled, sign
+
+
+def _finish_decided(database: Database, settings: Settings) -> None:
+    """What a process that died after a decision did not come to: report, last event and seal."""
+    for run in database.durably(lambda tx: Seals(tx).left_waiting(settings.name)):
+        sign = database.durably(lambda tx: signer(tx, settings))
+        record = database.durably(lambda tx, run=run: Runs(tx).by_id(run))
+        # A folder that cannot be written must not keep commands from working.
+        with contextlib.suppress(OSError), alone(database, Alone.CLOSING, str(run)) as held:
+            left = database.durably(lambda tx: Seals(tx).left_waiting(settings.name))
+            if held and run in left:
+                _rewrite(database, settings.home, record, sign)
+
+
+def settle(tx: Transaction, run: UUID, actor: str) -> RunRecord:
+    """After a decision: the run's status from those of its targets, unless it is at work."""
+    rows = Materializations(tx).of_run(run)
+    status = run_status({finish.result_of(row).status for row in rows})
+    if Runs(tx).settle(run, status):
+        Audit(tx).add(f"run.{status.value}", actor, str(run), run=run)
+    return Runs(tx).by_id(run)
+
+
+def result_of(database: Database, run: RunRecord) -> RunResult:
+    """A run as it ended, from the registry."""
+    rows = database.durably(lambda tx: Materializations(tx).of_run(run.id))
+    commit = database.durably(lambda tx: Commits(tx).of_run(run.id))
+    results = finish.results_in(rows)
+    return RunResult(
+        run_id=run.name, status=run.status, folder=run.folder, assets=results, commit=commit
+    )
+
+
+def rewrite_report(database: Database, project: Path, run: RunRecord, sign: Sign) -> None:
+    """After a decision. Of two at once each is done whole, one after the other."""
+    with alone(database, Alone.CLOSING, str(run.id), wait=True):
+        now = database.durably(lambda tx: Runs(tx).by_id(run.id))
+        _rewrite(database, project, now, sign)
+
+
+def _rewrite(database: Database, project: Path, run: RunRecord, sign: Sign) -> None:
+    """Not while a process is at work on it: that one writes the report when it is done."""
+    if run.status is Status.RUNNING or not (project / run.folder).is_dir():
+        return
+    rows = database.durably(lambda tx: Materializations(tx).of_run(run.id))
+    folder = RunFolder.open(project / run.folder)
+    identity = RunIdentity(run.name, str(run.id), run.started_at)
+    commit = database.durably(lambda tx: Commits(tx).of_run(run.id))
+    result = finish.conclude(identity, rows, run.folder).with_commit(commit)
+    finish.write(folder, identity, result, rows)
+    events = ended.settled(project, run, result)
+    ended.record(project, run, events)
+    sealed = seal.seal_of(project, run, result, rows)
+
+    def work(tx: Transaction) -> None:
+        Seals(tx).add(sealed, run.id, sign)
+        ended.spool(tx, run, events)
+
+    database.durably(work)
+    seal.place(database, project, run.project)

@@ -1,0 +1,1 @@
+"""The seal of a run: hash, chain and signature."""

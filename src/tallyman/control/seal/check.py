@@ -1,0 +1,296 @@
+"""A sealed run looked at again: which of its files is not what it was when it was sealed."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from tallyman.control.seal.keys import public_keys
+from tallyman.control.seal.signature import problem_of
+from tallyman.domain.history.materialization import RunRecord
+from tallyman.domain.history.seal import Seal
+from tallyman.engine.files.listing import sha256
+from tallyman.engine.files.run_folder import CONFIG, LEDGER, MANIFEST, SEAL
+from tallyman.engine.files.sealed import binds, files_in
+from tallyman.registry.database import Transaction
+from tallyman.registry.seals import Seals
+from tallyman.settings import Settings
+
+FIRST = (SEAL, MANIFEST, CONFIG, LEDGER)
+"""The order in which a person wants to hear of them: each vouches for those after it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedFile:
+    file: str
+    then: str | None
+    """Its sha256 when it was sealed; None: it was not there."""
+    now: str | None
+    """None: it is gone."""
+
+    def to_json(self) -> dict[str, str | None]:
+        return {"file": self.file, "then": self.then, "now": self.now}
+
+    def __str__(self) -> str:
+        return f"{self.file}: {_short(self.then)} then, {_short(self.now)} now"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Witness:
+    """What is known of a run beside its folder."""
+
+    home: Path
+    keys: Mapping[str, Ed25519PublicKey]
+    rows: Sequence[Mapping[str, Any]] = ()
+    """The registry's seals of it, newest first."""
+    registered: bool = False
+    signed_since: int | None = None
+    """The first seal of the project with a signature."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sealed:
+    """`seal` is None when nothing vouches for the run as it is now."""
+
+    seal: Seal | None
+    changes: tuple[ChangedFile, ...] = ()
+    problems: tuple[str, ...] = ()
+    files: int = 0
+    signed_by: str | None = None
+
+
+@dataclass
+class _Found:
+    changes: list[ChangedFile] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+
+def witness(tx: Transaction, settings: Settings, run: RunRecord | None) -> Witness:
+    return Witness(
+        home=settings.home,
+        keys=public_keys(settings.home),
+        rows=Seals(tx).of_run(run.id) if run else (),
+        registered=run is not None,
+        signed_since=Seals(tx).signed_since(settings.name) if run else None,
+    )
+
+
+def look(folder: Path, given: Witness) -> Sealed:
+    """Every file is read once. Nothing in the folder is taken for well-formed."""
+    found = _Found()
+    seal = _seal(folder, given, found)
+    now = _hashes(folder)
+    found.changes += _changed(folder, seal, now, found)
+    if seal is not None:
+        for name, reused in _reused(seal):
+            _follow(folder, given.home, name, reused, found)
+        signature = _unsigned(seal, given) or problem_of(seal, given.keys)
+        found.problems += [f"{SEAL}: {signature}"] if signature else []
+    else:
+        signature = None
+    good = seal is not None and seal.signature is not None and signature is None
+    return Sealed(
+        seal=seal,
+        changes=tuple(sorted(found.changes, key=_rank)),
+        problems=tuple(found.problems),
+        files=len(now) + 1,
+        signed_by=seal.signature.key if good and seal and seal.signature else None,
+    )
+
+
+def _rank(changed: ChangedFile) -> tuple[int, int, str]:
+    name = changed.file
+    if name in FIRST:
+        return (0, FIRST.index(name), name)
+    return (1 if os.path.basename(name) == LEDGER else 2, 0, name)
+
+
+# ---- the seal itself --------------------------------------------------------------------------
+
+
+def _seal(folder: Path, given: Witness, found: _Found) -> Seal | None:
+    """As the registry holds it; of a run that was copied here, as its folder does."""
+    there = _bytes(folder / SEAL)
+    if not given.rows:
+        return _own(there, given.registered, found)
+    row = given.rows[0]
+    then, now = str(row["body"]).encode(), there
+    if now is None and _set_aside(folder, then):
+        found.problems.append("not sealed: the run went on after its last seal and did not end")
+        return None
+    if now != then:
+        changed = ChangedFile(SEAL, _sha256(then), None if now is None else _sha256(now))
+        found.changes.append(changed)
+    try:
+        seal = Seal.of_text(row["body"])
+    except ValueError:
+        seal = None
+    if seal is None or row["hash"] != f"sha256:{_sha256(then)}":
+        found.problems.append("the registry's seal of it was changed: `tallyman verify --chain`")
+    return seal
+
+
+def _own(there: bytes | None, registered: bool, found: _Found) -> Seal | None:
+    if there is None:
+        why = "it did not end, or is older than seals" if registered else "there is no seal.json"
+        found.problems.append(f"not sealed: {why}")
+        return None
+    try:
+        seal = Seal.of_text(there)
+    except ValueError:
+        seal = None
+    if seal is None or seal.text.encode() != there:
+        found.changes.append(ChangedFile(SEAL, None, _sha256(there)))
+        found.problems.append("seal.json is not as a seal is written")
+    elif registered:
+        found.problems.append("seal.json is not in the registry: `tallyman verify --chain`")
+    return seal
+
+
+def _set_aside(folder: Path, body: bytes) -> bool:
+    return any(_bytes(path) == body for path in folder.glob(f"attempts/*/{SEAL}"))
+
+
+def _unsigned(seal: Seal, given: Witness) -> str | None:
+    if seal.signature is not None:
+        return None
+    since = given.signed_since
+    if since is not None and seal.ordinal > since:
+        return f"no signature, and the project's seals have one since no. {since}"
+    if not given.registered and given.keys:
+        return "no signature, and nothing else vouches for a run that was copied here"
+    return None
+
+
+# ---- the files --------------------------------------------------------------------------------
+
+
+def _changed(
+    folder: Path, seal: Seal | None, now: Mapping[str, str], found: _Found
+) -> Iterator[ChangedFile]:
+    """Against the seal, which lists every file; without one only against ledgers."""
+    if seal is None or not seal.lists_every_file:
+        yield from _changed_by_ledgers(folder, dict(seal.files) if seal else None, now, found)
+        return
+    for name in sorted(set(seal.files) | set(now)):
+        if now.get(name) != seal.files.get(name):
+            yield ChangedFile(name, seal.files.get(name), now.get(name))
+
+
+def _changed_by_ledgers(
+    folder: Path, sealed: Mapping[str, str] | None, now: Mapping[str, str], found: _Found
+) -> Iterator[ChangedFile]:
+    """Against an older seal and the ledgers it binds; without a seal only against ledgers."""
+    ledgers = [name for name in {**(sealed or {}), **now} if os.path.basename(name) == LEDGER]
+    then, silent, judged = dict(sealed or {}), set[str](), set[str]()
+    for name in ledgers if sealed is None else sorted(set(ledgers) & set(sealed)):
+        place = os.path.dirname(name)
+        if sealed is not None and now.get(name) != sealed[name]:
+            silent.add(place)
+            continue
+        if (files := binds(folder / name)) is not None:
+            then |= {os.path.join(place, file): digest for file, digest in files.items()}
+            then[name] = now[name]
+            judged.add(place)
+    for name in sorted(set(then) | set(now)):
+        over = {str(parent) for parent in Path(name).parents}
+        if name not in then and (over & silent or (sealed is None and not over & judged)):
+            continue
+        if now.get(name) != then.get(name):
+            yield ChangedFile(name, then.get(name), now.get(name))
+    for place in sorted(silent - {""}):
+        found.problems.append(_not_checked(place))
+
+
+def _not_checked(place: str) -> str:
+    return f"{place}: its ledger was changed, so its files could not be checked"
+
+
+def _reused(seal: Seal) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    reused = seal.facts.get("reused")
+    for name, facts in (reused if isinstance(reused, dict) else {}).items():
+        if isinstance(facts, dict) and isinstance(facts.get("place"), str):
+            yield name, facts
+
+
+def _follow(folder: Path, home: Path, name: str, facts: Mapping[str, Any], found: _Found) -> None:
+    """A result that another run made: its ledger as it was, and the files as the ledger says."""
+    place, then = home / facts["place"], facts.get("ledger")
+    if not isinstance(then, str):
+        found.problems.append(f"{name}: reused, and its folder was gone when this run was sealed")
+        return
+    if not place.is_dir():
+        found.problems.append(f"{name}: reused from {facts['place']}, which is not here")
+        return
+    now = _hashes(place)
+    listed = {LEDGER: then}
+    below = binds(place / LEDGER) if now.get(LEDGER) == then else _sealed_there(place, then)
+    if below is not None:
+        listed |= below
+    elif now.get(LEDGER) != then:
+        now = {n: h for n, h in now.items() if n == LEDGER}
+        found.problems.append(_not_checked(facts["place"]))
+    shown = os.path.relpath(place, folder)
+    found.changes += [
+        ChangedFile(f"{shown}/{file}", listed.get(file), now.get(file))
+        for file in set(listed) | set(now)
+        if listed.get(file) != now.get(file)
+    ]
+
+
+def _sealed_there(place: Path, ledger: str) -> dict[str, str] | None:
+    """What the seal of the run that made a result says of its files, where its ledger was changed;
+    None if there is no seal that speaks of the same ledger."""
+    for folder in place.parents:
+        there = _bytes(folder / SEAL)
+        if there is None:
+            continue
+        try:
+            seal = Seal.of_text(there)
+        except ValueError:
+            return None
+        inside = f"{place.relative_to(folder)}/"
+        if not seal.lists_every_file or seal.files.get(f"{inside}{LEDGER}") != ledger:
+            return None
+        return {n.removeprefix(inside): h for n, h in seal.files.items() if n.startswith(inside)}
+    return None
+
+
+def _hashes(folder: Path) -> dict[str, str]:
+    """By name, of every file there is but the seal; what cannot be read says why instead."""
+    paths = list(files_in(folder))
+    with ThreadPoolExecutor(max_workers=os.cpu_count() or 2) as pool:
+        hashes = pool.map(_hash, paths)
+        return {str(p.relative_to(folder)): h for p, h in zip(paths, hashes, strict=True)}
+
+
+def _hash(path: Path) -> str:
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            return "not a file"  # to read from a pipe would be to wait for ever
+        return sha256(str(path))
+    except OSError as error:
+        return f"unreadable ({error.strerror})"
+
+
+def _bytes(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return None
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _short(digest: str | None) -> str:
+    return "absent" if digest is None else f"{digest[:12]}…" if len(digest) == 64 else digest

@@ -1,0 +1,224 @@
+"""The keys of seals: the private one, which signs, and the public ones, which people share."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+    load_pem_public_key,
+)
+
+from tallyman.engine.files.durable import sync
+from tallyman.errors import SigningKeyExists, SigningKeyUnusable
+from tallyman.settings import Settings
+
+FOLDER = "keys"
+"""In the project, to be committed: without it nobody can check a signature."""
+PRIVATE = "seal.pem"
+ID_LENGTH = 16
+
+
+@dataclass(frozen=True, slots=True)
+class NewKey:
+    """Where the halves of a new pair are."""
+
+    key: str
+    private: str
+    public: str
+    kept: str | None = None
+    """Where the private key before it is now."""
+
+    def to_json(self) -> dict[str, str | None]:
+        return {
+            "key_id": self.key,
+            "private_key": self.private,
+            "public_key": self.public,
+            "kept": self.kept,
+        }
+
+
+def key_id(public: Ed25519PublicKey) -> str:
+    raw = public.public_bytes(Encoding.Raw, PublicFormat.Raw)
+    return hashlib.sha256(raw).hexdigest()[:ID_LENGTH]
+
+
+def place_of(settings: Settings) -> Path:
+    return settings.signing_key or settings.state_folder / FOLDER / PRIVATE
+
+
+def public_file(settings: Settings, key: str) -> Path:
+    return settings.home / FOLDER / f"{key}.pub"
+
+
+def shown(settings: Settings, path: Path) -> str:
+    inside = path.is_relative_to(settings.home)
+    return str(path.relative_to(settings.home) if inside else path)
+
+
+# ---- finding ----------------------------------------------------------------------------------
+
+
+def private_key(settings: Settings) -> Ed25519PrivateKey | None:
+    """None when none was made and none is configured; SigningKeyUnusable when it cannot sign."""
+    place = place_of(settings)
+    if settings.signing_key is None and not place.exists():
+        return None
+    try:
+        return _loaded(place)
+    except _Refused as refused:
+        raise SigningKeyUnusable(shown(settings, place), str(refused)) from None
+
+
+def public_keys(home: Path) -> dict[str, Ed25519PublicKey]:
+    """By id. A file that holds another key than its name says counts as none."""
+    found = {}
+    for path in sorted((home / FOLDER).glob("*.pub")):
+        with contextlib.suppress(OSError, ValueError, UnsupportedAlgorithm):
+            public = load_pem_public_key(path.read_bytes())
+            if isinstance(public, Ed25519PublicKey) and key_id(public) == path.stem:
+                found[path.stem] = public
+    return found
+
+
+class _Refused(Exception):
+    """Why a file cannot sign; never what is in it."""
+
+
+def _loaded(place: Path) -> Ed25519PrivateKey:
+    try:
+        with open(place, "rb") as file:
+            mode = os.fstat(file.fileno()).st_mode & 0o777
+            if mode & 0o077:
+                raise _Refused(f"others can read it (mode {mode:03o}): chmod 600")
+            key = load_pem_private_key(file.read(), password=None)
+    except OSError as error:
+        raise _Refused(f"it cannot be read: {error.strerror}") from None
+    except TypeError:
+        raise _Refused("it has a passphrase, and a run cannot ask for one") from None
+    except (ValueError, UnsupportedAlgorithm):
+        raise _Refused("it is no private key in PEM") from None
+    if not isinstance(key, Ed25519PrivateKey):
+        raise _Refused(f"it is no Ed25519 key but {type(key).__name__.strip('_')}")
+    return key
+
+
+# ---- making -----------------------------------------------------------------------------------
+
+
+def init(settings: Settings) -> NewKey:
+    """A new pair. A private key that is there stays; its public half is written if it is not."""
+    place = place_of(settings)
+    if place.exists():
+        key = private_key(settings)
+        assert key is not None
+        name = key_id(key.public_key())
+        if name in public_keys(settings.home):
+            raise SigningKeyExists(shown(settings, place), name)
+        return _published(settings, key)
+    key = Ed25519PrivateKey.generate()
+    aside = _written(place, key)
+    try:
+        os.link(aside, place)  # fails if somebody made one meanwhile
+    except FileExistsError:
+        raise SigningKeyExists(shown(settings, place), "made just now") from None
+    finally:
+        os.unlink(aside)
+    sync(place)
+    return _published(settings, key)
+
+
+def rotate(settings: Settings) -> NewKey:
+    """A new pair signs from now on. The old public key stays, and with it old seals can be
+    checked; the old private key is kept aside."""
+    old = private_key(settings)
+    place = place_of(settings)
+    if old is None:
+        raise SigningKeyUnusable(shown(settings, place), "there is none yet: `tallyman keys init`")
+    kept = place.with_name(f"{place.stem}-{key_id(old.public_key())}{place.suffix}")
+    key = Ed25519PrivateKey.generate()
+    made = _published(settings, key, shown(settings, kept))
+    aside = _written(place, key)
+    with contextlib.suppress(FileExistsError):
+        os.link(place, kept)
+    # Until here the old one signs, and from here the new one: there is always one.
+    os.replace(aside, place)
+    sync(place, kept)
+    return made
+
+
+def _written(place: Path, key: Ed25519PrivateKey) -> Path:
+    """The private key under another name beside its place, for nobody else to read."""
+    place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    aside = place.with_name(f".{place.name}.{uuid4()}")
+    text = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    with open(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    return aside
+
+
+def _published(settings: Settings, key: Ed25519PrivateKey, kept: str | None = None) -> NewKey:
+    public = key.public_key()
+    path = public_file(settings, key_id(public))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(f".{path.name}.{uuid4()}")
+    aside.write_bytes(public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+    os.replace(aside, path)
+    sync(path)
+    private = shown(settings, place_of(settings))
+    return NewKey(key_id(public), private, shown(settings, path), kept)
+
+
+# ---- telling ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class KnownKey:
+    """The public keys, and the private one that is to sign, if it can."""
+
+    public: Mapping[str, Ed25519PublicKey]
+    signs: str | None
+    private: str
+    problem: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        rows = [
+            {"key_id": name, "file": f"{FOLDER}/{name}.pub", "signs": name == self.signs}
+            for name in sorted(self.public)
+        ]
+        return {
+            "keys": rows,
+            "signs": self.signs,
+            "private_key": self.private,
+            "problem": self.problem,
+        }
+
+
+def known(settings: Settings) -> KnownKey:
+    public, private = public_keys(settings.home), shown(settings, place_of(settings))
+    try:
+        key = private_key(settings)
+    except SigningKeyUnusable as error:
+        return KnownKey(public, None, private, error.why)
+    name = key_id(key.public_key()) if key else None
+    lost = name is not None and name not in public
+    return KnownKey(public, name, private, not_published(str(name)) if lost else None)
+
+
+def not_published(key: str) -> str:
+    return f"its public half {FOLDER}/{key}.pub is not there: `tallyman keys init` writes it anew"

@@ -1,0 +1,1 @@
+"""Whether the past still holds: files, inputs, and the same result again."""

@@ -1,0 +1,254 @@
+"""Before a run is made again: is what it was made by and from still there? Without Spark."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from tallyman.control.bind.inputs import Pin, Pins
+from tallyman.control.bind.manifest import label
+from tallyman.control.pipeline.definitions import Definitions
+from tallyman.control.run.finish import result_of
+from tallyman.control.verify.bound_change import input_change
+from tallyman.control.verify.inputs import Bound, damage
+from tallyman.domain.account.fate import Evidence
+from tallyman.domain.definition.plan import accounted_inputs
+from tallyman.domain.definition.target import Target
+from tallyman.domain.definition.threshold import Thresholds
+from tallyman.domain.history.materialization import Materialization, dependency_hash
+from tallyman.domain.history.reproduction import TargetAgain, Verdict
+from tallyman.domain.history.run import Status
+from tallyman.engine.files.past_run import ledger_in
+from tallyman.engine.source.corrections import FACTS, FOLDER
+from tallyman.engine.spark.environment import environment
+from tallyman.errors import InputMissing, NotFound, RowsOutsidePartition, RowsUnaccountedFor
+from tallyman.registry.run.materializations import Materializations
+from tallyman.registry.run.reads import Reads
+from tallyman.registry.run.runs import Runs
+
+COUNTED = {RowsUnaccountedFor.code, RowsOutsidePartition.code}
+"""Failures at the end, when every record had been counted: their ledger is whole."""
+UNFINISHED = (Status.RUNNING, Status.PENDING, Status.INTERRUPTED, Status.CANCELED)
+VERSIONS = ("tallyman_version", "python_version", "spark_version", "java_version", "platform")
+
+
+@dataclass
+class Reproducible:
+    """The targets of a run: which of them it made, and what stands against making each again."""
+
+    bound: Bound
+    definitions: Definitions
+    """Of all that is to be made again."""
+
+    @cached_property
+    def rows(self) -> list[Materialization]:
+        run = self.bound.record.id
+        return self.definitions.database.durably(lambda tx: Materializations(tx).of_run(run))
+
+    @cached_property
+    def pins(self) -> Pins:
+        """As the run saw them: with what it made itself."""
+        found, run = self.definitions, self.bound.record
+        ordinals = {UUID(dataset): ordinal for dataset, ordinal in run.pins.items()}
+        return Pins(found.pipeline, found.database, found.settings, run.id, ordinals)
+
+    def place(self, target: Target) -> Path:
+        """What the run left of it."""
+        listed = self.bound.run.manifest["targets"]
+        folder = next(t["folder"] for t in listed if Target(t["asset"], t["partition"]) == target)
+        return self.bound.run.folder / folder
+
+    # ---- the whole run ---------------------------------------------------------------------
+
+    def reasons(self) -> Iterator[str]:
+        if self.bound.seal_change is not None:
+            yield self.bound.seal_change.message
+            return
+        run, code = self.bound.record, self.bound.binding["code_version"]
+        if run.status in UNFINISHED or self.bound.run.report is None:
+            yield (
+                f"the run did not finish, it is {run.status.value}: "
+                f"`tallyman resume {run.name}` goes on with it"
+            )
+        if not self.bound.config_is_bound:
+            yield "config.json of the run is not what its manifest binds: it was changed since"
+        if code["git_dirty"]:
+            yield (
+                f"the run's code was not committed: the pipeline's files had changes on top of "
+                f"commit {code['git_commit']}, so nobody can get it back"
+            )
+
+    def environment(self) -> list[str]:
+        """What the run was made with and is not the same now: it may explain a difference."""
+        if self.bound.seal_change is not None:
+            return []
+        settings = self.definitions.settings
+        then = self.bound.run.manifest["execution_metadata"]
+        now = environment(settings.master, settings.spark)
+        return [
+            f"{name}: {then.get(name)} then, {now[name]} now"
+            for name in VERSIONS
+            if then.get(name) != now[name]
+        ]
+
+    @property
+    def commit(self) -> str | None:
+        """Of the code that made the run, if it is known."""
+        if self.bound.seal_change is not None:
+            return None
+        return self.bound.binding["code_version"]["git_commit"]
+
+    # ---- one target ------------------------------------------------------------------------
+
+    def not_to_make(self, row: Materialization) -> TargetAgain | None:
+        """What is known of a target without making it again; None if it can be made."""
+        if row.status is Status.SKIPPED:
+            by = str(row.metadata.get("unchanged_since") or self._run_of(row))
+            return TargetAgain(target=row.target, verdict=Verdict.REUSED, made_by=by)
+        if not _left_a_ledger(row):
+            told = row.error_message or "what it reads did not succeed, or the run ended"
+            reasons = (f"{row.status.value} then: {told}",)
+            never = row.status in UNFINISHED
+            verdict = Verdict.NOT_MADE if never else Verdict.NOT_COMPARED
+            return TargetAgain(target=row.target, verdict=verdict, reasons=reasons)
+        against = tuple(self._against(row))
+        if against:
+            verdict = Verdict.NOT_REPRODUCIBLE
+            return TargetAgain(target=row.target, verdict=verdict, reasons=against)
+        return None
+
+    def _run_of(self, row: Materialization) -> str:
+        assert row.reused_id is not None
+        wanted = row.reused_id
+
+        def work(tx: Any) -> str:
+            made = Reads(tx).result(wanted)
+            return Runs(tx).by_id(made.run_id).name if made else str(wanted)
+
+        return self.definitions.database.durably(work)
+
+    def _against(self, row: Materialization) -> Iterator[str]:
+        if self.bound.seal_change is not None or not self.bound.config_is_bound:
+            return  # its thresholds are not known, and the run as a whole is refused
+        if row.target.asset not in self.definitions.pipeline.assets:
+            yield f"asset {row.target.asset} is no longer declared{self._checkout}"
+            return
+        try:
+            ledger_in(self.place(row.target))
+        except (NotFound, ValueError):
+            yield f"its ledger in {self.bound.record.folder} is gone or broken: nothing to compare"
+            return
+        changed = self._redefined(row)
+        if changed:
+            yield changed
+            return  # its inputs may be others too, and that would be no news
+        try:
+            pins = self.pins.as_read(row)
+        except InputMissing as error:
+            yield f"an input is missing: {error}"
+            return
+        stored = [*self._purged(row, pins), *self._damaged(pins)]
+        yield from stored
+        if not stored:
+            yield from self._changed(row, pins)
+
+    # ---- by what it was made ----------------------------------------------------------------
+
+    def pinned(self, asset: str) -> tuple[Evidence, Thresholds]:
+        """As the run had them."""
+        then = self.bound.config["assets"][asset]
+        return Evidence(then["evidence"]), Thresholds.of_json(then["thresholds"])
+
+    def _redefined(self, row: Materialization) -> str | None:
+        name = row.target.asset
+        evidence, thresholds = self.pinned(name)
+        given = self.definitions
+        now = Definitions(
+            settings=given.settings,
+            pipeline=given.pipeline,
+            database=given.database,
+            spark=given.spark,
+            chosen=(name,),
+            known=given.known,
+            overriding_evidence=evidence,
+            overriding_thresholds=thresholds,
+        ).hash(name)
+        listed = self.bound.run.manifest["targets"]
+        bound = next(t["definition_hash"] for t in listed if t["asset"] == name)
+        then = row.definition_hash or bound
+        if now == then:
+            return None
+        told = f"asset {name} is defined differently now: {then} then, {now} now"
+        if then != bound:
+            return f"{told}. The run was resumed with it, and no commit is known for it"
+        return f"{told}{self._checkout}"
+
+    @property
+    def _checkout(self) -> str:
+        code = self.bound.binding["code_version"]
+        if code["git_commit"]:
+            return f". It was made by commit {code['git_commit']}"
+        return f". No commit is known, only the hash of its files: {code['source_hash']}"
+
+    # ---- from what it was made --------------------------------------------------------------
+
+    def _purged(self, row: Materialization, pins: Mapping[str, Pin]) -> Iterator[str]:
+        """Parts of a version that were removed for good are in no list of files."""
+        reads = self.definitions.database.durably(lambda tx: Reads(tx).inputs(row.id))
+        wanted = Counter(read.name for read in reads if read.id is not None)
+        for name, pin in pins.items():
+            if pin.reading.of_source:
+                continue
+            lost = max(wanted[name] - len(pin.fragments), int(not pin.fragments))
+            if lost > 0:
+                yield f"{lost:,} of {max(wanted[name], 1):,} parts of {name} were purged"
+
+    def _damaged(self, pins: Mapping[str, Pin]) -> Iterator[str]:
+        for name, pin in pins.items():
+            problem = damage(self.pins.warehouse, pin.fragments)
+            if problem:
+                yield f"Input data has changed: {name}: {problem}"
+
+    def _changed(self, row: Materialization, pins: Mapping[str, Pin]) -> Iterator[str]:
+        """Sources. What a result was made from is known from its own row; of a target that was
+        halted, from its ledger and the manifest."""
+        consumed = [each for pin in pins.values() for each in pin.consumed()]
+        if row.dependency_hash == dependency_hash(consumed):
+            return
+        found = [told for pin in pins.values() for told in self._source_changed(row, pin)]
+        yield from found
+        if row.dependency_hash and not found:
+            yield "its inputs are not those it read: they changed before the run was resumed"
+
+    def _source_changed(self, row: Materialization, pin: Pin) -> Iterator[str]:
+        if not pin.reading.of_source:
+            return
+        name = label(pin.reading)
+        bound = dict(self.bound.binding["input_hashes"].get(name) or {"hash": None})
+        then = self._at_the_door(row).get(pin.reading.name, bound["hash"])
+        now = pin.files.content_hash
+        if then != now:
+            files = {"files": len(pin.files.files), "bytes": pin.files.bytes}
+            change = input_change(name, bound | {"hash": then}, bound | files | {"hash": now})
+            yield change.message
+
+    def _at_the_door(self, row: Materialization) -> dict[str, str]:
+        """The hash of each input whose records it accounts for; not told apart in a replay."""
+        place = self.place(row.target)
+        accounted = accounted_inputs(self.definitions.pipeline.assets[row.target.asset].plan())
+        hashes = str(ledger_in(place)["input_accounting"]["input_hash"]).split("+")
+        if len(hashes) != len(accounted) or (place / FOLDER / FACTS).exists():
+            return {}
+        return dict(zip(accounted, hashes, strict=True))
+
+
+def _left_a_ledger(row: Materialization) -> bool:
+    """One that can be compared: of a result, of a halt, or of a count that did not come out."""
+    then = result_of(row)
+    counted = (then.error or {}).get("code") in COUNTED
+    return row.content_digest is not None or then.status is Status.HALTED or counted

@@ -1,0 +1,179 @@
+"""A result beside the same made again: rows, rejections, evidence and ledger, by content."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from tallyman.control.run.finish import result_of
+from tallyman.control.run.make import Making
+from tallyman.domain.history.materialization import Materialization
+from tallyman.domain.history.reproduction import TargetAgain, Verdict
+from tallyman.domain.history.run import AssetResult, Status
+from tallyman.engine.readback import compare_results as results
+from tallyman.errors import (
+    InputChanged,
+    InputMissing,
+    StepFailed,
+    StorageFailed,
+    StructuralError,
+    TallymanError,
+)
+
+LIMIT = 20
+"""Samples of each kind; counts are exact."""
+OUTSIDE = {kind.code for kind in (InputChanged, InputMissing, StepFailed, StorageFailed)}
+"""Errors that say nothing about the data of the run."""
+
+Differ: TypeAlias = (
+    "Callable[[Sequence[str], Sequence[str], Sequence[str], int], Mapping[str, Any]]"
+)
+"""Parquet files then and now, the key, and how many samples; what `tallyman diff --json` tells."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Sides:
+    then: Path
+    now: Path
+    key: Sequence[str]
+    differ: Differ
+
+    def rows(self) -> Mapping[str, Any]:
+        files = results.rows_of(self.then), results.rows_of(self.now)
+        return self.differ(*files, self.key, LIMIT)
+
+
+def compare(
+    row: Materialization,
+    making: Making,
+    places: tuple[Path, Path],
+    key: Sequence[str],
+    differ: Differ,
+) -> TargetAgain:
+    """`places`: what the run left, and what was made now."""
+    then, now = result_of(row), making.result
+    error = now.error or {}
+    if now.status is Status.FAILED and error.get("code") in OUTSIDE:
+        why = (f"it could not be made again: {error.get('message')}",)
+        return TargetAgain(target=row.target, verdict=Verdict.NOT_REPRODUCIBLE, reasons=why)
+    reasons = _status(row, now)
+    details: dict[str, Any] = {}
+    sides = _Sides(*places, key, differ)
+    if (then.error or {}).get("code") != StructuralError.code:
+        # Where the circuit breaker tripped, only a sample of the first records was kept.
+        for told, found in _compared(row, making, sides):
+            reasons += told
+            details |= found
+    verdict = Verdict.DIFFERENT if reasons else Verdict.REPRODUCED
+    return TargetAgain(
+        target=row.target, verdict=verdict, reasons=tuple(reasons), result=now, details=details
+    )
+
+
+def _status(row: Materialization, now: AssetResult) -> list[str]:
+    """A person may have rejected a result since: it was made all the same."""
+    then = result_of(row)
+    made = row.content_digest is not None and then.status is not Status.HALTED
+    was = Status.SUCCESS if made else then.status
+    codes = [(one.error or {}).get("code") for one in (then, now)]
+    if now.status is was and (was is not Status.FAILED or codes[0] == codes[1]):
+        return []
+    told = f": {now.error['message']}" if now.error else ""
+    before = f" ({codes[0]})" if was is Status.FAILED else ""
+    return [f"it was {was.value} then{before} and is {now.status.value} now{told}"]
+
+
+Told: TypeAlias = tuple[list[str], dict[str, Any]]
+"""What is different, in words, and the details of it."""
+
+
+def _compared(row: Materialization, making: Making, sides: _Sides) -> Iterator[Told]:
+    yield _read("output", lambda: _rows(row, making, sides))
+    yield _read("rejections", lambda: _rejections(sides))
+    yield _read("ledger", lambda: _values("ledger", results.ledger_changes, sides))
+    yield _read("evidence", lambda: _values("evidence", results.evidence_changes, sides))
+    yield _read("outputs", lambda: _outputs(sides))
+
+
+def _read(name: str, work: Callable[[], Told]) -> Told:
+    """What somebody damaged cannot be the same."""
+    try:
+        return work()
+    except (TallymanError, ValueError) as error:
+        return [f"{name}: what the run left cannot be read: {str(error).splitlines()[0]}"], {}
+
+
+def _values(name: str, changes: Callable[[Path, Path], list[results.Value]], sides: _Sides) -> Told:
+    found = changes(sides.then, sides.now)
+    told = [f"{name}: {found[0]}{_more(len(found) - 1)}"] if found else []
+    return told, {name: [{"name": v.name, "then": v.then, "now": v.now} for v in found[:LIMIT]]}
+
+
+# ---- rows -----------------------------------------------------------------------------------
+
+
+def _rows(row: Materialization, making: Making, sides: _Sides) -> Told:
+    """The digest decides while the files are what the run wrote; else the rows in them do."""
+    then, now = row.content_digest, making.digest
+    facts: dict[str, Any] = {"digest_then": then, "digest_now": now, "difference": None}
+    intact, gone = results.as_written(sides.then), results.output_gone(sides.then)
+    if then == now and then and (intact or gone):
+        return [], {"rows": facts}
+    digests = f"rows: digest {then} recorded, {now} now"
+    if gone:
+        return [f"{digests}; the run's own files are gone, so no row can be shown"], {"rows": facts}
+    found: Mapping[str, Any] | None = None
+    try:
+        found = sides.rows()
+        told = _told(found)
+    except TallymanError as error:
+        told = [f"rows: {error}"]
+    if told and not intact:
+        told.append("the run's own output files were changed since: `tallyman verify` has more")
+    if not told and then != now:
+        told = [f"{digests}, and the same rows in the files"]
+    return told, {"rows": facts | {"difference": found if told else None}}
+
+
+def _told(found: Mapping[str, Any]) -> list[str]:
+    counts = {kind: int(found[kind]) for kind in ("added", "removed", "changed")}
+    if not any(counts.values()):
+        return []
+    listed = ", ".join(f"{count:,} {kind}" for kind, count in counts.items())
+    how = "" if found["by_key"] else " (no unique key: whole rows compared)"
+    return [f"rows: {listed}{how}"]
+
+
+# ---- the rest -------------------------------------------------------------------------------
+
+
+def _rejections(sides: _Sides) -> Told:
+    found = results.rejection_changes(sides.then, sides.now, LIMIT)
+    told = [f"rejections: {found.added:,} added, {found.removed:,} removed"]
+    return [] if found.same else told, {"rejections": found.to_json()}
+
+
+def _outputs(sides: _Sides) -> Told:
+    """What output steps wrote."""
+    before, after = (results.written_by_steps(place) for place in (sides.then, sides.now))
+    reasons: list[str] = []
+    details: dict[str, Any] = {}
+    for name in dict.fromkeys([*before, *after]):
+        if (name in before) != (name in after):
+            reasons.append(f"output {name}: {'only then' if name in before else 'only now'}")
+            continue
+        form, then = before[name]
+        if form == "parquet":
+            found = dict(sides.differ(then, after[name][1], (), LIMIT))
+        else:
+            found = results.text_changes(then, after[name][1], form, LIMIT).to_json()
+        if found["added"] or found["removed"]:
+            reasons.append(f"output {name}: {found['added']:,} added, {found['removed']:,} removed")
+            details[name] = found
+    return reasons, {"outputs": details}
+
+
+def _more(count: int) -> str:
+    return f" (and {count:,} more)" if count > 0 else ""

@@ -1,0 +1,306 @@
+"""Is everything a run was bound to still the same? The binding itself, then config, code and
+inputs, in that order."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from tallyman.control.bind.inputs import Pins
+from tallyman.control.bind.manifest import MANIFEST_VERSION, VOLATILE, config_of, inputs_of, label
+from tallyman.control.pipeline.definitions import Definitions
+from tallyman.control.verify.bound_change import (
+    ABSENT,
+    BindingChange,
+    file_change,
+    hash_of,
+    input_change,
+    other_seal,
+    setting_change,
+)
+from tallyman.domain.definition.canonical_json import canonical_hash, hashed
+from tallyman.domain.definition.target import Reading, Target, readings
+from tallyman.domain.history.materialization import RunRecord
+from tallyman.domain.history.seal import Seal
+from tallyman.domain.version.dataset import Fragment
+from tallyman.engine.files.listing import sha256
+from tallyman.engine.files.past_run import Run
+from tallyman.engine.files.run_folder import CONFIG, MANIFEST
+from tallyman.engine.plan.code_version import CodeVersion, code_version
+from tallyman.engine.warehouse.warehouse import Warehouse
+from tallyman.errors import NotBound
+from tallyman.registry.seals import Seals
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """The first change, or none; what was looked at until then."""
+
+    run_id: str
+    change: BindingChange | None
+    checked: Mapping[str, Any] = field(default_factory=dict)
+    sealed: bool = True
+    """Whether a seal vouches for the manifest that was compared with."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "run_id": self.run_id,
+            "same": self.change is None,
+            "sealed": self.sealed,
+            "first_difference": self.change.to_json() if self.change else None,
+            "checked": dict(self.checked),
+        }
+
+
+@dataclass
+class Bound:
+    """A run, what its manifest bound it to, and the same things as they are now."""
+
+    record: RunRecord
+    definitions: Definitions
+    """With the options that the run was begun with."""
+
+    def __post_init__(self) -> None:
+        if self.seal_change is not None:
+            return  # nothing else that the manifest says is worth reading
+        version = str(self.run.manifest.get("manifest_version"))
+        if version != MANIFEST_VERSION:
+            raise NotBound(self.record.name, version)
+
+    @property
+    def folder(self) -> Path:
+        return self.definitions.settings.home / self.record.folder
+
+    @cached_property
+    def run(self) -> Run:
+        return Run.open(self.folder)
+
+    def check(self) -> Checked:
+        """Stops at the first difference: what comes after may be no more than its consequence."""
+        looked: dict[str, Any] = {}
+        for kind, changes in (
+            ("manifest", self.seal_changes),
+            ("config", self.config_changes),
+            ("code", self.code_changes),
+            ("inputs", self.input_changes),
+        ):
+            change = next(iter(changes()), None)
+            if change is not None:
+                return self._checked(change, looked)
+            looked[kind] = self._looked_at(kind)
+        return self._checked(None, looked)
+
+    def _checked(self, change: BindingChange | None, looked: Mapping[str, Any]) -> Checked:
+        name, sealed = self.record.name, self.sealed is not None
+        return Checked(run_id=name, change=change, checked=looked, sealed=sealed)
+
+    def _looked_at(self, kind: str) -> Any:
+        if kind == "manifest":
+            found = self.sealed or {}
+            return {name: found.get(name) for name in ("ordinal", "hash")}
+        if kind == "config":
+            return {"settings": len(flattened(self.config)), "hash": self.binding["config_hash"]}
+        if kind == "code":
+            return dict(self.binding["code_version"])
+        listed = list(self.binding["input_hashes"].values())
+        files, size = (sum(one[name] for one in listed) for name in ("files", "bytes"))
+        return {"inputs": len(listed), "files": files, "bytes": size}
+
+    @property
+    def binding(self) -> Mapping[str, Any]:
+        return self.run.manifest["cryptographic_binding"]
+
+    @cached_property
+    def targets(self) -> list[Target]:
+        return [Target(t["asset"], t["partition"]) for t in self.run.manifest["targets"]]
+
+    @cached_property
+    def pins(self) -> Pins:
+        """Every dataset at the version that the run read."""
+        found = self.definitions
+        ordinals = {UUID(dataset): ordinal for dataset, ordinal in self.record.pins.items()}
+        return Pins(found.pipeline, found.database, found.settings, ordinals=ordinals)
+
+    # ---- the binding itself ---------------------------------------------------------------
+
+    @cached_property
+    def sealed(self) -> Mapping[str, Any] | None:
+        """The newest seal that the registry holds; None: older than seals, or it did not end."""
+        run = self.record.id
+        rows = self.definitions.database.durably(lambda tx: Seals(tx).of_run(run))
+        return rows[0] if rows else None
+
+    @cached_property
+    def seal_change(self) -> BindingChange | None:
+        """Whoever can write the folder can write hashes into it, but not into the registry."""
+        return next(self.seal_changes(), None)
+
+    def seal_changes(self) -> Iterator[BindingChange]:
+        if self.sealed is None:
+            return
+        body, known = str(self.sealed["body"]), str(self.sealed["hash"])
+        try:
+            files = Seal.of_text(body).files
+        except ValueError:
+            files = None
+        if files is None or hashed(body) != known:
+            yield other_seal(known, hashed(body))
+            return
+        # They are written when the run begins and never after, not even by a resume.
+        for name in (MANIFEST, CONFIG):
+            then, now = files.get(name), _sha256_of(self.folder / name)
+            if then != now:
+                yield file_change(name, then, now)
+
+    # ---- config ---------------------------------------------------------------------------
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """As config.json has it; empty when it is gone or not what was sealed."""
+        path = self.folder / CONFIG
+        if self.seal_change is not None or not path.exists():
+            return {}
+        found = json.loads(path.read_text(encoding="utf-8"))
+        return {name: value for name, value in found.items() if name != VOLATILE}
+
+    @property
+    def config_is_bound(self) -> bool:
+        """Whether config.json is what the manifest binds."""
+        return canonical_hash(self.config) == self.binding["config_hash"]
+
+    def config_changes(self) -> Iterator[BindingChange]:
+        if not self.config_is_bound:
+            bound, kept = self.binding["config_hash"], canonical_hash(self.config)
+            # Without its values only the hashes can be told, and those of the file are no proof.
+            yield BindingChange(
+                kind="config",
+                name=CONFIG,
+                then=bound,
+                now=kept,
+                message=f"{CONFIG} of the run is not what its manifest binds: "
+                f"{bound} then, {kept} now",
+                advice="the run's own files were changed:  tallyman verify tells which",
+            )
+            return
+        now = flattened(config_of(self.definitions, self._still_declared(), self.record.params))
+        then = flattened(self.config)
+        for path in dict.fromkeys([*then, *now]):
+            if then.get(path, ABSENT) != now.get(path, ABSENT):
+                yield setting_change(path, then.get(path, ABSENT), now.get(path, ABSENT))
+
+    def _still_declared(self) -> list[Target]:
+        return [t for t in self.targets if t.asset in self.definitions.pipeline.assets]
+
+    # ---- code -----------------------------------------------------------------------------
+
+    @cached_property
+    def code(self) -> CodeVersion:
+        settings = self.definitions.settings
+        return code_version(settings.home / settings.pipelines)
+
+    def code_changes(self) -> Iterator[BindingChange]:
+        then, now = self.binding["code_version"], self.code
+        same_files = then["source_hash"] == now.source_hash
+        files = f"source_hash {then['source_hash']} then, {now.source_hash} now"
+        if then["git_commit"] and now.git_commit and then["git_commit"] != now.git_commit:
+            own = "are the same" if same_files else f"differ: {files}"
+            yield BindingChange(
+                kind="code",
+                name="git_commit",
+                then=then["git_commit"],
+                now=now.git_commit,
+                message=f"Code has changed: commit {then['git_commit']} then, {now.git_commit} "
+                f"now; the pipeline's own files {own}",
+                advice=f"as it was:  git checkout {then['git_commit']}",
+            )
+        elif not same_files:
+            yield BindingChange(
+                kind="code",
+                name="source_hash",
+                then=then["source_hash"],
+                now=now.source_hash,
+                message=f"Code has changed: {files}{_uncommitted(then, now)}",
+            )
+
+    # ---- inputs ---------------------------------------------------------------------------
+
+    def input_changes(self) -> Iterator[BindingChange]:
+        """Sources are hashed anew; of a version, its rows are known and its files are checked."""
+        then = self.binding["input_hashes"]
+        now = inputs_of(self.definitions.pipeline, self.targets, self.pins)
+        for name in dict.fromkeys([*then, *now]):
+            before, after = then.get(name), now.get(name)
+            if hash_of(before) != hash_of(after):
+                yield input_change(name, before, after)
+            elif before and before["kind"] != "source":
+                yield from self._damage(name, before)
+
+    def _damage(self, name: str, before: Mapping[str, Any]) -> Iterator[BindingChange]:
+        reading = self._readings[name]
+        problem = damage(self.pins.warehouse, self.pins.fragments(reading))
+        if problem:
+            where = f"{name} (v{before['version']} of its dataset)"
+            yield BindingChange(
+                kind="input",
+                name=name,
+                then=dict(before),
+                now={**before, "hash": None, "problem": problem},
+                message=f"Input data has changed: {where}: {before['hash']} then, {problem} now",
+                advice=f"look closer:  tallyman verify --dataset {reading.name} "
+                f"--version {before['version']}",
+            )
+
+    @cached_property
+    def _readings(self) -> dict[str, Reading]:
+        found: dict[str, Reading] = {}
+        for target in self.targets:
+            for reading in readings(self.definitions.pipeline, target):
+                found.setdefault(label(reading), reading)
+        return found
+
+
+def _sha256_of(path: Path) -> str | None:
+    try:
+        return sha256(str(path))
+    except OSError:
+        return None
+
+
+def damage(warehouse: Warehouse, fragments: Sequence[Fragment]) -> str | None:
+    """What is wrong with the files of a version, byte for byte."""
+    total = sum(len(fragment.files) for fragment in fragments)
+    gone = other = 0
+    for fragment in fragments:
+        folder = warehouse.dataset(fragment.dataset_id)
+        for file in fragment.files:
+            if not (folder / file.path).is_file():
+                gone += 1
+            elif sha256(str(folder / file.path)) != file.sha256:
+                other += 1
+    if gone:
+        return f"{gone:,} of its {total:,} files are gone"
+    return f"{other:,} of its {total:,} files have other bytes" if other else None
+
+
+def flattened(value: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    """Every setting by its path: `assets.daily.thresholds.percentage`."""
+    found: dict[str, Any] = {}
+    for name, given in value.items():
+        path = f"{above}.{name}" if above else str(name)
+        if isinstance(given, Mapping) and given:
+            found |= flattened(given, path)
+        else:
+            found[path] = given
+    return found
+
+
+def _uncommitted(then: Mapping[str, Any], now: CodeVersion) -> str:
+    if now.git_commit is None or then["git_commit"] != now.git_commit:
+        return ""
+    sides = [name for name, dirty in (("then", then["git_dirty"]), ("now", now.git_dirty)) if dirty]
+    return f" (commit {now.git_commit}, with uncommitted changes {' and '.join(sides) or 'aside'})"

@@ -1,0 +1,75 @@
+"""A target of a past run opened again: its plan as it is now, its inputs as they were recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from tallyman.control.bind.inputs import Pins, open_inputs
+from tallyman.control.pipeline import load
+from tallyman.control.pipeline.load import Definition
+from tallyman.control.pipeline.redaction import redaction_then
+from tallyman.domain.definition.frame import Frame
+from tallyman.domain.definition.pipeline import Asset
+from tallyman.domain.definition.plan import accounted_inputs
+from tallyman.domain.definition.target import Target
+from tallyman.engine.files.past_run import ledger_in
+from tallyman.engine.source.corrections import FACTS, FOLDER, overlaid
+from tallyman.engine.source.source import Input
+from tallyman.registry.run.materializations import Materializations
+
+
+@dataclass
+class Again:
+    """Spark starts when inputs are asked for."""
+
+    target: Target
+    place: Path
+    run: Mapping[str, Any]
+    pins: Pins
+    spark: Callable[[], SparkSession]
+
+    @cached_property
+    def ledger(self) -> dict[str, Any]:
+        return ledger_in(self.place)
+
+    @property
+    def asset(self) -> Asset:
+        return self.pins.pipeline.assets[self.target.asset]
+
+    @cached_property
+    def definition(self) -> Definition:
+        return load.check(self.spark(), self.pins.pipeline, [self.target.asset], self.pins.project)
+
+    @property
+    def plan(self) -> Frame:
+        return self.definition.plan(self.target)
+
+    @property
+    def clock(self) -> datetime:
+        """The time that the run's expressions saw."""
+        return datetime.fromisoformat(self.run["timestamp"])
+
+    @cached_property
+    def inputs(self) -> dict[str, Input]:
+        from_registry = self.pins.database.durably(
+            lambda tx: Materializations(tx).of_run(self.run["openlineage_run_id"])
+        )
+        made = next((m for m in from_registry if m.target == self.target), None)
+        pins = self.pins.recorded(made) if made else self.pins.of(self.target)
+        hiding = redaction_then(self.pins.settings, self.ledger)
+        opened = open_inputs(self.spark(), self.definition, pins, hiding)
+        replay = self.place / FOLDER
+        if not (replay / FACTS).exists():
+            return opened
+        return overlaid(opened, set(accounted_inputs(self.plan)), replay, self.pins.project)
+
+    @property
+    def accounted(self) -> list[Input]:
+        return [self.inputs[name] for name in accounted_inputs(self.plan)]

@@ -1,0 +1,236 @@
+"""A run made again, aside, and compared. Nothing is published, and the registry is only read.
+
+It is made under the identity of the run, so that ids derived from it come out the same.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from pyspark.sql import SparkSession
+
+from tallyman.control.pipeline.redaction import redaction
+from tallyman.control.rejections.replay import ANYTHING
+from tallyman.control.run import process
+from tallyman.control.run.make import Making, Order, make
+from tallyman.control.verify.can_reproduce import Reproducible
+from tallyman.control.verify.compare import Differ, compare
+from tallyman.domain.definition.plan import accounted_inputs
+from tallyman.domain.definition.target import Target
+from tallyman.domain.definition.threshold import Thresholds
+from tallyman.domain.history.materialization import Materialization
+from tallyman.domain.history.reproduction import Reproduced, TargetAgain, Verdict
+from tallyman.domain.history.run import RunIdentity
+from tallyman.engine.source.corrections import FACTS, FOLDER, overlaid
+from tallyman.engine.source.source import Input
+from tallyman.errors import RunCanceled, StorageFailed, TallymanError
+
+PREFIX = "reproduce-"
+OWNER = "made-by"
+"""In a folder of ours: whose it is. What a process left that has ended is removed by the next."""
+PATIENCE = 20
+"""Seconds that Spark has to stop after an interruption, before its files are removed."""
+
+AgainListener = Callable[[str, str, TargetAgain | None], None]
+"""Called with a target, what is happening to it, and what came of it once that is known."""
+
+
+@dataclass
+class Reproduction:
+    checked: Reproducible
+    differ: Differ
+    tell: AgainListener = lambda *_: None
+    jobs: int = 1
+    keep: bool = False
+    _stop: threading.Event = field(default_factory=threading.Event)
+    _telling: threading.Lock = field(default_factory=threading.Lock)
+    _tag: str = field(default_factory=lambda: f"reproduce-{uuid4()}")
+    _spark: list[SparkSession] = field(default_factory=list)
+
+    def reproduce(self) -> Reproduced:
+        """Whatever stands against it is told before Spark starts."""
+        reasons = tuple(self.checked.reasons())
+        rows = self.checked.rows
+        known = {row.target: self.checked.not_to_make(row) for row in rows}
+        found = {target: again for target, again in known.items() if again is not None}
+        todo = [row for row in rows if row.target not in found]
+        against = any(a.verdict is Verdict.NOT_REPRODUCIBLE for a in found.values())
+        kept: str | None = None
+        if reasons or against or not todo:
+            reasons += () if reasons or against else ("the run made nothing itself",)
+            rest = {row.target: _untried(row.target) for row in todo}
+            return self._told(reasons, found | rest, None)
+        for target, again in found.items():
+            self._say(target, "done", again)
+        with self._aside() as aside:
+            found |= self._made(todo, aside)
+            kept = str(aside.relative_to(self._home)) if self.keep else None
+        return self._told(reasons, found, kept)
+
+    def _told(
+        self, reasons: Sequence[str], found: Mapping[Target, TargetAgain], kept: str | None
+    ) -> Reproduced:
+        bound = self.checked.bound
+        return Reproduced(
+            run_id=bound.record.name,
+            targets=tuple(found[row.target] for row in self.checked.rows),
+            reasons=tuple(reasons),
+            environment=self.checked.environment(),
+            commit=self.checked.commit,
+            kept=kept,
+            sealed=bound.sealed is not None,
+        )
+
+    @property
+    def _home(self) -> Path:
+        return self.checked.definitions.settings.home
+
+    # ---- aside -----------------------------------------------------------------------------
+
+    @contextmanager
+    def _aside(self) -> Iterator[Path]:
+        """Where Spark sees it, and not where results are. Gone at the end, unless it is kept."""
+        state = self.checked.definitions.settings.state_folder
+        state.mkdir(parents=True, exist_ok=True)
+        _sweep(state)
+        folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=state))
+        (folder / OWNER).write_text(process.node(), encoding="utf-8")
+        try:
+            yield folder
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        if self.keep:
+            (folder / OWNER).unlink()
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    # ---- making ----------------------------------------------------------------------------
+
+    def _made(self, rows: Sequence[Materialization], aside: Path) -> dict[Target, TargetAgain]:
+        """In other threads, so that an interruption is heard while Spark is at work."""
+        pool = ThreadPoolExecutor(max_workers=self.jobs, thread_name_prefix="tallyman-again")
+        running: dict[Future[TargetAgain], Target] = {}
+        try:
+            for number, row in enumerate(rows):
+                running[pool.submit(self._target, row, aside, number)] = row.target
+            wait(running)
+        except BaseException:
+            self._stop.set()
+            for spark in self._spark:
+                spark.interruptTag(self._tag)
+            pool.shutdown(wait=False, cancel_futures=True)
+            wait(running, timeout=PATIENCE)
+            raise
+        pool.shutdown()
+        return {target: future.result() for future, target in running.items()}
+
+    def _target(self, row: Materialization, aside: Path, number: int) -> TargetAgain:
+        target, before = row.target, self.checked.place(row.target)
+        self._say(target, "opening", None)
+        now, work = aside / before.relative_to(self.checked.bound.run.folder), aside / f".{number}"
+        try:
+            now.mkdir(parents=True)
+            work.mkdir()
+            making = self._make(row, now, work)
+            self._say(target, "comparing", None)
+            asset = self.checked.definitions.pipeline.assets[target.asset]
+            again = compare(row, making, (before, now), asset.unique_key or asset.key, self.differ)
+        except OSError as error:
+            again = _impossible(target, StorageFailed(str(target), str(error)))
+        except TallymanError as error:
+            again = _impossible(target, error)
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+            if not self.keep:
+                shutil.rmtree(now, ignore_errors=True)
+        self._say(target, "done", again)
+        return again
+
+    def _make(self, row: Materialization, now: Path, work: Path) -> Making:
+        definitions, run = self.checked.definitions, self.checked.bound.record
+        definition, spark = definitions.checked(), definitions.spark()
+        self._spark.append(spark)
+        evidence, thresholds = self.checked.pinned(row.target.asset)
+        replay = self.checked.place(row.target) / FOLDER
+        plan = definition.plan(row.target)
+
+        def with_replayed(inputs: dict[str, Input]) -> dict[str, Input]:
+            return overlaid(inputs, set(accounted_inputs(plan)), replay, self._home)
+
+        order = Order(
+            target=row.target,
+            attempt=row.attempt,
+            run=RunIdentity(run.name, str(run.id), run.started_at),
+            pins=self.checked.pins.as_read(row),
+            thresholds=_bearing(thresholds, replay),
+            evidence=evidence,
+            place=now,
+            staging=work,
+            project=self._home,
+            progress=lambda phase: self._progress(row.target, phase),
+            completed=lambda _: None,
+            tag=self._tag,
+            redaction=redaction(definitions.settings, definition.plans.values()),
+            canceled=self._stop.is_set,
+            replay_of=run.params.get("replay_of"),
+            overlaid=with_replayed if (replay / FACTS).exists() else lambda inputs: inputs,
+        )
+        return make(spark, definition, order)
+
+    def _progress(self, target: Target, phase: str) -> None:
+        if self._stop.is_set():
+            raise RunCanceled(self.checked.bound.record.name)
+        self._say(target, phase, None)
+
+    def _say(self, target: Target, phase: str, again: TargetAgain | None) -> None:
+        with self._telling:
+            self.tell(str(target), phase, again)
+
+
+def _bearing(thresholds: Thresholds, replay: Path) -> Thresholds:
+    """A replay of a few records bears that all of them are rejected again."""
+    facts = replay / FACTS
+    if not facts.exists() or json.loads(facts.read_text(encoding="utf-8"))["whole"]:
+        return thresholds
+    return ANYTHING
+
+
+def _untried(target: Target) -> TargetAgain:
+    why = ("nothing stands against it, but it was not tried",)
+    return TargetAgain(target=target, verdict=Verdict.NOT_MADE, reasons=why)
+
+
+def _impossible(target: Target, error: TallymanError) -> TargetAgain:
+    why = (f"it could not be made again: {error}",)
+    return TargetAgain(target=target, verdict=Verdict.NOT_REPRODUCIBLE, reasons=why)
+
+
+def _sweep(state: Path) -> None:
+    """What was being made by processes that were killed."""
+    for folder in state.glob(f"{PREFIX}*"):
+        try:
+            owner = (folder / OWNER).read_text(encoding="utf-8")
+        except OSError:
+            continue  # kept on purpose, or another process is faster
+        if process.has_ended(owner):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def pinned_spark(
+    then: Mapping[str, Any], now: Mapping[str, str], given: Mapping[str, str]
+) -> dict[str, str]:
+    """Settings as the run had them, with what was given now on top. Secrets were not written
+    down, so those are taken from the settings of today."""
+    kept = {name: now.get(name, "") if "***" in value else value for name, value in then.items()}
+    return {**kept, **given}

@@ -1,0 +1,213 @@
+"""Checking a run again, long after it: from its files, and with `exact` from its inputs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from pyarrow import ArrowException
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from tallyman.control.seal.check import ChangedFile, Sealed
+from tallyman.control.verify.by_digest import compare_by_replay
+from tallyman.control.verify.reopen import Again
+from tallyman.domain.account.ledger import PROOF, Discrepancy
+from tallyman.domain.definition.target import Target
+from tallyman.domain.history.seal import Seal
+from tallyman.engine.evidence.kept import Kept
+from tallyman.engine.evidence.proof import compare_keys, compare_units
+from tallyman.engine.evidence.recount import recount
+from tallyman.engine.files.past_run import Run, ledger_in
+from tallyman.engine.files.run_folder import LEDGER, MANIFEST, REPORT
+from tallyman.engine.readback.compare_results import output_gone
+from tallyman.engine.source import repeated
+from tallyman.errors import NotFound, RunDamaged, TallymanError
+
+Opened: TypeAlias = Callable[[Run], Callable[[Target, Path], Again]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verification:
+    """`verified` is more than `balanced`: nothing has changed since the run was sealed."""
+
+    run_id: str
+    balanced: bool
+    found: Discrepancy
+    sealed: Sealed
+    reasons: list[str] = field(default_factory=list)
+    repeated_keys: Mapping[str, int] = field(default_factory=dict)
+    """By target, for those whose run did not count them: records that share a key with another."""
+
+    @property
+    def verified(self) -> bool:
+        sealed = self.sealed
+        return self.balanced and sealed.seal is not None and not sealed.problems
+
+    @property
+    def changes(self) -> tuple[ChangedFile, ...]:
+        return self.sealed.changes
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "run_id": self.run_id,
+            "verified": self.verified,
+            "balanced": self.balanced,
+            "missing": self.found.missing,
+            "extra": self.found.extra,
+            "duplicate": self.found.duplicate,
+            "samples": dict(self.found.samples),
+            "changed_files": [changed.file for changed in self.changes],
+            "first_changed": self.changes[0].to_json() if self.changes else None,
+            "sealed": self.sealed.seal is not None,
+            "signed_by": self.sealed.signed_by,
+            "seal": _facts(self.sealed.seal),
+            "reasons": self.reasons,
+            "repeated_keys": dict(self.repeated_keys),
+        }
+
+
+def _facts(seal: Seal | None) -> dict[str, object] | None:
+    if seal is None:
+        return None
+    return {"ordinal": seal.ordinal, "hash": seal.hash, "previous": seal.previous}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A run's folder, and what of it was made by other runs."""
+
+    folder: Path
+    name: str
+    sealed: Sealed
+    reused: Mapping[Target, Path] = field(default_factory=dict)
+    exact: bool = False
+
+
+def verify(case: Case, again: Opened, spark: Callable[[], SparkSession]) -> Verification:
+    """What could not be checked counts as failure, never as success."""
+    changes = case.sealed.changes
+    reasons = [f"{one.file}: changed, missing or added since the run" for one in changes]
+    found = Discrepancy()
+    run = _opened(case, reasons)
+    repeats: dict[str, int] = {}
+    if run is not None:
+        for target, place in run.places().items():
+            shown = os.path.relpath(place, run.folder)
+            differing = {one.file for one in changes if one.file.startswith(f"{shown}/")}
+            # By a ledger that is not the run's own no keys are compared.
+            whole = _check_ledger(target, place, reasons) and f"{shown}/{LEDGER}" not in differing
+            if whole and not differing:
+                reasons += _recounted(spark, target, place)
+            if whole and (differing or case.exact):
+                found += _by_key(again(run), target, place, reasons)
+            if whole and case.exact and not reasons:
+                repeats |= _repeated(again(run)(target, place))
+    balanced = found.empty and not reasons
+    return Verification(
+        run_id=run.run_id if run else case.name,
+        balanced=balanced,
+        found=found,
+        sealed=case.sealed,
+        reasons=[*reasons, *case.sealed.problems],
+        repeated_keys=repeats,
+    )
+
+
+def _opened(case: Case, reasons: list[str]) -> Run | None:
+    """None when it does not tell what the run made."""
+    if any(one.file == MANIFEST for one in case.sealed.changes):
+        reasons.append(f"what the run made is told by {MANIFEST}: nothing else was checked by key")
+        return None
+    try:
+        run = Run.open(case.folder, case.reused)
+        run.places()
+    except (AttributeError, KeyError, OSError, RunDamaged, TypeError, ValueError):
+        reasons.append(f"{MANIFEST} or {REPORT} cannot be read: nothing was checked by key")
+        return None
+    if run.report is None:
+        reasons.append("the run did not finish: its ledger was never closed")
+    return run
+
+
+def _check_ledger(target: Target, place: Path, reasons: list[str]) -> bool:
+    """Whether it is there, and is one."""
+    try:
+        reasons += _arithmetic(str(target), ledger_in(place))
+    except NotFound:
+        reasons.append(f"{target}: there is no ledger")
+        return False
+    except (AttributeError, KeyError, OSError, TypeError, ValueError):
+        reasons.append(f"{target}: what is in its {LEDGER} is no ledger")
+        return False
+    return True
+
+
+def _recounted(spark: Callable[[], SparkSession], target: Target, place: Path) -> list[str]:
+    """Measure the kept files again: they may be unchanged and never have held what they should."""
+    ledger = ledger_in(place)
+    if output_gone(place):  # removed with the version that was made of it
+        return []
+    try:
+        kept = Kept(place, spark, limit=sys.maxsize)
+        return [f"{target}: {difference}" for difference in recount(ledger, kept)]
+    except (ArrowException, KeyError, OSError, PySparkException, ValueError) as error:
+        return [f"{target}: its files could not be counted again: {error}"]
+
+
+def _by_key(
+    opened: Callable[[Target, Path], Again], target: Target, place: Path, reasons: list[str]
+) -> Discrepancy:
+    try:
+        again = opened(target, place)
+        found = _compare(again)
+        reasons += _input_changed(again)
+    except (PySparkException, TallymanError) as error:
+        # Of what Spark says the first line tells what it met; the rest is where it was.
+        said = str(error).strip().splitlines() or [type(error).__name__]
+        reasons.append(f"{target}: could not be checked key by key: {said[0]}")
+        return Discrepancy()
+    return found
+
+
+def _repeated(again: Again) -> dict[str, int]:
+    """What the run left open because it would have taken too long."""
+    if again.ledger["input_accounting"]["duplicate_keys"] is not None:
+        return {}
+    found = repeated.count({source.name: source for source in again.accounted}, limit=0)
+    return {str(again.target): sum(count or 0 for count in found.counts.values())}
+
+
+def _arithmetic(asset: str, ledger: dict[str, Any]) -> list[str]:
+    """The ledger against itself: a number changed by hand does not add up."""
+    door, out = ledger["input_accounting"], ledger["output_accounting"]
+    total = sum(p["record_count"] for p in out["partitions"])
+    sums = total == out["total_accounted"] and total + out["unaccounted"] == door["total_records"]
+    if not sums or not ledger["verification"]["accounting_balanced"]:
+        return [
+            f"{asset}: {door['total_records']:,} records in, {total:,} accounted for, "
+            f"ledger says balanced: {ledger['verification']['accounting_balanced']}"
+        ]
+    return []
+
+
+def _compare(again: Again) -> Discrepancy:
+    if again.ledger["verification"]["proof_method"] == PROOF:
+        found = compare_keys(again.accounted, again.ledger, again.place)
+    else:
+        found = compare_by_replay(
+            again.asset, again.plan, again.clock, again.inputs, again.ledger, again.place
+        )
+    return found + compare_units(again.spark(), again.ledger, again.place)
+
+
+def _input_changed(again: Again) -> list[str]:
+    now = "+".join(source.files.content_hash for source in again.accounted)
+    then = again.ledger["input_accounting"]["input_hash"]
+    if now == then:
+        return []
+    return [f"{again.target}: the input has changed since the run: {then} then, {now} now"]

@@ -1,0 +1,1 @@
+"""What became of records: fates, the ledger and its proof, rejections."""

@@ -1,0 +1,85 @@
+"""The groups, children or rows that a step made out of records, and what became of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tallyman.domain.account.fate import Fate
+from tallyman.domain.account.ledger import Ledger, Partition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubTally:
+    """A sub-ledger in numbers."""
+
+    opened_by: str
+    unit: str
+    units_in: int
+    fates: Mapping[Fate, int]
+    unaccounted: int = 0
+    parents: int | None = None
+    """How many records, or units of another sub-ledger, the children were made of."""
+
+    @property
+    def rejected(self) -> int:
+        return self.fates.get(Fate.ERROR, 0)
+
+    @property
+    def worth_a_line(self) -> bool:
+        """True unless the rows of the output tell all of it: groups that passed, every one."""
+        return self.unit == "child" or self.fates.get(Fate.PASSED, 0) != self.units_in
+
+    def to_json(self) -> dict[str, object]:
+        found: dict[str, object] = {
+            "opened_by": self.opened_by,
+            "unit": self.unit,
+            "units_in": self.units_in,
+            "fates": {fate.value: count for fate, count in self.fates.items()},
+            "unaccounted": self.unaccounted,
+        }
+        if self.parents is not None:
+            found["parents"] = self.parents
+        return found
+
+    @classmethod
+    def of_json(cls, found: Mapping[str, Any]) -> SubTally:
+        return cls(
+            opened_by=found["opened_by"],
+            unit=found["unit"],
+            units_in=found["units_in"],
+            fates={Fate(name): count for name, count in found["fates"].items()},
+            unaccounted=found["unaccounted"],
+            parents=found.get("parents"),
+        )
+
+
+def sub_tallies(ledger: Ledger) -> tuple[SubTally, ...]:
+    """Each sub-ledger of an asset, in the order in which its steps opened them."""
+    listed = [*ledger.partitions, *(p for sub in ledger.sub_ledgers for p in sub.partitions)]
+    return tuple(
+        SubTally(
+            opened_by=sub.opened_by,
+            unit=sub.unit,
+            units_in=sub.units_in,
+            fates=_fates(sub.partitions),
+            unaccounted=sub.unaccounted,
+            parents=_parents(sub.opened_by, listed) if sub.unit == "child" else None,
+        )
+        for sub in ledger.sub_ledgers
+    )
+
+
+def _fates(partitions: tuple[Partition, ...]) -> dict[Fate, int]:
+    counts = dict.fromkeys(Fate, 0)
+    for partition in partitions:
+        counts[partition.fate] += partition.digest.count
+    return counts
+
+
+def _parents(step: str, partitions: list[Partition]) -> int:
+    """Parents end where their children begin: in the partition of the step that multiplied them."""
+    place = f"/{step}.parquet"
+    exploded = [p for p in partitions if p.fate is Fate.EXPLODED and p.location.endswith(place)]
+    return sum(p.digest.count for p in exploded)

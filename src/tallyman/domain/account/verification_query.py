@@ -1,0 +1,72 @@
+"""The query in a ledger by which anybody with DuckDB counts the accounted keys.
+
+It is run in the run's folder and answers a row for each fate and one for all of them: how many
+records the kept files account for, and how many distinct keys these have.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from tallyman.domain.account.fate import Fate
+from tallyman.domain.account.ledger import Partition
+
+_ERRORS = (
+    "SELECT source_key FROM read_json({files}, format = 'newline_delimited', "
+    "hive_partitioning = false, "
+    "columns = {{source_key: 'VARCHAR', context: 'MAP(VARCHAR, VARCHAR)'}}) "
+    "WHERE context['level'] IS NULL AND starts_with(context['rejection'], '1/')"
+)
+_PARENTS = "SELECT parent_key AS source_key FROM {files} WHERE child_key = parent_key || '/0'"
+_KEYS = "SELECT source_key FROM {files}"
+_DIGESTS = "SELECT NULL AS source_key FROM (SELECT unnest(range(record_count)) FROM {files})"
+
+
+def verification_query(folder: str, partitions: Iterable[Partition], *, keys: bool) -> str:
+    """`folder` is where the target lies in the run's folder; `keys` is False where the evidence of
+    groups holds digests: their records are counted, their keys are not known."""
+    parts = [
+        f"SELECT '{part.fate.value}' AS fate, source_key FROM ({_select(folder, part, keys)})"
+        for part in partitions
+        if part.digest.count
+    ]
+    if not parts:
+        return "SELECT 'ALL' AS fate, 0 AS records, 0 AS distinct_keys"
+    return (
+        "SELECT coalesce(fate, 'ALL') AS fate, count(*) AS records, "
+        f"count(DISTINCT source_key) AS distinct_keys FROM ({' UNION ALL '.join(parts)}) "
+        "GROUP BY GROUPING SETS ((fate), ()) ORDER BY fate"
+    )
+
+
+def _select(folder: str, part: Partition, keys: bool) -> str:
+    place = f"{folder}/{part.location.rstrip('/')}"
+    if part.fate is Fate.ERROR:
+        return _ERRORS.format(files=_text(f"{place}/**/*.jsonl"))
+    files = f"read_parquet({_text(f'{place}/**/*.parquet')}, hive_partitioning = false)"
+    if part.fate is Fate.PASSED:
+        return _passed(files, part)
+    if part.fate is Fate.EXPLODED:
+        return _PARENTS.format(files=files)
+    if part.fate is Fate.AGGREGATED and not keys:
+        return _DIGESTS.format(files=files)
+    return _KEYS.format(files=files)
+
+
+def _passed(files: str, part: Partition) -> str:
+    key = "_tm.key"
+    if part.key_columns:
+        name = part.key_columns[0].replace('"', '""')
+        key = f'coalesce(_tm.key, CAST("{name}" AS VARCHAR))'
+    # Rows that a step of a working set added are no record's rows.
+    return f"SELECT {key} AS source_key FROM {files}" + (
+        " WHERE _tm.step IS NULL" if part.marked else ""
+    )
+
+
+def _text(path: str) -> str:
+    """A glob that takes the folder's own name as it is."""
+    name, glob = path.split("/**/")
+    shown = re.sub(r"([*?\[])", r"[\1]", name).replace("'", "''")
+    return f"'{shown}/**/{glob}'"

@@ -1,0 +1,1 @@
+"""What a pipeline declares: assets, steps, plans, the graph and its partitions."""

@@ -1,0 +1,93 @@
+"""What the verbs of a Frame accept: checked where they are written, in words of their author."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from tallyman.domain.definition.step import Expression
+from tallyman.errors import UsageError
+
+SAFE_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
+ALIAS = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
+OUTPUT_FORMATS = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json"}
+
+ALTERNATIVES: Mapping[str, str] = {
+    "limit": "Use filter on a key or a date, so that the rows left out have a reason.",
+    "head": "Use `tallyman show`, or read the output after the run.",
+    "sample": 'Use filter on a hash of the key, for example "pmod(xxhash64(id), 100) < 5".',
+    "rdd": "Use withColumn, filter and expect with SQL expressions.",
+    "mapInPandas": "Use withColumn with SQL functions; a Python function per batch hides its rows.",
+    "mapInArrow": "Use withColumn with SQL functions; a Python function per batch hides its rows.",
+    "dropna": 'Use expect (reject) or filter (drop) with "column IS NOT NULL".',
+    "fillna": 'Use withColumn with "coalesce(column, value)".',
+    "distinct": "Use dropDuplicates(), which records the rows it leaves out.",
+    "subtract": 'Use join(..., unmatched="keep") and filter.',
+    "intersect": 'Use join(..., unmatched="filter").',
+    "exceptAll": 'Use join(..., unmatched="keep") and filter.',
+    "crossJoin": 'Use join(..., fanout="expand"), which records parent and child.',
+    "collect": "Assets only describe; read the output after the run.",
+    "count": "The ledger counts every step; see `tallyman show`.",
+    "show": "Assets only describe; use `tallyman show` after the run.",
+    "orderBy": "Rows of a dataset have no order; sort where you read.",
+    "sort": "Rows of a dataset have no order; sort where you read.",
+    "selectExpr": "Use select: it takes SQL expressions.",
+    "agg": "Use groupBy(...).agg(...).",
+    "cache": "Each segment is evaluated once anyway.",
+    "persist": "Each segment is evaluated once anyway.",
+    "repartition": "The engine decides the partitioning; set spark conf in tallyman.yaml.",
+    "write": "Return the Frame: the engine writes it; output(path) writes a copy to a file.",
+}
+
+
+def step_name(name: str | None) -> str | None:
+    if name is not None and not SAFE_NAME.fullmatch(name):
+        raise UsageError(f"step name {name!r}: use letters, digits, '.', '_' and '-', at most 64")
+    return name
+
+
+def step_number(seq: int | None) -> int | None:
+    if seq is not None and (not isinstance(seq, int) or isinstance(seq, bool) or seq < 1):
+        raise UsageError(f"seq {seq!r}: a step's number is 1 or more")
+    return seq
+
+
+def condition(where: Expression | None) -> Expression | None:
+    """A blank condition is none."""
+    return None if isinstance(where, str) and not where.strip() else where
+
+
+def group(by: object) -> tuple[str, ...]:
+    listed = (by,) if isinstance(by, str) else tuple(by)  # type: ignore[arg-type]
+    if not listed or not all(isinstance(name, str) for name in listed):
+        raise UsageError(f"by {by!r}: name the columns of the groups, at least one")
+    if len(set(listed)) != len(listed):
+        raise UsageError(f"by {by!r}: a column is named twice")
+    return listed
+
+
+def aggregates_of(given: Mapping[str, Expression]) -> tuple[tuple[str, Expression], ...]:
+    if not given:
+        raise UsageError('aggregate needs at least one, for example total="sum(price)"')
+    return tuple(given.items())
+
+
+def aggregate_of(
+    given: Mapping[str, object],
+) -> tuple[tuple[str, ...], dict[str, Expression], str]:
+    unknown = ", ".join(repr(key) for key in given if key not in ("by", "set"))
+    made = given.get("set")
+    if not isinstance(made, Mapping):
+        raise UsageError('append, aggregate: say {"by": [...], "set": {"column": "sum(x)"}}')
+    return group(given.get("by", ())), dict(aggregates_of(made)), unknown
+
+
+def check_path(path: str) -> None:
+    parts = path.split("/")
+    if not path or path.startswith("/") or ".." in parts or "\\" in path or "\0" in path:
+        raise UsageError(f"output to {path!r}: a path inside the project, such as exports/gl.csv")
+
+
+def one_of(what: str, given: str, allowed: Sequence[str]) -> None:
+    if given not in allowed:
+        raise UsageError(f"{what} is {' or '.join(map(repr, allowed))}, not {given!r}")

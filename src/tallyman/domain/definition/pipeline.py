@@ -1,0 +1,317 @@
+"""Sources, tables, assets, and the pipeline they form. Declaring one only records it."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
+from typing import TypeVar
+
+from tallyman.domain.account.fate import Evidence
+from tallyman.domain.definition.approval import Approval
+from tallyman.domain.definition.frame import SAFE_NAME, Frame
+from tallyman.domain.definition.partition import Partitioning
+from tallyman.domain.definition.threshold import Thresholds
+from tallyman.domain.version.dataset import DATASET_NAME
+from tallyman.domain.version.table import Reference, Table
+from tallyman.errors import DefinitionError, Problem, UsageError
+
+Declared = TypeVar("Declared", "Source", "Asset", Table)
+
+FORMATS = ("json", "csv", "parquet")
+STRATEGIES = ("replace", "append")
+TRACES = ("off", "changes")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Data from outside, with a schema and a key."""
+
+    name: str
+    path: str
+    format: str
+    schema: str | None = None
+    key: tuple[str, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asset:
+    """A named function of its inputs, made of steps."""
+
+    name: str
+    function: Callable[..., Frame]
+    inputs: tuple[str, ...]
+    key: tuple[str, ...] = ()
+    unique: bool = True
+    """Whether no two rows of a partition, or of the whole, may have the same key."""
+    thresholds: Thresholds | None = None
+    evidence: Evidence = Evidence.KEYS
+    tags: frozenset[str] = frozenset()
+    partitioned_by: Partitioning | None = None
+    approval: Approval | None = None
+    update_strategy: str = "replace"
+    unique_key: tuple[str, ...] = ()
+    publish: str | bool = True
+    """The name of its dataset where that is not the asset's own; False: not for outside readers."""
+    trace: str | None = None
+    """What is recorded of each row: "changes" or nothing ("off"); None: what its steps call for."""
+
+    @property
+    def dataset(self) -> str:
+        return self.publish if isinstance(self.publish, str) else self.name
+
+    def plan(self) -> Frame:
+        """Call the function on empty Frames: the steps it takes."""
+        return self.function(*(Frame(name) for name in self.inputs))
+
+    def __call__(self, *frames: Frame) -> Frame:
+        return self.function(*frames)
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """Sources, tables and assets wired into a DAG by the names of their inputs."""
+
+    sources: Mapping[str, Source]
+    assets: Mapping[str, Asset]
+    tables: Mapping[str, Table] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, declared: Sequence[Source | Asset | Table]) -> Pipeline:
+        """Or DefinitionError with every duplicate name, unknown input, reference and cycle."""
+        problems: list[Problem] = []
+        seen: dict[str, Source | Asset | Table] = {}
+        for item in declared:
+            if item.name in seen:
+                problems.append(Problem(_where(item), f"the name {item.name!r} is declared twice"))
+            seen[item.name] = item
+        assets = {name: item for name, item in seen.items() if isinstance(item, Asset)}
+        sources = {name: item for name, item in seen.items() if isinstance(item, Source)}
+        tables = {name: item for name, item in seen.items() if isinstance(item, Table)}
+        for item in assets.values():
+            for name in item.inputs:
+                if name not in seen:
+                    near = difflib.get_close_matches(name, list(seen), 1)
+                    problems.append(
+                        Problem(_where(item), f"unknown input {name!r}", near[0] if near else None)
+                    )
+        problems += [*_datasets(assets, tables), *_references(tables), *_cycles(assets)]
+        if problems:
+            raise DefinitionError(problems)
+        return cls(sources, assets, tables)
+
+    def order(self) -> list[str]:
+        """Assets with every asset after those it reads."""
+        graph = {a.name: [i for i in a.inputs if i in self.assets] for a in self.assets.values()}
+        return list(TopologicalSorter(graph).static_order())
+
+
+def _cycles(assets: Mapping[str, Asset]) -> list[Problem]:
+    """One for each cycle, in the direction of the data: in `a → b`, b reads a."""
+    graph = {a.name: [i for i in a.inputs if i in assets] for a in assets.values()}
+    order = {name: place for place, name in enumerate(graph)}
+    problems: list[Problem] = []
+    while True:
+        try:
+            TopologicalSorter(graph).prepare()
+        except CycleError as error:
+            path: list[str] = error.args[1][:-1]
+            start = path.index(min(path, key=order.__getitem__))
+            path = [*path[start:], *path[:start], path[start]]
+            problems.append(Problem(f"asset {path[0]}", f"cycle: {' → '.join(path)}"))
+            # Cut where it closes; what is still a cycle then is another one.
+            graph[path[0]].remove(path[-2])
+        else:
+            return problems
+
+
+def _datasets(assets: Mapping[str, Asset], tables: Mapping[str, Table]) -> Iterator[Problem]:
+    """A dataset is the output of one asset, or one table."""
+    seen = dict.fromkeys(tables, "a table")
+    for asset in assets.values():
+        if asset.dataset in seen:
+            message = f"its dataset {asset.dataset!r} is that of {seen[asset.dataset]} already"
+            yield Problem(_where(asset), message)
+        seen.setdefault(asset.dataset, f"asset {asset.name}")
+
+
+def _references(tables: Mapping[str, Table]) -> Iterator[Problem]:
+    """References that cannot hold: to no table, to no key, or to a key of another type."""
+    for table in tables.values():
+        for reference in table.references:
+            target = tables.get(reference.table)
+            if target is None:
+                near = difflib.get_close_matches(reference.table, list(tables), 1)
+                message = f"{reference.column!r} refers to unknown table {reference.table!r}"
+                yield Problem(_where(table), message, near[0] if near else None)
+            elif mistake := _mistake(table, reference, target):
+                yield Problem(_where(table), f"{reference.column!r} refers to {mistake}")
+
+
+def _mistake(table: Table, reference: Reference, target: Table) -> str | None:
+    to = f"{target.name}.{reference.to}"
+    if target.key != (reference.to,):
+        return f"{to}, but the key of {target.name!r} is {', '.join(target.key)}"
+    own, other = table.column(reference.column).type, target.column(reference.to).type
+    return f"{to}, which is {other} and not {own}" if own != other else None
+
+
+def _where(item: Source | Asset | Table) -> str:
+    return f"{type(item).__name__.lower()} {item.name}"
+
+
+_declared: ContextVar[list[Source | Asset | Table] | None] = ContextVar("declared", default=None)
+
+
+@contextmanager
+def declaring() -> Iterator[list[Source | Asset | Table]]:
+    """Collect what is declared inside the block, in order."""
+    collected: list[Source | Asset | Table] = []
+    token = _declared.set(collected)
+    try:
+        yield collected
+    finally:
+        _declared.reset(token)
+
+
+def _record(item: Declared) -> Declared:
+    if (declared := _declared.get()) is not None:
+        declared.append(item)
+    return item
+
+
+def _names(key: str | Sequence[str] | None) -> tuple[str, ...]:
+    if key is None:
+        return ()
+    return (key,) if isinstance(key, str) else tuple(key)
+
+
+def _checked_name(what: str, name: str) -> str:
+    if not SAFE_NAME.fullmatch(name) or name.startswith("."):
+        raise UsageError(f"{what} {name!r}: use letters, digits, '.', '_' and '-', at most 64")
+    return name
+
+
+def source(
+    name: str,
+    path: str,
+    format: str = "json",
+    schema: str | None = None,
+    key: str | Sequence[str] | None = None,
+    options: Mapping[str, object] | None = None,
+) -> Source:
+    """Declare data from outside. A relative path is relative to the project."""
+    if format not in FORMATS:
+        raise UsageError(f"source {name}: format is one of {', '.join(FORMATS)}, not {format!r}")
+    if schema is None and format != "parquet":
+        raise UsageError(f"source {name}: format {format!r} needs a schema")
+    texts = {
+        k: str(v).lower() if isinstance(v, bool) else str(v) for k, v in (options or {}).items()
+    }
+    if texts.get("multiLine", "false") == "true":
+        raise UsageError(f"source {name}: multiLine is not supported: one record is one line")
+    return _record(
+        Source(
+            name=_checked_name("source", name),
+            path=path,
+            format=format,
+            schema=schema,
+            key=_names(key),
+            options=texts,
+        )
+    )
+
+
+def table(
+    name: str,
+    *,
+    schema: str,
+    key: str | Sequence[str],
+    references: Mapping[str, str] | None = None,
+) -> Table:
+    """Declare rows that people write: `tallyman mutate` and `tallyman load`, not a run.
+
+    `references` maps a column to "table.column", the key of a table whose rows it names.
+    """
+    return _record(Table.of(name, schema, key, references))
+
+
+def _check_strategy(asset: str, strategy: str, unique_key: tuple[str, ...]) -> None:
+    if strategy not in STRATEGIES:
+        known = " or ".join(map(repr, STRATEGIES))
+        raise UsageError(f"asset {asset}: update_strategy is {known}, not {strategy!r}")
+    if strategy == "append" and not unique_key:
+        raise UsageError(
+            f"asset {asset}: update_strategy 'append' needs a unique_key: "
+            "without one, running it twice would double its rows"
+        )
+    if strategy != "append" and unique_key:
+        raise UsageError(f"asset {asset}: unique_key is for update_strategy='append'")
+
+
+def _check_key(asset: str, key: tuple[str, ...], unique_key: tuple[str, ...]) -> None:
+    """Rows of one key may come in different batches, and only the unique_key is looked up."""
+    if key and not set(unique_key) <= set(key):
+        raise UsageError(
+            f"asset {asset}: its key ({', '.join(key)}) has not all of its unique_key "
+            f"({', '.join(unique_key)}), so rows that are appended may repeat it; "
+            "say unique=False if they may"
+        )
+
+
+def asset(  # noqa: PLR0913  one keyword for each thing an asset may say
+    function: Callable[..., Frame] | None = None,
+    *,
+    key: str | Sequence[str] | None = None,
+    unique: bool = True,
+    thresholds: Thresholds | str | Mapping[str, object] | None = None,
+    evidence: str = "keys",
+    tags: Sequence[str] = (),
+    name: str | None = None,
+    partitioned_by: Partitioning | None = None,
+    approval: Approval | None = None,
+    update_strategy: str = "replace",
+    unique_key: str | Sequence[str] | None = None,
+    publish: str | bool = True,
+    trace: str | None = None,
+) -> Asset | Callable[[Callable[..., Frame]], Asset]:
+    """Declare a function of Frames as an asset: its parameter names are the inputs."""
+
+    def declare(function: Callable[..., Frame]) -> Asset:
+        own = name or getattr(function, "__name__", "asset")
+        if evidence not in tuple(Evidence):
+            raise UsageError(f"asset {own}: evidence is 'keys' or 'digest', not {evidence!r}")
+        _check_strategy(own, update_strategy, _names(unique_key))
+        _check_key(own, _names(key) if unique else (), _names(unique_key))
+        if trace not in (None, *TRACES):
+            raise UsageError(f"asset {own}: trace is 'off' or 'changes', not {trace!r}")
+        if not DATASET_NAME.fullmatch(publish if isinstance(publish, str) else own):
+            raise UsageError(
+                f"asset {own}: {publish if isinstance(publish, str) else own!r} is no name for a "
+                "dataset (lower-case letters, digits and '_'); say publish='another_name'"
+            )
+        return _record(
+            Asset(
+                name=_checked_name("asset", own),
+                function=function,
+                inputs=tuple(inspect.signature(function).parameters),
+                key=_names(key),
+                unique=unique,
+                thresholds=None if thresholds is None else Thresholds.of(thresholds),
+                evidence=Evidence(evidence),
+                tags=frozenset(tags),
+                partitioned_by=partitioned_by,
+                approval=approval,
+                update_strategy=update_strategy,
+                unique_key=_names(unique_key),
+                publish=publish,
+                trace=trace,
+            )
+        )
+
+    return declare(function) if function is not None else declare

@@ -1,0 +1,85 @@
+"""A target: one asset, or one partition of it; what a run makes one materialization of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from tallyman.domain.definition.pipeline import Asset, Pipeline, Source
+
+PLACEHOLDER = "{partition}"
+"""In the path of a source: only the files of the partition are read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    asset: str
+    partition: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.asset}[{self.partition}]" if self.partition else self.asset
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a target reads under one name; `partition` None means all there is."""
+
+    name: str
+    partition: str | None
+    of_source: bool
+    of_table: bool = False
+
+
+def readings(pipeline: Pipeline, target: Target) -> list[Reading]:
+    """One for each input, in the order the asset names them."""
+    reader = pipeline.assets[target.asset]
+    found = []
+    for name in reader.inputs:
+        source = pipeline.sources.get(name)
+        if source is not None:
+            partition = target.partition if PLACEHOLDER in source.path else None
+            found.append(Reading(name, partition, True))
+        elif name in pipeline.tables:
+            found.append(Reading(name, None, False, of_table=True))
+        else:
+            partition = target.partition if same_partitions(reader, pipeline.assets[name]) else None
+            found.append(Reading(name, partition, False))
+    return found
+
+
+def same_partitions(reader: Asset, other: Asset) -> bool:
+    mine, theirs = reader.partitioned_by, other.partitioned_by
+    if mine is None or theirs is None:
+        return False
+    return (mine.column, mine.kind) == (theirs.column, theirs.kind)
+
+
+def dependencies(pipeline: Pipeline, targets: Iterable[Target]) -> dict[Target, set[Target]]:
+    """Which targets of the run must be there before each of them."""
+    chosen = list(targets)
+    of_asset: dict[str, list[Target]] = {}
+    for target in chosen:
+        of_asset.setdefault(target.asset, []).append(target)
+    graph: dict[Target, set[Target]] = {}
+    for target in chosen:
+        graph[target] = {
+            other
+            for reading in readings(pipeline, target)
+            if not reading.of_source
+            for other in of_asset.get(reading.name, ())
+            if reading.partition in (None, other.partition)
+        }
+    return graph
+
+
+def folder_of(pipeline: Mapping[str, Asset], target: Target) -> str:
+    """Below the run's folder: `asset`, or `asset/column=value`."""
+    declared = pipeline[target.asset].partitioned_by
+    if target.partition is None or declared is None:
+        return target.asset
+    return f"{target.asset}/{declared.folder(target.partition)}"
+
+
+def source_path(source: Source, partition_text: str | None) -> str:
+    """With the partition in its place; every partition's files where all of them are read."""
+    return source.path.replace(PLACEHOLDER, partition_text or "*")

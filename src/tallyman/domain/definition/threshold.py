@@ -1,0 +1,153 @@
+"""How many rejections an asset tolerates before its run halts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import InitVar, dataclass, fields
+from typing import ClassVar
+
+from tallyman.domain.account.fate import Fate
+from tallyman.domain.account.ledger import UNITS, Ledger
+from tallyman.domain.account.sub_tally import sub_tallies
+from tallyman.errors import UsageError
+
+NO_CHOICE = (
+    "thresholds: on_halt is not a choice any more: a halted run publishes nothing. Leave it out; "
+    "to publish the rows that passed, raise the limits, or take the rows out with a filter "
+    "instead of rejecting them with an expect"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Halt:
+    """`errors` of `total` units were rejected: more than `threshold`."""
+
+    reason: str
+    errors: int
+    threshold: float
+    total: int
+    unit: str = "record"
+
+    @property
+    def rejected(self) -> str:
+        return f"{self.errors:,} of {self.total:,} {UNITS[self.unit]}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thresholds:
+    """Strictly more than `absolute` records (0: no limit) or than the share `percentage` halts.
+
+    The limits hold for records, and again for the children and for the groups that an asset makes
+    of them, each by its own number. A limit that is None is the one for records.
+    """
+
+    PRESETS: ClassVar[Mapping[str, Mapping[str, float]]] = {
+        "default": {"absolute": 10_000, "percentage": 0.05},
+        "strict": {"absolute": 100, "percentage": 0.01},
+        "permissive": {"absolute": 100_000, "percentage": 0.20},
+    }
+
+    absolute: int = 10_000
+    percentage: float = 0.05
+    window: int = 10_000
+    """Records the circuit breaker looks at before the run reads on; 0 turns it off."""
+    breaker: float = 0.05
+    """The share of unreadable records in that window that trips it, or `percentage` if larger."""
+    on_empty: str = "warn"
+    children_absolute: int | None = None
+    children_percentage: float | None = None
+    groups_absolute: int | None = None
+    groups_percentage: float | None = None
+    on_halt: InitVar[str | None] = None
+    """Refused: see decision 0038."""
+
+    def __post_init__(self, on_halt: str | None) -> None:
+        if on_halt is not None:
+            raise UsageError(NO_CHOICE)
+        for name in ("percentage", "children_percentage", "groups_percentage"):
+            share = getattr(self, name)
+            if share is not None and not 0 <= share <= 1:
+                raise UsageError(f"thresholds: {name} must be within 0 and 1, not {share}")
+        for name in ("absolute", "window", "children_absolute", "groups_absolute"):
+            if (getattr(self, name) or 0) < 0:
+                raise UsageError(f"thresholds: {name} must not be negative")
+        if self.on_empty not in ("warn", "halt"):
+            raise UsageError(f"thresholds: on_empty is warn or halt, not {self.on_empty!r}")
+
+    def check(self, errors: int, total: int, unit: str = "record") -> Halt | None:
+        """The absolute limit first, then the rate; both strictly greater."""
+        absolute, percentage = self._limits(unit)
+        if absolute > 0 and errors > absolute:
+            return Halt("AbsoluteCount", errors, absolute, total, unit)
+        if total > 0 and errors / total > percentage:
+            return Halt("PercentageRate", errors, percentage, total, unit)
+        return None
+
+    def check_ledger(self, ledger: Ledger) -> Halt | None:
+        """The records first, then what the asset made of them, each by its own number."""
+        halt = self.check(ledger.fates[Fate.ERROR], ledger.records_in)
+        for made in sub_tallies(ledger):
+            halt = halt or self.check(made.rejected, made.units_in, made.unit)
+        return halt
+
+    def _limits(self, unit: str) -> tuple[int, float]:
+        absolute, percentage = None, None
+        if unit == "child":
+            absolute, percentage = self.children_absolute, self.children_percentage
+        elif unit in ("group", "row"):  # the rows that a working set adds are groups of its rows
+            absolute, percentage = self.groups_absolute, self.groups_percentage
+        return (
+            self.absolute if absolute is None else absolute,
+            self.percentage if percentage is None else percentage,
+        )
+
+    def to_json(self) -> dict[str, object]:
+        """Without limits that are those for records anyway."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {name: value for name, value in values.items() if value is not None}
+
+    @classmethod
+    def of_json(cls, kept: Mapping[str, object]) -> Thresholds:
+        """As a run kept them; one from before 0038 also says what to do on a halt."""
+        return cls._from({name: value for name, value in kept.items() if name != "on_halt"})
+
+    @classmethod
+    def of(cls, given: Thresholds | str | Mapping[str, object] | None) -> Thresholds:
+        """From a preset's name, `absolute=0,percentage=0.001`, a mapping, or nothing."""
+        if isinstance(given, Thresholds):
+            return given
+        if given is None:
+            return cls()
+        if isinstance(given, str):
+            if given in cls.PRESETS:
+                return cls._from(cls.PRESETS[given])
+            parts = [part.partition("=") for part in given.split(",")]
+            given = {name: value for name, _, value in parts}
+        return cls._from(given)
+
+    @classmethod
+    def _from(cls, values: Mapping[str, object]) -> Thresholds:
+        kinds = {
+            "absolute": int,
+            "percentage": float,
+            "window": int,
+            "breaker": float,
+            "on_empty": str,
+            "children_absolute": int,
+            "children_percentage": float,
+            "groups_absolute": int,
+            "groups_percentage": float,
+        }
+        if "on_halt" in values:
+            raise UsageError(NO_CHOICE)
+        unknown = set(values) - {f.name for f in fields(cls)}
+        if unknown:
+            raise UsageError(
+                f"thresholds: unknown {', '.join(sorted(map(repr, unknown)))}; use a preset "
+                f"({', '.join(cls.PRESETS)}) or {', '.join(kinds)}"
+            )
+        try:
+            typed = {name: kinds[name](str(value)) for name, value in values.items()}
+        except ValueError as error:
+            raise UsageError(f"thresholds: {error}") from None
+        return cls(**typed)  # type: ignore[arg-type]

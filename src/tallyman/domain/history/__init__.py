@@ -1,0 +1,1 @@
+"""What happened: runs, results, seals, traces and lineage."""

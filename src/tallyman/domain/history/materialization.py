@@ -1,0 +1,88 @@
+"""Materializations: the result of one target in one run, what it was made from, and its state."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from tallyman.domain.definition.target import Target
+from tallyman.domain.history.run import Status
+from tallyman.domain.version.dataset import Fragment
+
+
+@dataclass(frozen=True, slots=True)
+class Consumed:
+    """One input as it was read. `id` is the materialization, None for a source."""
+
+    name: str
+    partition: str | None
+    digest: str
+    id: UUID | None = None
+    version: int | None = None
+
+
+def dependency_hash(consumed: Iterable[Consumed]) -> str:
+    """Equal when the content read is equal, whichever run made it."""
+    listed = sorted([c.name, c.partition or "", c.digest, c.version or 0] for c in consumed)
+    return hashlib.sha256(json.dumps(listed, separators=(",", ":")).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Materialization:
+    id: UUID
+    target: Target
+    run_id: UUID
+    status: Status
+    attempt: int = 0
+    definition_hash: str | None = None
+    dependency_hash: str | None = None
+    content_digest: str | None = None
+    location: str | None = None
+    last_completed_operation: str | None = None
+    error_message: str | None = None
+    executor_node: str | None = None
+    reused_id: UUID | None = None
+    fragment_id: UUID | None = None
+    started_at: datetime | None = None
+    completed_at: datetime | None = None
+    duration_ms: int | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """A result, with what it was made from."""
+
+    consumed: tuple[Consumed, ...]
+    digest: str
+    location: str
+    fragment: Fragment
+    metadata: Mapping[str, Any]
+    registered: tuple[Fragment, ...] = ()
+    """Of datasets beside its own, which output steps registered."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRecord:
+    """A run as the registry knows it."""
+
+    id: UUID
+    name: str
+    project: str
+    status: Status
+    folder: str
+    actor: str
+    started_at: datetime
+    params: Mapping[str, Any] = field(default_factory=dict)
+    pins: Mapping[str, int] = field(default_factory=dict)
+    """The version of each dataset that the run reads, and expects when it publishes."""
+    executor: UUID | None = None
+    executor_node: str | None = None
+    lease_expired: bool = False
+    cancel_requested_at: datetime | None = None
+    completed_at: datetime | None = None

@@ -1,0 +1,206 @@
+"""A run: one execution of a selection of assets, and what it reports."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from tallyman.domain.account.fate import Fate
+from tallyman.domain.account.sub_tally import SubTally
+from tallyman.domain.version.commit import Commit
+from tallyman.errors import UsageError
+
+RUN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+
+class Status(StrEnum):
+    """Of a run, and of each target in it; only a run is interrupted, only a target is skipped."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    SUCCESS = "success"
+    FAILED = "failed"
+    HALTED = "halted"
+    WAITING = "waiting_approval"
+    SKIPPED = "skipped"
+    CANCELED = "canceled"
+    INTERRUPTED = "interrupted"
+
+    @property
+    def good(self) -> bool:
+        """There is a result: made now, or the one made before stands in for it."""
+        return self in (Status.SUCCESS, Status.SKIPPED)
+
+
+EXIT_CODES = {Status.SUCCESS: 0, Status.HALTED: 3, Status.CANCELED: 130}
+"""Of a run; everything else, a run that waits for approval too, is not done: 1."""
+
+
+def run_status(statuses: Collection[Status]) -> Status:
+    """What a run with targets in these states is, once nothing of it is at work."""
+    for worst in (Status.CANCELED, Status.FAILED, Status.HALTED, Status.WAITING):
+        if worst in statuses:
+            return worst
+    # Nobody is at work on what is left: a resume goes on with it.
+    return Status.SUCCESS if all(s.good for s in statuses) else Status.INTERRUPTED
+
+
+@dataclass(frozen=True, slots=True)
+class RunIdentity:
+    run_id: str
+    openlineage_run_id: str
+    started_at: datetime
+
+    @classmethod
+    def of(cls, run_id: str | None, *, now: datetime) -> RunIdentity:
+        fresh = uuid.uuid4()
+        if run_id is None:
+            return cls(str(fresh), str(fresh), now)
+        if not RUN_ID.fullmatch(run_id) or set(run_id) == {"."}:
+            raise UsageError(
+                f"run id {run_id!r}: use letters, digits, '.', '_' and '-', at most 64 characters"
+            )
+        return cls(run_id, str(fresh), now)
+
+    @property
+    def timestamp(self) -> str:
+        return self.started_at.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    @property
+    def clock(self) -> datetime:
+        """The one time in the run's rows: what `timestamp` says, to the second."""
+        return self.started_at.replace(microsecond=0)
+
+    @property
+    def folder_name(self) -> str:
+        """`MMDD_HHmmss_<run>`; a generated id is shortened to its first eight digits."""
+        short = self.run_id[:8] if self.run_id == self.openlineage_run_id else self.run_id
+        return f"{self.started_at:%m%d_%H%M%S}_{short}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssetResult:
+    name: str
+    status: Status
+    partition: str | None = None
+    attempt: int = 0
+    records_in: int = 0
+    fates: Mapping[Fate, int] = field(default_factory=lambda: dict.fromkeys(Fate, 0))
+    unaccounted: int = 0
+    sub_ledgers: tuple[SubTally, ...] = ()
+    """The children and groups that it made of its records, and what became of them."""
+    rows_out: int = 0
+    rejections: int = 0
+    null_keys: Mapping[str, int] = field(default_factory=dict)
+    """Columns of its key that have no value, with the number of rows."""
+    duration_ms: int = 0
+    unchanged_since: str | None = None
+    """Skipped: the run whose result stands."""
+    error: Mapping[str, object] | None = None
+
+    def with_status(
+        self, status: Status, *, error: Mapping[str, object] | None = None
+    ) -> AssetResult:
+        return replace(self, status=status, error=error or self.error)
+
+    def to_json(self) -> dict[str, object]:
+        found: dict[str, object] = {
+            "name": self.name,
+            "partition": self.partition,
+            "status": self.status.value,
+            "attempt": self.attempt,
+            "records_in": self.records_in,
+            "fates": {fate.value: count for fate, count in self.fates.items()},
+            "unaccounted": self.unaccounted,
+            "sub_ledgers": [made.to_json() for made in self.sub_ledgers],
+            "rows_out": self.rows_out,
+            "rejections": self.rejections,
+            "duration_ms": self.duration_ms,
+        }
+        if self.null_keys:
+            found["null_keys"] = dict(self.null_keys)
+        if self.unchanged_since:
+            found["unchanged_since"] = self.unchanged_since
+        return found | ({"error": dict(self.error)} if self.error else {})
+
+    @classmethod
+    def of_json(cls, found: Mapping[str, Any]) -> AssetResult:
+        known = {k: found[k] for k in COUNTS if k in found}
+        return cls(
+            name=found["name"],
+            partition=found.get("partition"),
+            status=Status(found["status"]),
+            fates={Fate(name): count for name, count in found.get("fates", {}).items()},
+            sub_ledgers=tuple(map(SubTally.of_json, found.get("sub_ledgers", ()))),
+            null_keys=found.get("null_keys", {}),
+            error=found.get("error"),
+            unchanged_since=found.get("unchanged_since"),
+            **known,
+        )
+
+
+COUNTS = ("attempt", "records_in", "unaccounted", "rows_out", "rejections", "duration_ms")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResult:
+    run_id: str
+    status: Status
+    folder: str
+    assets: tuple[AssetResult, ...]
+    commit: Commit | None = None
+    """What it published; None when nothing was new, or nothing could be published."""
+    error: Mapping[str, object] | None = None
+    notes: tuple[str, ...] = ()
+    """What a person should know beside it."""
+
+    def with_notes(self, notes: Iterable[str]) -> RunResult:
+        return replace(self, notes=(*self.notes, *notes))
+
+    def with_commit(self, commit: Commit | None) -> RunResult:
+        return replace(self, commit=commit)
+
+    def with_error(self, error: Mapping[str, object]) -> RunResult:
+        return replace(self, status=Status.FAILED, error=error)
+
+    def by_partition(self) -> dict[str, int]:
+        """Partitions that succeeded, failed, or were skipped because nothing had changed."""
+        states: dict[str, set[Status]] = {}
+        for made in self.assets:
+            if made.partition is not None:
+                states.setdefault(made.partition, set()).add(made.status)
+        good = [found for found in states.values() if all(s.good for s in found)]
+        skipped = sum(1 for found in good if found == {Status.SKIPPED})
+        untouched = sum(1 for found in states.values() if found <= {Status.PENDING, Status.SKIPPED})
+        not_run = untouched - skipped
+        return {
+            "succeeded": len(good) - skipped,
+            "failed": len(states) - len(good) - not_run,
+            "skipped": skipped,
+            "not_run": not_run,
+        }
+
+    @property
+    def exit_code(self) -> int:
+        return EXIT_CODES.get(self.status, 1)
+
+    def to_json(self) -> dict[str, object]:
+        found: dict[str, object] = {
+            "run_id": self.run_id,
+            "status": self.status.value,
+            "folder": self.folder,
+            "assets": [asset.to_json() for asset in self.assets],
+            "commit": str(self.commit.id) if self.commit else None,
+            "published": self.published(),
+            **({"notes": list(self.notes)} if self.notes else {}),
+        }
+        return found | ({"error": dict(self.error)} if self.error else {})
+
+    def published(self) -> dict[str, int]:
+        """The new version of each dataset."""
+        return {move.dataset: move.ordinal for move in self.commit.moves} if self.commit else {}

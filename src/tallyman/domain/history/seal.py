@@ -1,0 +1,111 @@
+"""A seal: the hash of every file of a finished run, and of the seal before it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tallyman.domain.definition.canonical_json import canonical, hashed
+
+VERSION = "1.1"
+OLDER = "1.0"
+"""Seals that do not repeat what a ledger binds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signature:
+    """`key` names the public half of the key that made it."""
+
+    key: str
+    value: str
+    algorithm: str = "ed25519"
+
+    def to_json(self) -> dict[str, str]:
+        return {"algorithm": self.algorithm, "key": self.key, "value": self.value}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seal:
+    project: str
+    run_id: str
+    openlineage_run_id: str
+    status: str
+    sealed_at: str
+    files: Mapping[str, str]
+    """sha256 of each file of the run's folder, by name."""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """What else it binds: results it reused, what it published, where it ran."""
+    ordinal: int = 1
+    previous: str | None = None
+    """The hash of the seal before it in the project; None for the first."""
+    signature: Signature | None = None
+    version: str = VERSION
+
+    @property
+    def lists_every_file(self) -> bool:
+        return self.version != OLDER
+
+    def after(self, last: tuple[int, str] | None) -> Seal:
+        """The next in the chain after the seal with this ordinal and hash."""
+        if last is None:
+            return replace(self, ordinal=1, previous=None)
+        return replace(self, ordinal=last[0] + 1, previous=last[1])
+
+    def signed(self, signature: Signature) -> Seal:
+        return replace(self, signature=signature)
+
+    @property
+    def to_sign(self) -> bytes:
+        """Everything but the signature."""
+        return canonical(self._content()).encode()
+
+    @property
+    def text(self) -> str:
+        """seal.json, byte for byte."""
+        signed = {"signature": self.signature.to_json()} if self.signature else {}
+        return json.dumps(self._content() | signed, indent=2, ensure_ascii=False) + "\n"
+
+    @property
+    def hash(self) -> str:
+        """What `sha256sum seal.json` says."""
+        return hashed(self.text)
+
+    def _content(self) -> dict[str, Any]:
+        return {
+            "seal_version": self.version,
+            "project": self.project,
+            "ordinal": self.ordinal,
+            "previous": self.previous,
+            "run_id": self.run_id,
+            "openlineage_run_id": self.openlineage_run_id,
+            "status": self.status,
+            "sealed_at": self.sealed_at,
+            "files": dict(self.files),
+            **self.facts,
+        }
+
+    @classmethod
+    def of_text(cls, text: str | bytes) -> Seal:
+        """ValueError when it is no seal: cut off, or a field is missing or of another type."""
+        try:
+            return cls._parsed(dict(json.loads(text)))
+        except (AttributeError, KeyError, RecursionError, TypeError) as error:
+            raise ValueError(f"no seal: {error!r}") from error
+
+    @classmethod
+    def _parsed(cls, found: dict[str, Any]) -> Seal:
+        written = found.pop("signature", None)
+        version = found.pop("seal_version")
+        if version not in (VERSION, OLDER):
+            raise ValueError("a seal of another version")
+        names = ("project", "run_id", "openlineage_run_id", "status", "sealed_at")
+        known = {name: found.pop(name) for name in (*names, "ordinal", "previous", "files")}
+        signature = None if written is None else Signature(**written)
+        texts = [*(known[name] for name in names), known["previous"] or ""]
+        texts += [*known["files"], *known["files"].values()]
+        texts += signature.to_json().values() if signature else ()
+        if type(known["ordinal"]) is not int or not all(isinstance(one, str) for one in texts):
+            raise TypeError("a field of another type")
+        return cls(**known, facts=found, signature=signature, version=version)

@@ -1,0 +1,164 @@
+"""Answers about single rows: what is behind a row of a dataset, and what became of a record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any
+
+
+def _plain(value: object) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        named = {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
+        return {name: shown for name, shown in named.items() if shown not in (None, [])}
+    if isinstance(value, Mapping):
+        return {str(name): _plain(shown) for name, shown in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [_plain(item) for item in value]
+    return value
+
+
+class Answer:
+    """What is not known, and lists without an element, are left out."""
+
+    def to_json(self) -> dict[str, Any]:
+        found: dict[str, Any] = _plain(self)
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """A row of a file: of a text its line, of Parquet its row, both counted from 1."""
+
+    key: str | None
+    values: Mapping[str, Any] = field(default_factory=dict)
+    file: str | None = None
+    line: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WalkCounts:
+    """A step on the way back: what `rows` of it were made from."""
+
+    step: str
+    did: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Joined:
+    """A reference that was joined, and the rows of it that met the records shown."""
+
+    step: str
+    on: str
+    origin: RecordOrigin
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordOrigin(Answer):
+    """The records of one input: `hops` lead further back where the input is an asset's dataset."""
+
+    name: str
+    kind: str
+    count: int | None = None
+    version: int | None = None
+    commit: str | None = None
+    committed_by: str | None = None
+    not_shown: str | None = None
+    """Why the records cannot be shown as the run read them."""
+    files: Mapping[str, int] = field(default_factory=dict)
+    records: tuple[Record, ...] = ()
+    keys: tuple[str, ...] = ()
+    hops: tuple[Hop, ...] = ()
+    by_plan: bool | None = None
+    """Rows of a reference as the plan has them: they could not be told by their file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hop(Answer):
+    """Rows of a dataset that one run made, and what they were made from."""
+
+    dataset: str
+    version: int | None
+    asset: str
+    partition: str | None
+    run: str
+    folder: str
+    rows: int
+    shown: tuple[Mapping[str, Any], ...] = ()
+    steps: tuple[WalkCounts, ...] = ()
+    records: int = 0
+    replayed: bool = False
+    inputs: tuple[RecordOrigin, ...] = ()
+    joins: tuple[Joined, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Why(Answer):
+    dataset: str
+    version: int
+    row: Mapping[str, str]
+    rows: int
+    hops: tuple[Hop, ...] = ()
+    commit: str | None = None
+    committed_by: str | None = None
+    records: tuple[Record, ...] = ()
+    """Of a table: its rows were written by people, nothing is behind them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejected:
+    rule: str
+    step: str
+    error_type: str
+    expected: str
+    actual: str
+    error_code: str
+    source_key: str
+    group_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """Left out by a step, with its reason."""
+
+    step: str
+    reason: str
+    predicate: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Became:
+    """What became of records, or of the rows made out of them, in one result."""
+
+    asset: str
+    partition: str | None
+    run: str
+    status: str
+    role: str
+    """`record`: accounted for; `reference`: looked up by the records of the asset."""
+    dataset: str | None = None
+    version: int | None = None
+    steps: tuple[WalkCounts, ...] = ()
+    rejections: tuple[Rejected, ...] = ()
+    filtered: tuple[Ended, ...] = ()
+    rows: int = 0
+    shown: tuple[Mapping[str, Any], ...] = ()
+    joined_by: int | None = None
+    other_partitions: int | None = None
+    """Partitions of the asset that left the record to this one."""
+    replayed: bool = False
+    notes: tuple[str, ...] = ()
+    then: tuple[Became, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Where(Answer):
+    source: str
+    row: Mapping[str, str]
+    count: int
+    records: tuple[Record, ...] = ()
+    became: tuple[Became, ...] = ()
+    notes: tuple[str, ...] = ()

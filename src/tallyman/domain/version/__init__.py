@@ -1,0 +1,1 @@
+"""What readers see: datasets, versions, commits and changes to tables."""

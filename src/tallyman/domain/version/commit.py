@@ -1,0 +1,118 @@
+"""Commits: one atomic move of what is current, of one or many datasets, by somebody."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from tallyman.domain.version.dataset import Fragment
+
+
+class Operation(StrEnum):
+    """What a commit does to one dataset."""
+
+    REPLACE = "replace"
+    APPEND = "append"
+    MUTATE = "mutate"
+    RESTORE = "restore"
+    REMOVE = "remove"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What a commit wants of one dataset, and what it takes for granted.
+
+    `expected` is strict: the newest version must be this one. Otherwise the scopes that are
+    replaced must be as they were in version `read_at`: changes of other scopes do not matter.
+    """
+
+    dataset_id: UUID
+    operation: Operation
+    adds: tuple[Fragment, ...] = ()
+    removes: frozenset[UUID] = frozenset()
+    scopes: frozenset[str | None] = frozenset()
+    """Partitions it is about, which it replaces unless it appends; None is the whole of a dataset
+    without partitions."""
+    whole: bool = False
+    """Everything that is there is replaced."""
+    expected: int | None = None
+    read_at: int = 0
+    restores: int | None = None
+    joins: bool = False
+    """The rows join those of the scopes, and who was made from these has to know."""
+    anew: bool = False
+    """Equal content is replaced too: it was made again on purpose."""
+
+    def removed(self, live: Mapping[UUID, Fragment]) -> set[UUID]:
+        if self.whole:
+            return set(live)
+        replaced = frozenset() if self.operation is Operation.APPEND else self.scopes
+        return {f.id for f in live.values() if f.id in self.removes or f.partition in replaced}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publication:
+    """Everything that becomes current together."""
+
+    key: UUID
+    kind: str
+    actor: str
+    project: str
+    changes: tuple[Change, ...]
+    reads: Mapping[UUID, int] = field(default_factory=dict)
+    """Datasets that are not changed but must still be at this version."""
+    run_id: UUID | None = None
+    message: str | None = None
+    pipeline_version: str | None = None
+    pipeline_before: str | None = None
+    """The one that was active when the work began."""
+    pins: Mapping[str, int] | None = None
+    """The versions that a run read: what was replaced since is still to be looked at."""
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One dataset in one commit."""
+
+    dataset: str
+    ordinal: int
+    operation: str
+    rows: int
+    rows_before: int = 0
+    restores: int | None = None
+
+    def __str__(self) -> str:
+        """daily_revenue v8 (= v6, was v7)"""
+        notes = []
+        if self.operation == Operation.REMOVE:
+            notes.append("removed")
+        if self.operation == Operation.APPEND:
+            more = self.rows - self.rows_before
+            notes.append(f"{more:,} row{'s' if more != 1 else ''} more")
+        if self.restores:
+            notes.append(f"= v{self.restores}")
+        if self.ordinal > 1:
+            notes.append(f"was v{self.ordinal - 1}")
+        listed = f" ({', '.join(notes)})" if notes else ""
+        return f"{self.dataset} v{self.ordinal}{listed}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    id: UUID
+    seq: int
+    kind: str
+    actor: str
+    project: str
+    created_at: datetime
+    parent: UUID | None = None
+    run_id: UUID | None = None
+    message: str | None = None
+    pipeline_version: str | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
+    moves: tuple[Move, ...] = ()

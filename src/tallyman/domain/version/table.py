@@ -1,0 +1,189 @@
+"""Tables: datasets whose rows people write themselves. What they are made of, and who they name."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from tallyman.domain.version.dataset import DATASET_NAME, checked_name
+from tallyman.errors import UsageError
+
+RESERVED = "_tm"
+SUPPORTED = (
+    "string, boolean, tinyint, smallint, int, bigint, float, double, decimal(p,s), date, "
+    "timestamp, timestamp_ntz, binary"
+)
+
+_SAME = {"integer": "int", "long": "bigint"}
+_PLAIN = frozenset(SUPPORTED.split(", ")) - {"decimal(p,s)"} | _SAME.keys()
+_COLUMN = re.compile(
+    r"(?P<name>`(?:[^`]|``)+`|[A-Za-z0-9_]+)\s+(?P<type>.+?)(?P<required>\s+not\s+null)?",
+    re.IGNORECASE | re.DOTALL,
+)
+_DECIMAL = re.compile(r"decimal(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?")
+_MOST_DIGITS = 38
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """`type` is one of the supported ones, in Spark's words: "bigint", "decimal(10,2)"."""
+
+    name: str
+    type: str
+    nullable: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """Every value of `column` that is not NULL is a key of `table`, whose key is `to`."""
+
+    column: str
+    table: str
+    to: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """Rows with a schema, a key that no two of them share, and references that always hold."""
+
+    name: str
+    schema: str
+    columns: tuple[Column, ...]
+    key: tuple[str, ...]
+    references: tuple[Reference, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        schema: str,
+        key: str | Sequence[str],
+        references: Mapping[str, str] | None = None,
+    ) -> Table:
+        """Or UsageError with every mistake of the table."""
+        keys = (key,) if isinstance(key, str) else tuple(key)
+        given = dict(references or {})
+        columns, mistakes = _columns(schema, keys)
+        mistakes += [*_key_mistakes(keys, columns), *_reference_mistakes(given, columns)]
+        if mistakes:
+            raise UsageError(f"table {name}: " + "; ".join(mistakes))
+        pairs = {column: to.partition(".") for column, to in given.items()}
+        made = [
+            Reference(column=column, table=table, to=to) for column, (table, _, to) in pairs.items()
+        ]
+        return cls(
+            name=checked_name(name),
+            schema=schema,
+            columns=tuple(columns),
+            key=keys,
+            references=tuple(made),
+        )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.columns)
+
+    def column(self, name: str) -> Column:
+        return next(column for column in self.columns if column.name == name)
+
+    def nearest(self, name: str) -> str | None:
+        return nearest(name, self.names)
+
+
+def nearest(name: str, names: Sequence[str]) -> str | None:
+    return next(iter(difflib.get_close_matches(name, names, 1)), None)
+
+
+def _columns(schema: str, keys: Sequence[str]) -> tuple[list[Column], list[str]]:
+    """What could be read, and what is wrong with the rest."""
+    columns: list[Column] = []
+    mistakes: list[str] = []
+    for text in _parts(schema):
+        match = _COLUMN.fullmatch(text)
+        if match is None:
+            mistakes.append(f"{text!r} is not a column: write a name and a type, split by commas")
+            continue
+        name, kind = _unquoted(match["name"]), _type(match["type"])
+        if kind is None:
+            mistakes.append(f"column {name!r}: {match['type']!r} is not one of {SUPPORTED}")
+        if name.lower().startswith(RESERVED):
+            mistakes.append(f"column {name!r}: names that start with {RESERVED} are reserved")
+        # Spark and DuckDB both take `a` and `A` for the same column.
+        if any(name.lower() == column.name.lower() for column in columns):
+            mistakes.append(f"column {name!r} is there twice")
+        nullable = match["required"] is None and name not in keys
+        columns.append(Column(name=name, type=kind or "string", nullable=nullable))
+    if not columns and not mistakes:
+        mistakes.append("the schema names no column")
+    return columns, mistakes
+
+
+def spark_columns(schema: str) -> list[tuple[str, str]]:
+    """Name and type of each column of a schema, whatever the types are."""
+    found = (_COLUMN.fullmatch(text) for text in _parts(schema))
+    return [(_unquoted(match["name"]), match["type"].strip()) for match in found if match]
+
+
+def _parts(schema: str) -> Iterator[str]:
+    """Cut at the commas between columns: not at those in `a,b`, decimal(1,0) or map<a,b>."""
+    part, depth, quoted = "", 0, False
+    for character in schema:
+        if character == "`":
+            quoted = not quoted
+        elif not quoted:
+            depth += (character in "(<") - (character in ")>")
+        if character == "," and depth == 0 and not quoted:
+            yield part.strip()
+            part = ""
+        else:
+            part += character
+    if part.strip():
+        yield part.strip()
+
+
+def _unquoted(name: str) -> str:
+    return name[1:-1].replace("``", "`") if name.startswith("`") else name
+
+
+def _type(text: str) -> str | None:
+    """The type in its one spelling, or None if tables cannot hold it."""
+    lower = " ".join(text.lower().split())
+    if lower in _PLAIN:
+        return _SAME.get(lower, lower)
+    match = _DECIMAL.fullmatch(lower)
+    if match is None:
+        return None
+    digits, scale = int(match[1] or 10), int(match[2] or 0)
+    if not (1 <= digits <= _MOST_DIGITS and scale <= digits):
+        return None
+    return f"decimal({digits},{scale})"
+
+
+def _key_mistakes(keys: Sequence[str], columns: Sequence[Column]) -> Iterator[str]:
+    if not keys:
+        yield "it needs a key"
+    if len(set(keys)) != len(keys):
+        yield "the key names a column twice"
+    yield from (_unknown("the key", name, columns) for name in keys if not _has(columns, name))
+
+
+def _reference_mistakes(given: Mapping[str, str], columns: Sequence[Column]) -> Iterator[str]:
+    for column, to in given.items():
+        if not _has(columns, column):
+            yield _unknown("a reference", column, columns)
+        table, _, referenced = to.partition(".")
+        if not DATASET_NAME.fullmatch(table) or not referenced:
+            yield f"column {column!r} refers to {to!r}: write it as table.column"
+
+
+def _has(columns: Sequence[Column], name: str) -> bool:
+    return any(column.name == name for column in columns)
+
+
+def _unknown(what: str, name: str, columns: Sequence[Column]) -> str:
+    near = nearest(name, [column.name for column in columns])
+    return f"{what} names {name!r}, which is no column" + (
+        f"; did you mean {near!r}?" if near else ""
+    )

@@ -1,0 +1,1 @@
+"""Which columns a plan reads, and where each column of its result comes from."""

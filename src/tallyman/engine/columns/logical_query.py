@@ -1,0 +1,172 @@
+"""A plan as one SQL query, for people to read: a part for each step. It is never executed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from tallyman.domain.definition.frame import Frame
+from tallyman.domain.definition.plan import chain, others, step_ids
+from tallyman.domain.definition.step import (
+    Aggregate,
+    Append,
+    Delete,
+    Drop,
+    DropDuplicates,
+    Expect,
+    Explode,
+    Filter,
+    GroupBy,
+    Join,
+    Output,
+    Rename,
+    Select,
+    Step,
+    Union,
+    Update,
+    WithColumns,
+)
+from tallyman.engine.expressions.columns import quoted, text_of
+
+INDENT = "\n  "
+
+
+def logical_query(plan: Frame) -> str:
+    """`WITH step AS (…), … SELECT * FROM the last one`."""
+    query = _Query(step_ids(plan))
+    last = query.add(plan)
+    if not query.parts:
+        return f"SELECT * FROM {last}"
+    parts = ",\n".join(f"{name} AS ({INDENT}{text}\n)" for name, text in query.parts.items())
+    return f"WITH {parts}\nSELECT * FROM {last}"
+
+
+def step_queries(plan: Frame) -> dict[str, str]:
+    """The part of each step by its id; those of the inputs that flow in too."""
+    ids = step_ids(plan)
+    query = _Query(ids)
+    query.add(plan)
+    return {
+        name: query.parts.get(quoted(name), f"SELECT * FROM {quoted(name)}")
+        for name in ids.values()
+    }
+
+
+@dataclass(slots=True)
+class _Query:
+    ids: dict[int, str]
+    parts: dict[str, str] = field(default_factory=dict)
+
+    def add(self, frame: Frame, prefix: str = "") -> str:
+        """The name of the rows behind a plan's last step."""
+        before = quoted(frame.input)
+        for number, node in enumerate(chain(frame), 1):
+            step = node.step
+            assert step is not None
+            own = self.ids.get(id(node), f"{prefix}{number}_{step.kind}")
+            read = [self.add(other, f"{own}.") for other in others(step)]
+            before = self._part(own, _sql(step, before, read))
+        return before
+
+    def _part(self, name: str, text: str) -> str:
+        unique, again = quoted(name), 2
+        while unique in self.parts and self.parts[unique] != text:
+            unique, again = quoted(f"{name}_{again}"), again + 1
+        self.parts[unique] = text
+        return unique
+
+
+def _sql(step: Step, rows: str, read: list[str]) -> str:
+    match step:
+        case GroupBy():
+            return _groups(step, rows)
+        case Join():
+            how = "LEFT JOIN" if step.unmatched == "keep" else "JOIN"
+            unmatched = {"error": "otherwise rejected", "filter": "otherwise filtered"}
+            note = unmatched.get(step.unmatched)
+            text = f"SELECT *{INDENT}FROM {rows}{INDENT}{how} {read[0]} {_on(step.on)}"
+            return f"{text}  -- {note}" if note else text
+        case Union():
+            name = " BY NAME" if step.by_name else ""
+            return f"SELECT * FROM {rows}{INDENT}UNION ALL{name} SELECT * FROM {read[0]}"
+        case Append():
+            return f"SELECT * FROM {rows}{INDENT}UNION ALL BY NAME SELECT * FROM {read[0]}"
+        case Aggregate():
+            return f"SELECT * FROM {rows}{INDENT}UNION ALL BY NAME{INDENT}{_groups(step, rows)}"
+        case Update():
+            return _updated(step, rows, read)
+    return f"SELECT {', '.join(_listed(step))}{INDENT}FROM {rows}{_clauses(step)}"
+
+
+def _listed(step: Step) -> Iterator[str]:
+    match step:
+        case Select():
+            yield from map(text_of, step.columns)
+        case Drop():
+            yield f"* EXCEPT ({_names(step.columns)})"
+        case WithColumns():
+            yield "*"
+            yield from (f"{text_of(value)} AS {quoted(name)}" for name, value in step.columns)
+        case Rename():
+            yield f"* EXCEPT ({quoted(step.old)})"
+            yield f"{quoted(step.old)} AS {quoted(step.new)}"
+        case Explode():
+            function = "explode_outer" if step.outer else "explode"
+            yield f"* EXCEPT ({quoted(step.column)})" if step.alias == step.column else "*"
+            yield f"{function}({quoted(step.column)}) AS {quoted(step.alias)}"
+        case DropDuplicates():
+            yield "DISTINCT *" if step.subset is None else f"DISTINCT ON ({_names(step.subset)}) *"
+        case _:
+            yield "*"
+
+
+def _clauses(step: Step) -> str:
+    match step:
+        case Filter():
+            return f"{INDENT}WHERE {text_of(step.predicate)}"
+        case Expect():
+            return f"{INDENT}WHERE {text_of(step.predicate)}  -- {step.rule}: otherwise rejected"
+        case Delete():
+            gone = "true" if step.where is None else text_of(step.where)
+            return f"{INDENT}WHERE NOT coalesce({gone}, false)"
+        case Output():
+            return f"  -- written to {step.path}"
+    return ""
+
+
+def _groups(step: GroupBy | Aggregate, rows: str) -> str:
+    made = [f"{text_of(value)} AS {quoted(name)}" for name, value in step.aggregates]
+    where = step.where if isinstance(step, Aggregate) else None
+    condition = "" if where is None else f"{INDENT}WHERE {text_of(where)}"
+    by = f"{INDENT}GROUP BY {_names(step.by)}" if step.by else ""
+    listed = ", ".join([*map(quoted, step.by), *made])
+    return f"SELECT {listed}{INDENT}FROM {rows}{condition}{by}"
+
+
+def _updated(step: Update, rows: str, read: list[str]) -> str:
+    values = []
+    for name, value in step.set:
+        text = text_of(value)
+        if step.where is not None:
+            text = f"CASE WHEN {text_of(step.where)} THEN {text} ELSE {quoted(name)} END"
+        values.append(f"{text} AS {quoted(name)}")
+    joins = "".join(
+        f"{INDENT}LEFT JOIN {other} AS {quoted(each.alias)} {_on(each.on)}"
+        for each, other in zip(step.join, read, strict=True)
+    )
+    # Not the columns of what is looked up.
+    kept = f"{rows}.* EXCEPT ({_names(name for name, _ in step.set)})"
+    return f"SELECT {kept}, {', '.join(values)}{INDENT}FROM {rows}{joins}"
+
+
+def _on(on: object) -> str:
+    if isinstance(on, (list, tuple)):
+        if all(isinstance(each, str) and "=" not in each for each in on):
+            return f"USING ({_names(map(str, on))})"
+        return f"ON {' AND '.join(map(text_of, on))}"
+    text = text_of(on)
+    return f"ON {text}" if "=" in text else f"USING ({quoted(text)})"
+
+
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(map(quoted, names))

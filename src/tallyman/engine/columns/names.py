@@ -1,0 +1,36 @@
+"""What a selected expression is called, as far as its text tells."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from tallyman.engine.columns.uses import parsed
+from tallyman.engine.expressions.columns import text_of
+from tallyman.engine.plan.in_place import spelled
+
+_ALIAS = re.compile(r"\bAS\s+`?([^`()]+?)`?$", re.I)
+_PATH = re.compile(r"[\w`]+(?:\.[\w`]+)*")
+
+
+def selected_as(expression: object, columns: Sequence[str]) -> tuple[str, bool]:
+    """The name, and whether it is sure: Spark makes one up for what has none."""
+    text = text_of(expression).strip()
+    own = spelled(text.strip("`"), columns)
+    if own is not None:
+        return text.strip("`"), True
+    if not isinstance(expression, str):
+        alias = _ALIAS.search(text)
+        if alias:
+            return alias.group(1), True
+        last = text.rpartition(".")[2].strip("`")
+        return (last, True) if _PATH.fullmatch(text) and last else (text, False)
+    tree = parsed(expression)
+    match tree:
+        case exp.Alias():
+            return tree.alias, True
+        case exp.Column() if not tree.find(exp.Star):
+            return tree.name, True
+    return text, False

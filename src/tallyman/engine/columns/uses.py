@@ -1,0 +1,172 @@
+"""Which columns an expression reads, and in which way: never too few.
+
+SQL text is parsed. A Column only shows its text, and so does SQL that cannot be parsed: there every
+column that the text may mean counts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from tallyman.domain.definition.column_lineage import Way
+from tallyman.engine.expressions.columns import mentioned, text_of
+from tallyman.engine.plan.in_place import spelled
+
+ALL = "*"
+_NAME = re.compile(r"\w+|`(?:[^`]|``)+`")
+_UNTOLD = re.compile(r"\.\.\. \d+ more|\.\.\.$|unresolvedstar", re.I)
+"""In the text of a Column: it was cut short, or it means all there are."""
+Path = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """Of a column of the rows, or of the reference that `alias` names."""
+
+    column: str
+    way: Way
+    alias: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What the words of an expression can mean."""
+
+    columns: Sequence[str]
+    references: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """The columns of each reference, by its alias."""
+    complete: bool = True
+    """False when rows have columns whose names are not known here."""
+
+    def everything(self, way: Way) -> Iterator[Use]:
+        yield from (Use(name, way) for name in self.columns)
+        for alias in self.references:
+            yield from self.reference(alias, way)
+
+    def reference(self, alias: str, way: Way) -> Iterator[Use]:
+        yield from (Use(name, way, alias) for name in self.references[alias])
+
+    def resolve(self, path: Path, way: Way) -> Iterator[Use]:
+        """`column`, `column.field`, `alias.column` or `*`."""
+        if path == (ALL,):
+            yield from (Use(name, way) for name in self.columns)
+            return
+        inner = way if len(path) == 1 else way.then(Way.TRANSFORMATION)
+        alias = spelled(path[0], list(self.references))
+        column = spelled(path[0], self.columns)
+        if column is not None:
+            yield Use(column, inner)
+        elif alias is not None:
+            of_it = spelled(path[1], self.references[alias]) if len(path) > 1 else None
+            if of_it is None:
+                yield from self.reference(alias, way.then(Way.TRANSFORMATION))
+            else:
+                yield Use(of_it, way if len(path) == 2 else inner, alias)
+        elif not self.complete:
+            yield from self.everything(way.then(Way.TRANSFORMATION))
+
+
+def uses(expression: object, names: Names) -> set[Use]:
+    text = text_of(expression)
+    plain = text.strip().strip("`")
+    if text in names.columns or (not isinstance(expression, str) and plain in names.columns):
+        return {Use(text if text in names.columns else plain, Way.IDENTITY)}
+    tree = parsed(expression)
+    if tree is None:
+        return set(_mentioned(text, names, by_column=not isinstance(expression, str)))
+    found = {use for path, way in _visit(tree, Way.IDENTITY) for use in names.resolve(path, way)}
+    return found | set(_overlooked(text, tree, names, found))
+
+
+def parsed(expression: object) -> exp.Expression | None:
+    """The tree of a SQL expression; None for a Column, and for SQL that is not understood."""
+    return _tree(expression) if isinstance(expression, str) else None
+
+
+@lru_cache(maxsize=128)
+def _tree(expression: str) -> exp.Expression | None:
+    """Kept: every partition of an asset has the same expressions."""
+    try:
+        # Alone, an expression that begins with a keyword would be taken for a statement.
+        select = sqlglot.parse_one(f"SELECT {expression}", dialect="spark")
+    except (SqlglotError, RecursionError):
+        return None
+    listed = select.expressions
+    whole = isinstance(select, exp.Select) and len(listed) == 1
+    if not whole or any(v for k, v in select.args.items() if k not in ("kind", "expressions")):
+        return None
+    return None if listed[0].find(exp.Query) else listed[0]
+
+
+def _visit(node: exp.Expression, way: Way) -> Iterator[tuple[Path, Way]]:
+    deeper = way.then(Way.AGGREGATION if isinstance(node, exp.AggFunc) else Way.TRANSFORMATION)
+    match node:
+        case exp.Column():
+            yield tuple(part.name if not part.find(exp.Star) else ALL for part in node.parts), way
+        case exp.Star():
+            yield (ALL,), way
+        case exp.Alias() | exp.Paren():
+            yield from _visit(node.this, way)
+        case exp.Count() if isinstance(node.this, exp.Star):
+            return
+        case _:
+            for child in node.iter_expressions():
+                for kind in _ways(node, child, deeper):
+                    yield from _visit(child, kind)
+
+
+def _ways(node: exp.Expression, child: exp.Expression, deeper: Way) -> tuple[Way, ...]:
+    """What a part of an expression is to its value; it can be two things at once."""
+    place = child.arg_key
+    match node:
+        case exp.Window():
+            return (deeper if place == "this" else Way.WINDOW,)
+        case exp.If() | exp.Nvl2() | exp.Case() if place == "this":
+            return (Way.CONDITIONAL,)
+        case exp.Filter() if place == "expression":
+            return (Way.CONDITIONAL,)
+        case exp.Nullif():
+            return (deeper, Way.CONDITIONAL) if place == "this" else (Way.CONDITIONAL,)
+        case exp.Coalesce() if child is not (node.expressions or [node.this])[-1]:
+            return (deeper, Way.CONDITIONAL)
+    return (deeper,)
+
+
+def _mentioned(text: str, names: Names, *, by_column: bool) -> Iterator[Use]:
+    way = Way.TRANSFORMATION
+    if not names.complete or (by_column and _UNTOLD.search(text)):
+        yield from names.everything(way)
+        return
+    yield from (Use(name, way) for name in mentioned([text], names.columns))
+    for alias in mentioned([text], list(names.references)):
+        listed = mentioned([text], names.references[alias]) or names.references[alias]
+        yield from (Use(name, way, alias) for name in listed)
+
+
+def _overlooked(text: str, tree: exp.Expression, names: Names, found: set[Use]) -> Iterator[Use]:
+    """Columns that the parser took for something else: Spark allows one named `current_date`."""
+    seen = {use.column for use in found if use.alias is None} | {use.alias for use in found}
+    bound = {p.name.lower() for each in tree.find_all(exp.Lambda) for p in each.expressions}
+    for word in _words(text):
+        for name in (spelled(word, names.columns), spelled(word, list(names.references))):
+            if name is not None and name not in seen and word.lower() not in bound:
+                yield from names.resolve((name,), Way.TRANSFORMATION)
+
+
+def _words(text: str) -> Iterator[str]:
+    """Tokens that can name a column: no function, no field of a struct, no type and no alias."""
+    tokens = sqlglot.tokenize(text, dialect="spark")
+    raw = [text[token.start : token.end + 1] for token in tokens]
+    for number, piece in enumerate(raw):
+        before = raw[number - 1].upper() if number else ""
+        after = raw[number + 1] if number + 1 < len(raw) else ""
+        is_name = _NAME.fullmatch(piece) and not piece[0].isdigit()
+        if is_name and before not in (".", "AS") and not after.startswith(("(", "'")):
+            yield piece[1:-1].replace("``", "`") if piece[0] == "`" else piece

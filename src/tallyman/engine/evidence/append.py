@@ -1,0 +1,69 @@
+"""Appending: only rows whose unique key is not there yet; of equal keys in one batch, one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from pathlib import Path
+
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
+from tallyman.engine.evidence import settle
+from tallyman.engine.evidence.content import measure
+from tallyman.engine.expressions.columns import SYSTEM, col
+from tallyman.errors import RowsUnaccountedFor
+
+RANK = "_tm_rank"
+
+
+@dataclass(frozen=True, slots=True)
+class NewRows:
+    folder: Path
+    rows: int
+    dropped: int
+    digest: str | None = None
+    """None when nothing was dropped: the rows are those that were made."""
+
+
+def new_rows(
+    spark: SparkSession, made: Path, current: Sequence[str], key: Sequence[str], target: Path
+) -> NewRows:
+    """Written anew only if some rows are not new; else what was made is taken as it is."""
+    rows = spark.read.parquet(str(made))
+    total = settle.rows_in(made)
+    kept = _once(rows, key)
+    if current:
+        there = spark.read.parquet(*current).select(*(col(name) for name in key)).distinct()
+        mine, theirs = kept.alias("mine"), there.alias("theirs")
+        kept = mine.join(theirs, _same_key(key), "left_anti")
+    left = kept.count()
+    if left == total:
+        return NewRows(made, total, 0)
+    staged = target.with_name(f".{target.name}")
+    kept.write.mode("overwrite").parquet(str(staged))
+    settle.move_parts(staged, target)
+    settle.clear(staged)
+    if (written := settle.rows_in(target)) != left:
+        raise RowsUnaccountedFor(target.name, max(left - written, 0), max(written - left, 0), 0)
+    digest = measure(spark.read.parquet(str(target)).drop(SYSTEM)).digest
+    return NewRows(target, left, total - left, digest)
+
+
+def _once(rows: DataFrame, key: Sequence[str]) -> DataFrame:
+    """Which of equal keys stays does not depend on how the rows came."""
+    plain = [F.to_json(F.struct(col(name))) for name in rows.columns if name != SYSTEM]
+    first = Window.partitionBy(*(col(name) for name in key)).orderBy(*plain)
+    ranked = rows.withColumn(RANK, F.row_number().over(first))
+    return ranked.where(F.col(RANK) == 1).drop(RANK)
+
+
+def _same_key(key: Sequence[str]) -> Column:
+    """NULL is a key like any other."""
+    pairs = [F.col(f"mine.{_q(n)}").eqNullSafe(F.col(f"theirs.{_q(n)}")) for n in key]
+    return reduce(lambda a, b: a & b, pairs)
+
+
+def _q(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,361 @@
+"""Measure what a target keeps: counts and key digests, read back from the files in its folder.
+
+The gate compares these numbers with the door, and `verify` takes them again long after the run. Up
+to a limit they are read in this process, which costs milliseconds; beyond it by Spark.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import xxhash
+from pyspark.sql import SparkSession
+
+from tallyman.domain.account.ledger import KeyDigest
+from tallyman.engine.evidence import kept_by_spark as by_spark
+from tallyman.engine.expressions.columns import SOURCES, SYSTEM
+from tallyman.engine.segment.group_key import PAIR, SOURCE_KEY, WHOLE
+from tallyman.engine.spark import digest
+from tallyman.engine.spark.spark_text import NoSparkText, group_text, has_text, texts
+
+EVIDENCE = {
+    "group": "adjoint/reverse_joins",
+    "row": "adjoint/reverse_joins",
+    "child": "adjoint/parent_child",
+}
+"""Where the evidence of a step lies, by what it makes out of rows."""
+ROWS = 1_000_000
+"""Up to this many rows of one kind are read in this process: about half a second."""
+LETTER_BYTES = 64 << 20
+BATCH = 65_536
+SEED = 42
+"""Of Spark's xxhash64, which is XXH64 of the UTF-8 bytes; of a NULL it is the seed itself."""
+
+
+def digest_of(keys: Iterable[str | None]) -> KeyDigest:
+    """Equal to what `digest.lanes` adds up in Spark."""
+    hashes = [SEED if key is None else xxhash.xxh64_intdigest(key.encode(), SEED) for key in keys]
+    # Spark's hash is signed and its upper half is shifted with the sign.
+    negative = sum(1 for h in hashes if h >> 63)
+    high = sum(h >> 32 for h in hashes) - (negative << 32)
+    return KeyDigest(len(hashes), high, sum(h & 0xFFFFFFFF for h in hashes))
+
+
+WHOLE_GROUP = digest_of(["{}"])
+"""The one group of all rows. An aggregate has it even where there are no rows, and no evidence."""
+
+
+@dataclass(frozen=True, slots=True)
+class LetterCounts:
+    """Dead letters, counted as records: a record may have several."""
+
+    direct: Mapping[int, KeyDigest] = field(default_factory=dict)
+    """By level: rows that failed themselves."""
+    sources: Mapping[str, KeyDigest] = field(default_factory=dict)
+    """By the step that made a group: the rows behind its groups that failed."""
+    groups: Mapping[str, KeyDigest] = field(default_factory=dict)
+    """By the same step: the groups that failed."""
+    pairs: Mapping[str, KeyDigest] = field(default_factory=dict)
+    """By the same step: each of these rows together with its group."""
+    count: int = 0
+    promised: int = 0
+    """How many letters there must be, by what the first letter of each record says."""
+    summary: Sequence[Mapping[str, Any]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GroupedKeys:
+    """Evidence of groups: the rows that went into them, and the groups there are."""
+
+    sources: KeyDigest
+    groups: KeyDigest
+
+
+@dataclass(frozen=True, slots=True)
+class Children:
+    parents: KeyDigest
+    children: KeyDigest
+    strays: int
+    """Children whose key does not begin with that of their parent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The files of one target, below `folder`. Spark starts only if it is needed."""
+
+    folder: Path
+    spark: Callable[[], SparkSession]
+    limit: int = ROWS
+
+    def rows(self, place: str) -> int:
+        return sum(pq.read_metadata(file).num_rows for file in self.files(place))
+
+    def keys(self, place: str) -> KeyDigest:
+        return self.column(self.files(place), SOURCE_KEY)
+
+    def column(self, files: Sequence[Path], column: str) -> KeyDigest:
+        """The texts in one column of some files."""
+        if self._many(files):
+            return by_spark.keys(self._read(files), column)
+        return _sum(digest_of(texts(batch[column])) for batch in _batches(files, [column]))
+
+    def grouped(self, place: str) -> GroupedKeys:
+        files = self.files(place)
+        if not files:
+            return GroupedKeys(KeyDigest(), KeyDigest())
+        names = pq.read_schema(files[0]).names
+        try:
+            if self._many(files):
+                raise NoSparkText
+            if "source_key" in names:
+                return _grouped(files)
+            return GroupedKeys(_stored(files), digest_of(_groups(files)))
+        except NoSparkText:
+            return GroupedKeys(*by_spark.grouped(self._read(files)))
+
+    def pairs(self, place: str) -> KeyDigest:
+        """Each key together with its group: a key that moved to another group shows."""
+        files = self.files(place)
+        try:
+            if self._many(files):
+                raise NoSparkText
+            return _sum(
+                digest_of(
+                    f"{g}{PAIR}{k}"
+                    for g, k in zip(_group_texts(b), texts(b["source_key"]), strict=True)
+                )
+                for b in _batches(files, ["group_key", "source_key"])
+            )
+        except NoSparkText:
+            return by_spark.pairs(self._read(files))
+
+    def children(self, place: str) -> Children:
+        files = self.files(place)
+        if self._many(files):
+            return Children(*by_spark.children(self._read(files)))
+        found, strays = [KeyDigest(), KeyDigest()], 0
+        for batch in _batches(files, ["child_key", "parent_key"]):
+            made, parents = texts(batch["child_key"]), texts(batch["parent_key"])
+            both = list(zip(made, parents, strict=True))
+            found[0] += digest_of(parent for child, parent in both if child == f"{parent}/0")
+            found[1] += digest_of(made)
+            strays += sum(not str(child).startswith(f"{parent}/") for child, parent in both)
+        return Children(found[0], found[1], strays)
+
+    def passed(self, key_columns: Sequence[str] = ()) -> dict[str | None, KeyDigest]:
+        """Rows of the output by the step that made them; None for rows of records."""
+        files = self.files("output")
+        try:
+            if self._many(files):
+                raise NoSparkText
+            return _passed(files, key_columns)
+        except NoSparkText:
+            return by_spark.passed(self._read(files), key_columns)
+
+    @property
+    def output_has_keys(self) -> bool:
+        """True unless the rows of the output are groups, told by their own columns."""
+        files = self.files("output")
+        held = pq.read_schema(files[0]) if files else pa.schema([])
+        at = held.get_field_index(SYSTEM)
+        return at >= 0 and held.field(at).type.get_field_index("key") >= 0
+
+    def group_rows(self, by: Sequence[str]) -> KeyDigest:
+        """The rows of an output that are groups, by the columns that tell them."""
+        files = self.files("output")
+        try:
+            if self._many(files):
+                raise NoSparkText
+            return _sum(
+                digest_of(_joined(by, [batch[name] for name in by], batch.num_rows))
+                for batch in _batches(files, list(by))
+            )
+        except NoSparkText:
+            return by_spark.group_rows(self._read(files), by)
+
+    def sources(self) -> KeyDigest | None:
+        """The rows behind the groups of the output, where each group carries their digest."""
+        return self._behind("output", SYSTEM, SOURCES)
+
+    def carried(self, place: str) -> KeyDigest | None:
+        """The rows behind groups that were combined again, by the evidence of the later step."""
+        return self._behind(place, SOURCES)
+
+    def _behind(self, place: str, *path: str) -> KeyDigest | None:
+        files = self.files(place)
+        if not files or not _holds(pq.read_schema(files[0]), path):
+            return None
+        found = KeyDigest()
+        for batch in _batches(files, [".".join((*path, name)) for name in digest.NAMES]):
+            held = batch[path[0]]
+            for name in path[1:]:
+                held = held.field(name)
+            sums = [pc.call_function("sum", [held.field(name)]).as_py() for name in digest.NAMES]
+            found += KeyDigest(*(int(value or 0) for value in sums))
+        return found
+
+    def letters(self) -> LetterCounts:
+        files = sorted((self.folder / "errors").rglob("*.jsonl"))
+        if sum(file.stat().st_size for file in files) > LETTER_BYTES or (files and not self.limit):
+            return LetterCounts(*by_spark.letters(self.spark(), [str(file) for file in files]))
+        return _letters(files)
+
+    def files(self, place: str) -> list[Path]:
+        """Parquet files below a place; folders may be called as files are."""
+        return sorted(file for file in (self.folder / place).rglob("*.parquet") if file.is_file())
+
+    def _many(self, files: Sequence[Path]) -> bool:
+        return sum(pq.read_metadata(file).num_rows for file in files) > self.limit
+
+    def _read(self, files: Sequence[Path]) -> Any:
+        return self.spark().read.parquet(*map(str, files))
+
+
+def _holds(schema: pa.Schema, path: Sequence[str]) -> bool:
+    """Whether there is a column, or a field within one, of that name."""
+    held: Any = pa.struct(list(schema))
+    for name in path:
+        if not pa.types.is_struct(held) or held.get_field_index(name) < 0:
+            return False
+        held = held.field(name).type
+    return True
+
+
+def _sum(digests: Iterable[KeyDigest]) -> KeyDigest:
+    return sum(digests, KeyDigest())
+
+
+def _batches(files: Sequence[Path], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    for file in files:
+        with pq.ParquetFile(file, page_checksum_verification=True) as opened:
+            yield from opened.iter_batches(BATCH, columns=list(columns), use_threads=False)
+
+
+def _group_texts(batch: pa.RecordBatch) -> list[str]:
+    """The key of each row's group."""
+    group = batch["group_key"]
+    fields = [(field.name, group.field(n)) for n, field in enumerate(group.type)]
+    named = [(name, values) for name, values in fields if name != WHOLE]
+    return _joined([n for n, _ in named], [v for _, v in named], batch.num_rows)
+
+
+def _joined(names: Sequence[str], columns: Sequence[pa.Array], rows: int) -> list[str]:
+    if not names:
+        return ["{}"] * rows
+    return [group_text(names, row) for row in zip(*map(texts, columns), strict=True)]
+
+
+def _grouped(files: Sequence[Path]) -> GroupedKeys:
+    sources, groups = KeyDigest(), set[str]()
+    for batch in _batches(files, ["group_key", "source_key"]):
+        sources += digest_of(texts(batch["source_key"]))
+        groups |= _distinct(batch)
+    return GroupedKeys(sources, digest_of(groups))
+
+
+def _distinct(batch: pa.RecordBatch) -> set[str]:
+    """Texts of the groups in a batch: made once for each group, not for each row."""
+    group = batch["group_key"]
+    if not all(has_text(field.type) for field in group.type):
+        raise NoSparkText(str(group.type))
+    columns = [group.field(n) for n in range(group.type.num_fields)]
+    table = pa.table(columns, names=[f"c{n}" for n in range(len(columns))])
+    once = table.group_by(table.column_names).aggregate([])
+    names = [field.name for field in group.type if field.name != WHOLE]
+    return set(_joined(names, once.columns[: len(names)], once.num_rows))
+
+
+def _groups(files: Sequence[Path]) -> list[str]:
+    """Evidence that holds digests has one row for each group."""
+    return [text for batch in _batches(files, ["group_key"]) for text in _group_texts(batch)]
+
+
+def _stored(files: Sequence[Path]) -> KeyDigest:
+    names = ["record_count", "key_digest_high", "key_digest_low"]
+    return _sum(
+        KeyDigest(*(sum(batch[name].to_pylist()) for name in names))
+        for batch in _batches(files, names)
+    )
+
+
+def _passed(files: Sequence[Path], key_columns: Sequence[str]) -> dict[str | None, KeyDigest]:
+    found: dict[str | None, KeyDigest] = {}
+    for batch in _batches(files, [SYSTEM, *key_columns[:1]]):
+        system = batch[SYSTEM]
+        own = texts(system.field("key"))
+        own = [
+            key if there else None
+            for key, there in zip(own, system.is_valid().to_pylist(), strict=True)
+        ]
+        if key_columns:
+            known = texts(batch[key_columns[0]])
+            own = [key if key is not None else other for key, other in zip(own, known, strict=True)]
+        has_step = system.type.get_field_index("step") >= 0
+        steps = texts(system.field("step")) if has_step else [None] * batch.num_rows
+        by_step: dict[str | None, list[str | None]] = {}
+        for step, key in zip(steps, own, strict=True):
+            by_step.setdefault(step, []).append(key)
+        for step, keys in by_step.items():
+            found[step] = found.get(step, KeyDigest()) + digest_of(keys)
+    return found
+
+
+def _letters(files: Sequence[Path]) -> LetterCounts:
+    direct: dict[int, list[str]] = {}
+    behind: dict[str, list[tuple[str, str]]] = {}
+    summary: dict[tuple[str, str], dict[str, Any]] = {}
+    count = promised = 0
+    for letter in _each(files):
+        count += 1
+        _summed(summary, letter)
+        context = letter["context"]
+        place, _, of = context["rejection"].partition("/")
+        if place != "1":
+            continue
+        promised += int(of)
+        if "group_key" in context:
+            step = context["group_step"]
+            behind.setdefault(step, []).append((context["group_key"], letter["source_key"]))
+        else:
+            direct.setdefault(int(context.get("level", 0)), []).append(letter["source_key"])
+    return LetterCounts(
+        direct={level: digest_of(keys) for level, keys in direct.items()},
+        sources={step: digest_of(key for _, key in pairs) for step, pairs in behind.items()},
+        groups={step: digest_of({group for group, _ in pairs}) for step, pairs in behind.items()},
+        pairs={step: digest_of(map(PAIR.join, pairs)) for step, pairs in behind.items()},
+        count=count,
+        promised=promised,
+        summary=[summary[place] for place in sorted(summary)],
+    )
+
+
+def _each(files: Sequence[Path]) -> Iterator[dict[str, Any]]:
+    for file in files:
+        with open(file, "rb") as lines:
+            yield from map(json.loads, lines)
+
+
+def _summed(summary: dict[tuple[str, str], dict[str, Any]], letter: Mapping[str, Any]) -> None:
+    place = (letter["error_type"], letter["morphism_path"])
+    code, actual = letter["error_code"], letter.get("actual")
+    known = summary.setdefault(
+        place,
+        {
+            "error_type": place[0],
+            "morphism_path": place[1],
+            "count": 0,
+            "sample_error_code": code,
+            "sample_actual_value": actual,
+        },
+    )
+    known["count"] += 1
+    known["sample_error_code"] = min(known["sample_error_code"], code)
+    if actual is not None:
+        known["sample_actual_value"] = min(actual, known["sample_actual_value"] or actual)

@@ -1,0 +1,102 @@
+"""What `kept` measures, measured by Spark: for files too large to read in one process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tallyman.domain.account.ledger import KeyDigest
+from tallyman.engine.expressions.columns import KEY, SYSTEM, col
+from tallyman.engine.segment.group_key import group_text, pair, text_of_group
+from tallyman.engine.source.source import key_text
+from tallyman.engine.spark import digest
+
+LETTER = (
+    "source_key string, error_type string, morphism_path string, actual string, "
+    "error_code string, context map<string,string>"
+)
+
+
+def keys(rows: DataFrame, column: str) -> KeyDigest:
+    return digest.of_keys(rows.select(col(column)))
+
+
+def grouped(rows: DataFrame) -> tuple[KeyDigest, KeyDigest]:
+    """One job: rows meet in their groups, then the groups are added up."""
+    if "source_key" in rows.columns:
+        each = rows.groupBy("group_key").agg(*digest.lanes(F.col("source_key")))
+    else:
+        names = zip(
+            ("record_count", "key_digest_high", "key_digest_low"), digest.NAMES, strict=True
+        )
+        each = rows.select("group_key", *(F.col(stored).alias(name) for stored, name in names))
+    text = text_of_group(rows)
+    sums = [F.sum(name).alias(f"_tm_s{n}") for n, name in enumerate(digest.NAMES)]
+    found = each.agg(*sums, *digest.lanes(text)).first()
+    assert found is not None
+    sources = KeyDigest(*(int(found[f"_tm_s{n}"] or 0) for n in range(3)))
+    return sources, digest.of_row(found)
+
+
+def pairs(rows: DataFrame) -> KeyDigest:
+    both = pair(text_of_group(rows), F.col("source_key"))
+    return digest.of_keys(rows.select(both.alias(KEY)))
+
+
+def children(rows: DataFrame) -> tuple[KeyDigest, KeyDigest, int]:
+    first = F.col("child_key") == F.concat("parent_key", F.lit("/0"))
+    stray = ~F.startswith(F.col("child_key"), F.concat("parent_key", F.lit("/")))
+    parents = digest.of_keys(rows.where(first).select("parent_key"))
+    return parents, digest.of_keys(rows.select("child_key")), rows.where(stray).count()
+
+
+def passed(rows: DataFrame, key_columns: Sequence[str]) -> dict[str | None, KeyDigest]:
+    own = [F.col(f"{SYSTEM}.key"), *([key_text(key_columns)] if key_columns else [])]
+    fields = rows.schema[SYSTEM].dataType.names  # type: ignore[attr-defined]
+    step = F.col(f"{SYSTEM}.step") if "step" in fields else F.lit(None).cast("string")
+    found = rows.groupBy(step.alias("step")).agg(*digest.lanes(F.coalesce(*own)))
+    return {row["step"]: digest.of_row(row) for row in found.collect()}  # a row per step
+
+
+def group_rows(rows: DataFrame, by: Sequence[str]) -> KeyDigest:
+    text = group_text(by, [col(name) for name in by])
+    return digest.of_keys(rows.select(text.alias(KEY)))
+
+
+def letters(spark: SparkSession, files: list[str]) -> tuple[Any, ...]:
+    """The fields of `kept.Letters`."""
+    rows = spark.read.schema(LETTER).json(files)
+    context, place = F.col("context"), F.split(F.col("context.rejection"), "/")
+    first = rows.where(place[0] == "1").select(
+        F.col("source_key").alias(KEY),
+        F.coalesce(context["level"].cast("int"), F.lit(0)).alias("level"),
+        context["group_step"].alias("step"),
+        context["group_key"].alias("grp"),
+        place[1].cast("int").alias("of"),
+    )
+    alone, behind = first.where("grp IS NULL"), first.where("grp IS NOT NULL")
+
+    def by(frame: DataFrame, name: str, key: Column) -> dict[Any, KeyDigest]:
+        found = frame.groupBy(name).agg(*digest.lanes(key)).collect()  # a row per level or step
+        return {row[name]: digest.of_row(row) for row in found}
+
+    summary = rows.groupBy("error_type", "morphism_path").agg(
+        F.count(F.lit(1)).alias("count"),
+        F.min("error_code").alias("sample_error_code"),
+        F.min("actual").alias("sample_actual_value"),
+    )
+    listed = [row.asDict() for row in summary.collect()]  # a row per rule
+    listed.sort(key=lambda row: (row["error_type"], row["morphism_path"]))
+    promised = first.agg(F.sum("of").alias("n")).first()
+    return (
+        by(alone, "level", F.col(KEY)),
+        by(behind, "step", F.col(KEY)),
+        by(behind.select("step", "grp").distinct(), "step", F.col("grp")),
+        by(behind, "step", pair(F.col("grp"), F.col(KEY))),
+        sum(row["count"] for row in listed),
+        int(promised["n"] or 0) if promised else 0,
+        listed,
+    )

@@ -1,0 +1,127 @@
+"""The key of an asset: no two rows of its output have the same one, or the asset fails.
+
+NULL is a value like any other here, as it is for groupBy: one row without a value is told apart
+from all others, two are not. How many there are is reported, see `null_values`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow.parquet as pq
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from tallyman.domain.account.ledger import Ledger
+from tallyman.domain.definition.distinct import told_apart_by
+from tallyman.domain.definition.frame import Frame
+from tallyman.domain.definition.pipeline import Asset
+from tallyman.engine.evidence.content import row_hashes
+from tallyman.engine.expressions.columns import col
+from tallyman.engine.expressions.redact import Redaction
+from tallyman.errors import KeysRepeat, StepFailed
+
+EXAMPLES = 5
+NEW = "_tm_new"
+
+
+@dataclass(frozen=True, slots=True)
+class Repeats:
+    keys: int
+    rows: int
+    examples: tuple[str, ...]
+
+
+@dataclass
+class KeyCheck:
+    """For one target. `redaction` decides which values of a key may be shown, and `stays` are files
+    of rows that the output is added to."""
+
+    asset: Asset
+    plan: Frame
+    pool: ThreadPoolExecutor
+    redaction: Redaction
+    stays: Sequence[str] = ()
+    _rows: DataFrame | None = field(default=None, init=False)
+    _counted: Future[Repeats | None] | None = field(default=None, init=False)
+
+    @property
+    def needed(self) -> bool:
+        """False where nobody asks, and where the key is unique by the way the rows are made."""
+        asset = self.asset
+        if not asset.key or not asset.unique:
+            return False
+        if asset.update_strategy == "append":
+            # Of rows with one unique_key the first is taken, and the key has all its columns.
+            return False
+        apart = None if self.stays else told_apart_by(self.plan)
+        return apart is None or not apart <= {name.lower() for name in asset.key}
+
+    def begin(self, rows: DataFrame, kept: Sequence[str], few: bool) -> None:
+        """Count, while other work goes on. `kept` are columns that hold the key of the one input,
+        row for row; if there are `few` records, their keys are counted at the door anyway."""
+        if not self.needed:
+            return
+        self._rows = rows
+        if self.stays or not (few and kept and set(kept) <= set(self.asset.key)):
+            self._counted = self.pool.submit(self._count)
+
+    def refuse_repeated(self, ledger: Ledger) -> None:
+        """Raise KeysRepeat if two rows have the same key."""
+        if self._rows is None or (self._counted is None and _all_differ(ledger)):
+            return
+        try:
+            found = self._counted.result() if self._counted is not None else self._count()
+        except PySparkException as error:
+            reason = str(error).strip().splitlines()[0][:500]
+            raise StepFailed(self.asset.name, f"counting its keys: {reason}") from error
+        if found is not None:
+            key = self.asset.key
+            raise KeysRepeat(self.asset.name, key, found.keys, found.rows, found.examples)
+
+    def _count(self) -> Repeats | None:
+        assert self._rows is not None
+        keys = self._rows.select(*map(col, self.asset.key), F.lit(True).alias(NEW))
+        if self.stays:
+            there = keys.sparkSession.read.parquet(*self.stays)
+            there = there.select(*map(col, self.asset.key), F.lit(False).alias(NEW))
+            keys = keys.unionByName(there)
+        return _repeated(keys, self.asset.key, self.redaction)
+
+
+def _all_differ(ledger: Ledger) -> bool:
+    return all(one.duplicate_keys == 0 and not one.null_keys for one in ledger.inputs)
+
+
+def _repeated(keys: DataFrame, key: Sequence[str], redaction: Redaction) -> Repeats | None:
+    """One shuffle of hashes; only if two are equal are the keys themselves compared."""
+    counts = (F.count(F.lit(1)).alias("_tm_n"), F.bool_or(NEW).alias(NEW))
+    # What stays may be older than the check: only a key that a new row has is a mistake of it.
+    several = (F.col("_tm_n") > 1) & F.col(NEW)
+    hashed = row_hashes(keys.drop(NEW), seeds=(0,))
+    if keys.groupBy(*hashed).agg(*counts).where(several).isEmpty():
+        return None
+    again = keys.groupBy(*map(col, key)).agg(*counts).where(several)
+    found = again.agg(F.count(F.lit(1)).alias("keys"), F.sum("_tm_n").alias("rows")).first()
+    if found is None or not found["keys"]:
+        return None
+    shown = F.struct(*(redaction.value(name, col(name)).alias(name) for name in key))
+    text = F.to_json(shown, {"ignoreNullFields": "false"}).alias("text")
+    first = again.orderBy(*map(col, key)).limit(EXAMPLES).select(text).collect()
+    return Repeats(found["keys"], found["rows"], tuple(row["text"] for row in first))
+
+
+def null_values(folder: Path, key: Sequence[str]) -> dict[str, int]:
+    """By the column of a key, in how many rows it has no value; from the footers of an output."""
+    counts = dict.fromkeys(key, 0)
+    for file in sorted(folder.glob("*.parquet")):
+        footer = pq.read_metadata(file)
+        groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+        for column in (group.column(n) for group in groups for n in range(group.num_columns)):
+            if column.path_in_schema in counts and column.statistics is not None:
+                counts[column.path_in_schema] += column.statistics.null_count or 0
+    return {name: count for name, count in counts.items() if count}

@@ -1,0 +1,202 @@
+"""Proof on keys: what came in against what the kept files account for, with multiplicity.
+
+Records are compared with the door; groups and children with the evidence of the step that made
+them. Every difference is counted, and at most a hundred keys of each kind are named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import MapType, StringType, StructType
+
+from tallyman.domain.account.ledger import Discrepancy
+from tallyman.engine.evidence.kept import EVIDENCE, WHOLE_GROUP
+from tallyman.engine.expressions.columns import KEY, SYSTEM, col
+from tallyman.engine.segment.group_key import (
+    GROUP_KEY,
+    SOURCE_KEY,
+    WHOLE,
+    group_text,
+    text_of_group,
+)
+from tallyman.engine.source.source import Input, key_text
+from tallyman.engine.spark.small_tables import empty, table
+
+SAMPLES = 100
+LETTER = StructType().add(SOURCE_KEY, "string").add("context", MapType(StringType(), StringType()))
+KINDS = ("missing", "extra", "duplicate")
+
+
+def compare_keys(inputs: Sequence[Input], ledger: Mapping[str, Any], folder: Path) -> Discrepancy:
+    """One shuffle of keys: how often each record came in, and how often it was accounted for."""
+    came = reduce(DataFrame.unionAll, [source.keys() for source in inputs])
+    claims = Claims(inputs[0].spark, folder, ledger)
+    return _compare(came, claims.accounted(0))
+
+
+def compare_units(spark: SparkSession, ledger: Mapping[str, Any], folder: Path) -> Discrepancy:
+    """The same for the rows that steps made out of records."""
+    claims = Claims(spark, folder, ledger)
+    found = Discrepancy()
+    for level in range(1, 1 + len(ledger["sub_ledgers"])):
+        found += _compare(claims.made(level), claims.accounted(level))
+    return found
+
+
+def _compare(came: DataFrame, met: DataFrame) -> Discrepancy:
+    both = came.select(KEY, F.lit(1).alias("came"), F.lit(0).alias("met")).unionAll(
+        met.select(KEY, F.lit(0).alias("came"), F.lit(1).alias("met"))
+    )
+    counted = both.groupBy(KEY).agg(F.sum("came").alias("came"), F.sum("met").alias("met"))
+    wrong = counted.where("came <> met").select(
+        KEY,
+        F.expr("greatest(came - met, 0)").alias("missing"),
+        F.expr("if(came = 0, met, 0)").alias("extra"),
+        F.expr("if(came > 0, greatest(met - came, 0), 0)").alias("duplicate"),
+    )
+    # Few rows at worst a page of them: counts are summed by Spark, names are capped.
+    row = wrong.agg(*(F.coalesce(F.sum(k), F.lit(0)).alias(k) for k in KINDS)).first()
+    assert row is not None
+    samples = {kind: _named(wrong, kind) if row[kind] else [] for kind in KINDS}
+    return Discrepancy(**{k: int(row[k]) for k in KINDS}, samples=samples)
+
+
+def _named(wrong: DataFrame, kind: str) -> list[str]:
+    named = wrong.where(f"{kind} > 0").select(KEY).orderBy(KEY).limit(SAMPLES)
+    return [row[KEY] for row in named.collect()]
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """The keys that a ledger's partitions claim, read from the files they name."""
+
+    spark: SparkSession
+    folder: Path
+    ledger: Mapping[str, Any]
+
+    def accounted(self, level: int) -> DataFrame:
+        """Every key that some partition of the level claims, as often as it is claimed."""
+        partitions = self._partitions(level)
+        found = [self._claimed(part, level, partitions) for part in partitions]
+        return reduce(DataFrame.unionAll, found, self._none())
+
+    def made(self, level: int) -> DataFrame:
+        """The keys of all rows that a step made, from the evidence it left."""
+        sub = self._sub(level)
+        step, unit = sub["opened_by"], sub["unit"]
+        rows = self._parquet(f"{EVIDENCE[unit]}/{step}.parquet")
+        if unit == "child":
+            return self._none() if rows is None else rows.select(col("child_key").alias(KEY))
+        if is_whole(sub):
+            return table(self.spark, [f"{KEY} string"], [["{}"]])
+        groups = self._none()
+        if rows is not None:
+            groups = rows.select(text_of_group(rows).alias(KEY)).distinct()
+        return groups.unionAll(self._failed_groups(step)) if unit == "group" else groups
+
+    def _partitions(self, level: int) -> list[Mapping[str, Any]]:
+        out = self._sub(level) if level else self.ledger["output_accounting"]
+        return list(out["partitions"])
+
+    def _sub(self, level: int) -> Mapping[str, Any]:
+        return dict(self.ledger["sub_ledgers"][level - 1])
+
+    def _claimed(
+        self, part: Mapping[str, Any], level: int, partitions: Sequence[Mapping[str, Any]]
+    ) -> DataFrame:
+        kind, place = part["adjoint_type"], part["adjoint_location"]
+        if kind == "ErrorRecords":
+            return self._rejected(level, partitions)
+        rows = self._parquet(place)
+        if rows is None:
+            return self._none()
+        if kind == "ParentChildMetadata":
+            # Every parent has exactly one first child; two parents with one key have two.
+            first = F.col("child_key") == F.concat("parent_key", F.lit("/0"))
+            return rows.where(first).select(F.col("parent_key").alias(KEY))
+        if kind == "PassThrough":
+            return self._passed(rows, part, level)
+        return rows.select(col(SOURCE_KEY).alias(KEY))
+
+    def _passed(self, rows: DataFrame, part: Mapping[str, Any], level: int) -> DataFrame:
+        fields = rows.select(f"{SYSTEM}.*").columns if SYSTEM in rows.columns else []
+        if "key" not in fields:
+            names = self._group_columns(level)
+            return rows.select(group_text(names, [col(name) for name in names]).alias(KEY))
+        own = [F.col(f"{SYSTEM}.key")]
+        if part.get("key_columns"):
+            own.append(key_text(part["key_columns"]))
+        if "step" in fields:
+            made_by = F.lit(self._sub(level)["opened_by"] if level else None)
+            rows = rows.where(F.col(f"{SYSTEM}.step").eqNullSafe(made_by))
+        return rows.select(F.coalesce(*own).alias(KEY))
+
+    def _group_columns(self, level: int) -> list[str]:
+        """The columns that tell a group, by the evidence of the step that made it."""
+        evidence = self._parquet(f"{EVIDENCE['group']}/{self._sub(level)['opened_by']}.parquet")
+        if evidence is None:
+            return []
+        return [n for n in evidence.select(f"{GROUP_KEY}.*").columns if n != WHOLE]
+
+    # ---- dead letters ----------------------------------------------------------------------
+
+    def _rejected(self, level: int, partitions: Sequence[Mapping[str, Any]]) -> DataFrame:
+        """Rows that failed themselves, and rows behind groups that failed; groups by their key."""
+        first = self._letters()
+        sub = self._sub(level) if level else None
+        if sub is not None and sub["unit"] == "group":
+            found = self._failed_groups(sub["opened_by"])
+        else:
+            alone = F.col("context")["group_key"].isNull()
+            here = F.coalesce(F.col("context")["level"].cast("int"), F.lit(0)) == level
+            found = first.where(alone & here).select(F.col(SOURCE_KEY).alias(KEY))
+        for step in grouped_by(partitions):
+            behind = first.where(F.col("context")["group_step"] == step)
+            found = found.unionAll(behind.select(F.col(SOURCE_KEY).alias(KEY)))
+        return found
+
+    def _failed_groups(self, step: str) -> DataFrame:
+        failed = self._letters().where(F.col("context")["group_step"] == step)
+        return failed.select(F.col("context")["group_key"].alias(KEY)).distinct()
+
+    def _letters(self) -> DataFrame:
+        """The first letter of each record: a record with several rejections has one fate."""
+        files = [str(p) for p in sorted((self.folder / "errors").rglob("*.jsonl"))]
+        if not files:
+            return empty(self.spark, LETTER)
+        rows = self.spark.read.schema(LETTER).json(files)
+        return rows.where(F.startswith(F.col("context")["rejection"], F.lit("1/")))
+
+    # ---- files -----------------------------------------------------------------------------
+
+    def _parquet(self, place: str) -> DataFrame | None:
+        files = [str(file) for file in sorted(_files(self.folder / place))]
+        return self.spark.read.parquet(*files) if files else None
+
+    def _none(self) -> DataFrame:
+        return table(self.spark, [f"{KEY} string"], [])
+
+
+def is_whole(sub: Mapping[str, Any]) -> bool:
+    """True if a sub-ledger is of the one group of all rows."""
+    return bool(sub["unit"] == "group" and sub["key_digest"] == str(WHOLE_GROUP))
+
+
+def grouped_by(partitions: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The steps that made groups out of rows of a level."""
+    places = [p["adjoint_location"] for p in partitions if p["partition_type"] == "AGGREGATED"]
+    return [Path(place).name.removesuffix(".parquet") for place in places]
+
+
+def _files(place: Path) -> Iterator[Path]:
+    if place.is_file():
+        yield place
+    else:
+        yield from (file for file in place.rglob("*.parquet") if file.is_file())

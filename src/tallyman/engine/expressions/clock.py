@@ -1,0 +1,124 @@
+"""The run's clock: in every expression the time is that of the run, whenever it is evaluated."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from datetime import UTC, datetime
+from typing import Self
+
+from tallyman.engine.expressions import sql_words
+from tallyman.engine.expressions.functions import CLOCK, WITHOUT_PARENTHESES
+from tallyman.engine.expressions.sql_words import Token
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+# Words that an operand may follow: behind any other operand a name is an alias.
+_BEFORE_OPERAND = frozenset(
+    {
+        "and",
+        "or",
+        "not",
+        "between",
+        "when",
+        "then",
+        "else",
+        "case",
+        "in",
+        "like",
+        "rlike",
+        "ilike",
+        "regexp",
+        "is",
+        "from",
+        "distinct",
+        "by",
+        "div",
+        "all",
+        "any",
+        "some",
+        "escape",
+        "on",
+        "using",
+        "placing",
+        "for",
+    }
+)
+
+
+class Timed(str):
+    """An expression that reads the clock: as it was written, and what Spark evaluates for it."""
+
+    given: object
+    """The text itself, or the Column that Spark prints like this."""
+    sql: str
+    moment: datetime
+
+    @classmethod
+    def of(cls, given: object, written: str, sql: str, moment: datetime) -> Self:
+        found = cls(written)
+        found.given, found.sql, found.moment = given, sql, moment
+        return found
+
+    def at(self, columns: Collection[str]) -> object:
+        """With the run's time in place of the clock; as it was given where the name that looked
+        like the clock is a column's."""
+        if not reads_clock(self.sql, columns):
+            return self.given
+        return pinned(self.sql, self.moment, columns)
+
+
+def reads_clock(text: str, columns: Collection[str] = ()) -> bool:
+    """True if the text calls the clock. A name that may be a column counts unless it is one."""
+    return any(name in CLOCK for _, _, name in _uses(text, columns))
+
+
+def pinned(text: str, moment: datetime, columns: Collection[str]) -> str:
+    """The expression with literals of the same types in place of the clock."""
+    written: list[str] = []
+    position = 0
+    for start, end, name in _uses(text, columns):
+        if name in CLOCK:
+            written += [text[position:start], _literal(name, moment)]
+            position = end
+    return "".join([*written, text[position:]])
+
+
+def _literal(name: str, moment: datetime) -> str:
+    instant = f"TIMESTAMP '{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z'"
+    match name:
+        case "current_date" | "curdate":
+            return f"CAST({instant} AS DATE)"  # the day in the session's time zone, as Spark has it
+        case "localtimestamp":
+            return f"CAST({instant} AS TIMESTAMP_NTZ)"
+        case "unix_timestamp":
+            return f"{(moment - EPOCH).days * 86_400 + (moment - EPOCH).seconds}L"
+    return instant
+
+
+def _uses(text: str, columns: Collection[str]) -> list[tuple[int, int, str]]:
+    """Where the text calls a function without arguments, with or without parentheses."""
+    found = [
+        (call.start, call.end, call.name) for call in sql_words.calls(text) if not call.arguments
+    ]
+    found += [(token.start, token.end, token.value) for token in bare_functions(text, columns)]
+    return sorted(found)
+
+
+def bare_functions(text: str, columns: Collection[str]) -> Iterator[Token]:
+    """Names without parentheses that Spark takes for a function, because they are no columns."""
+    listed = sql_words.tokens(text)
+    known = {name.lower() for name in columns}
+    around = zip([None, *listed], listed, [*listed[1:], None], strict=False)
+    for before, token, after in around:
+        if not token.is_name or token.value not in WITHOUT_PARENTHESES or token.value in known:
+            continue
+        if after is not None and after.value in ("(", ".", "=>"):
+            continue
+        if before is None or _expects_operand(before):
+            yield token
+
+
+def _expects_operand(before: Token) -> bool:
+    if before.kind == "word":
+        return before.value in _BEFORE_OPERAND
+    return before.kind == "sign" and before.value not in (")", "]", ".", ":", "::")

@@ -1,0 +1,144 @@
+"""Expressions: SQL text or Columns in, Columns out; and which columns they mention."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    BooleanType,
+    DataType,
+    DateType,
+    NumericType,
+    StringType,
+    TimestampType,
+)
+
+from tallyman.engine.expressions.clock import Timed
+
+HIDDEN = "_tm_"
+"""Columns the engine carries; a user's column may not begin like this."""
+
+KEY = "_tm_key"
+PART = "_tm_part"
+REJECTIONS = "_tm_rejections"
+PLACE = "_tm_place"
+"""Where the record stands, `input@file#number`; carried where keys do not tell records apart."""
+CORRUPT = "_tm_corrupt"
+SYSTEM = "_tm"
+"""The one column of ours in an output file: NULL unless the row's key is not among its columns."""
+
+SOURCES = "sources"
+"""In it, where rows are groups: count and digest of the rows that each was made of."""
+
+LIVE = 0
+ERROR = 1
+
+WINDOW = re.compile(r"\bover\s*\(|windowspecdefinition|\bOVER\b", re.I)
+
+_TOKEN = re.compile(
+    r"\s*(?:(?P<text>'[^']*')|(?P<number>\d+(?:\.\d+)?)|(?P<quoted>`[^`]+`)"
+    r"|(?P<word>[A-Za-z_]\w*)|(?P<sign><=>|<=|>=|<>|!=|=|<|>|\(|\)|,|-))"
+)
+# Where in a program a Column was made: Spark prints it, with an address that is never the same.
+_ORIGIN = re.compile(r",Origin\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)")
+_LOGIC = {"and", "or", "not", "is", "null", "in", "between", "true", "false"}
+
+
+def quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def col(name: str) -> Column:
+    """A column by its whole name, whatever characters it holds."""
+    return F.col(quoted(name))
+
+
+def text_of(expression: object) -> str:
+    """SQL text, or what Spark prints for a Column."""
+    if isinstance(expression, str):
+        return str(expression)
+    text = _ORIGIN.sub("", str(expression))
+    return text[len("Column<'") : -len("'>")] if text.startswith("Column<'") else text
+
+
+def to_column(expression: object, columns: Sequence[str]) -> Column:
+    """A name of an existing column means that column; other text is SQL."""
+    if isinstance(expression, Timed):
+        if isinstance(expression.given, str) and expression in columns:
+            return col(expression)
+        expression = expression.at(columns)
+    if not isinstance(expression, str):
+        return expression  # type: ignore[return-value]
+    return col(expression) if expression in columns else F.expr(expression)
+
+
+def named_column(expression: object, rows: DataFrame, columns: Sequence[str]) -> Column:
+    """As a select lists it: what reads the clock is called as it was written, whatever the time."""
+    found = to_column(expression, columns)
+    if not isinstance(expression, Timed) or expression.endswith(".*"):
+        return found
+    names = rows.select(to_column(expression.given, columns)).columns
+    return found.alias(names[0]) if len(names) == 1 else found
+
+
+def mentioned(expressions: Iterable[object], columns: Sequence[str]) -> tuple[str, ...]:
+    """Columns an expression may read: never too few."""
+    text = "\n".join(text_of(expression) for expression in expressions)
+    # `unresolvedstar()` is how Spark prints the star of a Column.
+    starred = text.replace("unresolvedstar()", "*")
+    uncounted = re.sub(r"count\s*\(\s*\*\s*\)", "", starred, flags=re.I)
+    if re.search(r"([(,.]|\bdistinct)\s*\*", uncounted, re.I):
+        return tuple(columns)
+    words = {word.lower() for word in re.findall(r"\w+", text)}
+    lowered = text.lower()
+    plain = re.compile(r"\w+")
+    return tuple(
+        name
+        for name in columns
+        if (
+            name.lower() in words
+            if plain.fullmatch(name)
+            else name.lower() in lowered or quoted(name).lower() in lowered
+        )
+    )
+
+
+def _family(kind: DataType) -> str | None:
+    for name, family in (
+        ("number", NumericType),
+        ("text", StringType),
+        ("bool", BooleanType),
+        ("date", DateType),
+        ("date", TimestampType),
+    ):
+        if isinstance(kind, family):
+            return name
+    return None
+
+
+def cannot_raise(expression: object, types: dict[str, DataType]) -> bool:
+    """Whether a condition only compares: then it may be asked about a record that failed before.
+
+    Anything that computes could raise under ANSI rules exactly because of that failure.
+    """
+    text, position, families, literals = text_of(expression), 0, set(), set()
+    while position < len(text.rstrip()):
+        token = _TOKEN.match(text, position)
+        if token is None:
+            return False
+        position = token.end()
+        if token["text"]:
+            literals.add("text")
+        elif token["number"]:
+            literals.add("number")
+        elif (word := token["word"] or (token["quoted"] or "").strip("`")) in types:
+            families.add(_family(types[word]))
+        elif (token["word"] and word.lower() not in _LOGIC) or token["quoted"]:
+            return False
+    if len(families) != 1 or None in families:
+        return False
+    family = families.pop()
+    return literals <= ({"text"} if family in ("text", "date") else {"number"})

@@ -1,0 +1,58 @@
+"""Redacted columns: of their values only keyed hashes stand in what a run leaves.
+
+The same value has the same hash in every run of a project, so records can still be told apart and
+found by whoever knows the value and has the project's key.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from tallyman.domain.account.redaction import BEGINS, LENGTH, covers
+
+_ERROR_CLASS = re.compile(r"\[([A-Z][A-Z0-9_.]+)\]")
+
+
+@dataclass(frozen=True, slots=True)
+class Redaction:
+    """Columns of which only a keyed hash is kept; `*` stands for all."""
+
+    columns: frozenset[str] = frozenset()
+    key: str = field(default="", repr=False)
+
+    def covers(self, name: str) -> bool:
+        return covers(self.columns, name)
+
+    def covers_any(self, names: Iterable[str]) -> bool:
+        return any(map(self.covers, names))
+
+    def value(self, name: str, value: Column) -> Column:
+        """In a trace: values of different types have different hashes."""
+        if not self.covers(name):
+            return value
+        text = F.to_json(F.struct(value.alias("v")))
+        return F.when(value.isNotNull(), self.text(text))
+
+    def shown(self, name: str, value: Column) -> Column:
+        """As text, or its hash. NULL stays NULL."""
+        text = value.cast("string")
+        return self.text(text) if self.covers(name) else text
+
+    def text(self, text: Column) -> Column:
+        hashed = F.sha2(F.concat(F.lit(self.key), F.lit("|"), text), 256)
+        return F.concat(F.lit(BEGINS), F.substring(hashed, 1, LENGTH))
+
+    def reason(self, error: Exception, limit: int = 500) -> str:
+        """What an error says, if it may: Spark quotes the value it stumbled over."""
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        said = lines[0] if lines else type(error).__name__
+        if not self.columns:
+            return said[:limit]
+        kind = _ERROR_CLASS.search(said)
+        named = kind.group(1) if kind else type(error).__name__
+        return f"{named}: what it says may show values that are redacted"

@@ -1,0 +1,100 @@
+"""A run as its folder tells it: what it was bound to, what it made, and how it ended."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tallyman.domain.definition.target import Target
+from tallyman.engine.files.run_folder import MANIFEST, REPORT, SEAL
+from tallyman.engine.files.vouched import Vouched
+from tallyman.errors import NotFound, UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run folder. Without a report the run was interrupted, or is still at work."""
+
+    folder: Path
+    manifest: dict[str, Any]
+    report: dict[str, Any] | None
+    reused: Mapping[Target, Path] = field(default_factory=dict)
+    """Where the files of targets are that this run did not make anew."""
+    vouched: Vouched = field(default_factory=lambda: Vouched(Path()))
+    """What is recorded of its files."""
+
+    @classmethod
+    def open(
+        cls,
+        folder: Path,
+        reused: Mapping[Target, Path] | None = None,
+        vouched: Vouched | None = None,
+    ) -> Run:
+        known = vouched or Vouched(folder.parent)
+        manifest = known.json(folder / MANIFEST)
+        if manifest is None:
+            raise NotFound("folder of the run", folder.name)
+        return cls(folder, manifest, known.json(folder / REPORT), reused or {}, known)
+
+    @property
+    def run_id(self) -> str:
+        return str(self.manifest["run_id"])
+
+    def places(self, asset: str | None = None) -> dict[Target, Path]:
+        """Where the files of each target are, for those that have any."""
+        listed = self.manifest["targets"]
+        if asset is not None and asset not in {t["asset"] for t in listed}:
+            near = difflib.get_close_matches(asset, [t["asset"] for t in listed], 1)
+            raise NotFound(f"asset in run {self.run_id}", asset, near[0] if near else None)
+        found = {
+            Target(t["asset"], t["partition"]): self.folder / t["folder"]
+            for t in listed
+            if asset in (None, t["asset"])
+        }
+        found |= {target: place for target, place in self.reused.items() if target in found}
+        return {target: place for target, place in found.items() if place.is_dir()}
+
+    def place(self, asset: str, partition: str | None = None) -> tuple[Target, Path]:
+        """Of one target; the partition may be left out where there is only one."""
+        found = [(t, p) for t, p in self.places(asset).items() if partition in (None, t.partition)]
+        if len(found) > 1:
+            known = ", ".join(str(t.partition) for t, _ in found[:5])
+            raise UsageError(f"run {self.run_id} made {len(found)} partitions of {asset}: {known}…")
+        if not found:
+            raise NotFound(f"result in run {self.run_id} of", str(Target(asset, partition)))
+        return found[0]
+
+
+def find_folder(runs: Path, wanted: str) -> Path | None:
+    """By the run's name or the folder's."""
+    for folder in sorted((path for path in runs.glob("*/") if path.is_dir()), reverse=True):
+        if Path(wanted).name == folder.name or wanted in map(_told, _tellers(folder)):
+            return folder
+    return None
+
+
+def _tellers(folder: Path) -> list[Path]:
+    """What holds the name of the run; the others may be broken, or gone."""
+    return [folder / name for name in (MANIFEST, SEAL)]
+
+
+def _told(path: Path) -> str | None:
+    try:
+        return str(_json(path)["run_id"])
+    except (KeyError, OSError, TypeError, ValueError):
+        return None
+
+
+def ledger_in(place: Path) -> dict[str, Any]:
+    path = place / "ledger.json"
+    if not path.exists():
+        raise NotFound("ledger in", place.name)
+    return _json(path)
+
+
+def _json(path: Path) -> dict[str, Any]:
+    return dict(json.loads(path.read_text(encoding="utf-8")))

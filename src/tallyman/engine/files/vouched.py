@@ -1,0 +1,125 @@
+"""Files of run folders as they were recorded: compared before anything in them is believed.
+
+A sealed run's seal holds the sha256 of every file; a ledger holds those of the files next to it. A
+file that nobody recorded (the run has not ended, or is older than seals) is read as it is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tallyman.domain.history.seal import Seal
+from tallyman.engine.files.listing import hash_once
+from tallyman.engine.files.run_folder import LEDGER
+from tallyman.errors import NotFound, RunDamaged
+
+
+@dataclass(frozen=True, slots=True)
+class Vouched:
+    """sha256 by full path. `home` is what paths are shown from, so that no message names a
+    machine."""
+
+    home: Path
+    hashes: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def by_seal(cls, home: Path, folder: Path, seal: Seal) -> Vouched:
+        """Of a run's folder, and the ledgers of results that it reused from other runs."""
+        found = {os.path.join(folder, name): digest for name, digest in seal.files.items()}
+        reused = seal.facts.get("reused")
+        for facts in reused.values() if isinstance(reused, dict) else ():
+            if isinstance(facts, dict) and isinstance(facts.get("ledger"), str):
+                found[os.path.join(home, str(facts["place"]), LEDGER)] = facts["ledger"]
+        return cls(home, found)
+
+    def knows(self, path: Path) -> bool:
+        return str(path) in self.hashes
+
+    def content(self, path: Path) -> bytes | None:
+        """The bytes, compared with what is recorded; None if there is no such file and was none."""
+        expected = self.hashes.get(str(path))
+        try:
+            found = path.read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            if expected is None:
+                return None
+            raise self._gone(path, expected) from None
+        except OSError as error:
+            raise RunDamaged(self._shown(path), error.strerror or str(error)) from error
+        if expected is not None:
+            self._compare(path, hashlib.sha256(found).hexdigest(), expected)
+        return found
+
+    def json(self, path: Path) -> dict[str, Any] | None:
+        """An object; None if there is no such file and was none."""
+        found = self.content(path)
+        if found is None:
+            return None
+        try:
+            return dict(json.loads(found))
+        except (RecursionError, TypeError, ValueError) as error:
+            reason = str(error).splitlines()[0][:160]
+            raise RunDamaged(self._shown(path), f"it is no JSON object: {reason}") from error
+
+    def readable(self, path: Path) -> dict[str, Any] | None:
+        """As `json`; None also for a broken file that nobody vouches for."""
+        try:
+            return self.json(path)
+        except RunDamaged:
+            if self.knows(path):
+                raise
+            return None
+
+    def ledger(self, place: Path) -> dict[str, Any]:
+        """Of one target; NotFound if it has none."""
+        found = self.json(place / LEDGER)
+        if found is None:
+            raise NotFound("ledger in", place.name)
+        return found
+
+    def check(self, place: Path, *below: str) -> None:
+        """All files of a target in these folders: none is gone, none was added, each is what the
+        ledger lists. The ledger of a target that failed may list none."""
+        ledger = self.readable(place / LEDGER) or {}
+        listed = ledger.get("files")
+        if not isinstance(listed, dict):
+            return
+        wanted = {name for name in listed if name.startswith(tuple(f"{b}/" for b in below))}
+        self._check_files({place / name: str(listed[name]) for name in sorted(wanted)})
+        for path in sorted(_files(place, below)):
+            if os.path.relpath(path, place) not in wanted:
+                raise RunDamaged(self._shown(path), "the run wrote no such file")
+
+    def _check_files(self, files: Mapping[Path, str]) -> None:
+        for path, expected in files.items():
+            if not path.is_file():  # to read from a pipe would be to wait for ever
+                raise self._gone(path, expected)
+        try:
+            found = hash_once([str(path) for path in files])
+        except OSError as error:
+            shown = self._shown(Path(error.filename)) if error.filename else "a file"
+            raise RunDamaged(shown, error.strerror or str(error)) from error
+        for (path, expected), digest in zip(files.items(), found, strict=True):
+            self._compare(path, digest, expected)
+
+    def _compare(self, path: Path, found: str, expected: str) -> None:
+        if found != expected:
+            reason = f"sha256 {found[:12]}…, expected {expected[:12]}…"
+            raise RunDamaged(self._shown(path), reason)
+
+    def _gone(self, path: Path, expected: str) -> RunDamaged:
+        return RunDamaged(self._shown(path), f"no such file, expected sha256 {expected[:12]}…")
+
+    def _shown(self, path: Path) -> str:
+        return os.path.relpath(path, self.home)
+
+
+def _files(place: Path, below: tuple[str, ...]) -> Iterator[Path]:
+    for folder in below:
+        yield from (path for path in (place / folder).rglob("*") if not path.is_dir())

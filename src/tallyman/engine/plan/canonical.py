@@ -1,0 +1,298 @@
+"""What a definition means, as one hash: equal when only its formatting differs, never otherwise.
+
+A hash that differs without need costs a rebuild; one that is equal without right serves wrong
+data. So wherever it is doubtful whether two texts mean the same, they are compared as written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+
+import sqlglot
+from sqlglot.errors import SqlglotError
+
+from tallyman.domain.account.fate import Evidence
+from tallyman.domain.definition.expressions import EXPRESSIONS
+from tallyman.domain.definition.frame import Frame
+from tallyman.domain.definition.pipeline import Asset, Source
+from tallyman.domain.definition.plan import frames, is_traced, next_number
+from tallyman.domain.definition.step import (
+    Aggregate,
+    Explode,
+    GroupBy,
+    Join,
+    Lookup,
+    Rename,
+    Select,
+    Step,
+    Update,
+    WithColumns,
+)
+from tallyman.domain.definition.threshold import Thresholds
+from tallyman.engine.expressions.columns import text_of
+from tallyman.engine.plan.code_hash import sha256_of
+from tallyman.engine.plan.plain import join_pairs, shares_names
+from tallyman.errors import UsageError
+
+FORMAT = 1
+"""Raised when what was hashed before must count as something else."""
+
+# Between two tokens: what Spark's lexer and sqlglot's both skip. They disagree on comments that
+# are nested or continued by a backslash, and on a lone carriage return that ends one.
+_GAP = re.compile(
+    r"(?:[ \t\r\n]|--[^\r\n\\]*(?:\r?\n|\Z)|/\*(?!\+)(?:(?!/\*|\*/).)*\*/)*", re.DOTALL
+)
+_QUOTES = frozenset("'\"`")
+_GLUED = re.compile(r"[\w'\"`]{2}")
+_WORD = re.compile(r"\w+")
+_BINARY = frozenset({"AND", "OR", "IS", "IN", "LIKE", "RLIKE", "BETWEEN", "AS"})
+_NAME_OR_OPERATOR = frozenset({"NOT", "DIV", "ILIKE", "REGEXP", "ESCAPE", "DISTINCT", "FROM"})
+_NEGATED = frozenset({"IN", "LIKE", "RLIKE", "BETWEEN"})
+_BEFORE_NOT = frozenset({"", "(", ",", "IS", "AND", "OR", "NOT", "WHEN", "THEN", "ELSE"})
+_OF_CASE = frozenset({"CASE", "WHEN", "THEN", "ELSE", "END"})
+_CONSTANTS = frozenset({"NULL", "TRUE", "FALSE"})
+_OPENING = frozenset("(-+~!")
+
+
+def definition_hash(
+    plan: Frame,
+    *,
+    asset: Asset,
+    sources: Mapping[str, Source],
+    evidence: Evidence | str,
+    thresholds: Thresholds | None,
+    code: str,
+) -> str:
+    """Of all that decides a result, except data.
+
+    `code` counts where the plan holds a Column: its text alone does not tell what it means.
+    """
+    read = {name: sources[name] for name in {f.input for f in frames(plan)} if name in sources}
+    writer = _Writer(as_written=_has_odd_names(plan, list(read.values())))
+    tree = writer.frame(plan)
+    split = asset.partitioned_by
+    # Absent where it says what is so anyway: results made before it could be said still count.
+    said: dict[str, object] = {}
+    if asset.update_strategy == "append":
+        said["append"] = asset.unique_key
+    if asset.key and not asset.unique:
+        said["unique"] = False
+    if is_traced(asset.trace, plan) != is_traced(None, plan):
+        said["trace"] = asset.trace
+    return sha256_of(
+        said
+        | {
+            "format": FORMAT,
+            "plan": tree,
+            "key": asset.key,
+            "partitioned_by": None if split is None else [split.column, split.kind],
+            "sources": {name: _source(source) for name, source in read.items()},
+            "evidence": str(evidence),
+            "thresholds": None if thresholds is None else _limits(thresholds),
+            "code": code if writer.met_column else None,
+        }
+    )
+
+
+def _limits(thresholds: Thresholds) -> dict[str, object]:
+    # What every halt does was once a choice: results from then have it in their hash.
+    return thresholds.to_json() | {"on_halt": "rollback"}
+
+
+class _Writer:
+    """Writes a plan as plain values, and remembers whether it met a Column."""
+
+    def __init__(self, *, as_written: bool) -> None:
+        self.as_written = as_written
+        self.met_column = False
+
+    def frame(self, frame: Frame) -> dict[str, object]:
+        steps: list[object] = []
+        last = 0
+        for step in frame.steps():
+            usual = next_number(last)
+            steps.append(self._step(step, usual))
+            last = max(last, usual if step.seq is None else step.seq)
+        return {"input": frame.input, "steps": steps}
+
+    def _step(self, step: Step, usual: int) -> dict[str, object]:
+        # All fields there are: one that is added to a step later counts by itself. A number that
+        # the step would have anyway is not told: it does not matter who gave it.
+        return {"kind": step.kind} | {
+            field.name: self._field(step, field.name, getattr(step, field.name))
+            for field in fields(step)
+            if field.name != "seq" or step.seq not in (None, usual)
+        }
+
+    def _field(self, step: Step, name: str, value: object) -> object:
+        if isinstance(value, Frame):
+            return self.frame(value)
+        if isinstance(step, Join) and name == "on":
+            return self._on(value)
+        if isinstance(step, Update) and name == "join":
+            return [self._lookup(lookup) for lookup in step.join]
+        if name not in EXPRESSIONS.get(step.kind, ()):
+            return value
+        if isinstance(step, Select):
+            return [self._expression(given) for given in step.columns]
+        if isinstance(value, tuple):
+            return [[column, self._expression(given)] for column, given in value]
+        return None if value is None else self._expression(value)
+
+    def _lookup(self, lookup: Lookup) -> dict[str, object]:
+        on = self._on(lookup.on)
+        return {"alias": lookup.alias, "other": self.frame(lookup.other), "on": on}
+
+    def _expression(self, given: object) -> object:
+        if isinstance(given, str):
+            return {"text": given} if self.as_written else sql(given)
+        self.met_column = True
+        return {"column": text_of(given)}
+
+    def _on(self, given: object) -> object:
+        """A join's condition is no SQL: the engine reads pairs of names from it."""
+        if isinstance(given, (list, tuple)):
+            return [self._on(each) for each in given]
+        if not isinstance(given, str):
+            return self._expression(given)
+        try:
+            return {"pairs": join_pairs(given, (), ()), "by_name": shares_names(given)}
+        except UsageError:
+            return {"text": given}
+
+
+def sql(text: str) -> object:
+    """An expression without its formatting."""
+    pieces = _pieces(text)
+    # A text that equals a column's name means that column: `null` may be one, ` null` is not.
+    if pieces is None or len(pieces) == 1:
+        return {"text": text}
+    return {"sql": _with_keywords(pieces)}
+
+
+def ddl(text: str) -> object:
+    """A schema without its formatting: types in any case, names as they are."""
+    pieces = _pieces(text)
+    return {"text": text} if pieces is None else {"ddl": _with_types(pieces)}
+
+
+def _pieces(text: str) -> list[str] | None:
+    """The tokens as they are written, or None if Spark might cut the text at other places."""
+    try:
+        tokens = sqlglot.tokenize(text, dialect="spark")
+    except SqlglotError:
+        return None
+    pieces: list[str] = []
+    end = 0
+    for token in tokens:
+        if token.start < end:
+            continue  # sqlglot makes three tokens of `1L`, all at the same place
+        gap, piece = text[end : token.start], text[token.start : token.end + 1]
+        if not _GAP.fullmatch(gap):
+            return None
+        # 'a''b' is a string with a quote in it, 'a' 'b' is the string ab.
+        if pieces and not gap and _GLUED.fullmatch(pieces[-1][-1] + piece[0]):
+            pieces[-1] += piece
+        else:
+            pieces.append(piece)
+        end = token.end + 1
+    return pieces if pieces and _GAP.fullmatch(text[end:]) else None
+
+
+def _with_keywords(pieces: Sequence[str]) -> list[str]:
+    """Keywords in upper case, where they cannot be names: Spark allows a column named `end`."""
+    words = [piece.upper() for piece in pieces]
+    has_cases = 0 < words.count("CASE") == words.count("END") <= words.count("WHEN")
+    written: list[str] = []
+    operand: bool | None = False  # whether one ends here, so that an operator may follow
+    for word, piece, after in zip(words, pieces, [*words[1:], ""], strict=True):
+        before = written[-1] if written else ""
+        if (has_cases or word not in _OF_CASE) and _is_keyword(word, before, after, operand):
+            operand = word == "END" or word in _CONSTANTS or (word == "NOT" and after in _NEGATED)
+            written.append(word)
+        else:
+            ends = piece[0].isalnum() or piece[0] == "_" or piece[-1] in ")]'\"`"
+            operand = None if word in _NAME_OR_OPERATOR else ends
+            written.append(piece)
+    return written
+
+
+def _is_keyword(word: str, before: str, after: str, operand: bool | None) -> bool:
+    if operand is None or "." in (before, after) or before.upper() == "AS":
+        return False
+    goes_on = after in _OPENING or (after != "" and (after[0].isalnum() or after[0] in "_'\"`"))
+    if word == "NOT":
+        may_begin = before in _BEFORE_NOT and goes_on and after not in _BINARY
+        return after in _NEGATED if operand else may_begin
+    if word in _BINARY:
+        return goes_on and operand
+    if word in ("WHEN", "THEN", "ELSE"):
+        return goes_on and (operand or before == "CASE")
+    if word in ("CASE", "END"):
+        return operand if word == "END" else goes_on and not operand
+    is_constant = word in _CONSTANTS and before != "*" and after not in ("(", "->", "=>")
+    return is_constant and not operand
+
+
+def _with_types(pieces: Sequence[str]) -> list[str]:
+    """All words but names in lower case. A name stands first, and first after a comma of fields."""
+    written: list[str] = []
+    inside: list[str] = ["struct"]
+    name_next = True
+    for piece in pieces:
+        quoted = bool(_QUOTES & set(piece))
+        written.append(piece if name_next or quoted else piece.lower())
+        if piece in ("<", "("):
+            inside.append(written[-2].lower() if piece == "<" and len(written) > 1 else piece)
+        elif piece in (">", ")") and len(inside) > 1:
+            inside.pop()
+        name_next = piece in ("<", ",") and inside[-1] == "struct"
+    return written
+
+
+def _has_odd_names(plan: Frame, sources: Sequence[Source]) -> bool:
+    """Whether a column may have a name that SQL reads as an expression, such as `(a + b)`.
+
+    A text that equals it means that column, and formatting it otherwise does not.
+    """
+    for schema in (source.schema for source in sources if source.schema):
+        pieces = _pieces(schema)
+        if pieces is None or any("`" in p and not _WORD.fullmatch(p[1:-1]) for p in pieces):
+            return True
+    steps = (step for frame in frames(plan) for step in frame.steps())
+    return not all(_WORD.fullmatch(name) for step in steps for name in _made_names(step))
+
+
+def _made_names(step: Step) -> list[str]:
+    match step:
+        case WithColumns():
+            return [name for name, _ in step.columns]
+        case Update():
+            return [name for name, _ in step.set]
+        case GroupBy() | Aggregate():
+            return [name for name, _ in step.aggregates]
+        case Rename():
+            return [step.new]
+        case Explode():
+            return [step.alias]
+        case Select():
+            return [_selected_name(given) for given in step.columns if isinstance(given, str)]
+    return []
+
+
+def _selected_name(text: str) -> str:
+    """The name it gets, or the text itself where Spark makes one up."""
+    pieces = _pieces(text) or [text]
+    if pieces == ["*"]:
+        return "all_that_there_are"
+    is_alias = len(pieces) > 2 and pieces[-2].upper() == "AS"
+    is_path = all(piece == "." or _WORD.fullmatch(piece) for piece in pieces) and "." in pieces
+    return pieces[-1] if is_alias or is_path else text.strip()
+
+
+def _source(source: Source) -> dict[str, object]:
+    written = {field.name: getattr(source, field.name) for field in fields(source)}
+    schema = None if source.schema is None else ddl(source.schema)
+    return written | {"options": dict(source.options), "schema": schema}

@@ -1,0 +1,367 @@
+"""Definition mistakes, found on schemas alone before any data is read."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from tallyman.domain.definition import expressions
+from tallyman.domain.definition.frame import Frame
+from tallyman.domain.definition.pipeline import Asset, Source
+from tallyman.domain.definition.plan import numbers
+from tallyman.domain.definition.step import (
+    Aggregate,
+    Append,
+    Delete,
+    Drop,
+    DropDuplicates,
+    Expect,
+    Explode,
+    Filter,
+    GroupBy,
+    Join,
+    Output,
+    Rename,
+    Select,
+    Step,
+    Union,
+    Update,
+    WithColumns,
+)
+from tallyman.engine.expressions.clock import EPOCH
+from tallyman.engine.expressions.columns import HIDDEN, SYSTEM, col
+from tallyman.engine.plan import check_working, in_place, plain, timed_plan
+from tallyman.engine.plan.check_expressions import Place, refusals
+from tallyman.engine.spark import small_tables
+from tallyman.errors import DefinitionError, Problem, TallymanError
+
+_PROBE = "_tm_probe"
+RAISES_LEVEL = (GroupBy, Explode)
+
+
+def source_schema(spark: SparkSession, source: Source) -> StructType:
+    """The declared schema, or DefinitionError: it does not parse, or lacks the key."""
+    return parsed_schema(f"source {source.name}", source.schema or "", source.key)
+
+
+def parsed_schema(where: str, text: str, key: Sequence[str]) -> StructType:
+    try:
+        schema = StructType().fromDDL(text)
+        assert isinstance(schema, StructType)
+    except (ParseException, PySparkException) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise DefinitionError([Problem(where, f"the schema does not parse: {reason}")]) from None
+    return _checked_schema(where, schema, key)
+
+
+def _checked_schema(where: str, schema: StructType, key: Sequence[str]) -> StructType:
+    problems = [
+        Problem(where, f"bad key: there is no column {name!r}", nearest(name, schema.names))
+        for name in key
+        if name not in schema.names
+    ]
+    lowered = [name.lower() for name in schema.names]
+    problems += [
+        Problem(where, f"column {name!r} is declared twice")
+        for name in sorted({n for n in lowered if lowered.count(n) > 1})
+    ]
+    problems += [_reserved(where, name) for name in schema.names if _is_reserved(name)]
+    if problems:
+        raise DefinitionError(problems)
+    return schema
+
+
+def _is_reserved(name: str) -> bool:
+    return name == SYSTEM or name.lower().startswith(HIDDEN)
+
+
+def _reserved(where: str, name: str) -> Problem:
+    return Problem(where, f"column {name!r}: names that begin with {HIDDEN!r} are the engine's own")
+
+
+def nearest(name: str, known: Sequence[str]) -> str | None:
+    found = difflib.get_close_matches(name, list(known), 1, cutoff=0.5)
+    return found[0] if found else None
+
+
+def check_asset(
+    spark: SparkSession,
+    asset: Asset,
+    schemas: Mapping[str, StructType],
+    plan: Callable[[], Frame],
+) -> tuple[Frame | None, StructType, list[Problem]]:
+    """The plan of an asset, the schema it gives, and every mistake in it."""
+    where = f"asset {asset.name}"
+    try:
+        frame = plan()
+    except TallymanError as error:
+        return None, StructType(), [Problem(where, str(error))]
+    except Exception as error:  # the author's own code: whatever it raises is a mistake in it
+        return None, StructType(), [Problem(where, f"{type(error).__name__}: {error}")]
+    if not isinstance(frame, Frame):
+        kind = type(frame).__name__
+        return None, StructType(), [Problem(where, f"the function must return a Frame, not {kind}")]
+    try:
+        numbers(frame)
+    except TallymanError as error:
+        return None, StructType(), [Problem(where, str(error))]
+    checker = _Checker(spark, asset, schemas)
+    # As a run evaluates it: an expression that has a time in place of the clock must hold too.
+    result = checker.check(timed_plan.at(frame, EPOCH)).drop(_PROBE)
+    problems = checker.problems + check_working.problems(asset, frame)
+    for name in asset.key:
+        if name not in result.columns:
+            near = nearest(name, result.columns)
+            problems.append(Problem(where, f"bad key: the result has no column {name!r}", near))
+    for name in asset.unique_key:
+        if name not in result.columns:
+            near = nearest(name, result.columns)
+            problems.append(Problem(where, f"unique_key: the result has no column {name!r}", near))
+    names = [name.lower() for name in result.columns]
+    for name in sorted({n for n in names if names.count(n) > 1}):
+        problems.append(
+            Problem(where, f"the result has two columns named {name!r}; drop or rename one")
+        )
+    if not problems:
+        problems += _partition_problems(where, asset, result.schema)
+        problems += _approval_problems(spark, where, asset, result.schema)
+    return frame, result.schema, problems
+
+
+def _partition_problems(where: str, asset: Asset, schema: StructType) -> list[Problem]:
+    """Rows must tell their partition, or they could not be replaced by it."""
+    declared = asset.partitioned_by
+    if declared is None:
+        return []
+    wanted = "date" if declared.kind == "daily" else "string"
+    for field in schema:
+        if field.name == declared.column:
+            found = field.dataType.simpleString()
+            if found == wanted:
+                return []
+            text = f"partition column {field.name!r} is {found}; {declared.kind} needs {wanted}"
+            return [Problem(where, text)]
+    near = nearest(declared.column, schema.names)
+    return [Problem(where, f"the result has no partition column {declared.column!r}", near)]
+
+
+def _approval_problems(
+    spark: SparkSession, where: str, asset: Asset, schema: StructType
+) -> list[Problem]:
+    if asset.approval is None or asset.approval.when is None:
+        return []
+    empty = small_tables.empty(spark, schema)
+    place = Place(schema.names, lambda asked: empty.agg(asked), empty, is_aggregate=True)
+    if refused := refusals(asset.approval.when, place):
+        return [Problem(where, f"approval, when: {reason}") for reason in refused]
+    try:
+        rows = empty.agg(F.expr(asset.approval.when).alias("asks"))
+        kind = rows.schema["asks"].dataType.simpleString()
+    except PySparkException as error:
+        reason = str(error).strip().splitlines()[0]
+        return [Problem(where, f"approval, when: {reason}")]
+    if kind != "boolean":
+        return [Problem(where, f"approval, when: gives {kind}, not true or false")]
+    return []
+
+
+class _Checker:
+    def __init__(
+        self, spark: SparkSession, asset: Asset, schemas: Mapping[str, StructType]
+    ) -> None:
+        self.spark, self.asset, self.schemas = spark, asset, schemas
+        self.problems: list[Problem] = []
+        self.names: set[str] = set()
+
+    def check(self, frame: Frame) -> DataFrame:
+        if frame.step is None or frame.parent is None:
+            empty = small_tables.empty(self.spark, self.schemas[frame.input])
+            return empty.withColumn(_PROBE, F.lit(1))
+        rows = self.check(frame.parent)
+        where = self._place(frame)
+        before = len(self.problems)
+        self._check_step(frame, rows, where)
+        if len(self.problems) > before:
+            return _assume(frame.step, rows)
+        try:
+            return self._applied(frame.step, rows, where)
+        except TallymanError as error:
+            self.problems.append(Problem(where, str(error)))
+        except (AnalysisException, ParseException) as error:
+            self.problems.append(_problem(where, error, _visible(rows)))
+        return _assume(frame.step, rows)
+
+    def _place(self, frame: Frame) -> str:
+        step = frame.step
+        assert step is not None
+        name = step.name or f"{numbers(frame)[id(frame)]}_{step.kind}"
+        return f"asset {self.asset.name}, step {name}"
+
+    def _applied(self, step: Step, rows: DataFrame, where: str) -> DataFrame:
+        match step:
+            case GroupBy():
+                return plain.aggregated(step, rows).withColumn(_PROBE, F.lit(1))
+            case Select():
+                # A row-local expression can stand beside another column; an aggregate cannot.
+                chosen = plain.selected(step, rows, _visible(rows))
+                return rows.select(*chosen, _PROBE)
+            case Join():
+                other = self.check(step.other).drop(_PROBE)
+                known = len(self.problems)
+                self._check_join(step, rows, other, where)
+                if len(self.problems) == known:
+                    return plain.joined(step, rows, other)
+                added = [f for f in other.schema if f.name not in rows.columns]
+                return rows.withColumns({f.name: F.lit(None).cast(f.dataType) for f in added})
+            case Union():
+                return plain.apply(step, rows, self.check)
+            case DropDuplicates():
+                names = list(step.subset) if step.subset is not None else _visible(rows)
+                return rows.dropDuplicates(names)
+            case Update() | Delete() | Aggregate() | Append() | Output():
+                probed = rows.drop(_PROBE)
+                check_working.check_conditions(step, probed)
+                done = in_place.apply(step, probed, lambda f: self.check(f).drop(_PROBE))
+                return done.withColumn(_PROBE, F.lit(1))
+        found = plain.apply(step, rows, self.check)
+        if isinstance(step, (Filter, Expect)):
+            return rows
+        return found
+
+    def _check_step(self, frame: Frame, rows: DataFrame, where: str) -> None:
+        step, columns = frame.step, _visible(rows)
+        if step is not None and step.name:
+            if step.name in self.names:
+                self._add(where, f"two steps are named {step.name!r}")
+            self.names.add(step.name)
+        for place, expression in _expressions(step, rows, columns):
+            for reason in refusals(expression, place):
+                self._add(where, reason)
+        for name in _new_names(step):
+            if _is_reserved(name):
+                self.problems.append(_reserved(where, name))
+        for name in _needed(step):
+            if name not in columns:
+                self._add(where, f"unknown column {name!r}", nearest(name, columns))
+        if isinstance(step, Union):
+            for side in (frame.parent, step.other):
+                if side and any(isinstance(s, RAISES_LEVEL) or _expands(s) for s in side.steps()):
+                    self._add(
+                        where,
+                        "union of rows that were grouped or multiplied before; "
+                        "make that part an asset of its own and unite its output",
+                    )
+        self.problems += check_working.step_problems(step, columns, where)
+        if isinstance(step, Join) and any(isinstance(s, Expect) for s in step.other.steps()):
+            self._add(
+                where,
+                "expect on the right side of a join: a reference has no ledger; "
+                "make it an asset of its own and join that",
+            )
+
+    def _check_join(self, step: Join, rows: DataFrame, other: DataFrame, where: str) -> None:
+        left, right = rows.schema, other.schema
+        pairs = plain.join_pairs(step.on, rows.columns, other.columns)
+        for mine, theirs in pairs:
+            if mine not in left.names:
+                self._add(where, f"unknown column {mine!r}", nearest(mine, left.names))
+            elif theirs not in right.names:
+                self._add(
+                    where,
+                    f"unknown column {theirs!r} of the reference",
+                    nearest(theirs, right.names),
+                )
+            elif left[mine].dataType != right[theirs].dataType:
+                kinds = (left[mine].dataType.simpleString(), right[theirs].dataType.simpleString())
+                self._add(
+                    where, f"{mine!r} is {kinds[0]} but {theirs!r} is {kinds[1]}; cast one first"
+                )
+        shared = {r for _, r in pairs} if plain.shares_names(step.on) else set()
+        clash = (set(_visible(rows)) & set(right.names)) - shared
+        for name in sorted(clash):
+            self._add(where, f"both sides have a column {name!r}; drop or rename one")
+
+    def _add(self, where: str, message: str, near: str | None = None) -> None:
+        self.problems.append(Problem(where, message, near))
+
+
+def _visible(rows: DataFrame) -> list[str]:
+    return [name for name in rows.columns if name != _PROBE]
+
+
+def _expands(step: Step) -> bool:
+    return isinstance(step, Join) and step.fanout == "expand"
+
+
+def _expressions(
+    step: Step | None, rows: DataFrame, columns: Sequence[str]
+) -> Iterator[tuple[Place, object]]:
+    """Each expression of a step, with where it stands."""
+    if step is None:
+        return
+    plainly = Place(columns, lambda one: rows.select(one), rows)
+    by = [name for name in getattr(step, "by", ()) if name in columns]
+    grouped = Place(
+        columns, lambda one: rows.groupBy(*map(col, by)).agg(one), rows, is_aggregate=True
+    )
+    aggregates = [each for _, each in getattr(step, "aggregates", ())]
+    for expression in expressions.of_step(step):
+        # By identity: `==` of a Column is no comparison.
+        found = any(expression is each for each in aggregates)
+        yield (grouped if found else plainly), expression
+
+
+def _new_names(step: Step | None) -> list[str]:
+    match step:
+        case WithColumns():
+            return [name for name, _ in step.columns]
+        case Rename():
+            return [step.new]
+        case GroupBy() | Aggregate():
+            return [name for name, _ in step.aggregates]
+        case Explode():
+            return [step.alias]
+        case Update():
+            return [name for name, _ in step.set]
+    return []
+
+
+def _needed(step: Step | None) -> Sequence[str]:
+    match step:
+        case Drop():
+            return step.columns
+        case Rename():
+            return (step.old,)
+        case GroupBy() | Aggregate():
+            return step.by
+        case Explode():
+            return (step.column,)
+        case DropDuplicates():
+            return step.subset or ()
+    return ()
+
+
+def _assume(step: Step, rows: DataFrame) -> DataFrame:
+    """What the rest of the plan may still count on, so that one mistake is reported once."""
+    names = _new_names(step)
+    if isinstance(step, GroupBy):
+        kept = [name for name in step.by if name in rows.columns]
+        rows = rows.select(*map(col, kept), _PROBE)
+    return rows.withColumns({name: F.lit(None).cast("string") for name in names}) if names else rows
+
+
+def _problem(where: str, error: PySparkException, columns: Sequence[str]) -> Problem:
+    parameters = error.getMessageParameters() or {}
+    condition = error.getCondition() or ""
+    if condition.startswith("UNRESOLVED_COLUMN"):
+        name = parameters.get("objectName", "").replace("`", "")
+        return Problem(where, f"unknown column {name!r}", nearest(name, columns))
+    if condition.startswith(("MISSING_GROUP_BY", "GROUP_BY")):
+        return Problem(where, "an aggregate outside groupBy; use groupBy(...).agg(...)")
+    message = str(error).strip().splitlines()[0]
+    return Problem(where, message.split(" SQLSTATE")[0])

@@ -1,0 +1,219 @@
+"""Expressions that a plan cannot hold: their value is not the row's and the run's alone, or they
+make and drop rows that nothing accounts for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from tallyman.engine.expressions import sql_words
+from tallyman.engine.expressions.clock import Timed, bare_functions, reads_clock
+from tallyman.engine.expressions.column_sql import same_on, sql_of
+from tallyman.engine.expressions.columns import text_of
+from tallyman.engine.expressions.functions import CLOCK, GENERATORS, UNSTABLE, WITHOUT_PARENTHESES
+from tallyman.engine.expressions.sql_words import Call, Token
+
+_SPARKS_OWN = frozenset(name.lower() for name in dir(F)) | frozenset(
+    {
+        "and",
+        "or",
+        "not",
+        "in",
+        "is",
+        "if",
+        "like",
+        "rlike",
+        "between",
+        "case",
+        "when",
+        "then",
+        "else",
+        "end",
+        "cast",
+        "over",
+        "as",
+        "date",
+        "timestamp",
+        "interval",
+        "struct",
+        "named_struct",
+        "map",
+        "exists",
+        "filter",
+    }
+)
+# A Column that goes into a Python function is printed as Spark's own tree.
+_TREE = "columnnodeexpression("
+_IN_TREE = re.compile(r"UnresolvedFunction\((?:List\()?([\w.]+)")
+_SUBQUERY = frozenset({"select", "with", "from", "values", "table"})
+_NOT_A_QUERY = frozenset({")", ",", ".", "=", "<", ">", "+", "-", "/", "::", "["})
+_SPECIAL = re.compile(r"r?['\"]\s*(now|today|tomorrow|yesterday)(?![a-z])", re.I)
+_UNPINNED = (
+    "reads the clock in a way that cannot be given the run's time; write the expression as SQL "
+    "text, or take the time first with withColumn('as_of', 'current_timestamp()') and use that "
+    "column"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an expression stands: the columns it may name, and how Spark analyzes it there."""
+
+    columns: Sequence[str]
+    shape: Callable[[Column], DataFrame]
+    rows: DataFrame
+    is_aggregate: bool = False
+
+
+def refusals(expression: object, place: Place) -> list[str]:
+    """Why the expression cannot stand there, and what to write instead."""
+    given = expression.given if isinstance(expression, Timed) else expression
+    if isinstance(given, str) and given in place.columns:
+        return []
+    text = text_of(given)
+    found = list(dict.fromkeys(_by_name(text, place.columns)))
+    if not found and not isinstance(given, str):
+        found += _of_column(given, text, place)
+    if not found:
+        found += _special_dates(given, text if isinstance(given, str) else sql_of(text), place)
+    if not found and _may_be_unstable(given, text):
+        found += _by_analysis(given, place)
+    return [f"{text!r} {reason}" for reason in found]
+
+
+def _by_name(text: str, columns: Sequence[str]) -> Iterator[str]:
+    listed = sql_words.calls(text)
+    names = [call.name for call in listed]
+    names += [token.value for token in bare_functions(text, columns)]
+    if _TREE in text:
+        names += [name.lower() for name in _IN_TREE.findall(text)]
+    for name in names:
+        if reason := GENERATORS.get(name) or UNSTABLE.get(name):
+            yield reason
+        if name == "identifier":
+            yield "names a function or column by a text; write the name itself"
+    if any(call.name == "aes_encrypt" and not _says_iv(call) for call in listed):
+        yield "draws an initialization vector each time; give one as the fifth argument"
+    if any(_is_query(*three) for three in _threes(sql_words.tokens(text))):
+        yield "holds a query of its own, which reads what the run has not pinned; join an input"
+    if any(name in WITHOUT_PARENTHESES for name in _lambda_names(text)):
+        yield "has a parameter that is called like a function of Spark; give it another name"
+
+
+def _says_iv(call: Call) -> bool:
+    texts = [token.value.strip("'\"").upper() for each in call.arguments for token in each]
+    return len(call.arguments) > 4 or "ECB" in texts
+
+
+def _threes(listed: list[Token]) -> Iterator[tuple[Token, Token, Token]]:
+    return zip(listed, listed[1:], listed[2:], strict=False)
+
+
+def _is_query(opening: Token, word: Token, after: Token) -> bool:
+    begins = opening.value == "(" and word.kind == "word" and word.value in _SUBQUERY
+    return begins and (after.kind != "sign" or after.value not in _NOT_A_QUERY)
+
+
+def _lambda_names(text: str) -> list[str]:
+    """Of every parameter that stands before an arrow."""
+    found: list[str] = []
+    listed = sql_words.tokens(text)
+    for number, token in enumerate(listed):
+        if token.kind != "sign" or token.value != "->":
+            continue
+        back = number - 1
+        while back >= 0 and (listed[back].is_name or listed[back].value in ("(", ")", ",")):
+            found += [listed[back].value] if listed[back].is_name else []
+            if listed[back].value == "(" or listed[number - 1].is_name:
+                break
+            back -= 1
+    return found
+
+
+def _of_column(given: object, text: str, place: Place) -> list[str]:
+    """The clock in a Column can be replaced only where its text is shown to mean the same."""
+    assert isinstance(given, Column)
+    in_tree = _TREE in text and any(name.lower() in CLOCK for name in _IN_TREE.findall(text))
+    if not in_tree and not reads_clock(text, place.columns):
+        return []
+    return [] if same_on(place.shape, given, sql_of(text)) else [_UNPINNED]
+
+
+def _special_dates(given: object, sql: str, place: Place) -> list[str]:
+    """Spark reads the text 'now' as the clock where it makes a date or a timestamp of it."""
+    listed = sql_words.tokens(sql)
+    special = [t for t in listed if t.kind == "text" and _SPECIAL.match(t.value)]
+    if not special:
+        return []
+    if isinstance(given, Column) and not same_on(place.shape, given, sql):
+        return [_UNPINNED]
+    typed = any(
+        t in special and before.kind == "word" and before.value.startswith(("date", "timestamp"))
+        for before, t in pairwise(listed)
+    )
+    cast = any(
+        any(t in special for t in (call.arguments or ((),))[0])
+        for call in sql_words.calls(sql)
+        if "date" in call.name or "time" in call.name
+    )
+    if typed or cast or _needs_dates(sql, special, place):
+        words = ", ".join(token.value for token in special)
+        return [f"makes a time of {words}; write current_timestamp() or current_date()"]
+    return []
+
+
+def _needs_dates(sql: str, special: list[Token], place: Place) -> bool:
+    """True if Spark takes a date in place of the text, and does not take a boolean: where it needs
+    text it takes both or none."""
+    date, boolean = (_instead(sql, special, f"CAST(NULL AS {k})") for k in ("DATE", "BOOLEAN"))
+    return _holds(sql, place) and _holds(date, place) and not _holds(boolean, place)
+
+
+def _instead(sql: str, replaced: list[Token], by: str) -> str:
+    written: list[str] = []
+    position = 0
+    for token in replaced:
+        written += [sql[position : token.start], by]
+        position = token.end
+    return "".join([*written, sql[position:]])
+
+
+def _holds(sql: str, place: Place) -> bool:
+    try:
+        _ = place.shape(F.expr(sql)).schema
+    except Exception:  # whatever Spark says of it is reported where the step is applied
+        return False
+    return True
+
+
+def _may_be_unstable(given: object, text: str) -> bool:
+    """True if the names alone do not show that Spark's own functions are all it calls."""
+    return not isinstance(given, str) or any(
+        call.name not in _SPARKS_OWN for call in sql_words.calls(text)
+    )
+
+
+def _by_analysis(given: object, place: Place) -> list[str]:
+    """Let Spark look for functions that are declared not to be deterministic, such as UDFs.
+
+    It refuses them in a join's condition, and beside an aggregate that is observed.
+    """
+    column = F.expr(given) if isinstance(given, str) else given
+    assert isinstance(column, Column)
+    try:
+        if place.is_aggregate:
+            _ = place.rows.observe("_tm_probe", column.alias("_tm_observed")).schema
+        else:
+            other = place.rows.sparkSession.range(0).toDF("_tm_other")
+            _ = place.rows.join(other, F.struct(column).isNotNull()).schema
+    except Exception as error:  # anything else is reported where the step is applied
+        condition = error.getCondition() if isinstance(error, AnalysisException) else None
+        if "DETERMINISTIC" in (condition or ""):
+            return ["calls a function that is declared not deterministic; derive it from the key"]
+    return []

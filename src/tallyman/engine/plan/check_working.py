@@ -1,0 +1,137 @@
+"""Mistakes in the steps of a working set, and in where they stand."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+
+from pyspark.sql import DataFrame
+from pyspark.sql.types import BooleanType
+
+from tallyman.domain.definition import expressions
+from tallyman.domain.definition.frame import Frame
+from tallyman.domain.definition.pipeline import Asset
+from tallyman.domain.definition.plan import chain, combines, is_traced, others, working_steps
+from tallyman.domain.definition.step import (
+    WORKING,
+    Aggregate,
+    Delete,
+    Expect,
+    Filter,
+    Output,
+    Step,
+    Update,
+)
+from tallyman.domain.version.dataset import DATASET_NAME
+from tallyman.engine.expressions.columns import WINDOW, text_of, to_column
+from tallyman.errors import Problem, UsageError
+
+RESERVED = ("_row_id", "_deleted", "_updated_at")
+
+
+def problems(asset: Asset, frame: Frame) -> list[Problem]:
+    """Of the chain as a whole: steps that cannot stand where they stand."""
+    where = f"asset {asset.name}"
+    found: list[Problem] = []
+    changed: str | None = None
+    for node in chain(frame):
+        step = node.step
+        assert step is not None
+        if isinstance(step, WORKING):
+            changed = step.kind
+        elif changed and combines(step):
+            text = f"{step.kind} after {changed}: rows would be other rows than those changed"
+            found.append(Problem(where, f"{text}; make what follows an asset of its own"))
+        found += [
+            Problem(where, f"{inner.kind} inside {step.kind}: only the asset's own rows change")
+            for other in others(step)
+            for inner in other.steps()
+            if isinstance(inner, WORKING)
+        ]
+    found += [Problem(where, text) for text in _path_problems(asset, frame)]
+    steps = working_steps(frame)
+    if asset.trace == "changes" and not steps:
+        text = 'trace="changes": no step follows the last one that combines rows'
+        found.append(Problem(where, f"{text}; there is nothing to record"))
+    if is_traced(asset.trace, frame) or changed:
+        found += _windows(where, [node.step for node in steps if node.step is not None])
+    return found
+
+
+def _path_problems(asset: Asset, frame: Frame) -> list[str]:
+    paths = [step.path for step in frame.steps() if isinstance(step, Output)]
+    twice = sorted({path for path in paths if paths.count(path) > 1})
+    found = [f"two outputs go to {path!r}" for path in twice]
+    if asset.partitioned_by is not None:
+        found += [
+            f"output to {path!r}: partitions would replace each other's; put {{partition}} in it"
+            for path in paths
+            if "{partition}" not in path
+        ]
+    return found
+
+
+def _windows(where: str, steps: Sequence[Step]) -> list[Problem]:
+    found = []
+    for step in steps:
+        listed = () if isinstance(step, (Filter, Expect)) else expressions.of_step(step)
+        for expression in listed:
+            if WINDOW.search(text_of(expression)):
+                text = f"{text_of(expression)!r} looks at other rows, which a traced step cannot"
+                found.append(Problem(where, f"{text}; make it an asset of its own and read that"))
+    return found
+
+
+def step_problems(step: Step | None, columns: Sequence[str], where: str) -> list[Problem]:
+    """Names that clash with ours, or that are not there."""
+    if not isinstance(step, WORKING):
+        return []
+    found: list[str] = []
+    made: list[str] = []
+    match step:
+        case Update():
+            made = [name for name, _ in step.set]
+            lowered = {name.lower() for name in columns}
+            found += [
+                f"join {lookup.alias!r} is called like a column; give it another name"
+                for lookup in step.join
+                if lookup.alias.lower() in lowered
+            ]
+        case Aggregate():
+            made = [name for name, _ in step.aggregates]
+            both = [name for name in made if name in step.by]
+            found += [f"{name!r} is a group and an aggregate at once" for name in both]
+        case Output():
+            found += _output_problems(step, columns)
+    taken = [name for name in (*columns, *made) if name.lower() in RESERVED]
+    found += [f"column {name!r} is reserved: the working set has its own" for name in taken]
+    return [Problem(where, text) for text in found]
+
+
+def _output_problems(step: Output, columns: Sequence[str]) -> list[str]:
+    found = []
+    for name in step.columns or ():
+        if name not in columns and name not in RESERVED:
+            near = difflib.get_close_matches(name, list(columns), 1, cutoff=0.5)
+            meant = f". Did you mean {near[0]!r}?" if near else ""
+            found.append(f"unknown column {name!r}{meant}")
+    if step.register_as is not None and step.format != "parquet":
+        found.append(f"register_as: a dataset is Parquet, the output is {step.format}")
+    if step.register_as is not None and not DATASET_NAME.fullmatch(step.register_as):
+        found.append(
+            f"register_as {step.register_as!r} is no name for a dataset "
+            "(lower-case letters, digits and '_')"
+        )
+    return found
+
+
+def check_conditions(step: Step, rows: DataFrame) -> None:
+    """A condition must give true or false."""
+    if not isinstance(step, (Update, Delete, Aggregate)) or step.where is None:
+        return
+    if isinstance(step, Update) and step.join:
+        return  # it may speak of what is looked up
+    found = rows.select(to_column(step.where, list(rows.columns)).alias("c")).schema["c"]
+    if not isinstance(found.dataType, BooleanType):
+        kind = found.dataType.simpleString()
+        raise UsageError(f"where gives {kind}, not true or false: {text_of(step.where)!r}")

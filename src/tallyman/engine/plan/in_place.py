@@ -1,0 +1,218 @@
+"""Steps that change rows in place, on the columns of one DataFrame: what they assign, and to what.
+
+The conditions under which a row is touched come from the caller: rows that ended are none of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, StructType
+
+from tallyman.domain.definition.frame import Frame
+from tallyman.domain.definition.step import (
+    Aggregate,
+    Append,
+    Delete,
+    Join,
+    Lookup,
+    Output,
+    Rename,
+    Select,
+    Step,
+    Update,
+    WithColumns,
+)
+from tallyman.engine.expressions.columns import col, text_of, to_column
+from tallyman.engine.plan import plain
+from tallyman.errors import UsageError
+
+MATCHED = "_tm_matched"
+
+
+def spelled(name: str, columns: Sequence[str]) -> str | None:
+    """How the columns spell a name: Spark finds it whatever its case."""
+    return next((c for c in columns if c.lower() == name.lower()), None)
+
+
+def assigned_by(step: Step, before: Sequence[str], after: Sequence[str]) -> tuple[str, ...]:
+    """The columns a step may give other values, as they are called behind it."""
+    match step:
+        case WithColumns():
+            return tuple(name for name, _ in step.columns)
+        case Update():
+            return set_names(step, before)
+        case Join():
+            return tuple(name for name in after if name not in before)
+        case Select():
+            bare = {text_of(each).strip("`") for each in step.columns}
+            star = any(text_of(each) in ("*", "unresolvedstar()") for each in step.columns)
+            kept = set(before) if star else bare & set(before)
+            return tuple(name for name in after if name not in kept)
+    return ()
+
+
+def set_names(step: Update, before: Sequence[str]) -> tuple[str, ...]:
+    """What an update assigns, each column once and as it is spelled first."""
+    found: list[str] = []
+    for name, _ in step.set:
+        own = spelled(name, [*before, *found]) or name
+        if own not in found:
+            found.append(own)
+    return tuple(found)
+
+
+def may_assign(step: Step, columns: Sequence[str]) -> tuple[str, ...]:
+    """Columns of which the values before the step may be asked for behind it."""
+    names: list[str] = []
+    match step:
+        case WithColumns():
+            names = [name for name, _ in step.columns]
+        case Update():
+            names = [name for name, _ in step.set]
+        case Select():
+            names = list(columns)
+    found = (spelled(name, columns) for name in names)
+    return tuple(dict.fromkeys(name for name in found if name is not None))
+
+
+def renamed_by(step: Step, before: Sequence[str]) -> dict[str, str]:
+    match step:
+        case Rename():
+            return {step.old: step.new} if step.old in before else {}
+        case WithColumns():
+            return _spelled_anew((name for name, _ in step.columns), before)
+        case Select():
+            return _spelled_anew((text_of(each).strip("`") for each in step.columns), before)
+    return {}
+
+
+def _spelled_anew(names: Iterable[str], before: Sequence[str]) -> dict[str, str]:
+    found = {spelled(name, before): name for name in names}
+    return {old: new for old, new in found.items() if old is not None and old != new}
+
+
+def equalities(lookup: Lookup) -> object:
+    """Its own columns may be written as `alias.column`."""
+    if not isinstance(lookup.on, str):
+        return lookup.on
+    return re.sub(rf"\b{re.escape(lookup.alias)}\.", "", lookup.on)
+
+
+def look_up(
+    rows: DataFrame, lookup: Lookup, reference: DataFrame, columns: Sequence[str]
+) -> DataFrame:
+    """The row of the reference as a struct named by the alias, and how many there were."""
+    pairs = plain.join_pairs(equalities(lookup), columns, reference.columns)
+    kept = [c for c in rows.columns if c != lookup.alias]
+    found = plain.looked_up(rows, reference, pairs)
+    return found.select(*map(col, kept), F.col(plain.REFERENCE).alias(lookup.alias), plain.MATCHES)
+
+
+def update(rows: DataFrame, step: Update, columns: Sequence[str], live: Column) -> DataFrame:
+    """Assign in order, on rows that matched before the first assignment.
+
+    References are there already, as structs named by their alias.
+    """
+    kinds = {f.name: f.dataType for f in rows.schema}
+    where = F.lit(True) if step.where is None else to_column(step.where, columns)
+    matched = F.when(live, F.coalesce(where, F.lit(False))).otherwise(F.lit(False))
+    rows = rows.withColumn(MATCHED, matched)
+    names = list(columns)
+    for name, expression in step.set:
+        known = spelled(name, names)
+        value = F.when(F.col(MATCHED), to_column(expression, names))
+        if known is None:
+            rows = rows.withColumn(name, value)
+            names.append(name)
+            kinds[name] = rows.schema[name].dataType
+        else:
+            kept = F.when(F.col(MATCHED), value.cast(kinds[known])).otherwise(col(known))
+            rows = rows.withColumn(known, kept)
+    return rows.drop(MATCHED)
+
+
+def groups(
+    rows: DataFrame, step: Aggregate, columns: Sequence[str], schema: StructType
+) -> tuple[DataFrame, StructType]:
+    """One row per group with all columns of the working set, and the schema it has from then on."""
+    kinds = {f.name: f.dataType for f in schema}
+    named = [
+        to_column(e, list(columns)).alias(spelled(n, columns) or n) for n, e in step.aggregates
+    ]
+    found = rows.groupBy(*map(col, step.by)).agg(*named)
+    widened = StructType(list(schema.fields))
+    for field in found.schema:
+        if field.name not in kinds:
+            widened = widened.add(field.name, field.dataType, True)
+    return aligned(found, widened), widened
+
+
+def aligned(
+    rows: DataFrame, schema: StructType, carried: Sequence[str] = (), live: Column | None = None
+) -> DataFrame:
+    """The columns of the working set: what is there in its type, NULL for the rest.
+
+    Only values of `live` rows are cast: one that was left out may be left out for not fitting.
+    """
+    there = {f.name: f.dataType for f in rows.schema}
+    chosen = [_as(f.name, there, f.dataType, live) for f in schema]
+    return rows.select(*chosen, *carried)
+
+
+def _as(name: str, there: dict[str, DataType], kind: DataType, live: Column | None) -> Column:
+    if name not in there:
+        return F.lit(None).cast(kind).alias(name)
+    if there[name] == kind:
+        return col(name)
+    value = col(name).cast(kind)
+    return (value if live is None else F.when(live, value)).alias(name)
+
+
+def evaluate(frame: Frame, inputs: Mapping[str, DataFrame]) -> DataFrame:
+    """A whole plan as plain transformations."""
+    if frame.step is None or frame.parent is None:
+        return inputs[frame.input]
+    return apply(frame.step, evaluate(frame.parent, inputs), lambda f: evaluate(f, inputs))
+
+
+def apply(step: Step, rows: DataFrame, other: plain.Evaluate) -> DataFrame:
+    """Any step as a plain transformation: for its schema, and to compare with."""
+    columns = list(rows.columns)
+    match step:
+        case Update():
+            for lookup in step.join:
+                rows = look_up(rows, lookup, other(lookup.other), columns).drop(plain.MATCHES)
+            done = update(rows, step, columns, F.lit(True))
+            return done.drop(*(lookup.alias for lookup in step.join))
+        case Delete():
+            gone = F.lit(True) if step.where is None else to_column(step.where, columns)
+            return rows.where(~F.coalesce(gone, F.lit(False)))
+        case Aggregate():
+            added, schema = groups(matching(rows, step.where), step, columns, rows.schema)
+            return aligned(rows, schema).unionAll(added)
+        case Append():
+            return rows.unionAll(aligned(incoming(other(step.other), rows.schema), rows.schema))
+        case Output():
+            return rows
+    return plain.apply(step, rows, other)
+
+
+def matching(rows: DataFrame, where: object) -> DataFrame:
+    return rows if where is None else rows.where(to_column(where, list(rows.columns)))
+
+
+def incoming(rows: DataFrame, schema: StructType, carried: Sequence[str] = ()) -> DataFrame:
+    """Rows to be appended; UsageError when they have columns that the working set has not."""
+    own = [name for name in rows.columns if name not in carried]
+    extra = [name for name in own if spelled(name, schema.names) is None]
+    if extra:
+        raise UsageError(
+            f"append brings columns that are not there: {', '.join(extra)}; "
+            f"there are {', '.join(schema.names)}. Select or rename before appending"
+        )
+    chosen = [col(name).alias(spelled(name, schema.names) or name) for name in own]
+    return rows.select(*chosen, *carried)

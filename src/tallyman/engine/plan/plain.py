@@ -1,0 +1,153 @@
+"""What each step means in plain PySpark: for references, and for checking a plan without data."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from tallyman.domain.definition.frame import Frame
+from tallyman.domain.definition.step import (
+    Drop,
+    DropDuplicates,
+    Expect,
+    Explode,
+    Filter,
+    GroupBy,
+    Join,
+    Rename,
+    Select,
+    Step,
+    Union,
+    WithColumns,
+)
+from tallyman.engine.expressions.columns import col, named_column, text_of, to_column
+from tallyman.errors import UsageError
+
+Evaluate = Callable[[Frame], DataFrame]
+MATCHES, REFERENCE = "_tm_matches", "_tm_reference"
+_EQUALITY = re.compile(r"\(*\s*`?([^`=()]+?)`?\s*==?\s*`?([^`=()]+?)`?\s*\)*")
+
+
+def evaluate(frame: Frame, inputs: Mapping[str, DataFrame]) -> DataFrame:
+    if frame.step is None or frame.parent is None:
+        return inputs[frame.input]
+    return apply(frame.step, evaluate(frame.parent, inputs), lambda f: evaluate(f, inputs))
+
+
+def apply(step: Step, rows: DataFrame, other: Evaluate) -> DataFrame:
+    """One step as a plain transformation; an expectation keeps what holds."""
+    match step:
+        case Select():
+            return rows.select(*selected(step, rows, rows.columns))
+        case Drop():
+            return rows.drop(*step.columns)
+        case WithColumns():
+            names = rows.columns
+            return rows.withColumns({n: to_column(e, names) for n, e in step.columns})
+        case Rename():
+            return rows.withColumnRenamed(step.old, step.new)
+        case Filter() | Expect():
+            return rows.filter(to_column(step.predicate, rows.columns))
+        case Join():
+            return joined(step, rows, other(step.other))
+        case GroupBy():
+            return aggregated(step, rows)
+        case Explode():
+            function = F.explode_outer if step.outer else F.explode
+            return rows.withColumn(step.alias, function(col(step.column)))
+        case Union():
+            side = other(step.other)
+            return rows.unionByName(side) if step.by_name else rows.union(side)
+        case DropDuplicates():
+            return rows.dropDuplicates(list(step.subset) if step.subset is not None else None)
+    raise UsageError(f"unknown step {step.kind}")
+
+
+def selected(step: Select, rows: DataFrame, columns: Sequence[str]) -> list[Column]:
+    listed: list[object] = []
+    for expression in step.columns:
+        if is_star(expression):
+            listed += columns
+        else:
+            listed.append(expression)
+    return [named_column(expression, rows, columns) for expression in listed]
+
+
+def is_star(expression: object) -> bool:
+    """`"*"`, or the same as a Column, whose `==` is no comparison."""
+    return text_of(expression) in ("*", "unresolvedstar()")
+
+
+def aggregated(step: GroupBy, rows: DataFrame, also: Sequence[Column] = ()) -> DataFrame:
+    columns = rows.columns
+    named = [to_column(e, columns).alias(n) for n, e in step.aggregates]
+    return rows.groupBy(*map(col, step.by)).agg(*named, *also)
+
+
+def join_pairs(on: object, left: Sequence[str], right: Sequence[str]) -> list[tuple[str, str]]:
+    """The equalities of a join: names on both sides, `a = b AND c = d`, or the same as Columns."""
+    if isinstance(on, str) and "=" not in on:
+        return [(on, on)]
+    if isinstance(on, (list, tuple)):
+        return [pair for item in on for pair in join_pairs(item, left, right)]
+    pairs = []
+    for part in re.split(r"\s+AND\s+", _infix(text_of(on)), flags=re.I):
+        found = _EQUALITY.fullmatch(part.strip())
+        if not found:
+            raise UsageError(
+                f"join on equality of columns, not {text_of(on)!r}; compute with withColumn first"
+            )
+        first, second = (name.strip() for name in found.groups())
+        swap = first not in left and first in right and second in left
+        pairs.append((second, first) if swap else (first, second))
+    return pairs
+
+
+def _infix(text: str) -> str:
+    """Spark prints a condition made of Columns as `and(=(a, b), =(c, d))`."""
+    text, found = re.sub(r"=\(([^(),]+), ([^(),]+)\)", r"\1 = \2", text), 1
+    while found:
+        text, found = re.subn(r"\band\(([^()]*), ([^()]*)\)", r"\1 AND \2", text)
+    return text
+
+
+def shares_names(on: object) -> bool:
+    """Whether the join is by name, so that the key column appears once."""
+    if isinstance(on, (list, tuple)):
+        return all(shares_names(item) for item in on)
+    return isinstance(on, str) and "=" not in on
+
+
+def joined_columns(on: object, left: Sequence[str], added: Sequence[str]) -> tuple[str, ...]:
+    """The order of a join's columns: those joined by name come first."""
+    first = [name for name, _ in join_pairs(on, left, ())] if shares_names(on) else []
+    return (*first, *(name for name in left if name not in first), *added)
+
+
+def looked_up(rows: DataFrame, reference: DataFrame, pairs: Sequence[tuple[str, str]]) -> DataFrame:
+    """Beside each row how many rows of the reference it meets, and one of them: rows cannot
+    multiply."""
+    keys = [col(right).alias(f"_tm_on{n}") for n, (_, right) in enumerate(pairs)]
+    found = reference.groupBy(*keys).agg(
+        F.count(F.lit(1)).alias(MATCHES),
+        F.first(F.struct(*(col(name).alias(name) for name in reference.columns))).alias(REFERENCE),
+    )
+    condition = F.lit(True)
+    for number, (left, _) in enumerate(pairs):
+        condition = condition & (col(left) == F.col(f"_tm_on{number}"))
+    return rows.join(found, condition, "left")
+
+
+def joined(step: Join, rows: DataFrame, reference: DataFrame) -> DataFrame:
+    pairs = join_pairs(step.on, rows.columns, reference.columns)
+    how = "left" if step.unmatched == "keep" else "inner"
+    if shares_names(step.on):
+        return rows.join(reference, [left for left, _ in pairs], how)
+    left_side, right_side = rows.alias("_tm_left"), reference.alias("_tm_right")
+    condition = F.lit(True)
+    for left, right in pairs:
+        condition = condition & (F.col(f"_tm_left.`{left}`") == F.col(f"_tm_right.`{right}`"))
+    return left_side.join(right_side, condition, how)

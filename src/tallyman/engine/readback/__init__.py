@@ -1,0 +1,1 @@
+"""Records and evidence of past runs, read back with DuckDB."""

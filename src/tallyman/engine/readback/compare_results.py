@@ -1,0 +1,187 @@
+"""What a result left, beside what the same plan leaves now: ledger, rejections, evidence, files.
+
+Only content counts: neither the order of rows nor how they are cut into files. Without Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow.parquet as pq
+
+from tallyman.engine.files.duck import connect
+from tallyman.engine.files.listing import hash_files
+from tallyman.engine.files.past_run import ledger_in
+from tallyman.engine.readback.dead_letters import FIELDS, READ, files_in
+from tallyman.engine.working.working_run import outputs_in
+from tallyman.errors import DatasetDamaged
+
+FILES = "files"
+"""In a ledger: hashes of files. Other bytes may hold the same rows."""
+
+TEXTS = {
+    "json": "SELECT json::VARCHAR AS line FROM read_ndjson_objects({files})",
+    "csv": "SELECT line FROM read_csv({files}, auto_detect = false, header = false, skip = 1, "
+    "delim = '\x1f', quote = '', escape = '', columns = {{'line': 'VARCHAR'}})",
+}
+"""How an output step's text file is read line by line, without its header."""
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A number or a text that is not what it was."""
+
+    name: str
+    then: Any
+    now: Any
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.then} then, {self.now} now"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Multisets:
+    """Two multisets: how many members only one side has, and the first of them."""
+
+    removed: int = 0
+    added: int = 0
+    samples: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def same(self) -> bool:
+        return not (self.removed or self.added)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def ledger_changes(then: Path, now: Path) -> list[Value]:
+    """Every count, fate and key digest."""
+    before, after = (_leaves(_proved(place)) for place in (then, now))
+    paths = dict.fromkeys([*before, *after])
+    return [
+        Value(path, before.get(path), after.get(path))
+        for path in paths
+        if before.get(path) != after.get(path)
+    ]
+
+
+def _proved(place: Path) -> dict[str, Any]:
+    return {name: value for name, value in ledger_in(place).items() if name != FILES}
+
+
+def _leaves(value: Any, path: str = "") -> dict[str, Any]:
+    if isinstance(value, Mapping) and value:
+        pairs = [(str(name), given) for name, given in value.items()]
+    elif isinstance(value, list) and value:
+        pairs = [(str(number), given) for number, given in enumerate(value)]
+    else:
+        return {path: value}
+    found: dict[str, Any] = {}
+    for name, given in pairs:
+        found |= _leaves(given, f"{path}.{name}" if path else name)
+    return found
+
+
+def evidence_changes(then: Path, now: Path) -> list[Value]:
+    """How many keys are stored of each step."""
+    before, after = (_evidence(place) for place in (then, now))
+    return [
+        Value(name, before.get(name, 0), after.get(name, 0))
+        for name in sorted({*before, *after})
+        if before.get(name, 0) != after.get(name, 0)
+    ]
+
+
+def _evidence(place: Path) -> dict[str, int]:
+    """Folders are called as files are."""
+    found: dict[str, int] = {}
+    for file in (place / "adjoint").rglob("*.parquet"):
+        if file.is_file():
+            name = str(file.parent.relative_to(place))
+            found[name] = found.get(name, 0) + pq.read_metadata(file).num_rows
+    return found
+
+
+def rejection_changes(then: Path, now: Path, limit: int) -> Multisets:
+    """Dead letters in all their fields."""
+    listed = ", ".join(name for name in FIELDS if name != "context")
+    return _multisets(
+        [f"SELECT {listed}, context::VARCHAR AS context FROM {READ}"] * 2,
+        [files_in(then), files_in(now)],
+        limit,
+    )
+
+
+def text_changes(then: Sequence[str], now: Sequence[str], form: str, limit: int) -> Multisets:
+    """Lines of what an output step wrote."""
+    return _multisets([TEXTS[form].format(files="$files")] * 2, [then, now], limit)
+
+
+def _multisets(reads: Sequence[str], files: Sequence[Sequence[str]], limit: int) -> Multisets:
+    some = files[0] or files[1]
+    if not some:
+        return Multisets()
+    try:
+        with connect() as db:
+            for name, read, given in zip(("before", "after"), reads, files, strict=True):
+                nothing = "" if given else " LIMIT 0"
+                text = f"CREATE TABLE {name} AS {read}{nothing}"
+                db.execute(text, {"files": list(given or some)})
+            return _differing(db, limit)
+    except duckdb.Error as error:
+        raise DatasetDamaged("dead letters or texts", str(error).splitlines()[0]) from error
+
+
+def _differing(db: duckdb.DuckDBPyConnection, limit: int) -> Multisets:
+    db.execute(
+        "CREATE TABLE differing AS SELECT * EXCLUDE (sign), sum(sign)::BIGINT AS copies "
+        "FROM (SELECT *, 1 AS sign FROM after UNION ALL SELECT *, -1 AS sign FROM before) "
+        "GROUP BY ALL HAVING sum(sign) <> 0"
+    )
+    counted = db.execute(
+        "SELECT coalesce(-sum(copies) FILTER (copies < 0), 0)::BIGINT, "
+        "coalesce(sum(copies) FILTER (copies > 0), 0)::BIGINT FROM differing"
+    ).fetchone()
+    assert counted is not None
+    found = db.execute(f"SELECT * FROM differing ORDER BY ALL LIMIT {int(limit)}")
+    names = [column[0] for column in found.description]
+    rows = tuple(dict(zip(names, row, strict=True)) for row in found.fetchall())
+    return Multisets(removed=counted[0], added=counted[1], samples=rows)
+
+
+# ---- the files of rows ----------------------------------------------------------------------
+
+
+def rows_of(place: Path) -> list[str]:
+    return [str(file) for file in sorted((place / "output").glob("*.parquet"))]
+
+
+def as_written(place: Path) -> bool:
+    """Whether the output's files are byte for byte what the run wrote."""
+    return hash_files([Path(file) for file in rows_of(place)], place) == _output_then(place)
+
+
+def output_gone(place: Path) -> bool:
+    """Removed with the version that was made of it."""
+    return bool(_output_then(place)) and not rows_of(place)
+
+
+def _output_then(place: Path) -> dict[str, str]:
+    listed = ledger_in(place).get(FILES, {})
+    return {name: given for name, given in listed.items() if name.startswith("output/")}
+
+
+def written_by_steps(place: Path) -> dict[str, tuple[str, list[str]]]:
+    """Format and files of each output step."""
+    return {
+        one["id"]: (
+            one["format"],
+            [str(f) for f in sorted((place / "outputs" / one["id"]).glob("part-*"))],
+        )
+        for one in outputs_in(place)
+    }

@@ -1,0 +1,263 @@
+"""What became of records in one result: rejected, left out, or in which rows of the output."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tallyman.domain.account.redaction import covers
+from tallyman.domain.history.walk import Ended, Rejected, WalkCounts
+from tallyman.engine.files.duck import quoted, text
+from tallyman.engine.readback.key_text import KeyShape
+from tallyman.engine.readback.levels import EMPTY, NONE, Level, Levels, has_keys
+from tallyman.engine.readback.session import Desk, parquet, parquet_files
+from tallyman.engine.segment.group_key import WHOLE
+
+LETTER = (
+    "source_key",
+    "error_type",
+    "morphism_path",
+    "expected",
+    "actual",
+    "error_code",
+)
+
+LETTER_PLACE = "context['place']"
+
+
+@dataclass
+class Fates:
+    """Of a few records. `rows` is a table of the output rows they are in: `file`, `_tm_line`."""
+
+    rejections: list[Rejected] = field(default_factory=list)
+    filtered: list[Ended] = field(default_factory=list)
+    steps: list[WalkCounts] = field(default_factory=list)
+    rows: str | None = None
+
+    @property
+    def known(self) -> bool:
+        return bool(self.rejections or self.filtered or self.steps or self.rows)
+
+
+@dataclass(frozen=True)
+class Forward:
+    """Records on their way through the levels of one result."""
+
+    desk: Desk
+    levels: Levels
+    shape: KeyShape | None
+    """Of the records' own keys; None when they have none but their place."""
+    output: tuple[str, ...]
+    """The files of the output's version; empty when there is none to read."""
+
+    def fates(self, keys: str) -> Fates:
+        """`keys` is a table of `k` and `p`, the keys and the places of the records."""
+        found = Fates()
+        keys, shape = self._as_kept(keys)
+        keys = self.desk.keep(f"SELECT k, p, {NONE} AS s FROM {keys}")
+        accounts: list[Mapping[str, Any]] = [
+            self.levels.ledger["output_accounting"],
+            *self.levels.ledger["sub_ledgers"],
+        ]
+        for number, account in enumerate(accounts):
+            self._ended(account, number, keys, shape, found)
+            if number == len(accounts) - 1:
+                break
+            level = self.levels.opened[number]
+            if not self.levels.has_keys(level):
+                return found  # only a replay can tell
+            above, count = self._above(level, keys, shape)
+            if count:
+                done = "aggregated" if level.unit == "group" else "exploded"
+                found.steps.append(WalkCounts(step=level.step, did=done, count=count))
+            if level.replaces:
+                keys, shape = above, self.levels.shape(level)
+            elif count:
+                keys = self.desk.keep(f"SELECT * FROM {keys} UNION ALL SELECT * FROM {above}")
+        self._passed(keys, shape, found)
+        return found
+
+    def _as_kept(self, keys: str) -> tuple[str, KeyShape | None]:
+        """The keys as the run wrote them: hashes in the place of what it redacted."""
+        hidden = self.levels.ledger.get("redacted", ())
+        covered = [name for name in self.shape.names if covers(hidden, name)] if self.shape else []
+        if self.shape is None or not covered:
+            return keys, self.shape
+        told = self.shape.hidden_text("k", covered)
+        return self.desk.keep(f"SELECT {told} AS k, p FROM {keys}"), self.shape.hidden(covered)
+
+    def ended_before(self, keys: str, steps: Collection[str]) -> int:
+        """How many of the records were rejected or left out by one of these steps, or at the
+        door."""
+        ended = self.desk.keep(EMPTY)
+        for part in self.levels.ledger["output_accounting"]["partitions"]:
+            place = self.levels.folder / part["adjoint_location"]
+            step = place.name.removesuffix(".parquet")
+            files = parquet_files(place)
+            if part["partition_type"] == "FILTERED" and files and step in steps:
+                at = self.levels.evidence_of(files, "source_place")
+                self.desk.rows(
+                    f"INSERT INTO {ended} SELECT source_key, {at}, {NONE} FROM {parquet(files)}"
+                )
+            letters = self._letters(place)
+            if part["partition_type"] == "ERROR" and letters:
+                listed = ", ".join(text(one) for one in ("ingest", *steps))
+                self.desk.rows(
+                    f"INSERT INTO {ended} SELECT source_key, {LETTER_PLACE}, {NONE} FROM {letters} "
+                    f"WHERE context['step'] IN ({listed}) AND context['level'] IS NULL"
+                )
+        keys, shape = self._as_kept(keys)
+        here = self._among("k", "p", ended, shape)
+        return int(self.desk.value(f"SELECT count(*) FROM {keys} WHERE {here}"))
+
+    def _letters(self, place: Path) -> str | None:
+        files = ", ".join(text(str(path)) for path in sorted(place.rglob("*.jsonl")))
+        if not files:
+            return None
+        types = ", ".join(f"{name}: 'VARCHAR'" for name in LETTER)
+        return (
+            f"read_json([{files}], format = 'newline_delimited', hive_partitioning = false, "
+            f"columns = {{{types}, context: 'MAP(VARCHAR, VARCHAR)'}})"
+        )
+
+    def _ended(
+        self,
+        account: Mapping[str, Any],
+        level: int,
+        keys: str,
+        shape: KeyShape | None,
+        found: Fates,
+    ) -> None:
+        for part in account["partitions"]:
+            if part["partition_type"] == "FILTERED":
+                place = self.levels.folder / part["adjoint_location"]
+                found.filtered += self._filtered(place, part["description"], keys, shape)
+            if part["partition_type"] == "ERROR":
+                place = self.levels.folder / part["adjoint_location"]
+                found.rejections += self._rejected(place, level, keys, shape)
+
+    def _filtered(self, place: Path, why: str, keys: str, shape: KeyShape | None) -> list[Ended]:
+        files = parquet_files(place)
+        if not files:
+            return []
+        at = self.levels.evidence_of(files, "source_place")
+        rows = self.desk.rows(
+            f"SELECT filter_predicate AS predicate, count(*) AS n FROM {parquet(files)} "
+            f"WHERE {self._among('source_key', at, keys, shape)} GROUP BY 1"
+        )
+        step = place.name.removesuffix(".parquet")
+        reason = why.removeprefix("Records filtered: ")
+        return [
+            Ended(step=step, reason=reason, predicate=row["predicate"], count=row["n"])
+            for row in rows
+        ]
+
+    def _rejected(
+        self, place: Path, level: int, keys: str, shape: KeyShape | None
+    ) -> list[Rejected]:
+        letters = self._letters(place)
+        if letters is None:
+            return []
+        rows = self.desk.rows(
+            f"SELECT * FROM {letters} "
+            f"WHERE {self._among('source_key', LETTER_PLACE, keys, shape)} "
+            f"AND coalesce(context['level'], '0') = '{level}' ORDER BY ALL"
+        )
+        return [
+            Rejected(
+                rule=row["morphism_path"],
+                step=row["context"].get("step", ""),
+                error_type=row["error_type"],
+                expected=row["expected"],
+                actual=row["actual"],
+                error_code=row["error_code"],
+                source_key=row["source_key"],
+                group_key=row["context"].get("group_key"),
+            )
+            for row in rows
+        ]
+
+    def _above(self, level: Level, keys: str, shape: KeyShape | None) -> tuple[str, int]:
+        """The keys of the groups or children made from these."""
+        if not level.files:
+            return self.desk.keep(EMPTY), 0
+        at, step = self.levels.place(level), text(level.step)
+        if level.unit == "child":
+            made = self.desk.keep(
+                f"SELECT DISTINCT child_key AS k, {at} AS p, {step} AS s "
+                f"FROM {parquet(level.files)} WHERE {self._among('parent_key', at, keys, shape)}"
+            )
+            return made, self.desk.count(made)
+        of_group = self.levels.shape(level)
+        assert of_group is not None
+        named = ", ".join(
+            f"{text(n)}, CAST(group_key.{quoted(n)} AS VARCHAR)" for n in of_group.names
+        )
+        key = "'{}'" if of_group.names == (WHOLE,) else f"CAST(json_object({named}) AS VARCHAR)"
+        made = self.desk.keep(
+            f"SELECT DISTINCT {key} AS k, {NONE} AS p, {step} AS s "
+            f"FROM {parquet(level.files)} WHERE {self._among('source_key', at, keys, shape)}"
+        )
+        return made, self.desk.count(made)
+
+    def _passed(self, keys: str, shape: KeyShape | None, found: Fates) -> None:
+        if not self.output or not self.desk.count(keys):
+            return
+        output = parquet(self.output, place=True)
+        types = self.desk.columns(f"SELECT * FROM {output}")
+        if has_keys(types):
+            own = self.levels.own(self.desk.columns(f"SELECT unnest(_tm) FROM {output}"))
+            where = self._among(own.key, own.place, keys, shape)
+            if own.step != NONE:  # rows of a working set: its records, and what steps added
+                where = " OR ".join(
+                    f"({made} AND {self._among(own.key, own.place, some, of_step)})"
+                    for made, some, of_step in self._by_step(own.step, keys, shape)
+                )
+        elif shape is None or shape.names == (WHOLE,):
+            where = "true"
+        else:
+            parts = ", ".join(f"{p} AS v{n}" for n, p in enumerate(shape.parts("k")))
+            same = " AND ".join(
+                f"{quoted(name)} IS NOT DISTINCT FROM v{n}" for n, name in enumerate(shape.names)
+            )
+            where = f"EXISTS (SELECT 1 FROM (SELECT {parts} FROM {keys}) w WHERE {same})"
+        rows = self.desk.keep(
+            f"SELECT _tm_file, file_row_number + 1 AS _tm_line FROM {output} o WHERE {where}"
+        )
+        if self.desk.count(rows):
+            found.rows = rows
+
+    def _by_step(
+        self, step: str, keys: str, shape: KeyShape | None
+    ) -> list[tuple[str, str, KeyShape | None]]:
+        """The keys of each kind of rows and their shape, with the condition that a row is of that
+        kind; `shape` is that of records."""
+        shapes = {level.step: self.levels.shape(level) for level in self.levels.opened}
+        found = []
+        for row in self.desk.rows(f"SELECT DISTINCT s FROM {keys}"):
+            same = "IS NULL" if row["s"] is None else f"= {text(row['s'])}"
+            some = f"(SELECT * FROM {keys} WHERE s {same})"
+            found.append((f"{step} {same}", some, shapes.get(str(row["s"]), shape)))
+        return found
+
+    def _among(self, key: str, place: str, keys: str, shape: KeyShape | None) -> str:
+        """Whether key and place stand for one of the records in a table: by the place where both
+        sides have one, else by the key."""
+        if place == NONE:
+            return self._same_key(key, keys, shape)
+        at_place = f"coalesce({place} IN (SELECT p FROM {keys} WHERE p IS NOT NULL), false)"
+        unplaced = self._same_key(key, f"(SELECT k FROM {keys} WHERE p IS NULL)", shape)
+        by_key = f"{place} IS NULL AND {self._same_key(key, keys, shape)}"
+        return f"({at_place} OR {unplaced} OR ({by_key}))"
+
+    def _same_key(self, key: str, keys: str, shape: KeyShape | None) -> str:
+        """Whether a key text stands for one of the keys in a table."""
+        exact = f"{key} IN (SELECT k FROM {keys})"
+        if shape is None or shape.plain or shape.names == (WHOLE,):
+            return exact
+        own, theirs = ", ".join(shape.parts(key)), ", ".join(shape.parts("k"))
+        # What is no key of this shape, like `@file#3`, has no parts: it is equal to itself only.
+        these = f"(SELECT ({theirs}) FROM {keys} WHERE {shape.fits('k')})"
+        return f"({exact} OR ({shape.fits(key)} AND ({own}) IN {these}))"

@@ -1,0 +1,216 @@
+"""The levels of one result: rows of its output, what they were made of, down to its records.
+
+Level 0 are the records; each step that combined or multiplied rows opened the next. Where rows
+were added and the others stayed, both are in the output: a key that such a step did not make is
+carried on as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from tallyman.domain.history.walk import WalkCounts
+from tallyman.engine.files.duck import quoted, text
+from tallyman.engine.readback.key_text import KeyShape
+from tallyman.engine.readback.session import Desk, parquet, parquet_files
+from tallyman.engine.segment.group_key import WHOLE
+
+KIND = {"group": "reverse_joins", "child": "parent_child"}
+DID = {"group": "combined", "child": "multiplied"}
+SYSTEM = "_tm"
+NONE = "NULL::VARCHAR"
+EMPTY = f"SELECT {NONE} AS k, {NONE} AS p, {NONE} AS s WHERE false"
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """What a step made out of the rows of the level below."""
+
+    step: str
+    unit: str
+    files: tuple[str, ...]
+    replaces: bool
+    """Whether the rows it was made from ended here; else they went on beside it."""
+
+    @property
+    def did(self) -> str:
+        return DID[self.unit]
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """Key and place of the record of an output row, and the step that made the row where it is no
+    record's; as expressions."""
+
+    key: str
+    place: str
+    step: str
+
+
+@dataclass(frozen=True)
+class Levels:
+    """The evidence of one result. `folder` is the run's, or that of a replay."""
+
+    desk: Desk
+    folder: Path
+    ledger: Mapping[str, Any]
+
+    @cached_property
+    def opened(self) -> list[Level]:
+        below = self.ledger["output_accounting"]["partitions"]
+        found = []
+        for sub in self.ledger["sub_ledgers"]:
+            step, unit = str(sub["opened_by"]), str(sub["unit"])
+            place = f"adjoint/{KIND.get(unit, KIND['group'])}/{step}.parquet"
+            # Rows that went on beside the groups were not replaced by them.
+            on = any(part["partition_type"] == "PASS_THROUGH" for part in below)
+            replaces = not on and any(part["adjoint_location"] == place for part in below)
+            files = tuple(parquet_files(self.folder / place))
+            found.append(Level(step, "child" if unit == "child" else "group", files, replaces))
+            below = sub["partitions"]
+        return found
+
+    @cached_property
+    def key_columns(self) -> tuple[str, ...]:
+        """The columns of the output that hold the source key, when they do."""
+        last = self.ledger["sub_ledgers"][-1] if self.opened else self.ledger["output_accounting"]
+        for part in last["partitions"]:
+            if part["partition_type"] == "PASS_THROUGH":
+                return tuple(part.get("key_columns", ()))
+        return ()
+
+    def needed(self, types: Mapping[str, str]) -> list[str]:
+        """The columns of an output that lead to its rows' keys."""
+        if has_keys(types):
+            return [SYSTEM, *self.key_columns]
+        shape = self.shape(self.opened[-1]) if self.opened else None
+        return [name for name in shape.names if name != WHOLE] if shape else []
+
+    def shape(self, level: Level) -> KeyShape | None:
+        """Of a group's key; None if there is no evidence to tell."""
+        if level.unit == "child" or not level.files:
+            return None
+        found = f"SELECT unnest(group_key) FROM {parquet(level.files[:1])}"
+        types = self.desk.columns(found)
+        return KeyShape(tuple(types), tuple(types.values()), always_json=True)
+
+    def has_keys(self, level: Level) -> bool:
+        """Whether its evidence names the rows it was made from, or only their digest."""
+        if level.unit == "child" or not level.files:
+            return True
+        return "source_key" in self.desk.columns(f"SELECT * FROM {parquet(level.files[:1])}")
+
+    # ---- back ---------------------------------------------------------------------------
+
+    def behind(self, rows: str) -> tuple[str, list[WalkCounts]]:
+        """A table `k, p` of the records behind output rows, and what each step on the way did.
+
+        `k` is the key. `p` is the place, where keys did not tell the records of the run apart."""
+        steps: list[WalkCounts] = []
+        levels = list(self.opened)
+        if has_keys(self.desk.columns(f"SELECT * FROM {rows}")):
+            keys = self.keys_of(rows)
+        else:
+            level = levels.pop()
+            shape = self.shape(level)
+            names = [name for name in shape.names if name != WHOLE] if shape else []
+            keys = self._sources(level, rows, [quoted(n) for n in names], names)
+            steps.append(WalkCounts(step=level.step, did=level.did, count=self.desk.count(keys)))
+        for level in reversed(levels):
+            keys, counted = self._below(level, keys)
+            if counted:
+                steps.append(WalkCounts(step=level.step, did=level.did, count=counted))
+        return keys, steps
+
+    def keys_of(self, rows: str) -> str:
+        """A table of the keys that output rows carry, and of the steps that made the rows."""
+        own = self.own(self.desk.columns(f"SELECT unnest(_tm) FROM {rows}"))
+        named = f"{own.key} AS k, {own.place} AS p, {own.step} AS s"
+        return self.desk.keep(f"SELECT {named} FROM {rows}")
+
+    def own(self, known: Collection[str]) -> Own:
+        """What an output row carries, of the fields that its `_tm` has."""
+        key = "_tm.key"
+        if self.key_columns:
+            key = f"coalesce(_tm.key, CAST({quoted(self.key_columns[0])} AS VARCHAR))"
+        place, step = (f"_tm.{n}" if n in known else NONE for n in ("place", "step"))
+        return Own(key, place, step)
+
+    def place(self, level: Level) -> str:
+        """The place of a record in a level's evidence, as an expression."""
+        return self.evidence_of(level.files, "source_place")
+
+    def evidence_of(self, files: Sequence[str], name: str) -> str:
+        """A column of evidence, as an expression; NULL where the evidence does not have it."""
+        known = self.desk.columns(f"SELECT * FROM {parquet(files)}")
+        return name if name in known else NONE
+
+    def _below(self, level: Level, keys: str) -> tuple[str, int]:
+        if not level.files:
+            return keys, 0
+        if level.unit == "child":
+            made = self.desk.keep(
+                f"SELECT DISTINCT child_key AS made, parent_key AS k, {self.place(level)} AS p, "
+                f"{NONE} AS s FROM {parquet(level.files)} e SEMI JOIN {keys} w "
+                f"ON child_key = w.k AND {self.place(level)} IS NOT DISTINCT FROM w.p"
+            )
+            found = self.desk.keep(f"SELECT DISTINCT k, p, s FROM {made}")
+            same = "made = w.k AND m.p IS NOT DISTINCT FROM w.p"
+            rest = f"SELECT w.k, w.p, w.s FROM {keys} w ANTI JOIN {made} m ON {same}"
+        else:
+            shape = self.shape(level)
+            assert shape is not None
+            names = [name for name in shape.names if name != WHOLE]
+            parts = shape.parts("k") if names else []
+            if level.replaces:
+                found = self._sources(level, keys, parts, names)
+                return found, self.desk.count(found)
+            # A record's key may read like that of a group: what made the row tells them apart.
+            others = ", ".join(text(one.step) for one in self.opened if one is not level)
+            here = f"s NOT IN ({others})" if others else "s IS NOT NULL"
+            made = self.desk.keep(f"SELECT * FROM {keys} WHERE {here}")
+            found = self._sources(level, made, parts, names)
+            groups = ", ".join(f"group_key.{quoted(n)} AS {quoted(n)}" for n in shape.names)
+            same = _same([quoted(n) for n in names], parts) if names else "true"
+            known = f"(SELECT DISTINCT {groups} FROM {parquet(level.files)})"
+            rest = (
+                f"SELECT k, p, s FROM {made} ANTI JOIN {known} g ON {same} "
+                f"UNION ALL SELECT k, p, s FROM {keys} WHERE ({here}) IS NOT TRUE"
+            )
+        counted = self.desk.count(found)
+        if level.replaces:
+            return found, counted
+        return self.desk.keep(f"SELECT k, p, s FROM {found} UNION ALL ({rest})"), counted
+
+    def _sources(self, level: Level, rows: str, values: Sequence[str], names: Sequence[str]) -> str:
+        """The keys behind groups; `values` tell a row's group."""
+        if not level.files:
+            return self.desk.keep(EMPTY)
+        step = self.evidence_of(level.files, "source_step")
+        evidence = (
+            f"SELECT source_key AS k, {self.place(level)} AS p, {step} AS s "
+            f"FROM {parquet(level.files)} e"
+        )
+        if not names:
+            return self.desk.keep(evidence)
+        listed = ", ".join(f"{v} AS v{n}" for n, v in enumerate(values))
+        wanted = f"(SELECT DISTINCT {listed} FROM {rows})"
+        own = [f"e.group_key.{quoted(name)}" for name in names]
+        same = _same(own, [f"w.v{n}" for n in range(len(values))])
+        return self.desk.keep(f"{evidence} SEMI JOIN {wanted} w ON {same}")
+
+
+def has_keys(types: Mapping[str, str]) -> bool:
+    """True if rows of an output carry their keys; groups are told by their own columns."""
+    return re.match(r'STRUCT\("?key"? ', types.get(SYSTEM, "")) is not None
+
+
+def _same(left: Sequence[str], right: Sequence[str]) -> str:
+    """NULL is a value like any other."""
+    pairs = zip(left, right, strict=True)
+    return " AND ".join(f"{a} IS NOT DISTINCT FROM {b}" for a, b in pairs)

@@ -1,0 +1,43 @@
+"""Opens the inputs of past results for one walk."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from tallyman.domain.definition.pipeline import Source
+from tallyman.engine.files.listing import InputFiles
+from tallyman.engine.readback.parquet_records import ParquetRecords
+from tallyman.engine.readback.records import Records
+from tallyman.engine.readback.session import Desk
+from tallyman.engine.readback.text_records import TextRecords
+
+
+@dataclass
+class Shelf:
+    """Copies of files that had to be made go when it is closed."""
+
+    desk: Desk
+    _stack: ExitStack = field(default_factory=ExitStack)
+
+    @cached_property
+    def _aside(self) -> Path:
+        made = tempfile.TemporaryDirectory(prefix="tallyman-lines-")
+        return Path(self._stack.enter_context(made))
+
+    def source(self, source: Source, files: InputFiles) -> Records:
+        given = (self.desk, source.name, files, source.key)
+        if source.format == "parquet":
+            return ParquetRecords(*given, hive=True)
+        return TextRecords(*given, source, self._aside)
+
+    def dataset(self, name: str, files: InputFiles, key: Sequence[str]) -> ParquetRecords:
+        files.check_recorded()
+        return ParquetRecords(self.desk, name, files, tuple(key))
+
+    def close(self) -> None:
+        self._stack.close()

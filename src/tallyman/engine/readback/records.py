@@ -1,0 +1,161 @@
+"""The records of an input, found by key or by value with DuckDB, each with its file and line."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from tallyman.domain.account.redaction import BEGINS
+from tallyman.domain.history.walk import Record
+from tallyman.engine.files.duck import text
+from tallyman.engine.files.listing import InputFile, InputFiles
+from tallyman.engine.readback.key_text import PLACE, KeyShape, field
+from tallyman.engine.readback.session import HIDDEN, Desk
+
+
+@dataclass
+class Records(ABC):
+    """Hits are a table of `k` (key text), `_tm_file`, `_tm_line`, and what shows the record.
+    Keys are a table of `k` and `p`, the place `input@file#number` or NULL."""
+
+    desk: Desk
+    name: str
+    files: InputFiles
+    key: tuple[str, ...]
+
+    @property
+    @abstractmethod
+    def types(self) -> Mapping[str, str]:
+        """The columns that can be asked for, and their types in DuckDB."""
+
+    @abstractmethod
+    def by_keys(self, keys: str, *, shown: int | None = None) -> str:
+        """Hits of the keys in a table; the record itself for the first `shown` keys only."""
+
+    @abstractmethod
+    def matching(self, conditions: Mapping[str, str]) -> str:
+        """Hits of the records that have these values."""
+
+    @abstractmethod
+    def at_place(self, place: str) -> str:
+        """The hit of `@file#number`, under its own key if it has one."""
+
+    @abstractmethod
+    def shown(self, hits: str, limit: int | None) -> list[Record]:
+        """The records of hits, by key."""
+
+    @abstractmethod
+    def column(self, name: str) -> str:
+        """The typed value of a column, as an expression."""
+
+    @abstractmethod
+    def values(self, hits: str, columns: Sequence[str], limit: int | None = None) -> str:
+        """A table `v0, v1…` of the values that these records have, each once."""
+
+    @abstractmethod
+    def by_values(self, values: str, columns: Sequence[str]) -> str:
+        """Hits of the records that have values of a table `v0, v1…`."""
+
+    @cached_property
+    def shape(self) -> KeyShape:
+        return KeyShape(self.key, tuple(self.types[name] for name in self.key))
+
+    def counts(self, hits: str) -> dict[str, int]:
+        found = self.desk.rows(
+            f"SELECT _tm_file AS file, count(*) AS n FROM {hits} GROUP BY 1 ORDER BY 1"
+        )
+        return {row["file"]: row["n"] for row in found}
+
+    def place(self) -> str:
+        """What a record without a key is called."""
+        return "'@' || _tm_name || '#' || _tm_line"
+
+    def same_key(self, columns: Sequence[str], keys: str) -> str:
+        """Whether a record with these columns has the key `w.k`, one of those in a table."""
+        if not self.key:
+            return "false"
+        same = self._same_key(columns)
+        return f"({same}) OR ({self._same_hash(columns)})" if self._redacted(keys) else same
+
+    def _redacted(self, keys: str) -> bool:
+        """Whether some of the keys hide what they were made of."""
+        return bool(
+            self.desk.value(f"SELECT count(*) FROM {keys} WHERE contains(k, {text(BEGINS)})")
+        )
+
+    def _same_hash(self, columns: Sequence[str]) -> str:
+        texts = [f"CAST({own} AS VARCHAR)" for own in columns]
+        if not self.shape.is_json:
+            return f"{HIDDEN}({texts[0]}) = w.k"
+        written = [field("w.k", name) for name in self.key]
+        return " AND ".join(
+            f"({other} = {own} OR {other} = {HIDDEN}({own}))"
+            for own, other in zip(texts, written, strict=True)
+        )
+
+    def _same_key(self, columns: Sequence[str]) -> str:
+        if self.shape.plain and self.shape.types == ("VARCHAR",):
+            return f"{columns[0]} = w.k"
+        pairs = zip(columns, self.shape.parts("w.k"), strict=True)
+        return " AND ".join(f"{own} = {other}" for own, other in pairs)
+
+    def wanted(self, keys: str) -> tuple[str, str]:
+        """Which records to look for: by key, a table `k`; by place, a table `k, found_at`."""
+        name = text(f"{self.name}@")
+        by_key = self.desk.keep(f"SELECT DISTINCT k FROM {keys} WHERE p IS NULL")
+        by_place = self.desk.keep(
+            f"SELECT DISTINCT k, substring(p, length({name})) AS found_at FROM {keys} "
+            f"WHERE starts_with(p, {name}) UNION ALL SELECT k, k FROM {by_key} "
+            f"WHERE starts_with(k, '@') AND regexp_matches(k, {PLACE})"
+        )
+        return by_key, by_place
+
+    def keys(self, hits: str, root: str) -> str:
+        """Keys and places of hits, as a run named them that found the files below `root`."""
+        known = {self.shown_path(file): file.path for file in self.files.files}
+        rows = self.desk.rows(f"SELECT DISTINCT _tm_file AS file FROM {hits}")
+        named = self.desk.keep("SELECT NULL::VARCHAR AS file, NULL::VARCHAR AS name WHERE false")
+        for file in [row["file"] for row in rows]:
+            below = os.path.relpath(known[file], root)
+            self.desk.rows(f"INSERT INTO {named} VALUES ({text(file)}, {text(below)})")
+        place = f"{text(self.name + '@')} || name || '#' || _tm_line"
+        return self.desk.keep(
+            f"SELECT k, {place} AS p FROM {hits} h JOIN {named} n ON h._tm_file = n.file"
+        )
+
+    def shown_path(self, file: InputFile) -> str:
+        """What `_tm_file` of a hit says."""
+        return file.name
+
+    def last_shown(self, keys: str, shown: int | None) -> str | None:
+        """The greatest key that is shown."""
+        if shown is None:
+            return None
+        return self.desk.value(
+            f"SELECT max(k) FROM (SELECT k FROM {keys} ORDER BY k LIMIT {int(shown)})"
+        )
+
+
+def first(hits: str, limit: int | None) -> str:
+    most = "" if limit is None else f" LIMIT {int(limit)}"
+    return f"(SELECT * FROM {hits} ORDER BY k, _tm_file, _tm_line{most})"
+
+
+def equal(columns: Sequence[str]) -> str:
+    return " AND ".join(f"{own} = w.v{number}" for number, own in enumerate(columns))
+
+
+def condition(
+    types: Mapping[str, str], wanted: Mapping[str, str], columns: Mapping[str, str]
+) -> str:
+    """All of `name=value`, compared by the column's type; `null` is NULL."""
+    parts = []
+    for name, value in wanted.items():
+        if value.lower() == "null":
+            parts.append(f"{columns[name]} IS NULL")
+        else:
+            parts.append(f"{columns[name]} = TRY_CAST({text(value)} AS {types[name]})")
+    return " AND ".join(parts) or "true"

@@ -1,0 +1,85 @@
+"""One walk's DuckDB connection: keys and rows stay in its tables, however many they are."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import duckdb
+
+from tallyman.domain.account.redaction import BEGINS, LENGTH
+from tallyman.engine.files.duck import connect, text
+from tallyman.errors import DatasetDamaged
+
+HIDDEN = "tm_hidden"
+"""A macro: what a run wrote in the place of a text that is redacted."""
+
+
+class Desk:
+    def __init__(self, secret: str = "") -> None:
+        """`secret` is the project's key for what is redacted."""
+        self.connection = connect()
+        told = f"sha256({text(f'{secret}|')} || t)"
+        self.connection.execute(
+            f"CREATE MACRO {HIDDEN}(t) AS {text(BEGINS)} || substring({told}, 1, {LENGTH})"
+        )
+        # As the runs themselves: a timestamp reads the same here and there.
+        self.connection.execute("SET TimeZone = 'UTC'")
+        # It can only guess how long text files are; queries here name the small side last.
+        self.connection.execute("SET disabled_optimizers = 'build_side_probe_side'")
+        self._number = itertools.count(1)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self.connection.close()
+
+    def keep(self, sql: str, given: Mapping[str, Any] | None = None) -> str:
+        """A table of what the query finds; its name."""
+        name = f"t{next(self._number)}"
+        self._do(f"CREATE TEMP TABLE {name} AS {sql}", given)
+        return name
+
+    def rows(self, sql: str, given: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
+        found = self._do(sql, given)
+        names = [column[0] for column in found.description]
+        return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+
+    def value(self, sql: str, given: Mapping[str, Any] | None = None) -> Any:
+        row = self._do(sql, given).fetchone()
+        return row[0] if row else None
+
+    def count(self, table: str) -> int:
+        return int(self.value(f"SELECT count(*) FROM {table}"))
+
+    def columns(self, sql: str, given: Mapping[str, Any] | None = None) -> dict[str, str]:
+        """Names and types of what a query gives."""
+        return {
+            row["column_name"]: row["column_type"] for row in self.rows(f"DESCRIBE {sql}", given)
+        }
+
+    def _do(self, sql: str, given: Mapping[str, Any] | None) -> duckdb.DuckDBPyConnection:
+        try:
+            return self.connection.execute(sql, dict(given or {}))
+        except (duckdb.IOException, duckdb.InvalidInputException) as error:
+            raise DatasetDamaged("evidence or data", str(error).splitlines()[0]) from error
+
+
+def parquet_files(folder: Path) -> list[str]:
+    return [str(path) for path in sorted(folder.rglob("*.parquet"))]
+
+
+def parquet(files: Sequence[str], *, place: bool = False) -> str:
+    """The rows of files, as part of a query. With `place`: their file and row number."""
+    listed = ", ".join(text(file) for file in files)
+    more = ", filename = '_tm_file', file_row_number = true" if place else ""
+    return f"read_parquet([{listed}], hive_partitioning = false, union_by_name = true{more})"

@@ -1,0 +1,62 @@
+"""Lines of text files as DuckDB reads them: each with its number, none skipped.
+
+DuckDB counts lines as Spark does where they end in one way and are valid UTF-8. Other files are
+copied first, with one kind of line end and with bad bytes replaced.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import shutil
+from pathlib import Path
+
+import duckdb
+
+from tallyman.engine.files.duck import connect, text
+
+LONGEST = 1 << 28
+NOWHERE = "\x1d\x1e\x1f\x07"
+"""Stands between columns, of which a line has one."""
+
+
+def lines(path: str, shown: str) -> str:
+    """`_tm_file`, `_tm_line` and `line` of a file, as a query."""
+    options = (
+        f"columns = {{'line': 'VARCHAR'}}, delim = {text(NOWHERE)}, quote = '', escape = '', "
+        "header = false, auto_detect = false, strict_mode = false, comment = '', "
+        f"max_line_size = {LONGEST}"
+    )
+    return (
+        f"SELECT {text(shown)} AS _tm_file, row_number() OVER () AS _tm_line, line "
+        f"FROM read_csv([{text(path)}], {options})"
+    )
+
+
+def readable(path: str, aside: Path, *, look_at_bytes: bool) -> str:
+    """The file itself, or a copy that DuckDB counts and reads as Spark does."""
+    if os.path.getsize(path) == 0:
+        return path
+    if not _has_returns(path) and not (look_at_bytes and _has_bad_bytes(path)):
+        return path
+    copy = aside / f"{len(list(aside.iterdir()))}.txt"
+    with (
+        open(path, encoding="utf-8", errors="replace") as source,
+        open(copy, "w", encoding="utf-8", newline="\n") as target,
+    ):
+        shutil.copyfileobj(source, target, 1 << 22)
+    return str(copy)
+
+
+def _has_returns(path: str) -> bool:
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as bytes_:
+        return bytes_.find(b"\r") >= 0
+
+
+def _has_bad_bytes(path: str) -> bool:
+    with connect() as connection:
+        try:
+            connection.execute(f"SELECT count(line) FROM ({lines(path, '')})").fetchall()
+        except duckdb.InvalidInputException:
+            return True
+    return False

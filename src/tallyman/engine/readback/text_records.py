@@ -1,0 +1,196 @@
+"""Records in lines of JSON or CSV. Values are the texts in the line; types are those declared."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from tallyman.domain.definition.pipeline import Source
+from tallyman.domain.history.walk import Record
+from tallyman.engine.files.duck import text
+from tallyman.engine.readback import key_text, text_lines
+from tallyman.engine.readback.records import Records, condition, equal, first
+from tallyman.errors import DatasetDamaged
+
+BATCH = 100
+"""Text files in one query."""
+# Trimming every line would take longer than all the rest: most lines do not begin with a space.
+BLANK = (
+    "CASE WHEN starts_with(line, ' ') OR starts_with(line, chr(9)) "
+    "THEN trim(line, ' ' || chr(9)) = '' ELSE false END"
+)
+ONE_JSON_VALUE = r'\s*:\s*("(?:[^"\\]|\\.)*"|[^,}\s]+)'
+
+
+@dataclass
+class TextRecords(Records):
+    source: Source
+    aside: Path
+    _readable: dict[str, str] = field(default_factory=dict)
+    _has_bad_bytes: bool = False
+
+    @cached_property
+    def types(self) -> Mapping[str, str]:
+        return key_text.declared_types(self.source.schema or "")
+
+    @cached_property
+    def _header(self) -> list[str]:
+        names = list(self.types)
+        if self.source.format != "csv" or self.source.options.get("header", "true") != "true":
+            return names
+        with open(self.files.files[0].path, encoding="utf-8-sig", errors="replace") as file:
+            first = file.readline().rstrip("\r\n")
+        return [name.strip().strip('"') for name in first.split(self._separator)] or names
+
+    @property
+    def _has_header(self) -> bool:
+        return self.source.format == "csv" and self.source.options.get("header", "true") == "true"
+
+    @property
+    def _separator(self) -> str:
+        return self.source.options.get("sep", ",")
+
+    def value(self, name: str) -> str:
+        """The text of a column in a line, as an expression."""
+        if self.source.format == "json":
+            parsed = key_text.field("line", name)
+            cut = f"regexp_extract(line, {text(_escaped(json.dumps(name)) + ONE_JSON_VALUE)}, 1)"
+            # Only of lines that are no JSON; as the engine does, the key is read all the same.
+            return f"coalesce({parsed}, CASE WHEN NOT json_valid(line) THEN trim({cut}, '\"') END)"
+        sep = _escaped(self._separator)
+        quoted_value = r'"(?:[^"\\]|\\.|"")*"'
+        pattern = f"(?:^|{sep})({quoted_value}|[^{sep}]*)"
+        place = self._header.index(name) + 1
+        cut = f"regexp_extract_all(line, {text(pattern)}, 1)[{place}]"
+        inside = f"replace(substring({cut}, 2, length({cut}) - 2), '\"\"', '\"')"
+        unquoted = f"CASE WHEN starts_with({cut}, '\"') THEN {inside} ELSE {cut} END"
+        plain = f"string_split(line, {text(self._separator)})[{place}]"
+        value = f"CASE WHEN contains(line, '\"') THEN {unquoted} ELSE {plain} END"
+        return f"nullif({value}, '')"
+
+    def column(self, name: str) -> str:
+        kind = self.types[name]
+        return self.value(name) if kind == "VARCHAR" else f"TRY_CAST({self.value(name)} AS {kind})"
+
+    def _batches(self) -> list[str]:
+        """Queries for the lines of some files each."""
+        found = []
+        for start in range(0, len(self.files.files), BATCH):
+            some = self.files.files[start : start + BATCH]
+            found.append(
+                " UNION ALL ".join(text_lines.lines(self._path(f.path), f.name) for f in some)
+            )
+        return found
+
+    def _path(self, path: str) -> str:
+        if path not in self._readable:
+            self._readable[path] = text_lines.readable(
+                path, self.aside, look_at_bytes=self._has_bad_bytes
+            )
+        return self._readable[path]
+
+    def _filled(self, columns: str, rest: str) -> str:
+        """A table of what one query finds in all files."""
+        try:
+            return self._fill(columns, rest)
+        except DatasetDamaged:
+            if self._has_bad_bytes:
+                raise
+        # Looking for bad bytes beforehand would read everything twice.
+        self._has_bad_bytes = True
+        self._readable.clear()
+        return self._fill(columns, rest)
+
+    def _fill(self, columns: str, rest: str) -> str:
+        hits = None
+        records = f"WHERE line IS NOT NULL AND NOT {BLANK}"
+        records += " AND _tm_line > 1" if self._has_header else ""
+        for batch in self._batches():
+            lines = f"(SELECT *, _tm_file AS _tm_name FROM ({batch}) {records})"
+            query = f"SELECT {columns} FROM {lines} {rest}"
+            if hits is None:
+                hits = self.desk.keep(query)
+            else:
+                self.desk.rows(f"INSERT INTO {hits} {query}")
+        assert hits is not None
+        return hits
+
+    def by_keys(self, keys: str, *, shown: int | None = None) -> str:
+        by_key, by_place = self.wanted(keys)
+        last = self.last_shown(keys, shown)
+        line = "line" if last is None else f"CASE WHEN k <= {text(last)} THEN line END AS line"
+        same = self.same_key([self.column(name) for name in self.key], keys)
+        columns = f"k, _tm_file, _tm_line, {line}"
+        found = [
+            self._filled(columns, f"JOIN {table} w ON {condition}")
+            for table, condition in ((by_key, same), (by_place, f"w.found_at = {self.place()}"))
+            if self.desk.count(table)
+        ]
+        for more in found[1:]:
+            self.desk.rows(f"INSERT INTO {found[0]} SELECT * FROM {more}")
+        return found[0] if found else self._filled(f"'' AS {columns}", "WHERE false")
+
+    def matching(self, conditions: Mapping[str, str]) -> str:
+        where = condition(self.types, conditions, {n: self.column(n) for n in conditions})
+        return self._filled(f"{self._key()} AS k, _tm_file, _tm_line, line", f"WHERE {where}")
+
+    def at_place(self, place: str) -> str:
+        return self._filled(
+            f"{self._key()} AS k, _tm_file, _tm_line, line",
+            f"WHERE {self.place()} = {text(place)}",
+        )
+
+    def _key(self) -> str:
+        if not self.key:
+            return self.place()
+        own = self.shape.text_of([self.column(name) for name in self.key])
+        return f"coalesce({own}, {self.place()})"
+
+    def values(self, hits: str, columns: Sequence[str], limit: int | None = None) -> str:
+        listed = ", ".join(f"{self.column(name)} AS v{n}" for n, name in enumerate(columns))
+        return self.desk.keep(
+            f"SELECT DISTINCT {listed} FROM {first(hits, limit)} WHERE line IS NOT NULL"
+        )
+
+    def by_values(self, values: str, columns: Sequence[str]) -> str:
+        same = equal([self.column(name) for name in columns])
+        return self._filled(
+            f"{self._key()} AS k, _tm_file, _tm_line, line", f"SEMI JOIN {values} w ON {same}"
+        )
+
+    def shown(self, hits: str, limit: int | None) -> list[Record]:
+        found = self.desk.rows(
+            f"SELECT k, _tm_file, _tm_line, line FROM {first(hits, limit)}"
+            " ORDER BY k, _tm_file, _tm_line"
+        )
+        return [
+            Record(
+                key=row["k"],
+                file=row["_tm_file"],
+                line=row["_tm_line"],
+                values=self._parsed(row["line"]),
+            )
+            for row in found
+        ]
+
+    def _parsed(self, line: str) -> dict[str, Any]:
+        if self.source.format == "json":
+            try:
+                found = json.loads(line, parse_float=Decimal)
+            except ValueError:
+                return {"line": line}
+            return found if isinstance(found, dict) else {"line": line}
+        [cells] = csv.reader([line], delimiter=self._separator)
+        if len(cells) != len(self._header):
+            return {"line": line}
+        return dict(zip(self._header, cells, strict=True))
+
+
+def _escaped(words: str) -> str:
+    return "".join(f"\\{c}" if c in r".^$*+?()[]{}|\\/" else c for c in words)

@@ -1,0 +1,1 @@
+"""One pass over the rows: each carries its key, where it ended and why."""

@@ -1,0 +1,159 @@
+"""Records as they enter an asset: what cannot be read as its source declares is an ERROR already.
+
+Which records those are is a property of the source: every declared column decides, whichever of
+them the asset reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    BooleanType,
+    DateType,
+    DecimalType,
+    IntegralType,
+    StringType,
+    StructField,
+)
+
+from tallyman.domain.account.rejection import ErrorType, Rule
+from tallyman.engine.expressions.columns import (
+    CORRUPT,
+    ERROR,
+    KEY,
+    LIVE,
+    PART,
+    PLACE,
+    REJECTIONS,
+    col,
+)
+from tallyman.engine.segment.fate_book import Book
+from tallyman.engine.segment.segment import REJECTION, Flow, rejection
+from tallyman.engine.source.source import Input, LinesInput
+
+SAME_TEXT = (StringType, BooleanType, IntegralType, DecimalType, DateType)
+"""Types whose values have one text, in Spark and elsewhere."""
+
+
+def admit(source: Input, book: Book, read: Collection[str]) -> Flow:
+    """All records of an input, with the columns that are read."""
+    names = tuple(f.name for f in source.schema if f.name in read)
+    known = source.every_record_keyed and len(source.key) == 1 and _readable(source, names)
+    key = source.key if known and not source.hides_key else None
+    placed = source.places is not None
+    if not source.rejects:
+        return Flow(source.records(names), names, key, placed=placed)
+    required = [f.name for f in source.schema if not f.nullable]
+    asked = list(dict.fromkeys([*names, *required]))
+    place = [PLACE] if placed else []
+    parts = [(_rules(part, book), rows) for part, rows in source.parts(asked)]
+    admitted = [
+        rows.withColumns(rules.tags()).select(*map(col, names), KEY, PART, REJECTIONS, *place)
+        for rules, rows in parts
+    ]
+    unread = {n: frozenset().union(*(rules.unread(n) for rules, _ in parts)) for n in names}
+    rows = reduce(DataFrame.unionByName, admitted)
+    flow = Flow(rows, names, key, tagged=True, placed=placed)
+    return replace(flow, unread=unread, rules=len(book.rules))
+
+
+def _readable(source: Input, names: Sequence[str]) -> bool:
+    """True if the key's column is carried, and reads the same whoever reads it."""
+    [key] = source.key
+    return key in names and isinstance(source.schema[key].dataType, SAME_TEXT)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    """What records of an input can break before the first step: a rule each, by its number."""
+
+    source: Input
+    missing: Mapping[str, int]
+    """Of required columns."""
+    misfits: Mapping[str, int]
+    """Of columns that are read from text."""
+    broken: int | None
+    """Of lines that have no columns at all; None where there are no lines."""
+
+    def unread(self, name: str) -> frozenset[int]:
+        """The rules of which a broken one leaves the column without a value."""
+        found = (self.misfits.get(name), self.broken)
+        return frozenset(rule for rule in found if rule is not None)
+
+    def tags(self) -> dict[str, Column]:
+        absent = [F.when(col(n).isNull(), self._absent(n)) for n in self.missing]
+        reasons = F.array_compact(F.array(*absent)) if absent else F.array()
+        wrong = reduce(Column.__or__, (col(n).isNull() for n in self.missing), F.lit(False))
+        if isinstance(self.source, LinesInput):
+            bad = F.col(CORRUPT).isNotNull()
+            reasons = F.when(bad, self._diagnosis(self.source)).otherwise(reasons)
+            wrong = bad | wrong
+        return {
+            PART: F.when(wrong, ERROR).otherwise(LIVE),
+            REJECTIONS: F.when(wrong, reasons.cast(f"array<{REJECTION}>")),
+        }
+
+    def _absent(self, name: str) -> Column:
+        return rejection(self.missing[name], F.lit("NULL"))
+
+    def _diagnosis(self, source: LinesInput) -> Column:
+        """Field by field, what is wrong with a line; asked only about the few that need it."""
+        text = F.col(CORRUPT)
+        strings = [StructField(f.name, StringType()) for f in source.positions]
+        raw = source.parse(text, strings)
+        reasons = []
+        for number, declared in enumerate(source.positions):
+            if declared.name not in self.misfits:
+                continue
+            alone = (
+                [declared]
+                if source.format == "json"
+                else [declared if i == number else s for i, s in enumerate(strings)]
+            )
+            misfit = source.parse(text, alone).getField(CORRUPT).isNotNull()
+            value = raw.getField(declared.name)
+            shown = source.redaction.shown(declared.name, value)
+            reason = F.when(misfit, rejection(self.misfits[declared.name], shown))
+            if declared.name in self.missing:
+                reason = reason.when(value.isNull(), self._absent(declared.name))
+            reasons.append(reason)
+        listed = F.array_compact(F.array(*reasons))
+        assert self.broken is not None
+        line = F.expr(f"make_valid_utf8({CORRUPT})")
+        if source.redaction.columns:  # a line shows all of its columns, declared or not
+            line = source.redaction.text(line)
+        whole = F.array(rejection(self.broken, line))
+        unreadable = raw.getField(CORRUPT).isNotNull() | (F.size(listed) == 0)
+        return F.when(unreadable, whole).otherwise(listed)
+
+
+def _rules(source: Input, book: Book) -> _Rules:
+    def rule(kind: ErrorType, name: str, expected: str) -> int:
+        return book.rule(
+            Rule(
+                error_type=kind,
+                path=f"{source.name}.{name}",
+                expected=expected,
+                entity=source.name,
+                field=name,
+                step="ingest",
+            )
+        )
+
+    missing = {
+        f.name: rule(ErrorType.NULL, f.name, "not null") for f in source.schema if not f.nullable
+    }
+    if not isinstance(source, LinesInput):
+        return _Rules(source, missing, {}, None)
+    fields = len(source.positions)
+    shape = "one JSON object on the line" if source.format == "json" else f"{fields} fields"
+    broken = rule(ErrorType.PARSE, "line", shape)
+    misfits = {
+        f.name: rule(ErrorType.TYPE_CAST, f.name, f.dataType.simpleString()) for f in source.schema
+    }
+    return _Rules(source, missing, misfits, broken)

@@ -1,0 +1,281 @@
+"""Where rows are combined or multiplied: a segment is written, the next begins on its live rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import DoubleType, FloatType
+from pyspark.sql.window import Window
+
+from tallyman.domain.account.fate import Fate
+from tallyman.domain.definition.step import Aggregate, DropDuplicates, Explode, GroupBy, Join
+from tallyman.engine.expressions.columns import (
+    KEY,
+    LIVE,
+    PART,
+    PLACE,
+    REJECTIONS,
+    SOURCES,
+    col,
+    mentioned,
+    to_column,
+)
+from tallyman.engine.expressions.redact import Redaction
+from tallyman.engine.plan import plain
+from tallyman.engine.segment.fate_book import Book
+from tallyman.engine.segment.group_key import GROUP_KEY, SOURCE_KEY, SOURCE_PLACE, WHOLE, group_text
+from tallyman.engine.segment.segment import Flow, end_unless
+from tallyman.engine.segment.stage import Stage, user_columns, write, write_keys, write_merged
+from tallyman.engine.spark import digest
+
+VALUE = "value_"
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A cut that made new rows out of records: groups or children."""
+
+    stage: Stage
+    step_id: str
+    fate: Fate
+    unit: str
+    description: str
+    children: DataFrame | None = None
+    """Child and parent keys, for rows that were multiplied."""
+    makes: Column | None = None
+    """How many children a live row of the stage has, told by the row itself."""
+    groups: DataFrame | None = None
+    """Group keys with count and digest, when the keys themselves are not stored."""
+    links: DataFrame | None = None
+    """Group keys and the keys of rows that went into them, where those rows stayed, or where what
+    the segment wrote holds values that are redacted."""
+    whole: bool = False
+    """One group of all rows, which is there even if no row is."""
+    matched: DataFrame | None = None
+    """Group and key of each row that went into a group, where those rows stayed."""
+
+    @property
+    def consumes(self) -> bool:
+        """Whether the records ended here: a working set adds rows and leaves the others."""
+        return self.unit != "row"
+
+    @property
+    def kept_as_written(self) -> bool:
+        """Whether the live rows of the stage are the evidence."""
+        return self.unit == "group" and self.groups is None and self.links is None
+
+    def rows(self) -> DataFrame:
+        """Of groups: group and source key of each row, as evidence shows them."""
+        return self.stage.live() if self.links is None else self.links
+
+
+def checkpoint(flow: Flow, path: str) -> tuple[Stage, Flow]:
+    """Write the segment and go on with its live rows, keys and all."""
+    carried = [F.col(name) for name in (KEY, REJECTIONS, *flow.place(), *flow.beside)]
+    columns = [*user_columns(flow.with_tags()), *carried]
+    stage = write(flow, path, columns, key=F.col(KEY), reasons=F.col(REJECTIONS))
+    if sources := flow.sources():
+        stage = replace(stage, sources=tuple(sources))
+    beside = tuple(name for name in flow.beside if name != plain.MATCHES)
+    rows = stage.live().select(*map(col, flow.columns), KEY, *flow.place(), *beside)
+    return stage, replace(flow, rows=rows, tagged=False, beside=beside)
+
+
+def group_fields(step: GroupBy | Aggregate, rows: DataFrame) -> list[Column]:
+    """What tells a group; -0.0 falls into the group of 0.0, so it must also read like it."""
+    return [value.alias(name) for name, value in _group_values(step, rows).items()]
+
+
+def _group_values(step: GroupBy | Aggregate, rows: DataFrame) -> dict[str, Column]:
+    kinds = {f.name: f.dataType for f in rows.schema if f.name in step.by}
+    fields = {
+        n: col(n) + F.lit(0).cast(k) if isinstance(k, (FloatType, DoubleType)) else col(n)
+        for n, k in ((name, kinds[name]) for name in step.by)
+    }
+    return fields or {WHOLE: F.lit(True)}
+
+
+def hidden_group_fields(
+    step: GroupBy | Aggregate, rows: DataFrame, redaction: Redaction
+) -> list[Column]:
+    """The same with hashes in the place of redacted columns."""
+    return _hidden_fields(_group_values(step, rows), redaction)
+
+
+def group_keys(flow: Flow, step: GroupBy, path: str) -> tuple[Stage, DataFrame]:
+    """Every live row with its group and what the aggregates need: the evidence itself. A row that
+    is itself a group brings count and digest of the rows it was made of."""
+    flow = flow.with_tags()
+    needed = mentioned([e for _, e in step.aggregates], flow.columns)
+    values = [flow.live(col(n)).alias(VALUE + n) for n in needed if n not in step.by]
+    group = flow.live(F.struct(*group_fields(step, flow.rows))).alias(GROUP_KEY)
+    behind = [F.struct(*kept).alias(SOURCES)] if (kept := flow.sources()) else []
+    columns = [group, *source(placed=flow.placed), *behind, *values, F.col(REJECTIONS)]
+    stage = write_keys(flow, path, columns, key=F.col(SOURCE_KEY), place=SOURCE_PLACE)
+    if behind:
+        stage = stage.with_sources(SOURCES)
+    return stage, aggregate_keys(stage.live(), step, needed)
+
+
+def source(*, placed: bool) -> list[Column]:
+    """What names the record behind a row, in evidence."""
+    place = [F.col(PLACE).alias(SOURCE_PLACE)] if placed else []
+    return [F.col(KEY).alias(SOURCE_KEY), *place]
+
+
+def hidden_links(stage: Stage, step: GroupBy, redaction: Redaction) -> DataFrame | None:
+    """The evidence without redacted values; None if the segment wrote none."""
+    rows = stage.live()
+    values = [name for name in rows.columns if name.startswith(VALUE)]
+    shown = [name for name in values if not redaction.covers(name.removeprefix(VALUE))]
+    if shown == values and not redaction.covers_any(step.by):
+        return None
+    named = [name for name in (SOURCE_KEY, SOURCE_PLACE, SOURCES) if name in rows.columns]
+    return rows.select(_hidden_group(step, redaction), *named, *map(col, shown))
+
+
+def hidden_groups(groups: DataFrame, step: GroupBy, redaction: Redaction) -> DataFrame:
+    """Groups with their digests, redacted columns as their hashes."""
+    if not redaction.covers_any(step.by):
+        return groups
+    return groups.withColumn(GROUP_KEY, _hidden_group(step, redaction))
+
+
+def _hidden_group(step: GroupBy, redaction: Redaction) -> Column:
+    """The group of a row of evidence, redacted columns as their hashes."""
+    if not step.by:
+        return F.col(GROUP_KEY)
+    fields = {name: F.col(GROUP_KEY).getField(name) for name in step.by}
+    return F.struct(*_hidden_fields(fields, redaction)).alias(GROUP_KEY)
+
+
+def _hidden_fields(fields: Mapping[str, Column], redaction: Redaction) -> list[Column]:
+    return [
+        (redaction.shown(name, value) if redaction.covers(name) else value).alias(name)
+        for name, value in fields.items()
+    ]
+
+
+def aggregate_keys(evidence: DataFrame, step: GroupBy, needed: Sequence[str]) -> DataFrame:
+    """The aggregate, from what was written; each group with the digest of the keys it was made
+    of, so that a row that was read twice or not at all shows."""
+    groups = [F.col(GROUP_KEY).getField(name).alias(name) for name in step.by]
+    values = [col(VALUE + n).alias(n) for n in needed if n not in step.by]
+    rows = evidence.select(*groups, *values, F.col(SOURCE_KEY).alias(KEY))
+    return plain.aggregated(step, rows, digest.lanes(F.col(KEY)))
+
+
+def group_digests(flow: Flow, step: GroupBy, path: str) -> tuple[Stage, DataFrame, DataFrame]:
+    """One aggregation for everything: live rows meet in their group, ended rows stay alone.
+
+    Returns the stage, the aggregate, and each group's count and key digest.
+    """
+    flow = flow.with_tags()
+    live = F.col(PART) == LIVE
+    needed = mentioned([e for _, e in step.aggregates], flow.columns)
+    names = dict.fromkeys([*step.by, *needed])
+    guarded = [flow.live(col(name)).alias(name) for name in names]
+    own = {"_tm_own": KEY, **({PLACE: PLACE} if flow.placed else {})}
+    ended = [F.when(~live, F.col(value)).alias(name) for name, value in own.items()]
+    rows = flow.rows.select(*guarded, F.col(PART).cast("int").alias(PART), KEY, *ended, REJECTIONS)
+    # What raises on a group without values must not be asked about rows that ended.
+    aggregates = [F.when(live, to_column(e, list(names))).alias(n) for n, e in step.aggregates]
+    groups = [F.col(PART), *map(F.col, own), F.col(REJECTIONS), *map(col, step.by)]
+    merged = rows.groupBy(*groups).agg(*aggregates, *digest.lanes(F.col(KEY)))
+    merged = merged.withColumnRenamed("_tm_own", KEY)
+    stage = write_merged(flow, merged, path)
+    found = stage.live()
+    output = found.select(*map(col, [*step.by, *(n for n, _ in step.aggregates)]))
+    key = F.struct(*group_fields(step, found)).alias(GROUP_KEY)
+    return stage, output, found.select(key, digest.COUNT, digest.HIGH, digest.LOW)
+
+
+def group_flow(output: DataFrame, step: GroupBy, level: int, redaction: Redaction) -> Flow:
+    """Groups as rows of their own, keyed by their group columns."""
+    key = group_text(step.by, [redaction.shown(name, col(name)) for name in step.by])
+    flow = Flow(
+        output.withColumn(KEY, key),
+        tuple(name for name in output.columns if name not in digest.NAMES),
+        None,
+        level=level,
+        after_group=True,
+        group_columns=step.by,
+        beside=tuple(name for name in digest.NAMES if name in output.columns),
+    )
+    # A key that hides a column cannot be read from it: rows carry the key itself.
+    return flow.with_tags() if redaction.covers_any(step.by) else flow
+
+
+def childless_filtered(flow: Flow, step: Explode, step_id: str, book: Book) -> Flow:
+    """A parent without elements leaves no child: it must end here, with a reason."""
+    flow = flow.with_tags()
+    if step.outer:
+        return flow
+    predicate = f"size({step.column}) > 0"
+    ended = book.part(
+        Fate.FILTERED,
+        f"{step_id}.empty",
+        f"Records with no element in {step.column}",
+        predicate,
+        flow.level,
+    )
+    return end_unless(flow, F.coalesce(F.size(col(step.column)) > 0, F.lit(False)), ended)
+
+
+def exploded(flow: Flow, step: Explode, parents: Flow) -> tuple[Flow, DataFrame]:
+    function = F.posexplode_outer if step.outer else F.posexplode
+    names = [*parents.columns, *([] if step.alias in parents.columns else [step.alias])]
+    rows = parents.rows.select("*", function(col(step.column)).alias("_tm_number", "_tm_element"))
+    number = F.coalesce(F.col("_tm_number"), F.lit(0)).cast("string")
+    rows = rows.withColumn("_tm_child", F.concat(F.col(KEY), F.lit("/"), number))
+    chosen = [F.col("_tm_element").alias(n) if n == step.alias else col(n) for n in names]
+    return _children(flow, rows, chosen, names)
+
+
+def expanded(flow: Flow, step: Join, parents: Flow, reference: DataFrame) -> tuple[Flow, DataFrame]:
+    """All matches; children are numbered by the content of what they matched."""
+    before = parents.rows
+    pairs = plain.join_pairs(step.on, parents.columns, reference.columns)
+    shared = {right for _, right in pairs} if plain.shares_names(step.on) else set()
+    added = [name for name in reference.columns if name not in shared]
+    renamed = reference.select(
+        *(col(right).alias(f"_tm_on{i}") for i, (_, right) in enumerate(pairs)),
+        *(col(name).alias(name) for name in added),
+    )
+    condition = F.lit(True)
+    for number, (left, _) in enumerate(pairs):
+        condition = condition & (col(left) == F.col(f"_tm_on{number}"))
+    how = "left" if step.unmatched == "keep" else "inner"
+    rows = before.join(renamed, condition, how)
+    order = [F.to_json(F.struct(*map(col, added)))] if added else [F.lit(0)]
+    number = F.row_number().over(Window.partitionBy(KEY, *parents.place()).orderBy(*order)) - 1
+    rows = rows.withColumn("_tm_child", F.concat(F.col(KEY), F.lit("/"), number.cast("string")))
+    names = plain.joined_columns(step.on, parents.columns, added)
+    return _children(flow, rows, [col(name) for name in names], names)
+
+
+def _children(
+    flow: Flow, rows: DataFrame, chosen: Sequence[Column], names: Sequence[str]
+) -> tuple[Flow, DataFrame]:
+    """A child stands where its record does."""
+    place = [F.col(PLACE).alias(SOURCE_PLACE)] if flow.placed else []
+    named = [F.col("_tm_child").alias("child_key"), F.col(KEY).alias("parent_key")]
+    links = rows.select(*named, *place)
+    children = rows.select(*chosen, F.col("_tm_child").alias(KEY), *flow.place())
+    made = Flow(children, tuple(names), None, level=flow.level + 1, placed=flow.placed)
+    return made, links
+
+
+def first_of_each(flow: Flow, step: DropDuplicates, step_id: str, book: Book) -> Flow:
+    """The row with the smallest key stays, so that the choice is the same in every run."""
+    subset = list(step.subset) if step.subset is not None else list(flow.columns)
+    window = Window.partitionBy(*map(col, subset)).orderBy(KEY, *flow.place())
+    rows = flow.rows.withColumn("_tm_rank", F.row_number().over(window))
+    predicate = f"first of its ({', '.join(subset)})"
+    ended = book.part(Fate.FILTERED, step_id, "Records that repeat another", predicate, flow.level)
+    ranked = replace(flow, rows=rows).with_tags()
+    kept = end_unless(ranked, F.col("_tm_rank") == 1, ended)
+    return replace(kept, rows=kept.rows.drop("_tm_rank"))

@@ -1,0 +1,254 @@
+"""Evaluating an asset's plan: segments joined by cuts, each evaluated once and written once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from tallyman.domain.account.fate import Evidence, Fate
+from tallyman.domain.definition.frame import Frame
+from tallyman.domain.definition.step import (
+    Drop,
+    DropDuplicates,
+    Expect,
+    Explode,
+    Filter,
+    GroupBy,
+    Join,
+    Rename,
+    Select,
+    Union,
+    WithColumns,
+)
+from tallyman.engine.expressions.columns import (
+    KEY,
+    PART,
+    PLACE,
+    REJECTIONS,
+    SOURCES,
+    SYSTEM,
+    WINDOW,
+    col,
+    text_of,
+)
+from tallyman.engine.plan import plain
+from tallyman.engine.segment import cuts, segment
+from tallyman.engine.segment.admit import admit
+from tallyman.engine.segment.cuts import Opened
+from tallyman.engine.segment.fate_book import Book
+from tallyman.engine.segment.segment import Flow
+from tallyman.engine.segment.stage import Stage, user_columns, write
+from tallyman.engine.source.source import Input, key_text
+
+
+@dataclass
+class Evaluation:
+    """One asset in one run. `staged` lists what each segment wrote, in order."""
+
+    book: Book
+    inputs: Mapping[str, Input]
+    references: Callable[[str], DataFrame]
+    step_ids: Mapping[int, str]
+    evidence: Evidence
+    folder: str
+    on_stage: Callable[[Stage], None]
+    reads: Mapping[str, Collection[str]]
+    staged: list[Stage] = field(default_factory=list)
+    opened: list[Opened] = field(default_factory=list)
+    output_key: tuple[str, ...] = ()
+    reached: str | None = None
+    """The last step whose effect on every row is decided."""
+
+    def path(self) -> str:
+        return os.path.join(self.folder, f"segment-{len(self.staged) + 1}")
+
+    def staged_as(self, stage: Stage) -> Stage:
+        # First the word on the segment before: when that halts, this one never came about.
+        self.on_stage(stage)
+        self.staged.append(stage)
+        return stage
+
+    def flow(self, frame: Frame) -> Flow:
+        if frame.step is None or frame.parent is None:
+            source = self.inputs[frame.input]
+            return admit(source, self.book, self.reads[frame.input])
+        flow = self.flow(frame.parent)
+        name = self.step_ids[id(frame)]
+        done = self.step(flow, frame, name)
+        self.reached = name
+        return done
+
+    def step(self, flow: Flow, frame: Frame, name: str) -> Flow:
+        match frame.step:
+            case Select() as step:
+                return segment.select(self._past_window(flow, step.columns), step)
+            case Drop() as step:
+                return segment.drop(flow, step)
+            case WithColumns() as step:
+                computed = [expression for _, expression in step.columns]
+                return segment.with_columns(self._past_window(flow, computed), step)
+            case Rename() as step:
+                return segment.rename(flow, step)
+            case Filter() as step:
+                return segment.filter_(flow, step, name, self.book)
+            case Expect() as step:
+                return segment.expect(flow, step, name, self.book)
+            case Join() as step:
+                return self._join(flow, step, name)
+            case GroupBy() as step:
+                return self._group(flow, step, name)
+            case Explode() as step:
+                return self._explode(flow, step, name)
+            case Union() as step:
+                return self._union(flow, self.flow(step.other), step)
+            case DropDuplicates() as step:
+                return cuts.first_of_each(self._live_only(flow), step, name, self.book)
+        raise AssertionError(frame.step)
+
+    def _past_window(self, flow: Flow, expressions: object) -> Flow:
+        texts = [text_of(e) for e in expressions]  # type: ignore[attr-defined]
+        return self._live_only(flow) if any(map(WINDOW.search, texts)) else flow
+
+    def _live_only(self, flow: Flow) -> Flow:
+        """Rows that look at each other must not see those that ended."""
+        if not flow.tagged:
+            return flow
+        stage, rest = cuts.checkpoint(flow, self.path())
+        self.staged_as(stage)
+        return rest
+
+    def reference(self, other: Frame) -> DataFrame:
+        return plain.evaluate(other, _Lazily(self.references))
+
+    def _join(self, flow: Flow, step: Join, name: str) -> Flow:
+        reference = self.reference(step.other)
+        if step.fanout == "error":
+            return segment.join(flow, step, reference, name, self.book)
+        looked_up = segment.join(flow, step, reference, name, self.book)
+        only = replace(looked_up, columns=flow.columns)  # and how often each row matched
+        stage, parents = cuts.checkpoint(only, self.path())
+        children, links = cuts.expanded(flow, step, parents, reference)
+        why = f"Records expanded by their matches in {step.other.input}"
+        makes = F.coalesce(F.col(plain.MATCHES), F.lit(1))
+        self.open(Opened(stage, name, Fate.EXPLODED, "child", why, children=links, makes=makes))
+        return replace(children, level=len(self.opened))
+
+    def _explode(self, flow: Flow, step: Explode, name: str) -> Flow:
+        whole = cuts.childless_filtered(flow, step, name, self.book)
+        stage, parents = cuts.checkpoint(whole, self.path())
+        children, links = cuts.exploded(flow, step, parents)
+        why = f"Records exploded by {step.column}"
+        # An outer explode makes one child of an array that is empty or NULL.
+        makes = F.greatest(F.coalesce(F.size(col(step.column)), F.lit(0)), F.lit(1))
+        self.open(Opened(stage, name, Fate.EXPLODED, "child", why, children=links, makes=makes))
+        return replace(children, level=len(self.opened))
+
+    def _group(self, flow: Flow, step: GroupBy, name: str) -> Flow:
+        why = f"Records aggregated by {', '.join(step.by) or 'all'}"
+        hiding = self.book.redaction
+        if self.evidence is Evidence.KEYS:
+            stage, output = cuts.group_keys(flow, step, self.path())
+            links, whole = cuts.hidden_links(stage, step, hiding), not step.by
+            cut = Opened(stage, name, Fate.AGGREGATED, "group", why, links=links, whole=whole)
+            self.open(cut)
+        else:
+            stage, output, groups = cuts.group_digests(flow, step, self.path())
+            groups = cuts.hidden_groups(groups, step, hiding)
+            self.open(Opened(stage, name, Fate.AGGREGATED, "group", why, groups=groups))
+        return cuts.group_flow(output, step, len(self.opened), hiding)
+
+    def open(self, opened: Opened) -> None:
+        self.staged_as(opened.stage)
+        self.opened.append(opened)
+
+    def _union(self, left: Flow, right: Flow, step: Union) -> Flow:
+        placed = left.placed or right.placed
+        sides = [
+            side.rows.select(
+                *map(col, side.columns), KEY, PART, REJECTIONS, *place_of(side, placed)
+            )
+            for side in (left.with_tags(), right.with_tags())
+        ]
+        rows = sides[0].unionByName(sides[1]) if step.by_name else sides[0].union(sides[1])
+        key = left.key_columns if _same_key(left, right, step) else None
+        met = left.columns if step.by_name else right.columns
+        unread = {
+            n: left.lacks([n]) | right.lacks([m]) for n, m in zip(left.columns, met, strict=True)
+        }
+        both = replace(left, rows=rows, tagged=True, key_columns=key, placed=placed)
+        return replace(both, unread=unread, rules=max(left.rules, right.rules))
+
+    def output_groups(self, flow: Flow, folder: str) -> StructType:
+        """Write groups that nothing was done to since; their columns tell them."""
+        sources = (
+            [F.struct(F.struct(*kept).alias(SOURCES)).alias(SYSTEM)]
+            if (kept := flow.sources())
+            else []
+        )
+        rows = flow.rows.select(*map(col, flow.columns), *sources)
+        rows.write.parquet(folder)
+        return rows.schema
+
+    def output(self, flow: Flow) -> Stage:
+        """Write the rows that passed, with their keys."""
+        flow = flow.with_tags()
+        known = flow.key_columns is not None
+        self.output_key = flow.key_columns or ()
+        own = F.when(F.col(PART) != 0, F.col(KEY)) if known else F.col(KEY)
+        place = [F.col(PLACE).alias("place")] if flow.placed else []
+        sources = [F.struct(*kept).alias(SOURCES)] if (kept := flow.sources()) else []
+        reasons = F.col(REJECTIONS).alias("rejections")
+        system = F.struct(own.alias("key"), reasons, *place, *sources)
+        needed = F.lit(flow.placed or not known) | (F.col(PART) != 0)
+        system = F.when(needed, system).alias(SYSTEM)
+        key = F.col(f"{SYSTEM}.key")
+        if known:
+            key = F.coalesce(key, key_text(flow.key_columns or ()))
+        stage = write(
+            flow,
+            self.path(),
+            [*user_columns(flow), system],
+            key=key,
+            reasons=F.col(f"{SYSTEM}.rejections"),
+            place=f"{SYSTEM}.place",
+        )
+        if sources:
+            stage = stage.with_sources(f"{SYSTEM}.{SOURCES}")
+        self.staged_as(stage)
+        if not os.path.isdir(stage.live_folder()):
+            # Where no row passed there is no file yet; readers still need its columns.
+            stage.live().write.parquet(stage.live_folder())
+        return stage
+
+
+def _same_key(left: Flow, right: Flow, step: Union) -> bool:
+    """Whether the key columns of both sides meet in the union, and unchanged by a common type."""
+    if left.key_columns is None or left.key_columns != right.key_columns:
+        return False
+    kinds = [{f.name: f.dataType for f in side.rows.schema} for side in (left, right)]
+    return all(
+        kinds[0][name] == kinds[1][name]
+        and (step.by_name or left.columns.index(name) == right.columns.index(name))
+        for name in left.key_columns
+    )
+
+
+def place_of(side: Flow, wanted: bool) -> list[Column]:
+    """Of a side whose keys tell its records apart, none."""
+    if not wanted:
+        return []
+    return [F.col(PLACE) if side.placed else F.lit(None).cast("string").alias(PLACE)]
+
+
+class _Lazily(dict[str, DataFrame]):
+    def __init__(self, load: Callable[[str], DataFrame]) -> None:
+        super().__init__()
+        self.load = load
+
+    def __missing__(self, name: str) -> DataFrame:
+        return self.setdefault(name, self.load(name))

@@ -1,0 +1,315 @@
+"""Inside a segment rows are never dropped: each carries its key, where it ended, and why.
+
+A step that ends a row only tags it. Later expressions are guarded by the tag: under ANSI rules an
+expression on a row that an earlier filter removed would raise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from tallyman.domain.account.fate import Fate
+from tallyman.domain.account.rejection import ErrorType, Rule
+from tallyman.domain.definition.step import Drop, Expect, Filter, Join, Rename, Select, WithColumns
+from tallyman.engine.expressions.columns import (
+    ERROR,
+    KEY,
+    LIVE,
+    PART,
+    PLACE,
+    REJECTIONS,
+    cannot_raise,
+    col,
+    mentioned,
+    quoted,
+    text_of,
+    to_column,
+)
+from tallyman.engine.expressions.redact import Redaction
+from tallyman.engine.plan import plain
+from tallyman.engine.plan.plain import MATCHES
+from tallyman.engine.segment.fate_book import FANOUT, Book
+from tallyman.engine.spark import digest
+
+REJECTION = "struct<rule:int,actual:string>"
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """Rows on their way, with the user's columns in order and what is carried beside them."""
+
+    rows: DataFrame
+    columns: tuple[str, ...]
+    key_columns: tuple[str, ...] | None
+    """The user's columns that still hold the key, if they do."""
+    tagged: bool = False
+    level: int = 0
+    after_group: bool = False
+    group_columns: tuple[str, ...] | None = None
+    """The user's columns that still tell the group, where rows are groups."""
+    beside: tuple[str, ...] = ()
+    """Further columns of ours that go with every row."""
+    unread: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    """Columns that have no value of their own on a record that broke one of these rules."""
+    rules: int = 0
+    """Rules the rows may have broken so far: those with smaller numbers."""
+    placed: bool = False
+    """Whether the rows carry the place of their record, because keys do not tell records apart."""
+
+    @property
+    def untouched_groups(self) -> bool:
+        """Groups that no step since could end, told by their own columns."""
+        return self.after_group and not self.tagged and self.group_columns is not None
+
+    def carried(self) -> list[str]:
+        tags = [PART, REJECTIONS] if self.tagged else []
+        return [KEY, *tags, *self.place(), *self.beside]
+
+    def place(self) -> list[str]:
+        return [PLACE] if self.placed else []
+
+    def sources(self) -> list[Column]:
+        """Count and digest of the rows behind a group, where it carries them."""
+        return [F.col(name) for name in digest.NAMES if name in self.beside]
+
+    def live(self, value: Column) -> Column:
+        return F.when(F.col(PART) == LIVE, value) if self.tagged else value
+
+    def with_tags(self) -> Flow:
+        if self.tagged:
+            return self
+        tags = {PART: F.lit(LIVE), REJECTIONS: F.lit(None).cast(f"array<{REJECTION}>")}
+        return replace(self, rows=self.rows.withColumns(tags), tagged=True)
+
+    def choose(self, chosen: Sequence[Column], names: Sequence[str]) -> Flow:
+        rows = self.rows.select(*chosen, *self.carried())
+        return replace(self, rows=rows, columns=tuple(names))
+
+    def without_key(self, touched: Sequence[str]) -> Flow:
+        """After columns were written over: the key is no longer read from them."""
+        lowered = {name.lower() for name in touched}
+        found = self
+        if self.key_columns and lowered & {name.lower() for name in self.key_columns}:
+            found = replace(found, key_columns=None)
+        if self.group_columns and lowered & {name.lower() for name in self.group_columns}:
+            found = replace(found, group_columns=None)
+        return found
+
+    def computed(self, names: Iterable[str]) -> Flow:
+        """After columns were computed: on live rows only, so not on those that failed before."""
+        before = frozenset(range(self.rules))
+        return replace(self, unread={**self.unread, **dict.fromkeys(names, before)})
+
+    def lacks(self, names: Iterable[str]) -> frozenset[int]:
+        """The rules of which a broken one leaves one of the columns without a value."""
+        return frozenset().union(*(self.unread.get(name, frozenset()) for name in names))
+
+
+def rejection(rule: int, actual: Column) -> Column:
+    text = F.coalesce(actual.cast("string"), F.lit("NULL"))
+    return F.struct(F.lit(rule).alias("rule"), text.alias("actual"))
+
+
+def _appended(rejection: Column) -> Column:
+    none = F.array().cast(f"array<{REJECTION}>")
+    return F.array_append(F.coalesce(F.col(REJECTIONS), none), rejection)
+
+
+# ---- steps ---------------------------------------------------------------------------------
+
+
+def select(flow: Flow, step: Select) -> Flow:
+    chosen: list[Column] = []
+    names: list[str] = []
+    listed = plain.selected(step, flow.rows, flow.columns)
+    for expression in [single for each in listed for single in _fields(flow, each)]:
+        name = flow.rows.select(expression).columns[0]
+        bare = text_of(expression).strip("`") in flow.columns
+        chosen.append(expression if bare else flow.live(expression).alias(name))
+        names.append(name)
+    kept = set(names)
+    made = [n for n, c in zip(names, chosen, strict=True) if text_of(c).strip("`") != n]
+    held = (*(flow.key_columns or ()), *(flow.group_columns or ()))
+    lost = [name for name in held if name not in kept]
+    return flow.choose(chosen, names).without_key([*made, *lost]).computed(made)
+
+
+def _fields(flow: Flow, expression: Column) -> list[Column]:
+    """`place.*` as one expression per field, so that each can be guarded."""
+    text = text_of(expression)
+    if not text.endswith(".*"):
+        return [expression]
+    names = flow.rows.select(expression).columns
+    return [F.expr(text.removesuffix("*") + quoted(name)) for name in names]
+
+
+def drop(flow: Flow, step: Drop) -> Flow:
+    kept = [name for name in flow.columns if name not in step.columns]
+    return flow.choose([col(name) for name in kept], kept).without_key(step.columns)
+
+
+def with_columns(flow: Flow, step: WithColumns) -> Flow:
+    made = {name: flow.live(to_column(e, flow.columns)) for name, e in step.columns}
+    # Spark finds the column to replace whatever its case, and then spells it as the new one.
+    anew = {name.lower(): name for name in made}
+    names = [anew.pop(name.lower(), name) for name in flow.columns]
+    names += anew.values()
+    chosen = [made[n].alias(n) if n in made else col(n) for n in names]
+    return flow.choose(chosen, names).without_key(list(made)).computed(made)
+
+
+def rename(flow: Flow, step: Rename) -> Flow:
+    names = [step.new if name == step.old else name for name in flow.columns]
+    chosen = [col(o).alias(n) for o, n in zip(flow.columns, names, strict=True)]
+    unread = {n: flow.lacks([o]) for o, n in zip(flow.columns, names, strict=True)}
+    renamed = replace(flow.choose(chosen, names), unread=unread)
+    if step.old in (renamed.group_columns or ()):
+        renamed = replace(renamed, group_columns=None)
+    if renamed.key_columns and step.old in renamed.key_columns:
+        if len(renamed.key_columns) > 1:
+            return replace(renamed, key_columns=None)
+        return replace(renamed, key_columns=(step.new,))
+    return renamed
+
+
+def filter_(flow: Flow, step: Filter, step_id: str, book: Book) -> Flow:
+    """False and NULL both end here: a row cannot fall between a predicate and its negation."""
+    text = text_of(step.predicate)
+    why = f"Records filtered: {step.reason}" if step.reason else f"Records filtered by NOT ({text})"
+    flow = flow.with_tags()
+    ended = book.part(Fate.FILTERED, step_id, why, text, flow.level)
+    keep = F.coalesce(to_column(step.predicate, flow.columns), F.lit(False))
+    return end_unless(flow, keep, ended)
+
+
+def end_unless(flow: Flow, keep: Column, ended: int) -> Flow:
+    part = F.when(F.col(PART) == LIVE, F.when(keep, LIVE).otherwise(ended))
+    return replace(flow, rows=flow.rows.withColumn(PART, part.otherwise(F.col(PART))))
+
+
+def expect(flow: Flow, step: Expect, step_id: str, book: Book) -> Flow:
+    """A live row must be shown to hold; one that failed before only adds what is plainly false.
+
+    Of a field that could not be read nothing is known: no rule over it is broken.
+    """
+    flow = flow.with_tags()
+    asked = mentioned([step.predicate], flow.columns)
+    kind = ErrorType.VALIDATION if flow.after_group else ErrorType.REFINEMENT
+    rule = book.rule(
+        Rule(
+            error_type=kind,
+            path=f"{book.asset}.{step.rule}",
+            expected=text_of(step.predicate),
+            entity=book.asset,
+            field=",".join(asked) or step.rule,
+            step=step_id,
+            own_code=step.code,
+        )
+    )
+    holds = to_column(step.predicate, flow.columns)
+    charged = _appended(rejection(rule, _values(asked, book.redaction)))
+    types = {f.name: f.dataType for f in flow.rows.select(*map(col, asked)).schema}
+    reasons = F.when(
+        F.col(PART) == LIVE,
+        F.when(F.coalesce(holds, F.lit(False)), F.col(REJECTIONS)).otherwise(charged),
+    )
+    if cannot_raise(step.predicate, types):
+        failed = F.when(~holds & ~_broke(flow.lacks(asked)), charged).otherwise(F.col(REJECTIONS))
+        reasons = reasons.when(F.col(PART) == ERROR, failed)
+    keep = F.coalesce(holds, F.lit(False))
+    part = F.when(F.col(PART) == LIVE, F.when(keep, LIVE).otherwise(ERROR)).otherwise(F.col(PART))
+    tags = {REJECTIONS: reasons.otherwise(F.col(REJECTIONS)), PART: part}
+    return replace(flow, rows=flow.rows.withColumns(tags), rules=len(book.rules))
+
+
+def _broke(rules: frozenset[int]) -> Column:
+    """Whether one of these is among the rules that the record broke already."""
+    if not rules:
+        return F.lit(False)
+    numbers = F.array(*map(F.lit, sorted(rules)))
+    return F.coalesce(F.arrays_overlap(F.col(REJECTIONS).getField("rule"), numbers), F.lit(False))
+
+
+def _values(names: Sequence[str], redaction: Redaction) -> Column:
+    if not names:
+        return F.lit("NULL")
+    if len(names) == 1:
+        return redaction.shown(names[0], col(names[0]))
+    shown = [redaction.shown(name, col(name)).alias(name) for name in names]
+    return F.to_json(F.struct(*shown), {"ignoreNullFields": "false"})
+
+
+# ---- joins ---------------------------------------------------------------------------------
+
+
+def join(flow: Flow, step: Join, reference: DataFrame, step_id: str, book: Book) -> Flow:
+    """Each row meets at most one row of the reference, grouped by its key: rows cannot multiply."""
+    pairs = plain.join_pairs(step.on, flow.columns, reference.columns)
+    flow = flow.with_tags()
+    rows = plain.looked_up(flow.rows, reference, pairs)
+    shared = {right for _, right in pairs} if plain.shares_names(step.on) else set()
+    added = [name for name in reference.columns if name not in shared]
+    new = [F.col(plain.REFERENCE).getField(name).alias(name) for name in added]
+    rows = rows.select(*map(col, flow.columns), *new, *flow.carried(), MATCHES)
+    keys = [left for left, _ in pairs]
+    unread = {**flow.unread, **dict.fromkeys(added, flow.lacks(keys))}
+    names = plain.joined_columns(step.on, flow.columns, added)
+    flow = replace(flow, rows=rows, columns=names, unread=unread)
+    flow = _unmatched(flow, step, (keys, added), step_id, book)
+    if step.fanout == "error":
+        flow = refuse_several(flow, step_id, book)
+        return replace(flow, rows=flow.rows.drop(MATCHES))
+    return replace(flow, beside=(*flow.beside, MATCHES))
+
+
+def refuse_several(flow: Flow, step_id: str, book: Book) -> Flow:
+    """A row that met more than one row of the reference makes the step fail."""
+    many = book.part(None, f"{step_id}.{FANOUT}", f"{step_id}: more than one match", "", 0)
+    return end_unless(flow, F.coalesce(F.col(MATCHES), F.lit(1)) <= 1, many)
+
+
+def _unmatched(
+    flow: Flow,
+    step: Join,
+    columns: tuple[Sequence[str], Sequence[str]],
+    step_id: str,
+    book: Book,
+) -> Flow:
+    """`columns` are those looked up by, and those that a match adds."""
+    keys, added = columns
+    text = (
+        text_of(step.on) if not isinstance(step.on, (list, tuple)) else ", ".join(map(str, step.on))
+    )
+    matched = F.col(MATCHES).isNotNull()
+    if step.unmatched == "keep":
+        return flow
+    if step.unmatched == "filter":
+        why = f"Records without a match in {step.other.input}"
+        return end_unless(flow, matched, book.part(Fate.FILTERED, step_id, why, text, flow.level))
+    rule = book.rule(
+        Rule(
+            error_type=ErrorType.JOIN,
+            path=f"{book.asset}.{step_id}",
+            expected=f"a row of {step.other.input} with {text}",
+            entity=book.asset,
+            field=",".join(keys),
+            step=step_id,
+        )
+    )
+    has_key = F.lit(True)
+    for key in keys:
+        has_key = has_key & col(key).isNotNull()
+    charged = _appended(rejection(rule, _values(keys, book.redaction)))
+    fails = (F.col(PART) == LIVE) & ~matched
+    also = (F.col(PART) == ERROR) & ~matched & has_key
+    tags = {
+        REJECTIONS: F.when(fails | also, charged).otherwise(F.col(REJECTIONS)),
+        PART: F.when(fails, ERROR).otherwise(F.col(PART)),
+    }
+    unread = {**flow.unread, **{n: flow.lacks([n]) | {rule} for n in added}}
+    rows = flow.rows.withColumns(tags)
+    return replace(flow, rows=rows, unread=unread, rules=len(book.rules))

@@ -1,0 +1,163 @@
+"""A segment's one write: every row of it, in one job, partitioned by where the row ended."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import IntegerType, StructType
+
+from tallyman.domain.account.ledger import KeyDigest
+from tallyman.engine.expressions.columns import KEY, LIVE, PART, PLACE, REJECTIONS, col
+from tallyman.engine.segment.segment import Flow
+from tallyman.engine.spark import digest
+
+EVIDENCE_OPTIONS: Mapping[str, str] = {
+    # Delta encodings make a column of keys several times smaller; nobody prunes by statistics here.
+    "parquet.writer.version": "PARQUET_2_0",
+    "parquet.enable.dictionary#source_key": "false",
+    "parquet.enable.dictionary#source_place": "false",
+    "parquet.column.statistics.enabled": "false",
+    "parquet.size.statistics.enabled": "false",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What one segment wrote. `key` and `reasons` tell how to read a row's key and rejections."""
+
+    spark: SparkSession
+    path: str
+    schema: StructType
+    key: Column
+    reasons: Column
+    multiplicity: str | None = None
+    """The column that says how many records a row stands for, if rows were merged."""
+    level: int = 0
+    place: str | None = None
+    """The column with the place of each record, where keys do not tell records apart."""
+    sources: tuple[Column, ...] = ()
+    """Where rows are groups: how to read count and digest of the rows behind each."""
+
+    def read(self) -> DataFrame:
+        return self.spark.read.schema(self.schema).parquet(self.path)
+
+    def live(self) -> DataFrame:
+        return self.read().where(F.col(PART) == LIVE).drop(PART)
+
+    def parts(self) -> set[int]:
+        """Which parts have rows, told by the folders."""
+        found = Path(self.path).glob(f"{PART}=*")
+        return {int(folder.name.partition("=")[2]) for folder in found}
+
+    def live_folder(self) -> str:
+        return os.path.join(self.path, f"{PART}={LIVE}")
+
+    def dropped(self) -> DataFrame:
+        """Key, part, rejections and place of every record that ended in this segment."""
+        rows = self.read().where(F.col(PART) != LIVE)
+        place = F.col(self.place) if self.place else F.lit(None)
+        named = [self.key.alias(KEY), PART, self.reasons.alias(REJECTIONS), place.alias(PLACE)]
+        found = rows.select(*named, *self._count())
+        if not self.multiplicity:
+            return found
+        again = F.explode(F.sequence(F.lit(1), F.col(self.multiplicity)))
+        return found.withColumn("_tm_copy", again).drop("_tm_copy", self.multiplicity)
+
+    def with_sources(self, place: str) -> Stage:
+        """A stage of groups, each with count and digest of the rows behind it in a struct."""
+        return replace(self, sources=tuple(F.col(f"{place}.{name}") for name in digest.NAMES))
+
+    def sources_ended(self) -> KeyDigest:
+        """The rows behind all groups that ended in this segment."""
+        if not self.sources or not self.parts() - {LIVE}:
+            return KeyDigest()
+        return self._behind(self.read().where(F.col(PART) != LIVE))
+
+    def sources_live(self) -> KeyDigest:
+        """The rows behind all groups that went on."""
+        return self._behind(self.read().where(F.col(PART) == LIVE))
+
+    def _behind(self, groups: DataFrame) -> KeyDigest:
+        sums = [F.sum(v).alias(n) for n, v in zip(digest.NAMES, self.sources, strict=True)]
+        return digest.of_row(groups.agg(*sums).first())
+
+    def _count(self) -> list[str]:
+        return [self.multiplicity] if self.multiplicity else []
+
+    def totals(self) -> dict[int, KeyDigest]:
+        """Count and digest of the rows that ended, per part. Live rows are measured where they are
+        kept, not here."""
+        if not self.parts() - {LIVE}:
+            return {}
+        ended = self.read().where(F.col(PART) != LIVE).groupBy(PART)
+        if self.multiplicity:
+            found = ended.agg(*(F.sum(n).alias(n) for n in digest.NAMES))
+        else:
+            found = ended.agg(*digest.lanes(self.key))
+        return {row[PART]: digest.of_row(row) for row in found.collect()}  # a row per part
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenRows:
+    """The rows of an output as they were written, before they are put in their place."""
+
+    folder: Path
+    schema: StructType
+    level: int | None = None
+    """Of all rows; None where each row says which step made it."""
+    group_columns: tuple[str, ...] | None = None
+    """The columns that tell a row, where rows are groups and say nothing else."""
+
+    @classmethod
+    def of_stage(cls, stage: Stage) -> WrittenRows:
+        schema = StructType([f for f in stage.schema if f.name != PART])
+        return cls(Path(stage.live_folder()), schema, stage.level)
+
+
+def write(
+    flow: Flow,
+    path: str,
+    columns: Sequence[Column],
+    *,
+    key: Column,
+    reasons: Column,
+    place: str = PLACE,
+) -> Stage:
+    """Evaluate the segment once."""
+    rows = flow.with_tags().rows.select(F.col(PART).cast("int").alias(PART), *columns)
+    schema = _write(rows, path, {})
+    shown = place if flow.placed else None
+    return Stage(flow.rows.sparkSession, path, schema, key, reasons, None, flow.level, shown)
+
+
+def write_keys(
+    flow: Flow, path: str, columns: Sequence[Column], *, key: Column, place: str
+) -> Stage:
+    """The same for rows whose keys are the evidence."""
+    rows = flow.with_tags().rows.select(F.col(PART).cast("int").alias(PART), *columns)
+    schema = _write(rows, path, EVIDENCE_OPTIONS)
+    spark, shown = flow.rows.sparkSession, place if flow.placed else None
+    return Stage(spark, path, schema, key, F.col(REJECTIONS), None, flow.level, shown)
+
+
+def write_merged(flow: Flow, rows: DataFrame, path: str) -> Stage:
+    """Rows already merged by an aggregation that carries count and digest."""
+    schema = _write(rows, path, EVIDENCE_OPTIONS)
+    spark, reasons = flow.rows.sparkSession, F.col(REJECTIONS)
+    shown = PLACE if flow.placed else None
+    return Stage(spark, path, schema, F.col(KEY), reasons, digest.COUNT, flow.level, shown)
+
+
+def _write(rows: DataFrame, path: str, options: Mapping[str, str]) -> StructType:
+    rows.write.options(**options).partitionBy(PART).parquet(path)
+    return StructType([f for f in rows.schema if f.name != PART]).add(PART, IntegerType())
+
+
+def user_columns(flow: Flow) -> list[Column]:
+    """The user's columns; NULL on rows that ended, which are told by their key alone."""
+    return [flow.live(col(name)).alias(name) for name in flow.columns]

@@ -1,0 +1,1 @@
+"""Files in, typed records with a key out."""

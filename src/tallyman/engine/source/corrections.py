@@ -1,0 +1,249 @@
+"""Inputs of a replay: some records of an input again, corrected ones in the place of others.
+
+A corrected record keeps the key of the one it replaces, also where that is `@file#3`: the ledger of
+a replay speaks of the same records as that of the first run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructField, StructType
+
+from tallyman.domain.definition.frame import Frame
+from tallyman.domain.definition.plan import accounted_inputs, frames
+from tallyman.domain.definition.step import (
+    Drop,
+    Expect,
+    Explode,
+    Filter,
+    Join,
+    Rename,
+    Select,
+    Step,
+    Union,
+    WithColumns,
+)
+from tallyman.engine.expressions.columns import KEY, PLACE, WINDOW, col, text_of
+from tallyman.engine.files.listing import InputFile, InputFiles, list_files
+from tallyman.engine.source import lines
+from tallyman.engine.source.source import BAD_UTF8, IRREGULAR, Door, Input, LinesInput, key_text
+from tallyman.engine.spark import digest
+
+NAMED = "_source_key"
+"""In a corrected record: the key of the one it replaces, where its own would not tell."""
+LINE, VALID, APART = "line", "valid", "apart"
+FORMATS = ("dateFormat", "timestampFormat", "timestampNTZFormat", "locale", "timeZone")
+FOLDER, KEYS, CORRECTED, FACTS = "replay", "keys", "corrected", "replay.json"
+"""In the folder of a replay: the keys that were chosen, and the corrected records so far."""
+
+
+@dataclass(frozen=True)
+class CorrectionsInput(LinesInput):
+    """JSON lines with the columns of a source, whatever the format of the source is."""
+
+    def records(self, columns: Sequence[str] | None = None) -> DataFrame:
+        names = [n for n in self.schema.names if n != NAMED] if columns is None else list(columns)
+        found = super().records([*names, NAMED])
+        return found.withColumn(KEY, F.coalesce(NAMED, KEY)).drop(NAMED)
+
+    def keys(self) -> DataFrame:
+        return self.records([]).select(KEY)
+
+    def every_line(self) -> DataFrame:
+        """Number, text, key, whether the key was given apart, and whether it is one JSON object."""
+        text = F.col(lines.TEXT)
+        keyed = [f for f in self.schema if f.name in (*self.key, NAMED)]
+        parsed = F.when(~F.expr(f"{BAD_UTF8} OR {IRREGULAR}"), self.parse(text, keyed))
+        found = self._lines().select(lines.NUMBER, text, parsed.alias("p"))
+        names = [F.col("p").getField(f.name).alias(f.name) for f in keyed]
+        whole = F.expr(f"json_object_keys({lines.TEXT})").isNotNull()
+        typed = found.select(
+            F.col(lines.NUMBER).alias(LINE),
+            lines.TEXT,
+            (F.col("p").isNotNull() & whole).alias(VALID),
+            *names,
+        )
+        own = [key_text(self.key)] if self.key else []
+        key = F.coalesce(NAMED, *own).alias(KEY)
+        return typed.select(LINE, lines.TEXT, VALID, F.col(NAMED).isNotNull().alias(APART), key)
+
+
+@dataclass(frozen=True, slots=True)
+class CorrectionShape:
+    """What records of an input look like, whether it is opened or not."""
+
+    name: str
+    spark: SparkSession
+    schema: StructType
+    key: tuple[str, ...]
+    options: Mapping[str, str]
+
+
+def corrections(shape: CorrectionShape, path: str, project: Path) -> CorrectionsInput:
+    """The file, or the folder, read as records of the input."""
+    schema = StructType([*shape.schema.fields, StructField(NAMED, StringType())])
+    options = {name: value for name, value in shape.options.items() if name in FORMATS}
+    files = list_files(shape.name, path, project)
+    return CorrectionsInput(shape.name, shape.spark, files, schema, shape.key, options, "json")
+
+
+def keys_in(spark: SparkSession, folder: Path) -> DataFrame:
+    """The keys that were chosen, once each."""
+    return spark.read.parquet(str(folder)).select(F.col("source_key").alias(KEY))
+
+
+@dataclass(frozen=True)
+class Overlay(Input):
+    """Records of `base` that are not corrected, and the corrected ones.
+
+    `only`: nothing but records with these keys. Without `base` all of them are corrected."""
+
+    base: Input | None = None
+    corrected: CorrectionsInput | None = None
+    only: DataFrame | None = None
+    named: bool = False
+    """Some corrected record has a key that its own columns do not tell."""
+
+    def parts(self, columns: Sequence[str]) -> list[tuple[Input, DataFrame]]:
+        found: list[tuple[Input, DataFrame]] = []
+        if self.base is not None:
+            rows = self._chosen(self.base.records(columns))
+            if self.corrected is not None:
+                rows = rows.join(self.corrected.keys(), KEY, "left_anti")
+            found.append((self.base, rows))
+        if self.corrected is not None:
+            found.append((self.corrected, self._chosen(self.corrected.records(columns))))
+        return found
+
+    def _chosen(self, rows: DataFrame) -> DataFrame:
+        return rows if self.only is None else rows.join(self.only, KEY, "left_semi")
+
+    def records(self, columns: Sequence[str] | None = None) -> DataFrame:
+        names = self.schema.names if columns is None else list(columns)
+        place = [PLACE] if self.places is not None else []
+        found = [rows.select(*map(col, names), KEY, *place) for _, rows in self.parts(names)]
+        return reduce(DataFrame.unionByName, found)
+
+    def at_most(self) -> int:
+        sides = (self.base, self.corrected)
+        return sum(side.at_most() for side in sides if side is not None)
+
+    def with_places(self, name: str) -> Input:
+        """A corrected record stands in the file of corrections."""
+        base = self.base.with_places(name) if self.base is not None else None
+        corrected = None
+        if self.corrected is not None:
+            corrected = replace(self.corrected, places=f"{name}@{CORRECTED}/")
+        return replace(self, base=base, corrected=corrected, places=name)
+
+    def door(self) -> Door:
+        """From a scan of its own, of what is left of the base and of what came instead."""
+        row = (
+            self.keys()
+            .agg(*digest.lanes(F.col(KEY)), F.count_if(lines.is_place(F.col(KEY))).alias("n"))
+            .first()
+        )
+        whole = self.base is not None and self.only is None
+        blank = self.base.door().blank_lines if whole and self.base is not None else 0
+        return Door(digest.of_row(row), row["n"] if row else 0, blank)
+
+    @property
+    def rejects(self) -> bool:
+        sides = (self.base, self.corrected)
+        return any(side.rejects for side in sides if side is not None)
+
+    @property
+    def every_record_keyed(self) -> bool:
+        return self.base is not None and self.base.every_record_keyed and not self.named
+
+    def slower(self) -> Input | None:
+        careful = self.base.slower() if self.base is not None else None
+        return replace(self, base=careful) if careful is not None else None
+
+
+def overlaid(
+    inputs: Mapping[str, Input], accounted: Collection[str], place: Path, project: Path
+) -> dict[str, Input]:
+    """The inputs as a replay reads them, from what stands in its folder."""
+    facts = json.loads((place / FACTS).read_text(encoding="utf-8"))
+    return {
+        name: _overlay(source, place, facts, project) if name in accounted else source
+        for name, source in inputs.items()
+    }
+
+
+def _overlay(base: Input, place: Path, facts: Mapping[str, Any], project: Path) -> Input:
+    shape = CorrectionShape(base.name, base.spark, base.schema, base.key, base.options)
+    found: CorrectionsInput | None = None
+    if facts["corrected"] == base.name:
+        found = corrections(shape, str(place / CORRECTED), project)
+    if found is None and facts["whole"]:
+        return base
+    only = None if facts["whole"] else keys_in(base.spark, place / KEYS)
+    kept = base if facts["originals"] else None
+    given = (base.name, base.spark, _files(base, kept, found), base.schema, base.key, base.options)
+    return Overlay(
+        *given,
+        base=kept,
+        corrected=found,
+        only=only,
+        named=facts["named"],
+        redaction=base.redaction,
+    )
+
+
+def _files(base: Input, kept: Input | None, found: CorrectionsInput | None) -> InputFiles:
+    """Both, under the name of the source: what is hashed is what is read."""
+    listed: list[InputFile] = list(kept.files.files) if kept is not None else []
+    if found is not None:
+        listed += [replace(file, name=f"@{CORRECTED}/{file.name}") for file in found.files.files]
+    return replace(base.files, files=tuple(listed))
+
+
+# ---- what a plan does to records ------------------------------------------------------------
+
+BY_ITSELF = (Select, Drop, WithColumns, Rename, Filter, Expect, Join, Explode, Union)
+
+
+def treats_each_by_itself(plan: Frame) -> bool:
+    """Whether the fate and the rows of a record depend on no other record: then records can go
+    through the plan alone, and their rows join those that are there."""
+    read = [frame.input for frame in frames(plan)]
+    once = all(read.count(name) == 1 for name in accounted_inputs(plan))
+    return once and _steps_alone(plan)
+
+
+def _steps_alone(plan: Frame) -> bool:
+    multiplied = False
+    for step in plan.steps():
+        if not isinstance(step, BY_ITSELF) or _looks_around(step):
+            return False
+        # A row that a record became may fail while its brothers pass: they are there already.
+        if multiplied and (isinstance(step, Expect) or _rejects_unmatched(step)):
+            return False
+        if isinstance(step, Union) and not _steps_alone(step.other):
+            return False
+        expands = isinstance(step, Join) and step.fanout != "error"
+        multiplied = multiplied or isinstance(step, Explode) or expands
+    return True
+
+
+def _looks_around(step: Step) -> bool:
+    expressions: list[object] = []
+    if isinstance(step, Select):
+        expressions = [*step.columns]
+    if isinstance(step, WithColumns):
+        expressions = [expression for _, expression in step.columns]
+    return any(WINDOW.search(text_of(expression)) for expression in expressions)
+
+
+def _rejects_unmatched(step: Step) -> bool:
+    return isinstance(step, Join) and step.unmatched == "error"

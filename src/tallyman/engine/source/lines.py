@@ -1,0 +1,90 @@
+"""Text inputs line by line: every line numbered, none skipped without a word.
+
+Spark's text reader has no row index. Lines of one split arrive in order, so a line's number is its
+position in its split plus the lines of the splits before it; splits are counted once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tallyman.engine.files.listing import InputFiles
+from tallyman.engine.spark.small_tables import table
+
+TEXT, FILE, NUMBER = "_tm_text", "_tm_file", "_tm_number"
+
+
+@dataclass(frozen=True, slots=True)
+class Splits:
+    """Where each split of each file begins, in lines; and the first line of each file."""
+
+    table: DataFrame
+    first_lines: dict[str, str]
+    lines: int
+
+
+def _raw(spark: SparkSession, files: InputFiles, separator: str | None) -> DataFrame:
+    reader = spark.read if separator is None else spark.read.option("lineSep", separator)
+    return reader.text(files.paths).select(
+        F.col("value").alias(TEXT),
+        F.col("_metadata.file_path").alias("_tm_path"),
+        F.col("_metadata.file_block_start").alias("_tm_split"),
+        F.monotonically_increasing_id().alias("_tm_position"),
+    )
+
+
+def relative_name(path: Column, root: str) -> Column:
+    """The file's name under the root of its input. Spark gives paths as URIs."""
+    plain = F.expr("url_decode(replace({}, '+', '%2B'))".format("_tm_path"))
+    start = F.locate(root + "/", plain)
+    return F.substr(plain, start + F.lit(len(root) + 1))
+
+
+def splits(spark: SparkSession, files: InputFiles, separator: str | None = None) -> Splits:
+    found = (
+        _raw(spark, files, separator)
+        .groupBy("_tm_path", "_tm_split")
+        .agg(
+            F.count(F.lit(1)).alias("lines"),
+            F.min("_tm_position").alias("first"),
+            F.min_by(TEXT, "_tm_position").alias("text"),
+        )
+        .collect()  # one row per split, not per record
+    )
+    before: dict[str, int] = {}
+    rows: list[tuple[str, int, int]] = []
+    first_lines: dict[str, str] = {}
+    for row in sorted(found, key=lambda r: (r["_tm_path"], r["_tm_split"])):
+        path = row["_tm_path"]
+        first_lines.setdefault(path, row["text"])
+        rows.append((path, row["_tm_split"], before.get(path, 0) - row["first"] + 1))
+        before[path] = before.get(path, 0) + row["lines"]
+    kinds = ["_tm_path string", "_tm_split int64", "_tm_offset int64"]
+    return Splits(table(spark, kinds, rows), first_lines, sum(before.values()))
+
+
+def numbered(
+    spark: SparkSession, files: InputFiles, known: Splits, separator: str | None = None
+) -> DataFrame:
+    """Text, file and line number (from 1) of every line that is not blank."""
+    lines = _raw(spark, files, separator).join(
+        F.broadcast(known.table), ["_tm_path", "_tm_split"], "left"
+    )
+    return lines.select(
+        TEXT,
+        relative_name(F.col("_tm_path"), files.root).alias(FILE),
+        (F.col("_tm_position") + F.col("_tm_offset")).alias(NUMBER),
+    ).where(~is_blank(F.col(TEXT)))
+
+
+def is_blank(text: Column) -> Column:
+    """Only white space. Looks no further than the first other character."""
+    return F.octet_length(F.ltrim(text, F.lit(" \t\r"))) == 0
+
+
+def is_place(key: Column) -> Column:
+    """Whether a key is `@file#ordinal`, what a record is called that has no key of its own."""
+    return F.startswith(key, F.lit("@")) & F.rlike(key, F.lit("#[0-9]+$"))

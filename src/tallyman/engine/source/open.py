@@ -1,0 +1,136 @@
+"""From a declared source, or an upstream asset's output, to an opened input with pinned files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+from pyspark.sql.types import IntegralType, StringType, StructType
+
+from tallyman.domain.definition.pipeline import Source
+from tallyman.domain.definition.target import source_path
+from tallyman.engine.expressions.columns import SYSTEM
+from tallyman.engine.expressions.redact import Redaction
+from tallyman.engine.files.listing import InputFiles, list_files
+from tallyman.engine.plan.check import nearest, source_schema
+from tallyman.engine.source.source import (
+    NOTHING_REDACTED,
+    Input,
+    JsonInput,
+    LinesInput,
+    ParquetInput,
+    footers,
+    sniff_prefix,
+)
+from tallyman.errors import DefinitionError, Problem
+
+SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
+SKIPS_BAD_RECORDS = ("mode", "columnNameOfCorruptRecord", "badRecordsPath")
+
+
+def declared_schema(spark: SparkSession, source: Source, project: Path) -> StructType:
+    """What the source says it holds; for Parquet without a schema, what its files say."""
+    problems = [
+        Problem(f"source {source.name}", f"option {name!r} could lose records; leave it out")
+        for name in SKIPS_BAD_RECORDS
+        if name in source.options
+    ]
+    if problems:
+        raise DefinitionError(problems)
+    if source.schema is not None:
+        return source_schema(spark, source)
+    files = list_files(source.name, source_path(source, None), project)
+    return _file_schema(spark, files)
+
+
+def _file_schema(spark: SparkSession, files: InputFiles) -> StructType:
+    """From the footer when Spark wrote the file; asking Spark costs a job."""
+    said = footers(files)[0].metadata or {}
+    if SPARK_SCHEMA in said and "=" not in files.files[0].name:
+        known = StructType.fromJson(json.loads(said[SPARK_SCHEMA]))
+        return StructType([f for f in known if f.name != SYSTEM])
+    found = spark.read.option("basePath", files.root).parquet(*files.paths).schema
+    return StructType([f for f in found if f.name != SYSTEM])
+
+
+def open_source(
+    spark: SparkSession,
+    source: Source,
+    schema: StructType,
+    files: InputFiles,
+    redaction: Redaction = NOTHING_REDACTED,
+) -> Input:
+    given = (source.name, spark, files, schema, source.key, dict(source.options))
+    if source.format == "parquet":
+        _check_parquet(spark, source, schema, files)
+        return ParquetInput(*given, redaction=redaction)
+    if source.format == "csv":
+        opened = LinesInput(*given, "csv", redaction=redaction)
+        _check_header(opened)
+        return opened
+    prefix = sniff_prefix(files, source.key[0]) if len(source.key) == 1 else None
+    careful = LinesInput(*given, "json", prefix, redaction=redaction)
+    # Where the text of a key and its typed form are the same, and every line is one object.
+    if prefix and isinstance(schema[source.key[0]].dataType, (StringType, IntegralType)):
+        fast = JsonInput(*given, "json", prefix, redaction=redaction)
+        return fast if fast.regular else careful
+    return careful
+
+
+def open_output(
+    spark: SparkSession,
+    files: InputFiles,
+    schema: StructType,
+    key: Sequence[str],
+    redaction: Redaction = NOTHING_REDACTED,
+) -> Input:
+    """An upstream asset's rows, if their files are what was published."""
+    files.check_recorded()
+    return ParquetInput(files.input, spark, files, schema, tuple(key), {}, redaction=redaction)
+
+
+def _check_parquet(
+    spark: SparkSession, source: Source, schema: StructType, files: InputFiles
+) -> None:
+    """Columns are typed in the file: a declared type that differs is a mistake, not bad data."""
+    found = {f.name: f.dataType for f in _file_schema(spark, files)}
+    where = f"source {source.name}"
+    problems = []
+    for field in schema:
+        if field.name not in found:
+            near = nearest(field.name, list(found))
+            problems.append(Problem(where, f"the files have no column {field.name!r}", near))
+        elif found[field.name].simpleString() != field.dataType.simpleString():
+            kinds = (field.dataType.simpleString(), found[field.name].simpleString())
+            problems.append(
+                Problem(
+                    where,
+                    f"column {field.name!r} is declared {kinds[0]}, the files hold {kinds[1]}",
+                )
+            )
+    if problems:
+        raise DefinitionError(problems)
+
+
+def _check_header(source: LinesInput) -> None:
+    if not source.header:
+        return
+    where = f"source {source.name}"
+    lacking = [name for name in source.schema.names if name not in source.header]
+    problems = [
+        Problem(where, f"the header has no column {name!r}", nearest(name, source.header))
+        for name in lacking
+    ]
+    if len(lacking) == len(source.schema.names):
+        first = ",".join(source.header)[:80]
+        problems = [
+            Problem(
+                where, f'the first line is no header: {first!r}; say options={{"header": False}}'
+            )
+        ]
+    if len(set(source.first_lines)) > 1:
+        problems.append(Problem(where, "its files have different headers"))
+    if problems:
+        raise DefinitionError(problems)

@@ -1,0 +1,66 @@
+"""Which inputs have keys that do not tell their records apart: those are read with their places."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from tallyman.engine.expressions.columns import KEY
+from tallyman.engine.source.source import Input
+
+LIMIT = "spark.tallyman.countKeysUpTo"
+"""Up to this many records of an input, repeated keys are counted in the run. Beyond, they are
+unknown. 0 is no limit."""
+RECORDS = 1_000_000
+INPUT = "_tm_input"
+
+
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """`counts`: records whose key an earlier record of the same input already has; None where it
+    is unknown. `shared`: keys that stand in more than one input."""
+
+    counts: Mapping[str, int | None] = field(default_factory=dict)
+    shared: int = 0
+
+    def placed(self, name: str) -> bool:
+        """Whether a key may stand for more than one record that the asset reads."""
+        count = self.counts.get(name)
+        return count is not None and (count > 0 or self.shared > 0)
+
+
+def count(inputs: Mapping[str, Input], *, limit: int | None = None) -> Repeated:
+    """One shuffle of keys, over the inputs that are small enough for it."""
+    spark = next(iter(inputs.values())).spark
+    most = int(str(spark.conf.get(LIMIT, str(RECORDS)))) if limit is None else limit
+    small = {n: source for n, source in inputs.items() if not most or source.at_most() <= most}
+    unknown = dict.fromkeys(inputs)
+    if not small:
+        return Repeated(unknown)
+    sides = [s.keys().select(KEY, F.lit(n).alias(INPUT)) for n, s in small.items()]
+    each = (F.count_if(F.col(INPUT) == name).alias(_of(n)) for n, name in enumerate(small))
+    by_key = reduce(DataFrame.unionAll, sides).groupBy(KEY).agg(*each)
+    found = [F.sum(_repeats(n)).alias(_of(n)) for n in range(len(small))]
+    row = by_key.agg(*found, F.count_if(_inputs(len(small)) > 1).alias("shared")).first()
+    if row is None:
+        return Repeated(unknown)
+    counts = {name: int(row[_of(n)] or 0) for n, name in enumerate(small)}
+    return Repeated(unknown | counts, int(row["shared"]))
+
+
+def _of(number: int) -> str:
+    return f"_tm_n{number}"
+
+
+def _repeats(number: int) -> Column:
+    return F.greatest(F.col(_of(number)) - 1, F.lit(0))
+
+
+def _inputs(inputs: int) -> Column:
+    """How many inputs have the key."""
+    there = ((F.col(_of(n)) > 0).cast("int") for n in range(inputs))
+    return reduce(Column.__add__, there)

@@ -1,0 +1,105 @@
+"""PySpark's mode: whether the functions, columns and sessions of this process are Spark Connect's.
+
+PySpark keeps the mode in environment variables, sets them with the first Connect session and leaves
+them there: a local session can then not be started any more, neither here nor in a child process.
+So each project has a mode of its own, enters it whenever it uses Spark, and leaves it when it is
+closed; what the process had without us comes back.
+
+One process has one mode at a time. Projects of both kinds take turns; they cannot run at once.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Mapping
+
+ENABLED = "SPARK_CONNECT_MODE_ENABLED"
+LOCAL_SERVER = "SPARK_LOCAL_REMOTE"
+DEFAULT_ADDRESS = "SPARK_REMOTE"
+VARIABLES = (ENABLED, LOCAL_SERVER, DEFAULT_ADDRESS)
+"""Not those two in which a SparkContext notes settings of its JVM (SPARK_AUTH_SOCKET_TIMEOUT and
+SPARK_BUFFER_SIZE): the JVM lives as long as the process, and a child's own replaces them."""
+
+Variables = Mapping[str, str | None]
+
+# The default address is for sessions that name none: a local one must not see it.
+LOCAL: Variables = {ENABLED: None, LOCAL_SERVER: None, DEFAULT_ADDRESS: None}
+CONNECT: Variables = {ENABLED: "1", LOCAL_SERVER: None}
+
+
+def is_connect(master: str | None) -> bool:
+    return (master or "").startswith("sc://")
+
+
+class SparkMode:
+    """The variables that the session of one project needs."""
+
+    def __init__(self, master: str | None) -> None:
+        self.variables = CONNECT if is_connect(master) else LOCAL
+
+    def enter(self) -> None:
+        """Set the variables, before every use of the session: another project may have been at
+        work since."""
+        _process.enter(self)
+
+    def keep(self) -> None:
+        """Take the variables as they are now: `spark.api.mode` makes a local session Connect's."""
+        _process.keep(self)
+
+    def leave(self) -> None:
+        """Go back to the mode of the project that was used before, or to what the process had."""
+        _process.leave(self)
+
+
+class _Process:
+    """The modes that are in use, the last entered one last, and the variables without them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        # Weak: a project that is forgotten without being closed needs its mode no longer.
+        self._entered: list[weakref.ref[SparkMode]] = []
+        self._theirs: Variables = {}
+        self._ours: Variables | None = None
+
+    def enter(self, mode: SparkMode) -> None:
+        with self._lock:
+            if self._ours is None or _now() != self._ours:
+                # Whoever changed them since meant it, also for when this project is closed.
+                self._theirs = _now()
+                self._entered.clear()
+            self._entered = [*self._without(mode), weakref.ref(mode)]
+            self._set({**self._theirs, **mode.variables})
+
+    def keep(self, mode: SparkMode) -> None:
+        with self._lock:
+            self._ours = mode.variables = _now()
+
+    def leave(self, mode: SparkMode) -> None:
+        with self._lock:
+            if weakref.ref(mode) not in self._entered:
+                return
+            self._entered = self._without(mode)
+            if _now() != self._ours:
+                return
+            before = self._entered[-1]() if self._entered else None
+            self._set({**self._theirs, **(before.variables if before else {})})
+
+    def _without(self, mode: SparkMode) -> list[weakref.ref[SparkMode]]:
+        return [entered for entered in self._entered if entered() not in (None, mode)]
+
+    def _set(self, wanted: Variables) -> None:
+        for name, value in wanted.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+        self._ours = wanted
+
+
+def _now() -> Variables:
+    return {name: os.environ.get(name) for name in VARIABLES}
+
+
+_process = _Process()

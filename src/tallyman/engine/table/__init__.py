@@ -1,0 +1,1 @@
+"""Tables that people change by hand, in DuckDB and without Spark."""

@@ -1,0 +1,76 @@
+"""The files of tables: read with their checksums, written so that a flipped bit is found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+from pyarrow import parquet as pq
+
+from tallyman.domain.version.table import Table
+from tallyman.engine.files.durable import sync
+from tallyman.engine.table.values import arrow_schema
+from tallyman.errors import DatasetDamaged, TableRedeclared
+
+FILE = "part-00000.parquet"
+
+
+def read_files(paths: Iterable[str], schema: pa.Schema, columns: Sequence[str]) -> pa.Table:
+    """Some columns of all rows. A damaged page is DatasetDamaged, never a wrong value.
+
+    Rows of a fragment that is rewritten get fresh checksums: damage that was not found here
+    would look sound for ever.
+    """
+    wanted = pa.schema([schema.field(name) for name in columns])
+    parts = [wanted.empty_table()]
+    for path in paths:
+        try:
+            parts.append(_columns_of(path, schema, columns).cast(wanted))
+        except (OSError, pa.ArrowException) as error:
+            raise DatasetDamaged(Path(path).name, str(error)) from error
+    return pa.concat_tables(parts)
+
+
+def _columns_of(path: str, schema: pa.Schema, columns: Sequence[str]) -> pa.Table:
+    with pq.ParquetFile(path, page_checksum_verification=True) as file:
+        there = [name for name in columns if name in file.schema_arrow.names]
+        rows = file.read(columns=there)
+    for name in columns:
+        if name not in there:  # declared since: the rows that are older have no value
+            rows = rows.append_column(name, pa.nulls(len(rows), schema.field(name).type))
+    return rows.select(columns)
+
+
+def lacks_columns(path: str, table: Table) -> bool:
+    """Whether columns were declared since the file was written. That is the only way a table may
+    change: a column that was taken away, retyped or must not be NULL would lose values."""
+    there, wanted = pq.read_schema(path).remove_metadata(), arrow_schema(table)
+    if there.equals(wanted):
+        return False
+    shared = pa.schema([field for field in wanted if field.name in there.names])
+    new = [field for field in wanted if field.name not in there.names]
+    kept = {field.name: field.type for field in shared} == {f.name: f.type for f in there}
+    if not kept or not all(field.nullable for field in new):
+        raise TableRedeclared(table.name, _columns(there), _columns(wanted))
+    return bool(new)
+
+
+def _columns(schema: pa.Schema) -> str:
+    return ", ".join(f"{f.name} {f.type}{'' if f.nullable else ' not null'}" for f in schema)
+
+
+def write_file(folder: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Path:
+    """One file, on the disk when this returns; it must not be there yet."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / FILE
+    with (
+        path.open("xb") as file,
+        pq.ParquetWriter(
+            file, schema, compression="snappy", write_page_checksum=True, version="2.6"
+        ) as writer,
+    ):
+        for batch in batches:
+            writer.write_batch(pa.RecordBatch.from_arrays(batch.columns, schema=schema))
+    sync(path)
+    return path

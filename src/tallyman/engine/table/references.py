@@ -1,0 +1,42 @@
+"""References between tables as they would be: looked at whole, before a rollback makes it so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tallyman.engine.files.duck import connect
+from tallyman.engine.table.file import read_files
+from tallyman.engine.table.state import Held, shown
+from tallyman.engine.table.values import arrow_schema
+from tallyman.errors import MutationRefused
+
+SAMPLES = 5
+
+
+def check_references(held: Mapping[str, Held]) -> None:
+    """MutationRefused if a row refers to a key that is not there; of the tables that are held."""
+    with connect() as connection:
+        for name, one in held.items():
+            for reference in one.table.references:
+                if reference.table not in held:
+                    continue
+                target = held[reference.table]
+                connection.register("refers", _column(one, reference.column))
+                connection.register("keys", _column(target, reference.to))
+                found = connection.execute(
+                    "SELECT value, count(*) FROM refers WHERE value IS NOT NULL "
+                    "AND value NOT IN (SELECT value FROM keys WHERE value IS NOT NULL) "
+                    "GROUP BY value ORDER BY value"
+                ).fetchall()
+                if found:
+                    to = f"{reference.table}.{reference.to}"
+                    samples = [
+                        f"{reference.column} = {shown(value)} is not in {to}"
+                        for value, _ in found[:SAMPLES]
+                    ]
+                    raise MutationRefused(name, "reference", sum(n for _, n in found), samples)
+
+
+def _column(held: Held, column: str) -> object:
+    paths = [path for listed in held.fragments.values() for path in listed]
+    return read_files(paths, arrow_schema(held.table), [column]).rename_columns(["value"])

@@ -1,0 +1,293 @@
+"""Tables while they are being changed: in DuckDB, in memory, with every rule checked at once.
+
+Each row carries the place of the fragment it came from, or -1 if it is new or was changed; so
+in the end it is known which fragments still hold what they held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import compress
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+from uuid import UUID
+
+import pyarrow as pa
+
+from tallyman.domain.version.table import Column, Reference, Table
+from tallyman.engine.files.duck import connect, quoted
+from tallyman.engine.table.file import lacks_columns, read_files, write_file
+from tallyman.engine.table.values import arrow_schema, duck_type
+from tallyman.errors import KeyConflict, MutationRefused
+
+MOST_FRAGMENTS = 32
+"""A table in more pieces than this is written anew as one: reading opens every piece."""
+
+NEW = -1
+FRAGMENT = '"_tm_fragment"'
+ROW = '"_tm_row"'
+GIVEN = "_tm_given"
+"""The rows that a statement or a load brings, with all columns and the number of each row."""
+
+_SAMPLES = 5
+_BATCH = 131_072
+_OPENING: dict[str, bool | float | int | list[str] | str] = {
+    "threads": 2,
+    "temp_directory": "",
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A table as it is at the version that was read."""
+
+    table: Table
+    fragments: Mapping[UUID, tuple[str, ...]]
+
+    @property
+    def is_full(self) -> bool:
+        """Whether all of it is written anew even if rows are only added."""
+        return len(self.fragments) >= MOST_FRAGMENTS or self.is_outdated
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether columns were declared since its files were written."""
+        first = [paths[0] for paths in self.fragments.values() if paths]
+        return any([lacks_columns(path, self.table) for path in first])  # noqa: C419  all are checked
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """What became of a table. The numbers of rows are summed over the statements."""
+
+    removed: frozenset[UUID]
+    rows_inserted: int
+    rows_updated: int
+    rows_deleted: int
+    files: tuple[Path, ...]
+    rows_written: int
+
+
+@dataclass(slots=True)
+class TableChange:
+    """What happened so far to one table: touched fragments by place, rows by kind."""
+
+    touched: set[int] = field(default_factory=set)
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+
+    @property
+    def is_any(self) -> bool:
+        return self.inserted + self.updated + self.deleted > 0
+
+
+class TableState:
+    """`whole` are the tables of which every column counts; of the others only keys and
+    references are read. `statement` is the number that errors name."""
+
+    def __init__(self, held: Mapping[str, Held], whole: Collection[str]) -> None:
+        self.held = held
+        self.whole = frozenset(whole)
+        self.changes = {name: TableChange() for name in held}
+        self.statement: int | None = None
+        self._names = {name: f"_tm_table_{place}" for place, name in enumerate(held)}
+        self.connection = connect(_OPENING)
+
+    def __enter__(self) -> TableState:
+        self.ask("SET TimeZone = 'UTC'")
+        for name in self.held:
+            self._open(name)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.connection.close()
+
+    def lock(self) -> None:
+        """From here on no statement reaches a file or the network, whatever it says."""
+        self.ask("SET enable_external_access = false; SET lock_configuration = true")
+
+    def name(self, dataset: str) -> str:
+        return self._names[dataset]
+
+    def table(self, dataset: str) -> Table:
+        return self.held[dataset].table
+
+    def _open(self, dataset: str) -> None:
+        table, schema = self.table(dataset), arrow_schema(self.table(dataset))
+        bound = {*table.key, *(reference.column for reference in table.references)}
+        columns = [n for n in table.names if dataset in self.whole or n in bound]
+        parts: list[pa.Table] = []
+        # NEW stands for no fragment: also a table without any has a part, with its columns.
+        for place, paths in [(NEW, ()), *enumerate(self.held[dataset].fragments.values())]:
+            rows = read_files(paths, schema, columns)
+            places = pa.repeat(pa.scalar(place, pa.int32()), rows.num_rows)
+            parts.append(rows.append_column("_tm_fragment", places))
+        self.connection.register("_tm_read", pa.concat_tables(parts))
+        listed = ", ".join(
+            column_or_null(column, column.name in columns) for column in table.columns
+        )
+        self.ask(f"CREATE TABLE {self.name(dataset)} AS SELECT {listed}, {FRAGMENT} FROM _tm_read")
+        self.connection.unregister("_tm_read")
+
+    def insert(self, dataset: str) -> None:
+        """Add the given rows, none of which may have a key that is there."""
+        table, own = self.table(dataset), self.name(dataset)
+        self.check_given(dataset)
+        keys = _listed(table.key)
+        count, samples = self._found(
+            f"SELECT {keys} FROM {GIVEN} SEMI JOIN {own} USING ({keys})", table.key
+        )
+        if count:
+            raise KeyConflict(dataset, count, samples, self.statement)
+        rows = self.add(dataset, f"SELECT {_listed(table.names)}, {NEW} FROM {GIVEN}")
+        self.changes[dataset].inserted += rows
+        self.check_references(dataset, GIVEN)
+
+    def add(self, dataset: str, query: str) -> int:
+        """INSERT of what the query finds; the number of rows."""
+        return int(self.ask(f"INSERT INTO {self.name(dataset)} {query}")[0][0])
+
+    def touch(self, dataset: str, chosen: str, values: Sequence[object] = ()) -> int:
+        """Note the fragments of the rows that are about to change; the number of rows.
+
+        `chosen` is what stands behind SELECT …
+        """
+        found = self.ask(f"SELECT {FRAGMENT}, count(*) {chosen} GROUP BY ALL", values)
+        self.changes[dataset].touched |= {place for place, _ in found if place != NEW}
+        return sum(rows for _, rows in found)
+
+    def check_given(self, dataset: str) -> None:
+        """No NULL where none may be, and no key twice."""
+        table = self.table(dataset)
+        required = [column.name for column in table.columns if not column.nullable]
+        nulls = " OR ".join(f"{quoted(name)} IS NULL" for name in required)
+        listed = ", ".join(f"{quoted(name)} IS NULL" for name in required)
+        count, found = self.rows(f"SELECT {ROW}, {listed} FROM {GIVEN} WHERE {nulls}")
+        if count:
+            samples = [
+                f"row {row}: {', '.join(compress(required, flags))} is NULL"
+                for row, *flags in found
+            ]
+            raise self.refused(dataset, "not_null", count, samples)
+        self.check_key(dataset, GIVEN)
+
+    def check_key(self, dataset: str, rows: str) -> None:
+        keys = self.table(dataset).key
+        count, samples = self._found(
+            f"SELECT {_listed(keys)} FROM {rows} GROUP BY ALL HAVING count(*) > 1", keys
+        )
+        if count:
+            raise self.refused(dataset, "key", count, [f"{each} twice" for each in samples])
+
+    def check_references(self, dataset: str, rows: str, columns: Collection[str] = ()) -> None:
+        """What `rows` of the dataset refer to is there. Of all references, or of some columns."""
+        for reference in self.table(dataset).references:
+            if not columns or reference.column in columns:
+                count, samples = self._dangling(rows, reference)
+                if count:
+                    missing = [f"{s} is not in {reference.table}.{reference.to}" for s in samples]
+                    raise self.refused(dataset, "reference", count, missing)
+
+    def check_referrers(self, dataset: str) -> None:
+        """No row of any table refers to a key that the dataset no longer has."""
+        for name, held in self.held.items():
+            for reference in held.table.references:
+                if reference.table == dataset:
+                    count, samples = self._dangling(self.name(name), reference)
+                    if count:
+                        still = [f"{name}.{sample} still refers to it" for sample in samples]
+                        raise self.refused(dataset, "reference", count, still)
+
+    def _dangling(self, rows: str, reference: Reference) -> tuple[int, list[str]]:
+        column, to = quoted(reference.column), quoted(reference.to)
+        return self._found(
+            f"SELECT a.{column} FROM {rows} a ANTI JOIN {self.name(reference.table)} b "
+            f"ON a.{column} = b.{to} WHERE a.{column} IS NOT NULL",
+            (reference.column,),
+        )
+
+    def refused(
+        self, dataset: str, rule: str, count: int, samples: Sequence[str]
+    ) -> MutationRefused:
+        return MutationRefused(dataset, rule, count, samples[:_SAMPLES], self.statement)
+
+    def unknown_columns(self, dataset: str, names: Sequence[str]) -> MutationRefused:
+        table = self.table(dataset)
+        near = {name: table.nearest(name) for name in names}
+        samples = [
+            f"{name!r}" + (f" (did you mean {known!r}?)" if known else "")
+            for name, known in near.items()
+        ]
+        return self.refused(dataset, "unknown_column", len(names), samples)
+
+    def rows(self, query: str) -> tuple[int, list[tuple[object, ...]]]:
+        """How many rows the query finds, and the first few of them."""
+        found = self.ask(f"SELECT count(*) OVER (), * FROM ({query}) ORDER BY ALL LIMIT {_SAMPLES}")
+        return (found[0][0] if found else 0), [tuple(row[1:]) for row in found]
+
+    def _found(self, query: str, names: Sequence[str]) -> tuple[int, list[str]]:
+        count, rows = self.rows(query)
+        pairs = [zip(names, row, strict=True) for row in rows]
+        return count, [", ".join(f"{n} = {shown(value)}" for n, value in row) for row in pairs]
+
+    def ask(self, query: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        """All rows: DuckDB takes no other query before the last one was read to its end."""
+        return self.connection.execute(query, list(values)).fetchall()
+
+    def written(self, dataset: str, folder: Path) -> Changed:
+        """The new files of a table that changed, and what they replace."""
+        fragments, change = list(self.held[dataset].fragments), self.changes[dataset]
+        removed = set(change.touched)
+        rows = self._rows_in(dataset, removed)
+        pieces = len(fragments) - len(removed) + (rows > 0)
+        if pieces > MOST_FRAGMENTS or self.held[dataset].is_outdated:
+            removed = set(range(len(fragments)))
+            rows = self._rows_in(dataset, removed)
+        files: tuple[Path, ...] = ()
+        if rows or len(removed) == len(fragments):  # a table without rows has a file all the same
+            files = (self._write(dataset, folder, removed),)
+        return Changed(
+            removed=frozenset(fragments[place] for place in removed),
+            rows_inserted=change.inserted,
+            rows_updated=change.updated,
+            rows_deleted=change.deleted,
+            files=files,
+            rows_written=rows,
+        )
+
+    def _rows_in(self, dataset: str, removed: Collection[int]) -> int:
+        return int(self.ask(_replaced("count(*)", self.name(dataset), removed))[0][0])
+
+    def _write(self, dataset: str, folder: Path, removed: Collection[int]) -> Path:
+        table = self.table(dataset)
+        query = _replaced(_listed(table.names), self.name(dataset), removed)
+        reader = self.connection.sql(query).to_arrow_reader(_BATCH)
+        return write_file(folder, arrow_schema(table), reader)
+
+
+def shown(value: object) -> str:
+    return repr(value) if isinstance(value, (str, bytes)) else str(value)
+
+
+def _replaced(what: str, table: str, removed: Collection[int]) -> str:
+    places = ", ".join(str(place) for place in sorted({NEW, *removed}))
+    return f"SELECT {what} FROM {table} WHERE {FRAGMENT} IN ({places})"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(quoted(name) for name in names)
+
+
+def column_or_null(column: Column, is_read: bool) -> str:
+    value = quoted(column.name) if is_read else "NULL"
+    return f"CAST({value} AS {duck_type(column.type)}) AS {quoted(column.name)}"

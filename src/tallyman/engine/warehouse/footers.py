@@ -1,0 +1,124 @@
+"""What the footers of Parquet files tell: rows, bytes, and of columns how far they reach."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tallyman.domain.account.redaction import covers
+from tallyman.engine.expressions.columns import HIDDEN
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnExtent:
+    """None where a footer does not tell it; the extent of numbers only."""
+
+    nulls: int | None
+    least: float | None = None
+    most: float | None = None
+    values: int = 0
+    """How many are not NULL; without any, there is no extent to lack."""
+
+    def __add__(self, other: ColumnExtent) -> ColumnExtent:
+        known = [each for each in (self, other) if each.values]
+        least = [each.least for each in known]
+        most = [each.most for each in known]
+        return ColumnExtent(
+            None if self.nulls is None or other.nulls is None else self.nulls + other.nulls,
+            None if None in least or not least else min(v for v in least if v is not None),
+            None if None in most or not most else max(v for v in most if v is not None),
+            self.values + other.values,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FileExtent:
+    bytes: int
+    rows: int | None = None
+    columns: Mapping[str, ColumnExtent] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """Of the files of a dataset, by their paths: what is read twice is there once."""
+
+    files: Mapping[str, FileExtent]
+
+    def __add__(self, other: Extent) -> Extent:
+        return Extent({**self.files, **other.files})
+
+    @property
+    def bytes(self) -> int:
+        return sum(file.bytes for file in self.files.values())
+
+    @property
+    def rows(self) -> int | None:
+        counted = [file.rows for file in self.files.values()]
+        return None if None in counted else sum(rows or 0 for rows in counted)
+
+    @property
+    def columns(self) -> dict[str, ColumnExtent]:
+        """Only those that every file tells of."""
+        files = list(self.files.values())
+        names = (
+            [name for name in files[0].columns if all(name in f.columns for f in files)]
+            if (files)
+            else []
+        )
+        found = {}
+        for name in names:
+            first, *rest = [file.columns[name] for file in files]
+            for each in rest:
+                first = first + each
+            found[name] = first
+        return found
+
+
+def sizes(paths: Iterable[str]) -> Extent:
+    """Of files that have no footers."""
+    return Extent({path: FileExtent(os.path.getsize(path)) for path in paths})
+
+
+def extents(paths: Iterable[str], hidden: Collection[str] = ()) -> Extent:
+    """Of Parquet files. Nothing is told of hidden columns, as `covers` has it."""
+    return Extent({path: _file(path, hidden) for path in paths})
+
+
+def _file(path: str, hidden: Collection[str]) -> FileExtent:
+    footer = pq.read_metadata(path)
+    kinds = {each.name: each.type for each in footer.schema.to_arrow_schema()}
+    columns: dict[str, ColumnExtent] = {}
+    for number in range(footer.num_columns):
+        column = footer.schema.column(number)
+        name = column.path
+        plain = name in kinds and not pa.types.is_nested(kinds[name])
+        if not plain or covers(hidden, name) or name.startswith(HIDDEN.rstrip("_")):
+            continue
+        found = ColumnExtent(0)
+        for group in range(footer.num_row_groups):
+            found = found + _chunk(footer.row_group(group).column(number), kinds[name])
+        columns[name] = found
+    return FileExtent(os.path.getsize(path), footer.num_rows, columns)
+
+
+def _chunk(chunk: pq.ColumnChunkMetaData, kind: pa.DataType) -> ColumnExtent:
+    told = chunk.statistics
+    if told is None or not told.has_null_count:
+        return ColumnExtent(None, values=chunk.num_values)
+    values = chunk.num_values - told.null_count
+    number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    if not number or not told.has_min_max:
+        return ColumnExtent(told.null_count, values=values)
+    return ColumnExtent(told.null_count, _finite(told.min), _finite(told.max), values)
+
+
+def _finite(value: float) -> float | None:
+    """JSON has no name for what is not a number."""
+    if isinstance(value, int):
+        return value
+    return float(value) if math.isfinite(value) else None

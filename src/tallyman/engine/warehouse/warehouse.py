@@ -1,0 +1,117 @@
+"""The warehouse: where the files of all datasets are. Ids only, never a name."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import UUID
+
+from pyarrow import parquet as pq
+
+from tallyman.domain.version.dataset import DataFile, Fragment
+from tallyman.engine.files.durable import sync
+from tallyman.engine.files.listing import fresh_sha256
+from tallyman.engine.files.intact import Expected, check
+
+ORG = "default"
+NO_LINKS = (errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK)
+
+
+@dataclass(frozen=True, slots=True)
+class Warehouse:
+    root: Path
+
+    def dataset(self, dataset: UUID) -> Path:
+        return self.root / "org" / ORG / "dataset" / str(dataset)
+
+    def fragment(self, dataset: UUID, fragment: UUID) -> Path:
+        """What a version added has a folder of its own."""
+        return self.dataset(dataset) / "version" / str(fragment)
+
+    def paths(self, fragments: Sequence[Fragment]) -> list[str]:
+        return [str(self.dataset(f.dataset_id) / file.path) for f in fragments for file in f.files]
+
+    def expected(self, fragments: Sequence[Fragment]) -> list[Expected]:
+        """The data files of fragments as they were recorded."""
+        return [self._expected(f.dataset_id, file) for f in fragments for file in f.files]
+
+    def expected_metadata(
+        self, fragments: Sequence[Fragment], version: Sequence[DataFile]
+    ) -> list[Expected]:
+        """What other engines read a version by, as far as it was recorded: the manifest of each
+        fragment, and the files of the version itself."""
+        found = []
+        for fragment in fragments:
+            known = fragment.manifest or {}
+            if "sha256" in known:
+                file = DataFile(known["path"], known["sha256"], known["length"])
+                found.append(self._expected(fragment.dataset_id, file))
+        return found + [self._expected(fragments[0].dataset_id, file) for file in version]
+
+    def _expected(self, dataset: UUID, file: DataFile) -> Expected:
+        path = str(self.dataset(dataset) / file.path)
+        return Expected(path, file.path, file.sha256, file.bytes, file.rows)
+
+    def check(self, name: str, fragments: Sequence[Fragment]) -> None:
+        """DatasetDamaged unless every file is what was recorded; each is read once by a process."""
+        check(name, self.expected(fragments))
+
+    def has(self, fragment: Fragment) -> bool:
+        """Whether its files are there and as long as they were; `verify` looks closer."""
+        root = self.dataset(fragment.dataset_id)
+        try:
+            return all((root / f.path).stat().st_size == f.bytes for f in fragment.files)
+        except OSError:
+            return False
+
+    def take(
+        self, hashed: Mapping[Path, str], dataset: UUID, fragment: UUID
+    ) -> tuple[DataFile, ...]:
+        """Published by reference: a second name for the same bytes, where the disk allows it."""
+        place = self.fragment(dataset, fragment)
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir(parents=True)
+        for file in hashed:
+            _link(file, place / file.name)
+        return self._described({place / f.name: hash_ for f, hash_ in hashed.items()}, dataset)
+
+    def describe(self, files: Sequence[Path], dataset: UUID) -> tuple[DataFile, ...]:
+        """Of files that were written in their place."""
+        return self._described({file: fresh_sha256(str(file)) for file in files}, dataset)
+
+    def described_metadata(self, dataset: UUID, version: UUID) -> tuple[DataFile, ...]:
+        """The files that `write_version` has just written."""
+        root = self.dataset(dataset)
+        files = sorted((root / "metadata").glob(f"{version}.*"))
+        return tuple(
+            DataFile(str(file.relative_to(root)), fresh_sha256(str(file)), file.stat().st_size)
+            for file in files
+        )
+
+    def _described(self, hashed: Mapping[Path, str], dataset: UUID) -> tuple[DataFile, ...]:
+        """What is recorded of files that are whole; they are on the disk when this returns."""
+        root = self.dataset(dataset)
+        above = [place for place in root.parents if place.is_relative_to(self.root)]
+        sync(*hashed, *({file.parent for file in hashed}), root, *above)
+        return tuple(
+            DataFile(
+                str(file.relative_to(root)),
+                digest,
+                file.stat().st_size,
+                pq.read_metadata(file).num_rows,
+            )
+            for file, digest in sorted(hashed.items())
+        )
+
+
+def _link(file: Path, name: Path) -> None:
+    try:
+        os.link(file, name)
+    except OSError as error:
+        if error.errno not in NO_LINKS:
+            raise
+        shutil.copyfile(file, name)

@@ -1,0 +1,1 @@
+"""Rows that are changed in place, and the trace of their changes."""

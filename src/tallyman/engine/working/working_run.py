@@ -1,0 +1,120 @@
+"""A working set in an asset's run: its steps in order, then its rows as the output."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tallyman.domain.account.ledger import Check, KeyDigest
+from tallyman.domain.definition.frame import Frame
+from tallyman.domain.definition.plan import numbers, working_steps
+from tallyman.engine.evidence import settle
+from tallyman.engine.evidence.kept import Kept
+from tallyman.engine.files.run_folder import write_json
+from tallyman.engine.plan import plain
+from tallyman.engine.segment.evaluate import Evaluation
+from tallyman.engine.segment.stage import WrittenRows
+from tallyman.engine.source.source import Input
+from tallyman.engine.spark import small_tables
+from tallyman.engine.working import trace_steps
+from tallyman.engine.working.trace import RowIds, Tracer
+from tallyman.engine.working.working_set import WorkingSet, WrittenOutput, is_file
+
+OUTPUTS = "outputs.json"
+
+
+def outputs_in(place: Path) -> list[dict[str, Any]]:
+    """What the output steps of a target wrote."""
+    listed = place / OUTPUTS
+    return list(json.loads(listed.read_text(encoding="utf-8"))) if listed.exists() else []
+
+
+@dataclass
+class WorkingRun:
+    plan: Frame
+    inputs: Mapping[str, Input]
+    evaluation: Evaluation
+    ids: RowIds
+    tracer: Tracer | None
+    staging: Path
+    check: Callable[[], None]
+    """Called when rows were written, before the trace says that their steps are complete."""
+
+    def __post_init__(self) -> None:
+        nodes = working_steps(self.plan)
+        names, seqs = self.evaluation.step_ids, numbers(self.plan)
+        staging = str(self.staging)
+        self.working = WorkingSet(
+            self.evaluation, nodes, names, seqs, self.ids, self.tracer, staging, self.check
+        )
+
+    def evaluate(self, output: Path) -> WrittenRows:
+        """Do every step, then write the rows that are left."""
+        working = self.working
+        first = working.nodes[0].parent if working.nodes else self.plan
+        assert first is not None
+        working.load(self.evaluation.flow(first))
+        if self.tracer is not None:
+            self.tracer.begin(working.schema(), self._steps())
+        for node in working.nodes:
+            working.do(node)
+        if working.in_one_piece:
+            return WrittenRows.of_stage(self.evaluation.output(working.members[0].flow))
+        written = working.finish(str(output))
+        if self.tracer is not None:
+            self.tracer.wait()
+        return WrittenRows(output, written)
+
+    def checks(self, kept: Kept) -> list[Check]:
+        """Compare trace and outputs, as they are in their places, with the rows they are of."""
+        found = [
+            _counted(kept, name, written)
+            for name, written in self.working.outputs.items()
+            # The one column of a CSV line may be an empty line, which no reader counts.
+            if written.step.format != "csv" or len(written.step.columns or "many") > 1
+        ]
+        return [*found, *(self.tracer.witness.checks(kept) if self.tracer is not None else ())]
+
+    def _steps(self) -> list[dict[str, object]]:
+        working, spark = self.working, next(iter(self.inputs.values())).spark
+        empty = {
+            name: small_tables.empty(spark, given.schema) for name, given in self.inputs.items()
+        }
+        return trace_steps.described(
+            spark,
+            working.nodes,
+            working.schema(),
+            lambda node: (working.numbers[id(node)], working.names[id(node)]),
+            lambda other: plain.evaluate(other, empty),
+        )
+
+    def keep_outputs(self, folder: Path, partition: str) -> None:
+        """What output steps wrote stays with the run; copies go where they were asked for."""
+        listed = []
+        for name, written in self.working.outputs.items():
+            step = written.step
+            settle.move_parts(written.folder, folder / "outputs" / name, f".{step.format}")
+            listed.append(
+                {
+                    "id": name,
+                    "path": step.path.replace("{partition}", partition),
+                    "format": step.format,
+                    "single_file": is_file(step.path),
+                    "register_as": step.register_as,
+                }
+            )
+        if listed:
+            write_json(folder / OUTPUTS, listed)
+
+
+def _counted(kept: Kept, name: str, written: WrittenOutput) -> Check:
+    place, form = kept.folder / "outputs" / name, written.step.format
+    found = 0
+    if any(place.glob("part-*")):  # Spark cannot read a folder without files
+        options = {"header": "true", "multiLine": "true"} if form == "csv" else {}
+        found = kept.spark().read.format(form).options(**options).load(str(place)).count()
+    what = f"rows of output step {name}"
+    return Check(what=what, expected=KeyDigest(written.rows), found=KeyDigest(found))

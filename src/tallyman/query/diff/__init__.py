@@ -1,0 +1,1 @@
+"""Two versions or two runs compared."""

@@ -1,0 +1,218 @@
+"""Two runs side by side: what differs in what they were bound to, and in what came out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tallyman.domain.definition.target import Target
+from tallyman.domain.history.run import Status
+from tallyman.engine.files.past_run import Run
+from tallyman.engine.files.run_folder import CONFIG, LEDGER
+from tallyman.engine.files.vouched import Vouched
+from tallyman.query.report.flow import RecordFlow, flows
+from tallyman.query.report.run import KnownRun, told_of
+
+VOLATILE = "volatile"
+OLD = "{run} has an older manifest, which does not hold it"
+Facts = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class RunDifference:
+    """None: it is not there at all."""
+
+    path: str
+    a: Any
+    b: Any
+
+    def to_json(self) -> dict[str, Any]:
+        return {"path": self.path, "a": self.a, "b": self.b}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    name: str
+    differences: tuple[RunDifference, ...] = ()
+    problem: str | None = None
+    informative: bool = False
+    """Equal runs differ in it too: it says nothing about whether they are the same."""
+
+    @property
+    def state(self) -> str:
+        if self.problem:
+            return "not compared"
+        return "different" if self.differences else "same"
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "section": self.name,
+            "state": self.state,
+            "informative": self.informative,
+            "problem": self.problem,
+            "differences": [one.to_json() for one in self.differences],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class RunComparison:
+    a: str
+    b: str
+    sections: tuple[Section, ...]
+
+    @property
+    def same(self) -> bool:
+        """What could not be compared is not known to be the same."""
+        return all(s.state == "same" for s in self.sections if not s.informative)
+
+    def to_json(self) -> dict[str, Any]:
+        sections = [section.to_json() for section in self.sections]
+        return {"a": self.a, "b": self.b, "same": self.same, "sections": sections}
+
+
+@dataclass(frozen=True, slots=True)
+class RunSide:
+    """One of the two: its folder, and what the registry holds of it, if it does."""
+
+    run: Run
+    known: KnownRun | None
+
+    @property
+    def binding(self) -> Facts:
+        return self.run.manifest.get("cryptographic_binding", {})
+
+    @property
+    def targets(self) -> list[dict[str, Any]]:
+        return list(told_of(self.run, self.known)["assets"])
+
+
+def compare(a: RunSide, b: RunSide) -> RunComparison:
+    sections = (
+        _section("config", a, b, _config),
+        _section("code", a, b, _code),
+        _section("environment", a, b, _environment),
+        _section("inputs", a, b, _inputs),
+        _section("ledgers", a, b, _ledgers),
+        _section("timings", a, b, _timings, informative=True),
+    )
+    return RunComparison(a.run.run_id, b.run.run_id, sections)
+
+
+def _section(
+    name: str, a: RunSide, b: RunSide, facts: Any, *, informative: bool = False
+) -> Section:
+    found = [facts(side) for side in (a, b)]
+    for side, one in zip((a, b), found, strict=True):
+        if one is None:
+            return Section(
+                name=name, problem=OLD.format(run=side.run.run_id), informative=informative
+            )
+    return Section(name=name, differences=differing(*found), informative=informative)
+
+
+def differing(a: Facts, b: Facts) -> tuple[RunDifference, ...]:
+    """Paths of values that are not equal, in the order of the first that has them."""
+    one, other = dict(_flat("", a)), dict(_flat("", b))
+    paths = dict.fromkeys([*one, *other])
+    return tuple(
+        RunDifference(path, one.get(path), other.get(path))
+        for path in paths
+        if one.get(path) != other.get(path)
+    )
+
+
+def _flat(path: str, value: Any) -> list[tuple[str, Any]]:
+    if not isinstance(value, Mapping):
+        return [(path, value)]
+    inside = [(f"{path}.{name}" if path else str(name), one) for name, one in value.items()]
+    return [found for place, one in inside for found in _flat(place, one)]
+
+
+# ---- what is compared: None where a manifest is too old to have it ------------------------------
+
+
+def _config(side: RunSide) -> Facts | None:
+    found = side.run.vouched.json(side.run.folder / CONFIG)
+    if not side.binding or found is None:
+        return None
+    return {name: value for name, value in found.items() if name != VOLATILE}
+
+
+def _code(side: RunSide) -> Facts | None:
+    code = side.binding.get("code_version")
+    if code is None:
+        return None
+    wanted = ("git_commit", "git_dirty", "source_hash")
+    definitions = {t["asset"]: t["definition_hash"] for t in side.run.manifest["targets"]}
+    return {name: code.get(name) for name in wanted} | {"definition_hash": definitions}
+
+
+def _environment(side: RunSide) -> Facts | None:
+    found = side.run.manifest.get("execution_metadata", {})
+    return found if "packages" in found else None
+
+
+def _inputs(side: RunSide) -> Facts | None:
+    return side.binding.get("input_hashes")
+
+
+def _ledgers(side: RunSide) -> Facts | None:
+    places = side.run.places()
+    found = {}
+    for one in side.targets:
+        target = Target(one["name"], one.get("partition"))
+        found[str(target)] = _outcome(one, places.get(target), side.run.vouched)
+    return found
+
+
+def _outcome(one: Facts, place: Path | None, vouched: Vouched) -> dict[str, Any]:
+    """What was skipped is compared by the result that stands for it."""
+    status = Status.SUCCESS.value if one["status"] == Status.SKIPPED else one["status"]
+    found: dict[str, Any] = {"status": status, "rows_out": one.get("rows_out")}
+    found["content_digest"] = one.get("content_digest")
+    ledger = vouched.json(place / LEDGER) if place else None
+    if place is None or ledger is None:
+        return found
+    vouched.check(place, "errors")
+    records, *made = flows([ledger])
+    found |= {
+        "records_in": records.count,
+        "fates": _fates(records),
+        "unaccounted": records.unaccounted,
+        "sub_ledgers": {
+            str(flow.opened_by): {"unit": flow.unit, "units_in": flow.count, "fates": _fates(flow)}
+            for flow in made
+        },
+    }
+    found["rejections"] = _by_type(place)
+    digests = {
+        f"{part['partition_type']} {part['adjoint_location']}": part["key_digest"]
+        for part in ledger["output_accounting"]["partitions"]
+    }
+    return found | {"keys": {"in": ledger["input_accounting"]["key_digest"], **digests}}
+
+
+def _fates(flow: RecordFlow) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for part in flow.parts:
+        counts[part.fate] = counts.get(part.fate, 0) + part.count
+    return counts
+
+
+def _by_type(place: Path) -> dict[str, int]:
+    path = place / "errors" / "_summary.json"
+    counts: dict[str, int] = {}
+    if path.exists():
+        for row in json.loads(path.read_text(encoding="utf-8")):
+            counts[row["error_type"]] = counts.get(row["error_type"], 0) + row["count"]
+    return counts
+
+
+def _timings(side: RunSide) -> Facts:
+    return {
+        str(Target(one["name"], one.get("partition"))): {"duration_ms": one.get("duration_ms")}
+        for one in side.targets
+    }

@@ -1,0 +1,187 @@
+"""What is told of one asset of a run: its partitions together, and those that failed by name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tallyman.domain.account.fate import Fate
+from tallyman.domain.definition.target import Target
+from tallyman.domain.history.report import run_facts
+from tallyman.domain.history.run import Status
+from tallyman.engine.files.run_folder import LEDGER
+from tallyman.engine.files.vouched import Vouched
+from tallyman.query.report.flow import RecordFlow, accounted_digest, flows
+from tallyman.query.report.rules import filters, rules
+
+TOLD = ("errors", "adjoint/filtered_keys")
+"""What of the evidence is in a report."""
+NOT_MADE = (Status.SKIPPED.value, Status.PENDING.value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssetReport:
+    """`targets` are as the run's report has them: one, or one for each partition."""
+
+    name: str
+    targets: tuple[Mapping[str, Any], ...]
+    totals: Mapping[str, Any]
+    flows: tuple[RecordFlow, ...]
+    rules: tuple[Mapping[str, Any], ...]
+    filters: tuple[Mapping[str, Any], ...]
+    proofs: tuple[Mapping[str, Any], ...]
+
+    @property
+    def failures(self) -> list[Mapping[str, Any]]:
+        return [one for one in self.targets if one.get("error")]
+
+    @property
+    def partitioned(self) -> bool:
+        return any(one.get("partition") for one in self.targets)
+
+    @property
+    def rejected_made(self) -> list[tuple[RecordFlow, int]]:
+        """Where children or groups were rejected: all of them, and how many those are."""
+        counts = [
+            (flow, sum(part.count for part in flow.parts if part.fate == Fate.ERROR))
+            for flow in self.flows
+            if flow.opened_by is not None
+        ]
+        return [(flow, count) for flow, count in counts if count]
+
+    @property
+    def steps(self) -> list[dict[str, Any]]:
+        """Milliseconds up to each step, and of each phase; partitions added up."""
+        found: dict[tuple[str, str], int] = {}
+        for lap in (lap for one in self.targets for lap in one.get("timings", ())):
+            kind = "up_to_step" if "up_to_step" in lap else "phase"
+            found[kind, str(lap[kind])] = found.get((kind, str(lap[kind])), 0) + int(lap["ms"])
+        return [{"kind": kind, "name": name, "ms": ms} for (kind, name), ms in found.items()]
+
+    @property
+    def inputs(self) -> list[dict[str, Any]]:
+        """What it read under each name; the files of partitions added up."""
+        found: dict[str, dict[str, Any]] = {}
+        for given in (given for one in self.targets for given in one.get("inputs", ())):
+            known = found.setdefault(given["name"], {**given, "files": 0, "bytes": 0})
+            known["files"] += given["files"]
+            known["bytes"] += given["bytes"]
+        return list(found.values())
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            **self.totals,
+            "flows": [flow.to_json() for flow in self.flows],
+            "rules": list(self.rules),
+            "filters": list(self.filters),
+            "proofs": list(self.proofs),
+            "targets": list(self.targets),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where the files of a run's targets are, and what is recorded of them."""
+
+    of: Mapping[Target, Path]
+    vouched: Vouched
+
+    def ledger(self, target: Target) -> tuple[Path, dict[str, Any]] | None:
+        """With its folder, whose evidence is what the run wrote; None when there is no ledger."""
+        place = self.of.get(target)
+        found = self.vouched.readable(place / LEDGER) if place else None
+        if place is None or found is None or "output_accounting" not in found:
+            return None
+        self.vouched.check(place, *TOLD)
+        return place, found
+
+
+def asset_report(targets: Sequence[Mapping[str, Any]], places: Places, hidden: bool) -> AssetReport:
+    """From its ledgers and dead letters; what was skipped is told where it was made. Where values
+    are hidden, no key and no rejected value is in it."""
+    name = str(targets[0]["name"])
+    found: dict[Target, tuple[Path, dict[str, Any]]] = {}
+    for one in targets:
+        target = Target(name, one.get("partition"))
+        if one["status"] not in NOT_MADE and (read := places.ledger(target)) is not None:
+            found[target] = read
+    told = [
+        _as_the_ledger_has_it(one, found.get(Target(name, one.get("partition")))) for one in targets
+    ]
+    ledgers = [ledger for _, ledger in found.values()]
+    return AssetReport(
+        name=name,
+        targets=tuple(told),
+        totals=_totals(told),
+        flows=flows(ledgers, stopped=any(one.get("error") for one in told)),
+        rules=tuple(rules([place for place, _ in found.values()], hidden)),
+        filters=tuple(filters(list(found.values()))),
+        proofs=tuple(_proof(target, ledger, hidden) for target, (_, ledger) in found.items()),
+    )
+
+
+def _as_the_ledger_has_it(
+    one: Mapping[str, Any], found: tuple[Path, Mapping[str, Any]] | None
+) -> Mapping[str, Any]:
+    """A target that failed tells nothing of its records; its ledger knows who stood at the door."""
+    if found is None:
+        return one
+    _, ledger = found
+    counted = ledger["input_accounting"]["total_records"]
+    return {**one, "records_in": counted, "unaccounted": ledger["output_accounting"]["unaccounted"]}
+
+
+def _totals(targets: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    statuses: dict[str, int] = {}
+    for one in targets:
+        statuses[one["status"]] = statuses.get(one["status"], 0) + 1
+    return run_facts(targets) | {
+        "statuses": statuses,
+        "rejections": sum(one.get("rejections", 0) for one in targets),
+        "duration_ms": sum(one.get("duration_ms", 0) for one in targets),
+    }
+
+
+def keys_uncounted(places: Mapping[Target, Path], most: int = 20) -> list[Target]:
+    """Targets with too many records for the run to count repeated keys, among the first few: a run
+    may have thousands of ledgers."""
+    found = []
+    for target, place in list(places.items())[:most]:
+        ledger = _ledger(place)
+        proved = ledger is not None and ledger["verification"]["accounting_balanced"]
+        if ledger and proved and ledger["input_accounting"].get("duplicate_keys") is None:
+            found.append(target)
+    return found
+
+
+def _ledger(place: Path) -> dict[str, Any] | None:
+    """None when there is none, or what is there is no ledger any more."""
+    try:
+        found = json.loads((place / "ledger.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) and "output_accounting" in found else None
+
+
+def _proof(target: Target, ledger: Mapping[str, Any], hidden: bool) -> dict[str, Any]:
+    found, door = ledger["verification"], ledger["input_accounting"]
+    shown = {kind: keys[:5] for kind, keys in found["samples"].items() if not hidden}
+    return {
+        "target": str(target),
+        "partition": target.partition,
+        "balanced": found["accounting_balanced"],
+        "method": found["proof_method"],
+        "records": door["total_records"],
+        "door_digest": door["key_digest"],
+        "fates_digest": accounted_digest(ledger),
+        **{kind: found[kind] for kind in ("missing", "extra", "duplicate")},
+        "samples": shown,
+        "files": len(ledger.get("files", {})),
+        "null_keys": door.get("null_keys"),
+        "duplicate_keys": door.get("duplicate_keys"),
+        "blank_lines": door.get("blank_lines"),
+    }

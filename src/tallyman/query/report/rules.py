@@ -1,0 +1,79 @@
+"""Why records left the flow: rejections by rule with a few samples, and filters by predicate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import parquet as pq
+
+from tallyman.engine.files.duck import connect
+from tallyman.engine.readback.dead_letters import READ, files_in
+
+SAMPLES = 3
+LONGEST = 300
+"""Of a value that is carried on: what is longer is cut, and its length told."""
+REDACTED = "redacted"
+
+RULES = f"""
+    SELECT error_type, morphism_path, min(error_code) AS error_code, count(*) AS count,
+           min(context['field']) AS field,
+           arg_min({{key: left(source_key, {LONGEST}), expected: left(expected, {LONGEST}),
+                     actual: left(actual, {LONGEST}), length: length(actual)}},
+                   source_key, {SAMPLES}) AS samples
+    FROM {READ}
+    GROUP BY ALL ORDER BY count DESC, error_type, morphism_path
+"""
+
+
+def rules(places: Iterable[Path], hidden: bool) -> list[dict[str, Any]]:
+    """Every rule that rejected something, the busiest first; where hidden, without values."""
+    files = [file for place in places for file in files_in(place)]
+    if not files:
+        return []
+    with connect() as connection:
+        found = connection.execute(RULES, {"files": files})
+        names = [column[0] for column in found.description]
+        rows = [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+    return [_without_values(row) for row in rows] if hidden else rows
+
+
+def _without_values(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Neither keys nor what was found: either may have been made of a column that is redacted."""
+    shown = {"key": REDACTED, "actual": REDACTED, "length": len(REDACTED)}
+    return {**row, "samples": [{**sample, **shown} for sample in row["samples"]]}
+
+
+def filters(places: Sequence[tuple[Path, Mapping[str, Any]]]) -> list[dict[str, Any]]:
+    """What was filtered by which predicate; ledgers of one asset, with their folders."""
+    found: dict[str, dict[str, Any]] = {}
+    for place, ledger in places:
+        for part in ledger["output_accounting"]["partitions"]:
+            if part["partition_type"] != "FILTERED" or not part["record_count"]:
+                continue
+            location = part["adjoint_location"]
+            one = found.setdefault(
+                location,
+                {
+                    "step": Path(location).stem,
+                    "description": part["description"],
+                    "predicate": _predicate(place / location),
+                    "count": 0,
+                },
+            )
+            one["count"] += part["record_count"]
+    return sorted(found.values(), key=lambda one: -one["count"])
+
+
+def _predicate(folder: Path) -> str | None:
+    """As evidence has it; None when its file is gone or cannot be read any more."""
+    for file in sorted(folder.rglob("*.parquet")):
+        try:
+            with pq.ParquetFile(file) as opened:
+                for batch in opened.iter_batches(1, columns=["filter_predicate"]):
+                    return str(batch.column(0)[0].as_py())
+        except (OSError, pa.ArrowException):
+            return None
+    return None

@@ -1,0 +1,216 @@
+"""The report of a run: all that can be told of it, from its folder and from the registry."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tallyman.domain.account.redaction import without_values
+from tallyman.domain.history.materialization import Materialization, RunRecord
+from tallyman.domain.history.report import run_facts, target_facts, versions_of
+from tallyman.domain.history.run import RunResult
+from tallyman.domain.history.seal import Seal
+from tallyman.engine.files.past_run import Run
+from tallyman.engine.files.run_folder import CONFIG, REPORT, SEAL
+from tallyman.engine.files.vouched import Vouched
+from tallyman.query.report.asset import AssetReport, Places, asset_report
+
+UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownRun:
+    """What the registry holds of a run; of one that was copied here, nothing."""
+
+    record: RunRecord
+    result: RunResult
+    rows: Sequence[Materialization]
+    seal: str | None
+    """The newest, as its file is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    head: Mapping[str, Any]
+    totals: Mapping[str, Any]
+    assets: tuple[AssetReport, ...]
+    versions: tuple[Mapping[str, Any], ...]
+    seal: Mapping[str, Any] | None
+    binding: Mapping[str, Any]
+    lineage: Mapping[str, Any]
+    timings: tuple[Mapping[str, Any], ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            **self.head,
+            **self.totals,
+            "versions": list(self.versions),
+            "seal": self.seal,
+            "binding": self.binding,
+            "lineage": self.lineage,
+            "timings": list(self.timings),
+            "assets": [asset.to_json() for asset in self.assets],
+        }
+
+
+def report(run: Run | None, known: KnownRun | None, redacted: Collection[str] = ()) -> Report:
+    """One of the two is there: a folder without a registry, or the other way round. `redacted` are
+    the columns that are so today.
+
+    A column may have been renamed or computed from one of them, and the plan that would tell is
+    not here: as soon as anything is redacted, then or now, no value of a record is shown."""
+    told = told_of(run, known)
+    manifest = run.manifest if run else {}
+    hidden = bool(redacted or _config(run).get("redact"))
+    told = _without_values(told) if hidden else told
+    read = Places(run.places(), run.vouched) if run else Places({}, Vouched(Path()))
+    names = list(dict.fromkeys(one["name"] for one in told["assets"]))
+    assets = tuple(
+        asset_report([o for o in told["assets"] if o["name"] == name], read, hidden)
+        for name in names
+    )
+    binding = {**bound_to(run), "inputs": manifest.get("cryptographic_binding", {})}
+    inputs = binding["inputs"].get("input_hashes", {})
+    return Report(
+        head=_head(run, known, told),
+        totals=run_facts([one for asset in assets for one in asset.targets]),
+        assets=assets,
+        versions=tuple(told["versions"]),
+        seal=seal_facts(run, known),
+        binding={**binding, "inputs": inputs, "environment": _environment(manifest)},
+        lineage=lineage_ids(run, known),
+        timings=tuple(told["timings"]),
+    )
+
+
+def told_of(run: Run | None, known: KnownRun | None) -> dict[str, Any]:
+    """The run's own report, with what the registry knows better: how things are by now."""
+    written = dict(run.report) if run and run.report else {}
+    found: dict[str, Any] = {name: [] for name in ("assets", "versions", "timings")} | written
+    if known is None:
+        if not written and run is not None:
+            found["assets"] = [_unknown(target) for target in run.manifest["targets"]]
+        return found
+    made = zip(known.result.assets, known.rows, strict=True)
+    found["assets"] = [target_facts(result, row) for result, row in made]
+    if known.result.commit is not None:
+        found["versions"] = versions_of(known.result.commit)
+    return found
+
+
+def _without_values(told: Mapping[str, Any]) -> dict[str, Any]:
+    assets = [
+        {**one, "error": without_values(one["error"])} if one.get("error") else one
+        for one in told["assets"]
+    ]
+    error = told.get("error")
+    return {**told, "assets": assets, "error": without_values(error) if error else None}
+
+
+def _unknown(target: Mapping[str, Any]) -> dict[str, Any]:
+    return {"name": target["asset"], "partition": target["partition"], "status": UNKNOWN}
+
+
+def _head(run: Run | None, known: KnownRun | None, told: Mapping[str, Any]) -> dict[str, Any]:
+    manifest = run.manifest if run else {}
+    record = known.record if known else None
+    ended = record.completed_at if record else None
+    started = f"{record.started_at:%Y-%m-%dT%H:%M:%SZ}" if record else manifest.get("timestamp")
+    return {
+        "run_id": record.name if record else run.run_id if run else None,
+        "project": record.project if record else manifest.get("project"),
+        "status": record.status.value if record else told.get("status", UNKNOWN),
+        "started_at": started,
+        "finished_at": told.get("finished_at") or (ended and f"{ended:%Y-%m-%dT%H:%M:%SZ}"),
+        "duration_ms": told.get("duration_ms") or _took(record),
+        "actor": record.actor if record else manifest.get("actor"),
+        "executor_node": record.executor_node if record else None,
+        "folder": record.folder if record else run.folder.name if run else None,
+        "replay_of": record.params.get("replay_of") if record else _config(run).get("replay_of"),
+        "commit": told.get("commit"),
+        "error": told.get("error"),
+        "window": manifest.get("processing_window"),
+        "registered": record is not None,
+        "has_folder": run is not None,
+    }
+
+
+def _took(record: RunRecord | None) -> int | None:
+    if record is None or record.completed_at is None:
+        return None
+    return int((record.completed_at - record.started_at).total_seconds() * 1000)
+
+
+# ---- what proves it ---------------------------------------------------------------------------
+
+
+def seal_facts(run: Run | None, known: KnownRun | None) -> dict[str, Any] | None:
+    """None when it is not sealed: it is at work, or its process was killed."""
+    text = known.seal if known and known.seal else None
+    found = run.vouched.content(run.folder / SEAL) if run and text is None else text
+    if found is None:
+        return None
+    try:
+        seal = Seal.of_text(found)
+    except (KeyError, TypeError, ValueError):
+        return None  # `verify` tells what is wrong with it
+    return {
+        "ordinal": seal.ordinal,
+        "hash": seal.hash,
+        "previous": seal.previous,
+        "sealed_at": seal.sealed_at,
+        "files": len(seal.files),
+        "manifest": seal.files.get("manifest.json"),
+        "report": seal.files.get(REPORT),
+        "signature": seal.signature.to_json() if seal.signature else None,
+    }
+
+
+def bound_to(run: Run | None) -> dict[str, Any]:
+    """The hashes of the manifest; None for what an older one did not have."""
+    manifest = run.manifest if run else {}
+    binding = manifest.get("cryptographic_binding", {})
+    code = binding.get("code_version", {})
+    return {
+        "manifest_version": manifest.get("manifest_version"),
+        "config_hash": binding.get("config_hash"),
+        "code_version": code,
+        "pipeline_version": manifest.get("pipeline_version"),
+        "definitions": {t["asset"]: t["definition_hash"] for t in manifest.get("targets", ())},
+    }
+
+
+def lineage_ids(run: Run | None, known: KnownRun | None) -> dict[str, Any]:
+    """The id of the run in OpenLineage, and of each target in it where events were written."""
+    own = str(known.record.id) if known else run.manifest.get("openlineage_run_id") if run else None
+    events = run.vouched.content(run.folder / "lineage" / "job_events.jsonl") if run else None
+    started = _started(events or b"")
+    return {"openlineage_run_id": own, "assets": {n: i for n, i in started.items() if i != own}}
+
+
+def _started(events: bytes) -> dict[str, str]:
+    """What began: the job of the run, and that of each target. Steps only end."""
+    found: dict[str, str] = {}
+    for line in events.splitlines():
+        try:
+            event = json.loads(line)
+            if event["eventType"] == "START":
+                part = event["run"]["facets"].get("tallyman_run", {}).get("partition")
+                name = event["job"]["name"]
+                found[f"{name}[{part}]" if part else name] = event["run"]["runId"]
+        except (AttributeError, KeyError, TypeError, ValueError):
+            continue  # `verify` tells that the file was changed
+    return found
+
+
+def _environment(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    kept = manifest.get("execution_metadata", {})
+    return {name: value for name, value in kept.items() if not isinstance(value, dict)}
+
+
+def _config(run: Run | None) -> dict[str, Any]:
+    """Raises if it is not what the run wrote: it says what has to be hidden."""
+    return (run.vouched.readable(run.folder / CONFIG) if run else None) or {}

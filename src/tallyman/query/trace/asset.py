@@ -1,0 +1,259 @@
+"""Asking the trace of a run: any row's history, any row at any step, all changes of a step.
+
+Read by DuckDB from the run's folder; neither Spark nor the database is needed.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Mapping
+from itertools import islice, pairwise
+from types import TracebackType
+from typing import Self
+from uuid import UUID
+
+from tallyman.domain.account.redaction import covers
+from tallyman.domain.history.run import Status
+from tallyman.domain.history.trace import (
+    Changes,
+    ChangeType,
+    Diagnostic,
+    FoundRow,
+    StepCounts,
+    TargetTrace,
+    TraceRecord,
+)
+from tallyman.engine.files.past_run import Run
+from tallyman.errors import RunNotFinished, StepOutOfRange, TraceCorrupt, UsageError
+from tallyman.query.diff.columns import literal
+from tallyman.query.trace.files import Kind, TraceFile, TraceFolder
+from tallyman.query.trace.read import TraceReader
+from tallyman.query.trace.row import TraceRow, not_complete
+from tallyman.query.trace.targets import TracedTargets
+
+PAGE = 100
+RECORDS: tuple[Kind, ...] = ("created", "updated", "deleted")
+
+
+class Trace:
+    """What a finished run changed. Everything it tells was complete when the run ended."""
+
+    def __init__(self, run: Run) -> None:
+        if run.report is None:
+            raise RunNotFinished(run.run_id)
+        self.run = run
+        self._targets = TracedTargets(run)
+        self._reader = TraceReader()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._reader.close()
+
+    @property
+    def diagnostic(self) -> Diagnostic | None:
+        """Why every answer is empty: the trace of a canceled run is not kept."""
+        assert self.run.report is not None
+        if self.run.report["status"] != Status.CANCELED:
+            return None
+        message = f"run {self.run.run_id} was canceled: what it changed was not kept"
+        return Diagnostic("RunCancelled", message)
+
+    # ---- questions about one row ---------------------------------------------------------
+
+    def row(
+        self, row_id: str | UUID, asset: str | None = None, partition: str | None = None
+    ) -> TraceRow:
+        """Of any asset of the run, unless one is named."""
+        folders = self._folders(asset, partition)
+        return TraceRow(row_uuid(row_id), self._reader, folders, self.diagnostic)
+
+    def find(
+        self, values: Mapping[str, str], asset: str | None = None, *, limit: int = PAGE
+    ) -> list[UUID]:
+        """Ids of the rows that came in with these values; see `matches`."""
+        return [found.row_id for found in self.matches(values, asset, limit=limit)]
+
+    def matches(
+        self,
+        values: Mapping[str, str],
+        asset: str | None = None,
+        partition: str | None = None,
+        *,
+        limit: int = PAGE,
+    ) -> list[FoundRow]:
+        """Rows by values they had when they were loaded or created, compared as text; `null` is
+        NULL. Only rows that the run changed or created are in its trace."""
+        folders = self._folders(asset, partition)
+        _check_columns(values, folders)
+        found: list[FoundRow] = []
+        for folder in folders:
+            for files in _groups(folder, "baseline", "created"):
+                columns = _columns(files[0])
+                if set(values) <= set(columns) and len(found) < limit:
+                    rest = f"WHERE {_condition(values)} ORDER BY row_id LIMIT {limit - len(found)}"
+                    records = self._reader.records(files, rest)
+                    found += [FoundRow(folder.target, record) for record in records]
+        return found
+
+    # ---- questions about steps -----------------------------------------------------------
+
+    def changes(
+        self,
+        asset: str,
+        step: int,
+        change_type: str | None = None,
+        *,
+        partition: str | None = None,
+        limit: int = PAGE,
+        after: str | UUID | None = None,
+    ) -> Changes:
+        """What a step changed, in the order of row ids, a page at a time."""
+        kinds = RECORDS if change_type is None else (_kind(change_type),)
+        if limit < 1:
+            raise UsageError(f"limit is 1 or more, not {limit}")
+        folders = self._folders(asset, partition)
+        if self.diagnostic:
+            return Changes((), diagnostic=self.diagnostic)
+        valid = sorted({seq for folder in folders for seq in folder.seqs})
+        if step not in valid:
+            raise StepOutOfRange(asset, step, valid)
+        if not any(step in folder.files for folder in folders):
+            return Changes((), diagnostic=not_complete(step, folders))
+        beyond = f"WHERE row_id > {literal(str(row_uuid(after)))} " if after else ""
+        rest = f"{beyond}ORDER BY row_id LIMIT {limit + 1}"
+        pages = [
+            self._reader.records(files, rest)
+            for folder in folders
+            for files in _groups(folder, *kinds, seq=step)
+        ]
+        merged = heapq.merge(*pages, key=lambda record: record.row_id.int)
+        found = list(islice(merged, limit + 1))
+        _check_once(found, asset)
+        more = found[limit - 1].row_id if len(found) > limit else None
+        return Changes(tuple(found[:limit]), more)
+
+    def records(
+        self, asset: str | None = None, partition: str | None = None
+    ) -> Iterator[TraceRecord]:
+        """All there are, baselines first, then step by step; read as they are asked for."""
+        for folder in self._folders(asset, partition):
+            for files in _groups(folder, "baseline"):
+                yield from self._reader.records(files)
+            for files in _groups(folder, *RECORDS):
+                yield from self._reader.records(files)
+
+    def steps(self, asset: str | None = None, partition: str | None = None) -> list[StepCounts]:
+        """Of one target: its steps in their order, and how many rows each changed."""
+        return [] if self.diagnostic else self._counted(self._targets.one(asset, partition))
+
+    def overview(self, asset: str | None = None, partition: str | None = None) -> list[TargetTrace]:
+        """Every target of the run, also those without a trace."""
+        if self.diagnostic:
+            return []
+        found = []
+        for target in self._targets.every(asset, partition):
+            folder = self._targets.folder(target)
+            if folder is None:
+                missing = self._targets.missing(target)
+                found.append(TargetTrace(target=target, missing=missing))
+            else:
+                steps = tuple(self._counted(folder))
+                found.append(TargetTrace(target=target, steps=steps, redacted=folder.redacted))
+        return found
+
+    def _counted(self, folder: TraceFolder) -> list[StepCounts]:
+        counts = self._reader.counts(folder.of_kinds())
+        found = []
+        for step in folder.steps:
+            sums = dict.fromkeys(("baseline", *RECORDS), 0)
+            for file in folder.files.get(step.seq, ()):
+                sums[file.kind] += counts.get(file.path, 0)
+            found.append(
+                StepCounts(
+                    step=step,
+                    complete=step.seq in folder.files,
+                    created=sums["created"],
+                    updated=sums["updated"],
+                    deleted=sums["deleted"],
+                    baselines=sums["baseline"],
+                )
+            )
+        return found
+
+    def _folders(self, asset: str | None, partition: str | None) -> list[TraceFolder]:
+        return [] if self.diagnostic else self._targets.folders(asset, partition)
+
+
+def row_uuid(given: str | UUID) -> UUID:
+    if isinstance(given, UUID):
+        return given
+    try:
+        return UUID(given)
+    except ValueError:
+        raise UsageError(
+            f"{given!r} is no row id: it looks like 019c16a0-7c00-7000-8f0e-0123456789ab; "
+            "--key column=value finds one"
+        ) from None
+
+
+def _kind(change_type: str) -> Kind:
+    if change_type not in tuple(ChangeType):
+        raise UsageError(f"a change is {', '.join(ChangeType)}, not {change_type!r}")
+    return ChangeType(change_type).value
+
+
+def _groups(folder: TraceFolder, *kinds: Kind, seq: int | None = None) -> list[list[TraceFile]]:
+    """Files that have the same columns, in the order of the steps."""
+    found: dict[tuple[int, Kind], list[TraceFile]] = {}
+    for kind in kinds:
+        for file in folder.of_kinds(kind, seq=seq):
+            found.setdefault((file.step.seq, kind), []).append(file)
+    order = [step.seq for step in folder.steps]
+    return [found[key] for key in sorted(found, key=lambda key: order.index(key[0]))]
+
+
+def _columns(file: TraceFile) -> tuple[str, ...]:
+    return file.folder.loaded if file.kind == "baseline" else file.step.columns
+
+
+def _check_columns(values: Mapping[str, str], folders: list[TraceFolder]) -> None:
+    if not values:
+        raise UsageError("name at least one column and its value")
+    every = [folder.loaded for folder in folders]
+    every += [step.columns for folder in folders for step in folder.steps]
+    known = list(dict.fromkeys(name for columns in every for name in columns))
+    hidden = {name for folder in folders for name in folder.redacted}
+    for name in values:
+        if folders and name not in known:
+            there = ", ".join(known)
+            raise UsageError(f"there is no column {name!r} to look by; there are {there}")
+        if covers(hidden, name):
+            raise UsageError(f"{name} is redacted in this trace: look by another column")
+
+
+def _condition(values: Mapping[str, str]) -> str:
+    parts = []
+    for name, value in values.items():
+        held = f"struct_extract(after, {literal(name)})"
+        if value.lower() == "null":
+            parts.append(f"{held} IS NULL")
+        else:
+            parts.append(f"CAST({held} AS VARCHAR) = {literal(value)}")
+    return " AND ".join(parts)
+
+
+def _check_once(records: list[TraceRecord], asset: str) -> None:
+    for one, other in pairwise(records):
+        if one.row_id == other.row_id:
+            reason = f"step {one.operation_seq} has two records of it"
+            raise TraceCorrupt(f"{asset}, row {one.row_id}", reason)

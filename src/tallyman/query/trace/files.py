@@ -1,0 +1,198 @@
+"""The trace of one target as it lies on disk: its steps, and the files of each that is complete."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal, get_args
+from uuid import UUID
+
+from tallyman.domain.definition.target import Target
+from tallyman.domain.history.trace import TraceStep
+from tallyman.engine.files.listing import hash_once
+from tallyman.engine.files.run_folder import LEDGER
+from tallyman.engine.files.vouched import Vouched
+from tallyman.errors import TraceCorrupt
+
+FORMAT = 1
+TRACE, STEPS = "trace", "steps.json"
+STEP = re.compile(r"operation_seq=([0-9]+)")
+FILE = re.compile(r"([a-z]+)-([0-9]{5})\.parquet")
+
+Kind = Literal["baseline", "created", "updated", "deleted"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+
+@dataclass(frozen=True, slots=True)
+class TraceFile:
+    """One Parquet file, and whose records are in it."""
+
+    folder: TraceFolder
+    step: TraceStep
+    kind: Kind
+    path: str
+
+    @property
+    def shown(self) -> str:
+        """From the run's folder on: a message names no machine."""
+        return f"{self.folder.shown}/{self.step_folder}/{os.path.basename(self.path)}"
+
+    @property
+    def step_folder(self) -> str:
+        return f"operation_seq={self.step.seq}"
+
+    @property
+    def recorded(self) -> str | None:
+        """Its sha256 when the run ended; None when the ledger lists no file."""
+        return self.folder.recorded.get(self.path)
+
+
+def check(files: Sequence[TraceFile]) -> None:
+    """TraceCorrupt, which names the first that is not what the run wrote."""
+    known = [file for file in files if file.recorded]
+    try:
+        hashes = hash_once([file.path for file in known])
+    except OSError as error:
+        named = next((file.shown for file in known if file.path == error.filename), "a file")
+        raise TraceCorrupt(named, f"it cannot be read: {error.strerror}") from error
+    for file, digest in zip(known, hashes, strict=True):
+        if digest != file.recorded:
+            reason = f"sha256 {digest[:12]}…, expected {str(file.recorded)[:12]}…"
+            raise TraceCorrupt(file.shown, reason)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TraceFolder:
+    target: Target
+    shown: str
+    run_id: UUID
+    timestamp: datetime
+    """When the run began: the only time there is in rows."""
+    loaded: tuple[str, ...]
+    """The columns of rows as they came in."""
+    steps: tuple[TraceStep, ...]
+    redacted: tuple[str, ...]
+    files: dict[int, tuple[TraceFile, ...]]
+    """Of each step that is complete; a step may be complete and have changed nothing."""
+    recorded: Mapping[str, str]
+    """sha256 by path."""
+
+    @classmethod
+    def open(cls, target: Target, place: Path, shown: str, vouched: Vouched) -> TraceFolder | None:
+        """None when the target was made without a trace."""
+        folder, shown = place / TRACE, f"{shown}/{TRACE}"
+        recorded = _recorded(place, vouched)
+        if not folder.is_dir() and not recorded:
+            return None
+        steps = _read_steps(folder / STEPS, f"{shown}/{STEPS}", recorded)
+        opened = cls(target=target, shown=shown, **steps, files={}, recorded=recorded)
+        for step in opened.complete(folder):
+            opened.files[step.seq] = tuple(opened.listed(folder, step))
+        opened.check_ledger(folder)
+        return opened
+
+    def complete(self, folder: Path) -> list[TraceStep]:
+        """Steps become complete in their order: one that is missing before another was lost."""
+        names = (STEP.fullmatch(entry.name) for entry in os.scandir(folder))
+        there = {int(match[1]) for match in names if match}
+        known = [step for step in self.steps if step.seq in there]
+        if unknown := there - {step.seq for step in known}:
+            raise TraceCorrupt(self.shown, f"{STEPS} knows no step {min(unknown)}")
+        for step, expected in zip(known, self.steps, strict=False):
+            if step.seq != expected.seq:
+                reason = f"step {step.seq} is complete and step {expected.seq} before it is not"
+                raise TraceCorrupt(self.shown, reason)
+        return known
+
+    def listed(self, folder: Path, step: TraceStep) -> Iterator[TraceFile]:
+        inside = f"operation_seq={step.seq}"
+        counts = dict.fromkeys(KINDS, 0)
+        for name in sorted(os.listdir(folder / inside)):
+            match = FILE.fullmatch(name)
+            if match is None and (name.startswith((".", "_")) or not name.endswith(".parquet")):
+                continue  # checksums and marks of other programs
+            kind = next((known for known in KINDS if match and match[1] == known), None)
+            if match is None or kind is None:
+                raise TraceCorrupt(f"{self.shown}/{inside}/{name}", "a trace has no such file")
+            if int(match[2]) != counts[kind]:
+                lost = f"{kind}-{counts[kind]:05d}.parquet"
+                raise TraceCorrupt(f"{self.shown}/{inside}/{lost}", "the file is missing")
+            counts[kind] += 1
+            yield TraceFile(self, step, kind, os.path.abspath(folder / inside / name))
+
+    def check_ledger(self, folder: Path) -> None:
+        """The ledger lists the files there were; that of a failed asset may list none."""
+        for path in self.recorded:
+            if not os.path.isfile(path):
+                name = os.path.relpath(path, folder)
+                raise TraceCorrupt(f"{self.shown}/{name}", "the file is missing")
+        for one in (file for files in self.files.values() for file in files):
+            if self.recorded and one.recorded is None:
+                raise TraceCorrupt(one.shown, "the run wrote no such file")
+
+    def of_kinds(self, *kinds: Kind, seq: int | None = None) -> list[TraceFile]:
+        return [
+            file
+            for number, files in self.files.items()
+            if seq in (None, number)
+            for file in files
+            if file.kind in (kinds or KINDS)
+        ]
+
+    @property
+    def seqs(self) -> tuple[int, ...]:
+        return tuple(step.seq for step in self.steps)
+
+
+def _recorded(place: Path, vouched: Vouched) -> dict[str, str]:
+    """By the ledger."""
+    listed = (vouched.readable(place / LEDGER) or {}).get("files")
+    names = listed if isinstance(listed, dict) else {}
+    return {
+        os.path.abspath(place / name): str(digest)
+        for name, digest in names.items()
+        if name.startswith(f"{TRACE}/")
+    }
+
+
+def _read_steps(path: Path, shown: str, recorded: Mapping[str, str]) -> dict[str, Any]:
+    try:
+        content = path.read_bytes()
+        expected = recorded.get(os.path.abspath(path))
+        if expected and hashlib.sha256(content).hexdigest() != expected:
+            raise TraceCorrupt(shown, f"it is not what the run wrote: expected {expected[:12]}…")
+        found = json.loads(content)
+    except FileNotFoundError:
+        raise TraceCorrupt(shown, "the file is missing") from None
+    except (OSError, ValueError) as error:
+        raise TraceCorrupt(shown, f"it cannot be read: {error}") from error
+    try:
+        if found["format"] != FORMAT:
+            raise ValueError(f"format {found['format']}, and {FORMAT} is what can be read")
+        return {
+            "run_id": UUID(found["openlineage_run_id"]),
+            "timestamp": datetime.fromisoformat(found["timestamp"]),
+            "loaded": tuple(column["name"] for column in found["loaded"]),
+            "steps": tuple(_step(step) for step in found["steps"]),
+            "redacted": tuple(found.get("redacted", ())),
+        }
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise TraceCorrupt(shown, f"it is not what a run writes: {error!r}") from error
+
+
+def _step(found: Mapping[str, Any]) -> TraceStep:
+    return TraceStep(
+        seq=int(found["seq"]),
+        id=str(found["id"]),
+        kind=str(found["kind"]),
+        text=str(found.get("text", "")),
+        assigned=tuple(found["assigned"]),
+        renamed=dict(found["renamed"]),
+        columns=tuple(found["columns"]),
+    )

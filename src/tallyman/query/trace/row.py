@@ -1,0 +1,119 @@
+"""One row of a run: what happened to it, and what it was at any step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from uuid import UUID
+
+from tallyman.domain.definition.target import Target
+from tallyman.domain.history.trace import Diagnostic, RowAtStep, RowHistory, TraceStep
+from tallyman.errors import StepOutOfRange, UsageError
+from tallyman.query.diff.columns import literal
+from tallyman.query.trace.files import TraceFolder
+from tallyman.query.trace.read import TraceReader
+from tallyman.query.trace.state import Life, Stored
+
+
+class TraceRow:
+    """Its records are read with the first question."""
+
+    def __init__(
+        self,
+        row_id: UUID,
+        reader: TraceReader,
+        folders: Sequence[TraceFolder],
+        nothing: Diagnostic | None = None,
+    ) -> None:
+        self.row_id = row_id
+        self._reader, self._folders, self._nothing = reader, folders, nothing
+
+    @property
+    def target(self) -> Target | None:
+        """The asset and partition it is a row of; None when no record is of it."""
+        return self._found[0].target if self._found else None
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """The steps that can be asked for."""
+        folders = [self._found[0]] if self._found else self._folders
+        return tuple(sorted({seq for folder in folders for seq in folder.seqs}))
+
+    @property
+    def described(self) -> tuple[TraceStep, ...]:
+        """The steps of its asset, as they were in the run."""
+        return self._found[0].steps if self._found else ()
+
+    def history(self, include_baseline: bool = False) -> RowHistory:
+        """Every step that changed the row; with the baseline, also how it was loaded, as step 0."""
+        if self._nothing or not self._found:
+            return RowHistory((), self._nothing or self._not_found())
+        return RowHistory(tuple(self._found[1].entries(include_baseline)))
+
+    def at_step(self, step: int) -> RowAtStep:
+        """The whole row behind a step, changed by it or not; StepOutOfRange lists what can be
+        asked."""
+        if self._nothing:
+            return RowAtStep(None, self._nothing)
+        if step not in self.steps:
+            raise StepOutOfRange(self._scope(), step, self.steps)
+        if not self._found:
+            return RowAtStep(None, self._not_found())
+        folder, life = self._found
+        if step not in folder.files:
+            return RowAtStep(None, not_complete(step, [folder]))
+        state = life.state_at(step)
+        return RowAtStep(state, None if state else _not_yet(life, step))
+
+    # ---- finding it ----------------------------------------------------------------------
+
+    @cached_property
+    def _found(self) -> tuple[TraceFolder, Life] | None:
+        files = [file for folder in self._folders for file in folder.of_kinds()]
+        holding = self._reader.holding(files, self.row_id)
+        folders = {str(file.folder.target): file.folder for file in holding}
+        if len(folders) > 1:
+            known = ", ".join(sorted(folders))
+            raise UsageError(f"row {self.row_id} is in {known}: say which asset is meant")
+        if not folders:
+            return None
+        folder = next(iter(folders.values()))
+        where = f"WHERE row_id = {literal(str(self.row_id))}"
+        stored = [
+            Stored(record, file.step.seq)
+            for file in holding
+            for record in self._reader.records([file], where)
+        ]
+        return folder, Life(folder.shown, folder.steps, folder.timestamp, stored)
+
+    def _not_found(self) -> Diagnostic:
+        return Diagnostic(
+            "RowNotFound",
+            f"row {self.row_id} of {self._scope()} was never changed by this run, or does not "
+            "exist",
+            {"row_id": str(self.row_id)},
+        )
+
+    def _scope(self) -> str:
+        if self._found:
+            return str(self._found[0].target)
+        return ", ".join(str(folder.target) for folder in self._folders[:5])
+
+
+def not_complete(step: int, folders: Sequence[TraceFolder]) -> Diagnostic:
+    last = max((seq for folder in folders for seq in folder.files), default=None)
+    done = f"the last complete one is {last}" if last is not None else "none was"
+    return Diagnostic(
+        "StepNotComplete",
+        f"the run ended before step {step} was complete; {done}",
+        {"last_completed_operation": last},
+    )
+
+
+def _not_yet(life: Life, step: int) -> Diagnostic:
+    created = life.created_at_seq
+    return Diagnostic(
+        "RowNotYetCreated",
+        f"there was no row {life.row_id} at step {step}: step {created} created it",
+        {"created_at_seq": created},
+    )

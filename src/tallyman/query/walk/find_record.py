@@ -1,0 +1,95 @@
+"""The records that somebody asks about, found in the files of their source."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from tallyman.domain.definition.target import source_path
+from tallyman.domain.history.walk import Record
+from tallyman.engine.files.duck import text
+from tallyman.engine.files.listing import list_files
+from tallyman.engine.readback.key_text import KeyShape
+from tallyman.engine.readback.open import Shelf
+from tallyman.engine.readback.records import Records
+from tallyman.engine.readback.session import Desk
+from tallyman.errors import NotFound, UsageError
+from tallyman.query.walk.results import Past
+from tallyman.query.walk.why import RowQuestion, check_columns
+
+PLACE = "@"
+"""Asked for by its place instead of columns: a record that has no key."""
+
+
+@dataclass(frozen=True)
+class Followed:
+    """Records of one input: a table `k` of keys, and hits where the records can be read."""
+
+    name: str
+    keys: str
+    shape: KeyShape | None
+    records: Records | None = None
+    hits: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sought:
+    past: Past
+    desk: Desk
+    shelf: Shelf
+    asked: RowQuestion
+
+    def records(self, name: str) -> tuple[Followed, int, list[Record]]:
+        """Found in the source's files; or by its key alone, when it is not in them any more."""
+        sources = self.past.pipeline.sources
+        if name not in sources:
+            near = difflib.get_close_matches(name, list(sources), 1)
+            raise NotFound("source", name, near[0] if near else None)
+        source, home = sources[name], self.past.settings.home
+        files = list_files(name, source_path(source, None), home)
+        records = self.shelf.source(source, files)
+        hits = self._hits(records)
+        count = self.desk.count(hits)
+        self._check_count(count, records)
+        keys = hits if count else self._said(records)
+        below = os.path.relpath(files.root, home)
+        shown = [
+            replace(one, file=os.path.normpath(os.path.join(below, one.file or "")))
+            for one in map(self._seen(records), records.shown(hits, self.asked.limit))
+        ]
+        shape = records.shape if source.key else None
+        return Followed(name, keys, shape, records, hits), count, shown
+
+    def _seen(self, records: Records) -> Callable[[Record], Record]:
+        return lambda one: self.past.shown(one, records.key)
+
+    def _hits(self, records: Records) -> str:
+        if PLACE in self.asked.row:
+            return records.at_place(self.asked.row[PLACE])
+        check_columns(records, self.asked.row, f"source {records.name}")
+        return records.matching(self.asked.row)
+
+    def _check_count(self, count: int, records: Records) -> None:
+        limit = self.asked.limit
+        if limit is not None and count > limit:
+            said = " ".join(f"{name}={value}" for name, value in self.asked.row.items())
+            others = [n for n in records.key or records.types if n not in self.asked.row]
+            raise UsageError(
+                f"{count:,} records of {records.name} have {said}, more than {limit}: say also "
+                f"{', '.join(f'{name}=…' for name in others[:4])}, or raise --limit (0 is no limit)"
+            )
+
+    def _said(self, records: Records) -> str:
+        """The key as it was given, if it was given whole."""
+        row = self.asked.row
+        if PLACE in row:
+            return self.desk.keep("SELECT $k AS k", {"k": row[PLACE]})
+        if not row or set(row) != set(records.key):
+            return self.desk.keep("SELECT NULL::VARCHAR AS k WHERE false")
+        typed = [
+            f"CAST({text(row[name])} AS {kind})"
+            for name, kind in zip(records.shape.names, records.shape.types, strict=True)
+        ]
+        return self.desk.keep(f"SELECT {records.shape.text_of(typed)} AS k")

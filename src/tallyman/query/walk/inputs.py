@@ -1,0 +1,137 @@
+"""What a result of the past read, as far as it can still be read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from tallyman.domain.definition.pipeline import Pipeline
+from tallyman.domain.definition.target import readings, source_path
+from tallyman.domain.history.materialization import Materialization, RunRecord
+from tallyman.domain.version.dataset import Dataset, Fragment, Kind
+from tallyman.engine.files.listing import InputFiles, list_files, listed_files
+from tallyman.engine.warehouse.warehouse import Warehouse
+from tallyman.errors import InputMissing
+from tallyman.registry.database import Transaction
+from tallyman.registry.run.reads import Read, Reads
+from tallyman.registry.version.datasets import Datasets
+from tallyman.registry.version.fragments import Fragments
+from tallyman.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class PastInput:
+    """One input of a result, as far as it can still be read."""
+
+    name: str
+    kind: str
+    partition: str | None
+    files: InputFiles | None
+    key: tuple[str, ...] = ()
+    fragments: tuple[Fragment, ...] = ()
+    dataset: Dataset | None = None
+    version: int | None = None
+    gone: str | None = None
+    """Why there is nothing to read."""
+
+
+@dataclass(frozen=True, slots=True)
+class PastInputs:
+    """By what the registry recorded; the pipeline as it is now says where sources are."""
+
+    pipeline: Pipeline
+    settings: Settings
+    warehouse: Warehouse
+
+    def of(self, tx: Transaction, made: Materialization, run: RunRecord) -> Iterator[PastInput]:
+        reads: dict[str, list[Read]] = {}
+        for read in Reads(tx).inputs(made.id):
+            reads.setdefault(read.name, []).append(read)
+        if not reads:  # recorded on success only
+            yield from self._declared(made)
+        for name, listed in reads.items():
+            if listed[0].id is not None:
+                yield self._of_asset(tx, name, listed, run)
+            elif name in self.pipeline.tables:
+                yield self._of_table(tx, name, run)
+            else:
+                yield self._of_source(name, listed[0].partition, made)
+
+    def _declared(self, made: Materialization) -> Iterator[PastInput]:
+        for reading in readings(self.pipeline, made.target):
+            if reading.of_source:
+                yield self._of_source(reading.name, reading.partition, made)
+            else:
+                gone = "what the run read of it was not recorded"
+                kind = "table" if reading.of_table else "asset"
+                yield PastInput(reading.name, kind, reading.partition, None, gone=gone)
+
+    def _of_source(self, name: str, partition: str | None, made: Materialization) -> PastInput:
+        source = self.pipeline.sources.get(name)
+        if source is None:
+            gone = "it is no longer declared in the pipeline"
+            return PastInput(name, "source", partition, None, gone=gone)
+        asset = self.pipeline.assets.get(made.target.asset)
+        declared = asset.partitioned_by if asset else None
+        words = declared.text(partition) if declared and partition else None
+        try:
+            files = list_files(name, source_path(source, words), self.settings.home)
+        except InputMissing:
+            gone = f"its files are gone from {source_path(source, words)}"
+            return PastInput(name, "source", partition, None, source.key, gone=gone)
+        return PastInput(name, "source", partition, files, source.key)
+
+    def _of_asset(
+        self, tx: Transaction, name: str, listed: list[Read], run: RunRecord
+    ) -> PastInput:
+        wanted = [read.fragment_id for read in listed if read.fragment_id]
+        fragments = tuple(Fragments(tx).get(wanted).values())
+        partition = listed[0].partition if len(listed) == 1 else None
+        if len(fragments) < len(listed):
+            gone = f"{len(listed) - len(fragments)} of {len(listed)} parts of it were purged"
+            return PastInput(name, "asset", partition, None, gone=gone)
+        dataset = Datasets(tx).by_ids([fragments[0].dataset_id])[fragments[0].dataset_id]
+        pinned = run.pins.get(str(dataset.id), 0)
+        versions = [Reads(tx).version_of(dataset.id, f.id, pinned) for f in fragments]
+        version = max((v for v in versions if v is not None), default=None)
+        producer = self.pipeline.assets.get(dataset.producer)
+        key = producer.key if producer else dataset.key_columns
+        return self._stored("asset", dataset, version, fragments, key, partition)
+
+    def _of_table(self, tx: Transaction, name: str, run: RunRecord) -> PastInput:
+        dataset = Datasets(tx).of_producer(self.settings.name, name, Kind.TABLE)
+        pinned = run.pins.get(str(dataset.id)) if dataset else None
+        if dataset is None or pinned is None:
+            return PastInput(
+                name, "table", None, None, gone="the version that was read is not known"
+            )
+        fragments = tuple(Fragments(tx).at(dataset.id, pinned).values())
+        return self._stored(
+            "table", dataset, pinned, fragments, self.pipeline.tables[name].key, None
+        )
+
+    def _stored(
+        self,
+        kind: str,
+        dataset: Dataset,
+        version: int | None,
+        fragments: tuple[Fragment, ...],
+        key: tuple[str, ...],
+        partition: str | None,
+    ) -> PastInput:
+        files = gone = None
+        try:
+            files = self.stored_files(dataset.producer, fragments)
+        except InputMissing as error:
+            gone = str(error)
+        return PastInput(
+            dataset.producer, kind, partition, files, key, fragments, dataset, version, gone
+        )
+
+    def stored_files(self, name: str, fragments: tuple[Fragment, ...]) -> InputFiles:
+        """Named as the records without a key are: by the path below the project."""
+        home = self.settings.home
+        paths = self.warehouse.paths(fragments)
+        found = listed_files(name, {os.path.relpath(path, home): path for path in paths}, home)
+        return replace(found, check_recorded=lambda: self.warehouse.check(name, fragments))

@@ -1,0 +1,73 @@
+"""A join whose columns were computed: only the plan itself can say which rows met."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from tallyman.control.verify.reopen import Again
+from tallyman.domain.definition.plan import accounted_inputs
+from tallyman.engine.expressions.columns import KEY, PLACE, col
+from tallyman.engine.files.duck import text
+from tallyman.engine.plan import in_place, plain
+from tallyman.engine.readback.session import Desk
+from tallyman.engine.source.source import Input
+from tallyman.query.walk.joins import JoinLink
+
+
+def matched_by_plan(
+    again: Again, link: JoinLink, desk: Desk, keys: str, limit: int | None
+) -> list[dict[str, Any]]:
+    """Rows of the reference that the records with these keys met; each once."""
+    with _sides(again, link, desk, keys, accounted_inputs(again.plan)) as (left, right, same):
+        met = right.join(left, same, "left_semi").distinct()
+        few = met if limit is None else met.orderBy(*met.columns).limit(limit)
+        return [row.asDict(recursive=True) for row in few.collect()]  # what is shown
+
+
+def met_by_plan(again: Again, link: JoinLink, desk: Desk, keys: str) -> int:
+    """How many rows of the asset met the rows of the reference with these keys."""
+    with _sides(again, link, desk, keys, [link.reference]) as (left, right, same):
+        return left.join(right, same, "left_semi").count()
+
+
+def _only(source: Input, wanted: DataFrame) -> DataFrame:
+    """The records with these keys `k`, or at these places `p`."""
+    by_key = wanted.where("p IS NULL").select(F.col("k").alias(KEY))
+    found = source.records().join(by_key, KEY, "left_semi")
+    if source.places is None:
+        return found
+    by_place = wanted.where("p IS NOT NULL").select(F.col("p").alias(PLACE))
+    return found.unionByName(source.records().join(by_place, PLACE, "left_semi"))
+
+
+@contextmanager
+def _sides(
+    again: Again, link: JoinLink, desk: Desk, keys: str, only: Collection[str]
+) -> Iterator[tuple[DataFrame, DataFrame, Column]]:
+    """Both sides of the join, the inputs in `only` cut down to the keys; and when rows meet."""
+    with tempfile.TemporaryDirectory(prefix="tallyman-keys-") as aside:
+        file = Path(aside) / "keys.parquet"
+        desk.rows(f"COPY (SELECT DISTINCT k, p FROM {keys}) TO {text(str(file))} (FORMAT parquet)")
+        wanted = again.spark().read.parquet(str(file))
+        placed = bool(desk.value(f"SELECT count(p) FROM {keys}"))
+        inputs = {}
+        for name, source in again.inputs.items():
+            rows = source.records()
+            if name in only:
+                rows = _only(source.with_places(name) if placed else source, wanted)
+            inputs[name] = rows.select(*(col(one) for one in source.schema.names))
+        left = in_place.evaluate(link.rows, inputs)
+        right = in_place.evaluate(link.looked_in, inputs)
+        pairs = plain.join_pairs(link.equalities, left.columns, right.columns)
+        named = [col(own).alias(f"_tm_on{n}") for n, (own, _) in enumerate(pairs)]
+        same = F.lit(True)
+        for number, (_, other) in enumerate(pairs):
+            same = same & (F.col(f"_tm_on{number}") == col(other))
+        yield left.select(*named), right, same

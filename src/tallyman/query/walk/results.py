@@ -1,0 +1,349 @@
+"""Results of the past: what made them, what they read, and whether that is still there."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from pyspark.sql import SparkSession
+
+from tallyman.control.bind.inputs import Pins
+from tallyman.control.bind.vouch import vouched
+from tallyman.control.pipeline.definitions import Definitions
+from tallyman.control.pipeline.redaction import hidden_columns, known_key
+from tallyman.control.run.begin import options_in
+from tallyman.control.verify.by_digest import replayed
+from tallyman.control.verify.reopen import Again
+from tallyman.domain.account.ledger import PROOF
+from tallyman.domain.account.redaction import covers, hashed, without_redacted
+from tallyman.domain.definition.frame import Frame
+from tallyman.domain.definition.pipeline import Asset, Pipeline
+from tallyman.domain.definition.plan import accounted_inputs
+from tallyman.domain.history.materialization import (
+    Consumed,
+    Materialization,
+    RunRecord,
+    dependency_hash,
+)
+from tallyman.domain.history.walk import Record
+from tallyman.domain.version.dataset import Dataset, Fragment
+from tallyman.engine.files.listing import InputFiles
+from tallyman.engine.files.past_run import Run
+from tallyman.engine.files.run_folder import LEDGER
+from tallyman.engine.files.vouched import Vouched
+from tallyman.engine.warehouse.warehouse import Warehouse
+from tallyman.errors import EvidenceGone, NotFound, ReplayDiffers
+from tallyman.query.walk.inputs import PastInput, PastInputs
+from tallyman.registry.database import Database, Transaction
+from tallyman.registry.run.reads import Reads
+from tallyman.registry.run.runs import Runs
+from tallyman.registry.version.commits import Commits
+from tallyman.settings import Settings
+
+EVIDENCE = ("adjoint", "errors")
+"""What of a target's folder says where its records went."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """A result, the run that made it, and its files."""
+
+    made: Materialization
+    run: RunRecord
+    place: Path
+    inputs: tuple[PastInput, ...]
+    asset: Asset | None
+    plan: Frame | None
+    as_defined: bool
+    """Whether the asset still means what it meant in that run."""
+    vouched: Vouched
+
+    @cached_property
+    def ledger(self) -> dict[str, Any]:
+        return self.vouched.ledger(self.place)
+
+    @property
+    def has_evidence(self) -> bool:
+        """True if the run left a ledger; also if it is gone and the rest is there: that is damage,
+        which is found when it is read."""
+        ledger = self.place / LEDGER
+        return ledger.exists() or (self.vouched.knows(ledger) and self.place.is_dir())
+
+    @property
+    def accounted(self) -> list[PastInput]:
+        """The inputs whose records it accounts for; of an asset that is gone, all it read."""
+        if self.plan is None:
+            return list(self.inputs)
+        wanted = set(accounted_inputs(self.plan))
+        return [given for given in self.inputs if given.name in wanted]
+
+    @property
+    def repeated_keys(self) -> int | None:
+        """How many records have a key that another has; None where it was not counted."""
+        known = self.ledger["input_accounting"]["duplicate_keys"]
+        return None if known is None else int(known)
+
+    @property
+    def names_places(self) -> bool:
+        """Whether its evidence names records by their place: keys did not tell them apart."""
+        return bool(self.ledger["input_accounting"].get("named_by_place"))
+
+    @property
+    def unsure(self) -> str | None:
+        """Why a key of its evidence may stand for more records than were meant."""
+        known, run = self.repeated_keys, self.run.name
+        if known is None:
+            return (
+                f"records are found by their key, and of so many records run {run} did not count "
+                f"which share theirs: `tallyman verify {run} --exact` counts them"
+            )
+        if known and not self.names_places:
+            return (
+                f"records are found by their key, and {known:,} share theirs with another: run "
+                f"{run} kept no places. A run from now on does"
+            )
+        return None
+
+    @property
+    def digests_only(self) -> bool:
+        return bool(self.ledger["verification"]["proof_method"] != PROOF)
+
+
+@dataclass
+class Past:
+    """Opens results, each once. Spark starts for a replay, and for a plan made of Columns."""
+
+    pipeline: Pipeline
+    database: Database
+    settings: Settings
+    warehouse: Warehouse
+    spark: Callable[[], SparkSession]
+    _results: dict[UUID, Result] = field(default_factory=dict)
+    _vouched: dict[UUID, Vouched] = field(default_factory=dict)
+    _hashes: dict[tuple[str, str | None], Future[str]] = field(default_factory=dict)
+    _pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "hash"))
+
+    @property
+    def inputs(self) -> PastInputs:
+        return PastInputs(self.pipeline, self.settings, self.warehouse)
+
+    def close(self) -> None:
+        self._pool.shutdown(cancel_futures=True)
+
+    @property
+    def secret(self) -> str:
+        return known_key(self.settings)
+
+    @cached_property
+    def hidden(self) -> frozenset[str]:
+        """Columns whose values are shown to nobody."""
+        if not self.settings.redacted:
+            return frozenset()
+        plans = [self._plan(asset) for asset in self.pipeline.assets.values()]
+        return hidden_columns(plans, self.settings.redacted)
+
+    def shown(self, record: Record, key: Collection[str]) -> Record:
+        """A record without what is redacted; a line that could not be taken apart shows all."""
+        if not self.hidden:
+            return record
+        values = without_redacted({*self.hidden, "line"}, record.values)
+        hides = any(covers(self.hidden, name) for name in key) and record.key is not None
+        told = hashed(self.secret, str(record.key)) if hides else record.key
+        return replace(record, key=told, values=values)
+
+    def result(self, wanted: UUID) -> Result:
+        if wanted not in self._results:
+            self._results[wanted] = self.database.durably(lambda tx: self._result(tx, wanted))
+        return self._results[wanted]
+
+    def _result(self, tx: Transaction, wanted: UUID) -> Result:
+        made = Reads(tx).result(wanted)
+        if made is None:
+            raise NotFound("result", str(wanted))
+        if made.reused_id is not None:
+            return self._result(tx, made.reused_id)
+        run = Runs(tx).by_id(made.run_id)
+        asset = self.pipeline.assets.get(made.target.asset)
+        plan = self._plan(asset) if asset else None
+        folder = self.settings.home / run.folder
+        if run.id not in self._vouched:
+            self._vouched[run.id] = vouched(tx, self.settings, run, folder)
+        known = self._vouched[run.id]
+        return Result(
+            made=made,
+            run=run,
+            place=self._place(made, folder, known),
+            vouched=known,
+            inputs=tuple(self.inputs.of(tx, made, run)),
+            asset=asset,
+            plan=plan,
+            as_defined=asset is not None and self._same_definition(asset, made, run),
+        )
+
+    def _place(self, made: Materialization, folder: Path, known: Vouched) -> Path:
+        if made.location:
+            return (self.settings.home / made.location).parent
+        opened = Run.open(folder, vouched=known)
+        return opened.place(made.target.asset, made.target.partition)[1]
+
+    def _plan(self, asset: Asset) -> Frame:
+        try:
+            return asset.plan()
+        except Exception:
+            self.spark()  # Columns can only be made when Spark is up.
+            return asset.plan()
+
+    def _same_definition(self, asset: Asset, made: Materialization, run: RunRecord) -> bool:
+        options = options_in(run.params, None)
+        now = Definitions(
+            settings=self.settings,
+            pipeline=self.pipeline,
+            database=self.database,
+            spark=self.spark,
+            chosen=(asset.name,),
+            known={},
+            overriding_evidence=options.evidence,
+            overriding_thresholds=options.thresholds,
+        )
+        return now.hash(asset.name) == made.definition_hash
+
+    def evidence_of(self, result: Result, dataset: str) -> None:
+        """EvidenceGone, if nothing of the run is left; RunDamaged, if it is not what it was."""
+        if not result.has_evidence:
+            folder = os.path.relpath(result.place, self.settings.home)
+            raise EvidenceGone(dataset, result.run.name, folder)
+        result.vouched.check(result.place, *EVIDENCE)
+
+    def output_of(self, dataset: Dataset | None, fragment: Fragment | None) -> list[str]:
+        """The files of a result's rows, if they are what was published."""
+        if dataset is None or fragment is None:
+            return []
+        self.warehouse.check(dataset.name, [fragment])
+        return self.warehouse.paths([fragment])
+
+    def commit_of(self, dataset: Dataset, version: int) -> tuple[str, str]:
+        """The commit that made a version, and who made it."""
+
+        def work(tx: Transaction) -> tuple[str, str]:
+            at = Commits(tx).version(dataset, version)
+            commit = Commits(tx).get(str(at.commit_id), dataset.project)
+            return str(commit.id), commit.actor
+
+        return self.database.durably(work)
+
+    # ---- the same as then? ----------------------------------------------------------------
+
+    def hash_ahead(self, result: Result) -> None:
+        """While evidence is read, the other core looks at the sources."""
+        for given in result.inputs:
+            if given.kind == "source" and given.files is not None:
+                self._hash(given, given.files)
+
+    def _hash(self, given: PastInput, files: InputFiles) -> Future[str]:
+        place = (given.name, given.partition)
+        if place not in self._hashes:
+            self._hashes[place] = self._pool.submit(lambda: files.content_hash)
+        return self._hashes[place]
+
+    def content_hash(self, given: PastInput) -> str | None:
+        return None if given.files is None else self._hash(given, given.files).result()
+
+    def changed(self, result: Result, given: PastInput) -> str | None:
+        """What is known about the files of a source not being those that the run read."""
+        if given.gone:
+            return f"{given.gone}: what run {result.run.name} read cannot be shown"
+        if given.kind != "source" or result.plan is None:
+            return None
+        now = self.content_hash(given)
+        accounted = accounted_inputs(result.plan)
+        then = str(result.ledger["input_accounting"]["input_hash"]).split("+")
+        if given.name in accounted and len(then) == len(accounted):
+            before = then[accounted.index(given.name)]
+            return None if now == before else _differs(result, before, str(now))
+        if dependency_hash(self._consumed(result)) == result.made.dependency_hash:
+            return None
+        others = [
+            i.name for i in result.inputs if i.kind == "source" and self._differing(result, i)
+        ]
+        return (
+            None
+            if others
+            else f"its files, or another reference, changed since run {result.run.name}"
+        )
+
+    def _differing(self, result: Result, given: PastInput) -> bool:
+        """Of an accounted source: whether the ledger knows another hash."""
+        assert result.plan is not None
+        return (
+            given.name in accounted_inputs(result.plan) and self.changed(result, given) is not None
+        )
+
+    def _consumed(self, result: Result) -> list[Consumed]:
+        found: list[Consumed] = []
+        for given in result.inputs:
+            if given.kind == "source":
+                digest = (self.content_hash(given) or "").removeprefix("sha256:")
+                found.append(Consumed(given.name, given.partition, digest))
+            elif given.kind == "asset":
+                found += [Consumed(given.name, f.partition, f.digest) for f in given.fragments]
+            else:
+                found.append(Consumed(given.name, None, _table_digest(given.fragments)))
+        return found
+
+    # ---- replay -------------------------------------------------------------------------
+
+    @contextmanager
+    def evidence(self, result: Result) -> Iterator[Path]:
+        """The folder with keys: the run's own, or that of a replay whose digests agree."""
+        groups = any(sub["unit"] != "child" for sub in result.ledger["sub_ledgers"])
+        if not result.digests_only or not groups:
+            yield result.place
+            return
+        again = self.again(result)
+        work = replayed(
+            again.asset, again.plan, again.clock, again.inputs, result.ledger, result.place
+        )
+        with work as replay:
+            if replay.broken:
+                target = str(result.made.target)
+                raise ReplayDiffers(target, result.run.name, replay.broken, self._why(result))
+            yield replay.folder
+
+    def again(self, result: Result) -> Again:
+        pinned = {UUID(dataset): ordinal for dataset, ordinal in result.run.pins.items()}
+        pins = Pins(self.pipeline, self.database, self.settings, ordinals=pinned)
+        run = {
+            "openlineage_run_id": result.run.id,
+            "run_id": result.run.name,
+            "timestamp": f"{result.run.started_at:%Y-%m-%dT%H:%M:%SZ}",
+        }
+        return Again(result.made.target, result.place, run, pins, self.spark)
+
+    def _why(self, result: Result) -> str:
+        for given in result.accounted:
+            if self.changed(result, given):
+                return f"the files of {given.name} changed since"
+        if not result.as_defined:
+            return "the asset is defined differently now"
+        return "what the run left was changed, or the plan does not give the same twice"
+
+
+def _table_digest(fragments: tuple[Fragment, ...]) -> str:
+    """As `Pin.consumed` has it."""
+    return hashlib.sha256("\n".join(sorted(f.digest for f in fragments)).encode()).hexdigest()
+
+
+def _differs(result: Result, then: str, now: str) -> str:
+    short = [one.removeprefix("sha256:")[:12] for one in (then, now)]
+    return (
+        f"its files changed since run {result.run.name} read them "
+        f"(sha256 {short[0]}… then, {short[1]}… now)"
+    )

@@ -1,0 +1,304 @@
+"""Where: from records of a source forward to all they reached, or to the step that ended them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tallyman.domain.history.materialization import Materialization, RunRecord
+from tallyman.domain.history.run import Status
+from tallyman.domain.history.walk import Became, Ended, Record, Where
+from tallyman.domain.version.dataset import Dataset, Fragment
+from tallyman.engine.readback.fates import Fates, Forward
+from tallyman.engine.readback.key_text import KeyShape
+from tallyman.engine.readback.levels import Levels
+from tallyman.engine.readback.open import Shelf
+from tallyman.engine.readback.records import Records
+from tallyman.engine.readback.session import Desk, parquet_files
+from tallyman.errors import NotFound
+from tallyman.query.walk.find_record import Followed, Sought
+from tallyman.query.walk.inputs import PastInput
+from tallyman.query.walk.joins import JoinLink
+from tallyman.query.walk.joins_on_spark import met_by_plan
+from tallyman.query.walk.results import Past, Result
+from tallyman.query.walk.why import RowQuestion, Walk
+from tallyman.registry.database import Transaction
+from tallyman.registry.run.materializations import Materializations
+from tallyman.registry.run.reads import Reads
+from tallyman.registry.version.datasets import Datasets
+from tallyman.registry.version.fragments import Fragments
+
+
+@dataclass
+class Onward:
+    past: Past
+    desk: Desk
+    shelf: Shelf
+    asked: RowQuestion
+    run: RunRecord | None = None
+    _walk: Walk = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._walk = Walk(self.past, self.desk, self.shelf, self.asked)
+
+    @classmethod
+    @contextmanager
+    def begun(cls, past: Past, asked: RowQuestion) -> Iterator[Onward]:
+        with Desk(past.secret) as desk, closing(past), closing(Shelf(desk)) as shelf:
+            yield cls(past, desk, shelf, asked)
+
+    def where(self, source: str, run: RunRecord | None) -> Where:
+        self.run = run
+        followed, count, shown = self._sought(source)
+        readers = self.past.database.durably(lambda tx: self._readers(tx, source))
+        readers = [made for made in readers if self._has_evidence(made)]
+        if not readers:
+            raise NotFound(f"result in {_of(run)} that read", source)
+        became = self._became(followed, [self.past.result(made.id) for made in readers])
+        if not count and not any(_known(one) for one in became):
+            said = " ".join(f"{name}={value}" for name, value in self.asked.row.items())
+            raise NotFound(f"record in {source}, nor in the evidence of {_of(run)}, with", said)
+        notes = () if count else (f"no such record is in the files of {source} now",)
+        return Where(
+            source=source,
+            row=dict(self.asked.row),
+            count=count,
+            records=tuple(shown),
+            became=tuple(became),
+            notes=notes,
+        )
+
+    def _sought(self, source: str) -> tuple[Followed, int, list[Record]]:
+        return Sought(self.past, self.desk, self.shelf, self.asked).records(source)
+
+    # ---- results that read it -------------------------------------------------------------
+
+    def _readers(self, tx: Transaction, name: str) -> list[Materialization]:
+        """In current versions, or in the run; of an asset without a version, its latest try."""
+        if self.run is not None:
+            reading = [a.name for a in self.past.pipeline.assets.values() if name in a.inputs]
+            made = Materializations(tx).of_run(self.run.id)
+            return [m for m in made if m.target.asset in reading]
+        project = self.past.settings.name
+        found = Reads(tx).of_source(name, project)
+        known = {made.target.asset for made in found}
+        for made in Materializations(tx).latest_of_each(project):
+            asset = self.past.pipeline.assets.get(made.target.asset)
+            if asset is not None and name in asset.inputs and asset.name not in known:
+                found.append(made)
+        return found
+
+    def _has_evidence(self, made: Materialization) -> bool:
+        if made.status in (Status.PENDING, Status.RUNNING):
+            return False
+        try:
+            return self.past.result(made.id).has_evidence
+        except NotFound:
+            return False
+
+    # ---- forward ----------------------------------------------------------------------------
+
+    def _became(self, followed: Followed, results: Sequence[Result]) -> list[Became]:
+        found: list[Became] = []
+        elsewhere: dict[str, int] = {}
+        for result in results:
+            one = self._in(followed, result)
+            if one.role == "record" and _left_to_another(one, followed.name):
+                elsewhere[one.asset] = elsewhere.get(one.asset, 0) + 1
+            elif one.role == "reference" or _known(one) or result.made.target.partition is None:
+                found.append(one)
+        return [replace(one, other_partitions=elsewhere.get(one.asset)) for one in found] + [
+            Became(
+                asset=asset,
+                partition=None,
+                run="",
+                status="",
+                role="record",
+                other_partitions=count,
+            )
+            for asset, count in elsewhere.items()
+            if asset not in {one.asset for one in found}
+        ]
+
+    def _in(self, followed: Followed, result: Result) -> Became:
+        self.past.evidence_of(result, str(result.made.target))
+        start = Became(
+            asset=result.made.target.asset,
+            partition=result.made.target.partition,
+            run=result.run.name,
+            status=result.made.status.value,
+            role="record",
+        )
+        if followed.name in {given.name for given in result.accounted}:
+            return self._as_record(start, followed, result)
+        return self._as_reference(replace(start, role="reference"), followed, result)
+
+    def _as_record(self, start: Became, followed: Followed, result: Result) -> Became:
+        dataset, version, fragment = self.past.database.durably(lambda tx: self._output(tx, result))
+        paths = self.past.output_of(dataset, fragment)
+        fates, replayed = self._fates(followed, result, paths)
+        notes = []
+        if note := result.unsure:
+            notes.append(note)
+        if not fates.known:
+            notes.append(self._unmet(followed, result, paths))
+        if fates.steps and not paths:
+            notes.append("the run did not succeed: there are no rows of it")
+        if fates.rows and dataset and version is None:
+            notes.append("the rows are in no version")
+        shown, then = self._reached(fates, paths, dataset, result, fragment)
+        return replace(
+            start,
+            dataset=dataset.name if dataset and fates.rows else None,
+            version=version if fates.rows else None,
+            steps=tuple(fates.steps),
+            rejections=tuple(fates.rejections),
+            filtered=tuple(fates.filtered),
+            rows=self.desk.count(fates.rows) if fates.rows else 0,
+            shown=tuple(shown),
+            replayed=replayed,
+            notes=tuple(notes),
+            then=tuple(then),
+        )
+
+    def _unmet(self, followed: Followed, result: Result, paths: Sequence[str]) -> str:
+        """Why nothing became of the record. Of an asset that appends, the version holds only the
+        rows that were new, and the run's folder all of them."""
+        made = parquet_files(result.place / "output")
+        if paths and made and self._fates(followed, result, made)[0].known:
+            return "its row was there already: an earlier run brought it"
+        return "this run did not meet the record: the source held other records then"
+
+    def _fates(
+        self, followed: Followed, result: Result, paths: Sequence[str]
+    ) -> tuple[Fates, bool]:
+        """Only what is not rejected or left out needs the keys of groups, and perhaps a replay."""
+        ended = self._forward(result, result.place, followed.shape, ())
+        stored = not result.digests_only
+        keys = self._keys(followed, result)
+        fates = ended.fates(keys) if not stored else Fates()
+        if not stored and (fates.rejections or fates.filtered):
+            return fates, False
+        with self.past.evidence(result) as folder:
+            forward = self._forward(result, folder, followed.shape, tuple(paths))
+            return forward.fates(keys), folder != result.place
+
+    def _keys(self, followed: Followed, result: Result) -> str:
+        """Keys of the records, and the places that the result knows them by."""
+        given = next((one for one in result.inputs if one.name == followed.name), None)
+        records, hits = followed.records, followed.hits
+        if given is None or records is None or hits is None or not self.desk.count(hits):
+            return self.desk.keep(f"SELECT k, NULL::VARCHAR AS p FROM {followed.keys}")
+        return self._placed(result, given, records, hits)
+
+    def _placed(self, result: Result, given: PastInput, records: Records, hits: str) -> str:
+        """Places are those of then only as long as the files are the same."""
+        known = result.names_places and given.files is not None
+        if known and not self.past.changed(result, given):
+            assert given.files is not None
+            return records.keys(hits, given.files.root)
+        return self.desk.keep(f"SELECT k, NULL::VARCHAR AS p FROM {hits}")
+
+    def _forward(
+        self, result: Result, folder: Any, shape: KeyShape | None, paths: tuple[str, ...]
+    ) -> Forward:
+        return Forward(self.desk, Levels(self.desk, folder, result.ledger), shape, paths)
+
+    def _output(
+        self, tx: Transaction, result: Result
+    ) -> tuple[Dataset | None, int | None, Fragment | None]:
+        if result.made.fragment_id is None:
+            return None, None, None
+        fragment = Fragments(tx).get([result.made.fragment_id]).get(result.made.fragment_id)
+        if fragment is None:
+            return None, None, None
+        dataset = Datasets(tx).by_ids([fragment.dataset_id])[fragment.dataset_id]
+        pinned = dataset.ordinal if self.run is None else self.run.pins.get(str(dataset.id), 0)
+        return dataset, Reads(tx).version_of(dataset.id, fragment.id, pinned), fragment
+
+    def _reached(
+        self,
+        fates: Fates,
+        paths: Sequence[str],
+        dataset: Dataset | None,
+        result: Result,
+        fragment: Fragment | None,
+    ) -> tuple[list[Mapping[str, Any]], list[Became]]:
+        """The rows themselves, and what became of them further on."""
+        if not fates.rows or dataset is None or fragment is None:
+            return [], []
+        asset = self.past.pipeline.assets.get(dataset.producer)
+        key = asset.key if asset else dataset.key_columns
+        files = self.past.inputs.stored_files(dataset.producer, (fragment,))
+        records = self.shelf.dataset(dataset.producer, files, key)
+        hits = records.at(fates.rows)
+        shown = [record.values for record in self._walk.seen(records, hits, self.asked.limit)]
+        run = self.run.id if self.run else None
+        project = self.past.settings.name
+        readers = self.past.database.durably(
+            lambda tx: Reads(tx).of_result(result.made.id, project, run)
+        )
+        shape = records.shape if key else None
+        followed = Followed(dataset.producer, hits, shape, records, hits)
+        return shown, self._became(followed, [self.past.result(made.id) for made in readers])
+
+    # ---- as a reference -------------------------------------------------------------------
+
+    def _as_reference(self, start: Became, followed: Followed, result: Result) -> Became:
+        if not result.as_defined or result.plan is None:
+            note = f"{start.asset} is defined differently now than in run {start.run}"
+            return replace(start, notes=(note,))
+        if followed.records is None or followed.hits is None:
+            return start
+        total = 0
+        for link in self._walk.links(result):
+            if link.reference == followed.name:
+                total += self._joined_by(link, followed, result)
+        return replace(start, joined_by=total)
+
+    def _joined_by(self, link: JoinLink, followed: Followed, result: Result) -> int:
+        """Records that met one of these rows: those that ended before the join are not counted."""
+        given = {one.name: one for one in result.inputs if one.files is not None}
+        if link.left is None or link.right is None or not set(link.left) <= set(given):
+            keys = self._keys(followed, result)
+            return met_by_plan(self.past.again(result), link, self.desk, keys)
+        assert followed.records is not None
+        assert followed.hits is not None
+        values = followed.records.values(followed.hits, link.right)
+        total = 0
+        for name, columns in link.left.items():
+            hits = self._walk.records(result, name).by_values(values, columns)
+            total += self._alive(hits, link, result, given[name])
+        return total
+
+    def _alive(self, hits: str, link: JoinLink, result: Result, given: PastInput) -> int:
+        levels = Levels(self.desk, result.place, result.ledger)
+        records = self._walk.records(result, given.name)
+        forward = Forward(self.desk, levels, records.shape if given.key else None, ())
+        keys = self._placed(result, given, records, hits)
+        return self.desk.count(hits) - forward.ended_before(keys, link.before)
+
+
+def _of(run: RunRecord | None) -> str:
+    return f"run {run.name}" if run else "any current version"
+
+
+def _known(one: Became) -> bool:
+    return bool(one.rejections or one.filtered or one.steps or one.rows or one.joined_by)
+
+
+def _left_to_another(one: Became, source: str) -> bool:
+    """Whether all that happened is that the record is of another partition."""
+    name = f"{source}_partition"
+    return (
+        one.partition is not None
+        and not (one.rejections or one.steps or one.rows)
+        and bool(one.filtered)
+        and all(_is(ended, name) for ended in one.filtered)
+    )
+
+
+def _is(ended: Ended, step: str) -> bool:
+    return ended.step == step

@@ -1,0 +1,309 @@
+"""Why: from rows of a dataset back to the records and files they were made from."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tallyman.control.publish.resolve import Resolved
+from tallyman.domain.account.redaction import without_redacted
+from tallyman.domain.definition.plan import step_ids
+from tallyman.domain.history.walk import Hop, Joined, Record, RecordOrigin, WalkCounts, Why
+from tallyman.domain.version.dataset import Dataset, Fragment, Kind
+from tallyman.engine.files.duck import quoted, text
+from tallyman.engine.readback.levels import Levels
+from tallyman.engine.readback.open import Shelf
+from tallyman.engine.readback.records import Records
+from tallyman.engine.readback.session import Desk, parquet
+from tallyman.errors import NotFound, UsageError
+from tallyman.query.walk import joins
+from tallyman.query.walk.inputs import PastInput
+from tallyman.query.walk.joins import JoinLink
+from tallyman.query.walk.joins_on_spark import matched_by_plan
+from tallyman.query.walk.results import Past, Result
+
+
+@dataclass(frozen=True, slots=True)
+class RowQuestion:
+    """`limit` None: all of them."""
+
+    row: Mapping[str, str]
+    limit: int | None = 20
+    keys: bool = False
+
+
+@dataclass
+class Walk:
+    past: Past
+    desk: Desk
+    shelf: Shelf
+    asked: RowQuestion
+    _opened: dict[tuple[Any, ...], Records] = field(default_factory=dict)
+
+    @classmethod
+    @contextmanager
+    def begun(cls, past: Past, asked: RowQuestion) -> Iterator[Walk]:
+        with Desk(past.secret) as desk, closing(past), closing(Shelf(desk)) as shelf:
+            yield cls(past, desk, shelf, asked)
+
+    def why(self, found: Resolved, fragments: Sequence[Fragment]) -> Why:
+        dataset, version = found.dataset, found.version.ordinal
+        files = self.past.inputs.stored_files(dataset.name, tuple(fragments))
+        records = self.shelf.dataset(dataset.name, files, dataset.key_columns)
+        check_columns(records, self.asked.row, f"{dataset.name} v{version}")
+        hits = records.matching(self.asked.row)
+        rows = self.desk.count(hits)
+        self._check_count(rows, dataset, version, records)
+        answer = Why(dataset=dataset.name, version=version, row=dict(self.asked.row), rows=rows)
+        if dataset.kind is Kind.TABLE:
+            commit, actor = self.past.commit_of(dataset, version)
+            shown = _without_place(self.seen(records, hits, self.asked.limit))
+            return replace(answer, commit=commit, committed_by=actor, records=shown)
+        return replace(answer, hops=self.hops(dataset, version, fragments, hits))
+
+    def _check_count(self, rows: int, dataset: Dataset, version: int, records: Records) -> None:
+        said = " ".join(f"{name}={value}" for name, value in self.asked.row.items())
+        if not rows:
+            raise NotFound(f"row in {dataset.name} v{version} with", said)
+        if self.asked.limit is not None and rows > self.asked.limit:
+            more = [name for name in dataset.key_columns if name not in self.asked.row]
+            others = more or [name for name in records.types if name not in self.asked.row]
+            raise UsageError(
+                f"{rows:,} rows of {dataset.name} v{version} have {said or 'any value'}, more than "
+                f"{self.asked.limit}: say also {', '.join(f'{n}=…' for n in others[:4])}, or raise "
+                "--limit (0 is no limit)"
+            )
+
+    # ---- one hop after the other ----------------------------------------------------------
+
+    def hops(
+        self, dataset: Dataset, version: int | None, fragments: Sequence[Fragment], hits: str
+    ) -> tuple[Hop, ...]:
+        """One for each result that the rows are in."""
+        found = []
+        for fragment in fragments:
+            paths = self.past.warehouse.paths([fragment])
+            listed = ", ".join(text(path) for path in paths)
+            own = self.desk.keep(f"SELECT * FROM {hits} WHERE _tm_file IN ({listed})")
+            if self.desk.count(own):
+                found.append(self._hop(dataset, version, fragment, paths, own))
+        return tuple(found)
+
+    def _hop(
+        self,
+        dataset: Dataset,
+        version: int | None,
+        fragment: Fragment,
+        paths: Sequence[str],
+        hits: str,
+    ) -> Hop:
+        assert fragment.materialization_id is not None
+        result = self.past.result(fragment.materialization_id)
+        self.past.evidence_of(result, f"{dataset.name} v{version}")
+        self.past.hash_ahead(result)
+        keys, steps, replayed = self._behind(result, paths, hits)
+        hop = Hop(
+            dataset=dataset.name,
+            version=version,
+            asset=result.made.target.asset,
+            partition=result.made.target.partition,
+            run=result.run.name,
+            folder=os.path.relpath(result.place, self.past.settings.home),
+            rows=self.desk.count(hits),
+            shown=self._rows(paths, hits),
+            steps=tuple(steps or self._last_step(result, keys)),
+            records=self.desk.count(keys),
+            replayed=replayed,
+        )
+        return self._with_inputs(hop, result, keys)
+
+    def _behind(
+        self, result: Result, paths: Sequence[str], hits: str
+    ) -> tuple[str, list[WalkCounts], bool]:
+        with self.past.evidence(result) as folder:
+            levels = Levels(self.desk, folder, result.ledger)
+            source = parquet(paths, place=True)
+            types = self.desk.columns(f"SELECT * FROM {source}")
+            needed = ", ".join(quoted(name) for name in levels.needed(types)) or "1 AS one"
+            rows = self.desk.keep(
+                f"SELECT {needed} FROM {source} r JOIN {hits} h "
+                "ON r._tm_file = h._tm_file AND r.file_row_number + 1 = h._tm_line"
+            )
+            keys, steps = levels.behind(rows)
+        return keys, steps, folder != result.place
+
+    def _rows(self, paths: Sequence[str], hits: str) -> tuple[Mapping[str, Any], ...]:
+        most = "" if self.asked.limit is None else f"LIMIT {self.asked.limit}"
+        few = f"(SELECT * FROM {hits} ORDER BY k {most})"
+        found = self.desk.rows(
+            "SELECT r.* FROM (SELECT * EXCLUDE (file_row_number), file_row_number + 1 AS _tm_line "
+            f"FROM {parquet(paths, place=True)}) r JOIN {few} h "
+            "ON r._tm_file = h._tm_file AND r._tm_line = h._tm_line ORDER BY h.k"
+        )
+        return tuple(
+            without_redacted(
+                self.past.hidden,
+                {name: value for name, value in row.items() if not name.startswith("_tm")},
+            )
+            for row in found
+        )
+
+    def seen(self, records: Records, hits: str, limit: int | None) -> list[Record]:
+        """The records of hits, without what is redacted."""
+        return [self.past.shown(one, records.key) for one in records.shown(hits, limit)]
+
+    def _last_step(self, result: Result, keys: str) -> list[WalkCounts]:
+        """Rows that went through as they are were last touched by the last step."""
+        step = "read"
+        if result.plan is not None and result.plan.step is not None:
+            step = step_ids(result.plan)[id(result.plan)]
+        return [WalkCounts(step=step, did="passed", count=self.desk.count(keys))]
+
+    # ---- inputs -------------------------------------------------------------------------
+
+    def _with_inputs(self, hop: Hop, result: Result, keys: str) -> Hop:
+        notes = []
+        if not result.as_defined:
+            notes.append(
+                f"{hop.asset} is defined differently now than in run {hop.run}"
+                if result.asset
+                else f"{hop.asset} is no longer in the pipeline: which input a record came from "
+                "is found by its key"
+            )
+        hits: dict[str, str] = {}
+        origins = []
+        for given in result.accounted:
+            origin, own = self._origin(result, given, keys)
+            origins.append(origin)
+            if own is not None:
+                hits[given.name] = own
+        if unsure := self._unsure(result, keys):
+            notes.append(unsure)
+        joined: list[Joined] = []
+        if result.as_defined and result.plan is not None:
+            joined = self._joined(result, hits, keys)
+        return replace(hop, inputs=tuple(origins), joins=tuple(joined), notes=tuple(notes))
+
+    def _unsure(self, result: Result, keys: str) -> str | None:
+        """Why more records may be shown than are behind the rows."""
+        if self.desk.value(f"SELECT count(*) FROM {keys} WHERE p IS NULL"):
+            return result.unsure
+        return None
+
+    def _origin(
+        self, result: Result, given: PastInput, keys: str
+    ) -> tuple[RecordOrigin, str | None]:
+        origin = RecordOrigin(
+            name=given.name, kind=given.kind, version=given.version, count=self.desk.count(keys)
+        )
+        if self.asked.keys and given.kind != "asset":
+            listed = self.desk.rows(f"SELECT k FROM {keys} ORDER BY k")
+            origin = replace(origin, keys=tuple(row["k"] for row in listed))
+        changed = self.past.changed(result, given)
+        if changed or given.files is None:
+            return replace(origin, not_shown=changed), None
+        records = self.records(result, given.name)
+        limit = 0 if self.asked.keys else self.asked.limit
+        # Of several inputs none knows which of the keys come first in it.
+        hits = records.by_keys(keys, shown=limit if len(result.accounted) == 1 else None)
+        return self._shown(origin, given, records, hits, limit), hits
+
+    def _shown(
+        self, origin: RecordOrigin, given: PastInput, records: Records, hits: str, limit: int | None
+    ) -> RecordOrigin:
+        origin = replace(origin, count=self.desk.count(hits))
+        if given.kind == "asset":
+            assert given.dataset is not None
+            found = self.hops(given.dataset, given.version, given.fragments, hits)
+            return replace(origin, name=given.dataset.name, hops=found)
+        shown = self.seen(records, hits, limit)
+        if given.kind == "table":
+            assert given.dataset is not None
+            assert given.version is not None
+            commit, actor = self.past.commit_of(given.dataset, given.version)
+            plain = _without_place(shown)
+            return replace(origin, commit=commit, committed_by=actor, records=plain)
+        below = os.path.relpath(records.files.root, self.past.settings.home)
+        named = tuple(replace(r, file=_below(below, r.file)) for r in shown)
+        files = {_below(below, name): n for name, n in records.counts(hits).items()}
+        return replace(origin, records=named, files=files)
+
+    def records(self, result: Result, name: str) -> Records:
+        """An input of a result, opened once."""
+        given = next(one for one in result.inputs if one.name == name)
+        assert given.files is not None
+        place = (name, given.partition, *(f.id for f in given.fragments))
+        if place not in self._opened:
+            source = self.past.pipeline.sources.get(name)
+            self._opened[place] = (
+                self.shelf.source(source, given.files)
+                if source is not None and given.kind == "source"
+                else self.shelf.dataset(name, given.files, given.key)
+            )
+        return self._opened[place]
+
+    # ---- joins --------------------------------------------------------------------------
+
+    def _joined(self, result: Result, hits: Mapping[str, str], keys: str) -> list[Joined]:
+        found = []
+        for link in self.links(result):
+            given = next((i for i in result.inputs if i.name == link.reference), None)
+            if given is not None:
+                origin = self._reference(result, given, link, hits, keys)
+                found.append(Joined(step=link.step, on=link.on, origin=origin))
+        return found
+
+    def links(self, result: Result) -> list[JoinLink]:
+        """The joins of a result's plan, as far as its inputs can be read."""
+        assert result.plan is not None
+        known = {
+            given.name: list(self.records(result, given.name).types) if given.files else []
+            for given in result.inputs
+        }
+        return joins.links(result.plan, known)
+
+    def _reference(
+        self, result: Result, given: PastInput, link: JoinLink, hits: Mapping[str, str], keys: str
+    ) -> RecordOrigin:
+        origin = RecordOrigin(name=given.name, kind=given.kind, version=given.version)
+        changed = self.past.changed(result, given)
+        if changed or given.files is None:
+            return replace(origin, not_shown=changed)
+        if set(hits) != {one.name for one in result.accounted}:
+            reason = "the records that met it are not there any more"
+            return replace(origin, not_shown=reason)
+        found = joins.matched(link, hits, lambda name: self.records(result, name), self.asked.limit)
+        if found is None:
+            again, limit = self.past.again(result), self.asked.limit
+            rows = matched_by_plan(again, link, self.desk, keys, limit)
+            shown = tuple(self.past.shown(Record(key=None, values=row), ()) for row in rows)
+            return replace(origin, records=shown, by_plan=True)
+        return self._shown(origin, given, self.records(result, given.name), found, self.asked.limit)
+
+
+def _without_place(found: Sequence[Record]) -> tuple[Record, ...]:
+    """Of a table: its files are ours, and say nothing."""
+    return tuple(replace(record, file=None, line=None) for record in found)
+
+
+def _below(folder: str, name: str | None) -> str:
+    return os.path.normpath(os.path.join(folder, name or ""))
+
+
+def check_columns(records: Records, wanted: Mapping[str, str], what: str) -> None:
+    """UsageError for a column that is not there, or a value that is not of its type."""
+    for name, value in wanted.items():
+        if name not in records.types:
+            near = difflib.get_close_matches(name, list(records.types), 1)
+            meant = f" Did you mean {near[0]!r}?" if near else ""
+            known = ", ".join(records.types)
+            raise UsageError(f"{what} has no column {name!r}.{meant} There are: {known}")
+        kind = records.types[name]
+        if value.lower() != "null" and records.desk.value(
+            f"SELECT TRY_CAST($value AS {kind}) IS NULL", {"value": value}
+        ):
+            raise UsageError(f"{name}={value}: the column is {kind.lower()}, {value!r} is not")

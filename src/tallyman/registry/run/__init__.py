@@ -1,0 +1,1 @@
+"""Runs, their targets and everything that is decided about them."""

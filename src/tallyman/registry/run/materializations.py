@@ -1,0 +1,257 @@
+"""Materializations: one row per (asset, partition, run), from pending to its end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+from uuid import UUID
+
+from psycopg.types.json import Jsonb
+
+from tallyman.domain.definition.target import Target
+from tallyman.domain.history.materialization import Made, Materialization, dependency_hash
+from tallyman.domain.history.run import Status
+from tallyman.registry.database import Transaction
+
+COLUMNS = """
+    m.id, m.asset_name, m.partition, m.run_id, m.status, m.attempt, m.definition_hash,
+    m.dependency_hash, m.content_digest, m.location, m.last_completed_operation, m.error_message,
+    m.executor_node, m.reused_id, m.fragment_id, m.started_at, m.completed_at, m.duration_ms,
+    m.metadata
+"""
+THIS = """
+    m.run_id = %(run)s AND m.asset_name = %(asset)s
+    AND coalesce(m.partition, '') = coalesce(%(partition)s, '')
+"""
+PLAN = """
+    INSERT INTO materializations (run_id, asset_name, partition)
+    VALUES (%(run)s, %(asset)s, %(partition)s)
+    ON CONFLICT (run_id, asset_name, coalesce(partition, '')) DO NOTHING
+"""
+START = f"""
+    UPDATE materializations m
+    SET status = 'running', attempt = %(attempt)s, started_at = clock_timestamp(),
+        completed_at = NULL, duration_ms = NULL, error_message = NULL, executor_node = %(node)s,
+        definition_hash = %(definition)s, last_completed_operation = NULL, metadata = '{{}}',
+        updated_at = now()
+    WHERE {THIS} AND m.status NOT IN ('success', 'skipped')
+"""
+STEP = f"""
+    UPDATE materializations m SET last_completed_operation = %(step)s, updated_at = now()
+    WHERE {THIS} AND m.status = 'running'
+"""
+SUCCEED = f"""
+    UPDATE materializations m
+    SET status = %(status)s, completed_at = clock_timestamp(), duration_ms = %(duration_ms)s,
+        upstream_assets = %(names)s, upstream_partitions = %(partitions)s, upstream_ids = %(ids)s,
+        dependency_hash = %(dependency_hash)s, content_digest = %(digest)s,
+        location = %(location)s, fragment_id = %(fragment)s, metadata = %(metadata)s,
+        updated_at = now()
+    WHERE {THIS}
+    RETURNING m.id
+"""
+SKIP = f"""
+    UPDATE materializations m
+    SET status = 'skipped', reused_id = r.id, started_at = clock_timestamp(),
+        completed_at = clock_timestamp(), duration_ms = 0, executor_node = %(node)s,
+        upstream_assets = r.upstream_assets, upstream_partitions = r.upstream_partitions,
+        upstream_ids = r.upstream_ids, dependency_hash = r.dependency_hash,
+        definition_hash = r.definition_hash, content_digest = r.content_digest,
+        location = r.location, fragment_id = r.fragment_id, metadata = %(metadata)s,
+        error_message = NULL, updated_at = now()
+    FROM materializations r
+    WHERE r.id = %(reused)s AND {THIS}
+"""
+END = f"""
+    UPDATE materializations m
+    SET status = %(status)s, completed_at = clock_timestamp(), duration_ms = %(duration_ms)s,
+        error_message = %(message)s, metadata = %(metadata)s, updated_at = now(),
+        attempt = greatest(attempt, %(attempt)s)   -- it may have failed before it was started
+    WHERE {THIS}
+"""
+RESET = """
+    UPDATE materializations SET status = 'pending', updated_at = now()
+    WHERE run_id = %(run)s AND status NOT IN ('success', 'skipped', 'waiting_approval')
+"""
+DECIDE = f"""
+    UPDATE materializations m
+    SET status = %(status)s, error_message = %(message)s, metadata = m.metadata || %(metadata)s,
+        completed_at = clock_timestamp(), updated_at = now()
+    WHERE {THIS} AND m.status = 'waiting_approval'
+"""
+OF_RUN = f"""
+    SELECT {COLUMNS} FROM materializations m JOIN runs r ON r.id = m.run_id
+    WHERE m.run_id = %(run)s
+    ORDER BY array_position(  -- as the run was asked for: what is read before what reads it
+                 ARRAY(SELECT jsonb_array_elements_text(r.params -> 'assets')), m.asset_name::text),
+             m.partition
+"""
+LAST_SUCCESS = f"""
+    SELECT {COLUMNS} FROM materializations m
+    WHERE m.asset_name = %(asset)s AND m.status = 'success' AND m.invalidated_at IS NULL
+      AND coalesce(m.partition, '') = coalesce(%(partition)s, '')
+      AND m.adds_to IS NULL   -- a few rows that joined others are not the asset
+    ORDER BY m.completed_at DESC LIMIT 1
+"""
+LATEST_OF_EACH = f"""
+    SELECT DISTINCT ON (m.asset_name, coalesce(m.partition, '')) {COLUMNS}
+    FROM materializations m JOIN runs r ON r.id = m.run_id
+    WHERE r.project = %(project)s
+    ORDER BY m.asset_name, coalesce(m.partition, ''), m.inserted_at DESC
+"""
+INVALIDATE = """
+    UPDATE materializations SET invalidated_at = clock_timestamp(), updated_at = now()
+    WHERE asset_name = %(asset)s AND status = 'success' AND invalidated_at IS NULL
+      AND (%(partition)s::text IS NULL OR partition = %(partition)s)
+    RETURNING id
+"""
+
+
+INVALIDATED = """
+    SELECT partition FROM materializations
+    WHERE asset_name = %(asset)s AND status = 'success'
+      AND (%(partition)s::text IS NULL OR partition = %(partition)s)
+    GROUP BY partition HAVING bool_and(invalidated_at IS NOT NULL)
+    ORDER BY partition
+"""
+INPUTS = f"""
+    SELECT {COLUMNS} FROM materializations m
+    WHERE m.id IN (SELECT unnest(upstream_ids) FROM materializations WHERE id = %(id)s)
+    ORDER BY m.asset_name, m.partition
+"""
+DEFINITIONS_OF = """
+    SELECT m.id, array_agg(DISTINCT same.definition_hash) AS hashes
+    FROM materializations m JOIN materializations same
+         ON same.asset_name = m.asset_name
+        AND coalesce(same.partition, '') = coalesce(m.partition, '')
+        AND same.content_digest = m.content_digest   -- another way to the same rows is as good
+    WHERE m.id = ANY(%(ids)s) AND same.status = 'success'
+    GROUP BY m.id
+"""
+KNOWN_DEFINITIONS = """
+    SELECT DISTINCT asset_name, definition_hash FROM materializations
+    WHERE asset_name = ANY(%(assets)s) AND status = 'success'
+"""
+
+
+class Materializations:
+    def __init__(self, tx: Transaction) -> None:
+        self.tx = tx
+
+    def plan(self, run: UUID, targets: Iterable[Target]) -> None:
+        with self.tx.cursor() as cursor:
+            cursor.executemany(PLAN, [_key(run, target) for target in targets])
+
+    def reset(self, run: UUID) -> None:
+        """What did not succeed is to be done again; what waits for a decision goes on waiting."""
+        self.tx.execute(RESET, {"run": run})
+
+    def start(self, run: UUID, target: Target, *, attempt: int, definition: str, node: str) -> None:
+        given = {"attempt": attempt, "definition": definition, "node": node}
+        self.tx.execute(START, _key(run, target) | given)
+
+    def step(self, run: UUID, target: Target, step: str) -> None:
+        self.tx.execute(STEP, _key(run, target) | {"step": step[:255]})
+
+    def succeed(self, run: UUID, target: Target, made: Made, status: Status) -> UUID:
+        """Made, with what it was made from; or waiting for a person to say so. Its id."""
+        given = {
+            "status": status.value,
+            "duration_ms": made.metadata["duration_ms"],
+            "names": [c.name for c in made.consumed],
+            "partitions": [c.partition for c in made.consumed],
+            "ids": [c.id for c in made.consumed],
+            "dependency_hash": dependency_hash(made.consumed),
+            "digest": made.digest,
+            "location": made.location,
+            "fragment": made.fragment.id,
+            "metadata": Jsonb(dict(made.metadata)),
+        }
+        row = self.tx.execute(SUCCEED, _key(run, target) | given).fetchone()
+        assert row is not None
+        return row["id"]
+
+    def skip(
+        self,
+        run: UUID,
+        target: Target,
+        reused: Materialization,
+        *,
+        node: str,
+        metadata: Mapping[str, Any],
+    ) -> None:
+        given = {"reused": reused.id, "node": node, "metadata": Jsonb(dict(metadata))}
+        self.tx.execute(SKIP, _key(run, target) | given)
+
+    def end(
+        self, run: UUID, target: Target, status: Status, message: str, metadata: Mapping[str, Any]
+    ) -> None:
+        """Failed or canceled."""
+        given = {
+            "status": status.value,
+            "message": message,
+            "duration_ms": metadata["duration_ms"],
+            "attempt": metadata.get("attempt", 0),
+            "metadata": Jsonb(dict(metadata)),
+        }
+        self.tx.execute(END, _key(run, target) | given)
+
+    def decide(
+        self, run: UUID, target: Target, status: Status, message: str | None, metadata: object
+    ) -> bool:
+        """After approval: success or failed, once."""
+        given = {"status": status.value, "message": message, "metadata": Jsonb(metadata)}
+        return bool(self.tx.execute(DECIDE, _key(run, target) | given).rowcount)
+
+    def invalidate(self, asset: str, partition: str | None) -> int:
+        """The number of results that no longer count; 0 the second time."""
+        given = {"asset": asset, "partition": partition}
+        return self.tx.execute(INVALIDATE, given).rowcount
+
+    # ---- asking -----------------------------------------------------------------------------
+
+    def of_run(self, run: UUID) -> list[Materialization]:
+        return [_materialization(r) for r in self.tx.execute(OF_RUN, {"run": run}).fetchall()]
+
+    def last_success(self, target: Target) -> Materialization | None:
+        """Published or not: what a run may use again."""
+        given = {"asset": target.asset, "partition": target.partition}
+        row = self.tx.execute(LAST_SUCCESS, given).fetchone()
+        return _materialization(row) if row else None
+
+    def invalidated(self, asset: str, partition: str | None = None) -> list[str | None]:
+        """Partitions, or this one, that have been made and have no result that counts; None is the
+        whole."""
+        given = {"asset": asset, "partition": partition}
+        rows = self.tx.execute(INVALIDATED, given).fetchall()
+        return [row["partition"] for row in rows]
+
+    def inputs(self, made: Materialization) -> list[Materialization]:
+        """The results it was really made from."""
+        return [_materialization(r) for r in self.tx.execute(INPUTS, {"id": made.id}).fetchall()]
+
+    def known_definitions(self, assets: list[str]) -> set[tuple[str, str]]:
+        """(asset, definition) pairs that have succeeded: they need no check."""
+        rows = self.tx.execute(KNOWN_DEFINITIONS, {"assets": assets}).fetchall()
+        return {(row["asset_name"], row["definition_hash"]) for row in rows}
+
+    def definitions_of(self, ids: Iterable[UUID]) -> list[frozenset[str]]:
+        """For each of these results, the definitions that have made it."""
+        rows = self.tx.execute(DEFINITIONS_OF, {"ids": list(ids)}).fetchall()
+        return [frozenset(row["hashes"]) for row in rows]
+
+    def latest_of_each(self, project: str) -> list[Materialization]:
+        """The newest row of every asset and partition, whatever its state."""
+        rows = self.tx.execute(LATEST_OF_EACH, {"project": project}).fetchall()
+        return [_materialization(row) for row in rows]
+
+
+def _key(run: UUID, target: Target) -> dict[str, object]:
+    return {"run": run, "asset": target.asset, "partition": target.partition}
+
+
+def _materialization(row: Mapping[str, Any]) -> Materialization:
+    found = dict(row)
+    target = Target(found.pop("asset_name"), found.pop("partition"))
+    status = Status(found.pop("status"))
+    return Materialization(target=target, status=status, **found)

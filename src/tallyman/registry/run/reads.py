@@ -1,0 +1,104 @@
+"""Who read what: the inputs of a result, the versions a fragment is in, and its readers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from tallyman.domain.definition.target import Target
+from tallyman.domain.history.materialization import Materialization
+from tallyman.domain.history.run import Status
+from tallyman.registry.database import Transaction
+from tallyman.registry.run.materializations import COLUMNS, Materializations
+
+INPUTS = """
+    SELECT u.name, u.partition, u.id, f.id AS fragment_id
+    FROM materializations m,
+         unnest(m.upstream_assets, m.upstream_partitions, m.upstream_ids) AS u (name, partition, id)
+    LEFT JOIN materializations made ON made.id = u.id
+    LEFT JOIN fragments f ON f.id = made.fragment_id
+    WHERE m.id = %(id)s
+    ORDER BY u.name, u.partition
+"""
+VERSIONS = """
+    SELECT since, until FROM version_fragments
+    WHERE dataset_id = %(dataset)s AND fragment_id = %(fragment)s ORDER BY since
+"""
+GET = f"SELECT {COLUMNS} FROM materializations m WHERE m.id = %(id)s"
+# Only results that are in a current version: what was replaced is nobody's answer any more.
+CURRENT = """
+    JOIN fragments f ON f.materialization_id = m.id
+    JOIN datasets d ON d.id = f.dataset_id AND d.project = %(project)s
+    JOIN version_fragments vf ON vf.dataset_id = d.id AND vf.fragment_id = f.id
+         AND vf.since <= d.ordinal AND (vf.until IS NULL OR vf.until > d.ordinal)
+"""
+OF_SOURCE = f"""
+    SELECT {COLUMNS} FROM materializations m {CURRENT}
+    WHERE m.status = 'success' AND m.upstream_assets @> ARRAY[%(name)s::text]
+    ORDER BY m.asset_name, m.partition, m.completed_at
+"""
+OF_RESULT = f"""
+    SELECT {COLUMNS} FROM materializations m {CURRENT}
+    WHERE m.status = 'success' AND m.upstream_ids @> ARRAY[%(id)s::uuid]
+    ORDER BY m.asset_name, m.partition, m.completed_at
+"""
+OF_RESULT_IN_RUN = f"""
+    SELECT {COLUMNS} FROM materializations m
+    WHERE m.run_id = %(run)s AND m.upstream_ids @> ARRAY[%(id)s::uuid]
+    ORDER BY m.asset_name, m.partition
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """One input of a result. Without an id it was a source or a table."""
+
+    name: str
+    partition: str | None
+    id: UUID | None
+    fragment_id: UUID | None
+
+
+class Reads:
+    def __init__(self, tx: Transaction) -> None:
+        self.tx = tx
+
+    def inputs(self, result: UUID) -> list[Read]:
+        return [Read(**row) for row in self.tx.execute(INPUTS, {"id": result}).fetchall()]
+
+    def result(self, wanted: UUID) -> Materialization | None:
+        row = self.tx.execute(GET, {"id": wanted}).fetchone()
+        return materialization(row) if row else None
+
+    def version_of(self, dataset: UUID, fragment: UUID, pinned: int) -> int | None:
+        """The version a run saw a fragment in: the pinned one, or the first one after it."""
+        given = {"dataset": dataset, "fragment": fragment}
+        spans = self.tx.execute(VERSIONS, given).fetchall()
+        for span in spans:
+            if span["since"] <= pinned and (span["until"] is None or span["until"] > pinned):
+                return pinned
+        later = [span["since"] for span in spans if span["since"] > pinned]
+        return min(later) if later else None
+
+    def of_source(self, name: str, project: str) -> list[Materialization]:
+        """Results in current versions that read it."""
+        rows = self.tx.execute(OF_SOURCE, {"name": name, "project": project}).fetchall()
+        return [materialization(row) for row in rows]
+
+    def of_result(self, result: UUID, project: str, run: UUID | None) -> list[Materialization]:
+        """Results that were made from exactly this one: in current versions, or in a run."""
+        sql = OF_RESULT if run is None else OF_RESULT_IN_RUN
+        given = {"id": result, "project": project, "run": run}
+        return [materialization(row) for row in self.tx.execute(sql, given).fetchall()]
+
+    def of_run(self, run: UUID) -> list[Materialization]:
+        return Materializations(self.tx).of_run(run)
+
+
+def materialization(row: Mapping[str, Any]) -> Materialization:
+    found = dict(row)
+    target = Target(found.pop("asset_name"), found.pop("partition"))
+    status = Status(found.pop("status"))
+    return Materialization(target=target, status=status, **found)

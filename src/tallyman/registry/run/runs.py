@@ -1,0 +1,221 @@
+"""Runs: begun, kept alive by their executor, ended once; taken over only when it is gone."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from psycopg.types.json import Jsonb
+
+from tallyman.domain.history.materialization import RunRecord
+from tallyman.domain.history.run import Status
+from tallyman.errors import NotFound, RunBusy, RunExists, RunTaken, UsageError
+from tallyman.registry.database import Transaction
+
+LEASE = "30 seconds"
+"""How long a run may be silent before another machine takes its executor for gone."""
+
+COLUMNS = """
+    id, name, project, status, folder, actor, started_at, params, pins, executor, executor_node,
+    coalesce(lease_until < clock_timestamp(), false) AS lease_expired,
+    cancel_requested_at, completed_at
+"""
+ADD = """
+    INSERT INTO runs (id, name, project, params, pins, folder, actor, executor, executor_node,
+                      lease_until, started_at)
+    VALUES (%(id)s, %(name)s, %(project)s, %(params)s, %(pins)s, %(folder)s, %(actor)s,
+            %(executor)s, %(node)s, clock_timestamp() + %(lease)s::interval, %(started_at)s)
+    ON CONFLICT DO NOTHING
+"""
+HOLD = """
+    SELECT FROM runs WHERE id = %(id)s AND executor = %(executor)s
+    FOR SHARE   -- whoever takes the run over waits until this write is in
+"""
+LOCK = """
+    SELECT FROM runs WHERE id = %(id)s
+    FOR UPDATE   -- a write of the executor that has begun is waited for, and seen
+"""
+BEAT = """
+    UPDATE runs SET lease_until = clock_timestamp() + %(lease)s::interval
+    WHERE id = %(id)s AND executor = %(executor)s   -- no row: somebody else has the run now
+    RETURNING cancel_requested_at IS NOT NULL AS cancel
+"""
+FINISH = """
+    UPDATE runs
+    SET status = %(status)s, executor = NULL, lease_until = NULL,
+        completed_at = clock_timestamp(), updated_at = now()
+    WHERE id = %(id)s AND executor = %(executor)s
+"""
+CLAIM = """
+    UPDATE runs
+    SET status = 'running', executor = %(executor)s, executor_node = %(node)s, params = %(params)s,
+        lease_until = clock_timestamp() + %(lease)s::interval, cancel_requested_at = NULL,
+        completed_at = NULL, updated_at = now()
+    WHERE id = %(id)s AND (status <> 'running' OR executor = %(executor)s)
+"""
+RELEASE = """
+    UPDATE runs
+    SET status = CASE WHEN cancel_requested_at IS NULL THEN 'interrupted' ELSE 'canceled' END,
+        executor = NULL, lease_until = NULL, completed_at = clock_timestamp(), updated_at = now()
+    WHERE id = %(id)s AND executor = %(executor)s   -- not if it moved on since it was looked at
+    RETURNING status
+"""
+LET_GO_OF_TARGETS = """
+    UPDATE materializations
+    SET status = %(status)s, error_message = %(why)s, completed_at = clock_timestamp(),
+        updated_at = now()
+    WHERE run_id = %(id)s AND status = 'running'
+"""
+REQUEST_CANCEL = """
+    UPDATE runs SET cancel_requested_at = coalesce(cancel_requested_at, clock_timestamp())
+    WHERE id = %(id)s AND status = 'running'
+"""
+SETTLE = """
+    UPDATE runs SET status = %(status)s, completed_at = clock_timestamp(), updated_at = now()
+    WHERE id = %(id)s AND status = 'waiting_approval'
+"""
+FIND = f"""
+    SELECT {COLUMNS} FROM runs
+    WHERE project = %(project)s
+      AND (name = %(wanted)s OR folder = %(wanted)s OR folder LIKE '%%/' || %(wanted)s)
+"""
+BY_ID = f"SELECT {COLUMNS} FROM runs WHERE id = %(id)s"
+FIND_PREFIX = f"""
+    SELECT {COLUMNS} FROM runs
+    WHERE project = %(project)s AND starts_with(name, %(wanted)s)
+    ORDER BY started_at DESC LIMIT 5
+"""
+LIST = f"""
+    SELECT {COLUMNS} FROM runs
+    WHERE project = %(project)s AND (%(status)s::text IS NULL OR status = %(status)s)
+    ORDER BY started_at DESC, inserted_at DESC LIMIT %(limit)s
+"""
+FOREIGN = """
+    SELECT m.asset_name, r.project FROM materializations m JOIN runs r ON r.id = m.run_id
+    WHERE m.asset_name = ANY(%(assets)s) AND r.project <> %(project)s LIMIT 1
+"""
+
+
+class Runs:
+    def __init__(self, tx: Transaction) -> None:
+        self.tx = tx
+
+    def add(self, run: RunRecord) -> None:
+        """Begun twice by the same executor is begun once: a lost reply may be asked for again."""
+        given = {
+            "id": run.id,
+            "name": run.name,
+            "project": run.project,
+            "params": Jsonb(dict(run.params)),
+            "pins": Jsonb(dict(run.pins)),
+            "folder": run.folder,
+            "actor": run.actor[:255],
+            "executor": run.executor,
+            "node": run.executor_node,
+            "lease": LEASE,
+            "started_at": run.started_at,
+        }
+        self.tx.execute(ADD, given)
+        if not self.tx.execute(HOLD, {"id": run.id, "executor": run.executor}).rowcount:
+            raise RunExists(run.name)
+
+    def hold(self, run: UUID, executor: UUID) -> None:
+        """Every write of an executor begins here: it must still be the one."""
+        if not self.tx.execute(HOLD, {"id": run, "executor": executor}).rowcount:
+            raise RunTaken(str(run))
+
+    def lock(self, run: UUID) -> None:
+        """Let no executor write until the transaction ends."""
+        self.tx.execute(LOCK, {"id": run})
+
+    def beat(self, run: UUID, executor: UUID) -> bool:
+        """Still here; whether somebody wants the run canceled."""
+        given = {"id": run, "executor": executor, "lease": LEASE}
+        row = self.tx.execute(BEAT, given).fetchone()
+        if row is None:
+            raise RunTaken(str(run))
+        return bool(row["cancel"])
+
+    def finish(self, run: UUID, executor: UUID, status: Status) -> None:
+        """Done twice is done once: the reply to the first may have been lost."""
+        given = {"id": run, "executor": executor, "status": status.value}
+        if self.tx.execute(FINISH, given).rowcount:
+            return
+        now = self.by_id(run)
+        if now.status is not status:
+            raise RunTaken(now.name)
+
+    def claim(self, run: RunRecord, executor: UUID, node: str) -> None:
+        """Go on with a run that nobody is at work on, or RunBusy."""
+        given = {"id": run.id, "executor": executor, "node": node, "lease": LEASE}
+        given |= {"params": Jsonb(dict(run.params))}
+        if not self.tx.execute(CLAIM, given).rowcount:
+            raise RunBusy(run.name, run.executor_node or "another process")
+
+    def release(self, run: RunRecord, why: str, *, canceled: bool = False) -> Status | None:
+        """Take the run from an executor that is gone, or will not listen. None: it moved on."""
+        if canceled:
+            self.request_cancel(run.id)
+        row = self.tx.execute(RELEASE, {"id": run.id, "executor": run.executor}).fetchone()
+        if row is None:
+            return None
+        status = Status(row["status"])
+        ended = "canceled" if status is Status.CANCELED else "failed"
+        self.tx.execute(LET_GO_OF_TARGETS, {"id": run.id, "status": ended, "why": why})
+        return status
+
+    def request_cancel(self, run: UUID) -> bool:
+        return bool(self.tx.execute(REQUEST_CANCEL, {"id": run}).rowcount)
+
+    def settle(self, run: UUID, status: Status) -> bool:
+        """After a decision on a run that was waiting for one; False while it is at work."""
+        return bool(self.tx.execute(SETTLE, {"id": run, "status": status.value}).rowcount)
+
+    # ---- asking -----------------------------------------------------------------------------
+
+    def get(self, wanted: str, project: str) -> RunRecord:
+        """By name, unique prefix, folder, or `latest`."""
+        if wanted == "latest":
+            found = self.list(project, limit=1)
+        else:
+            name = {"wanted": wanted.rstrip("/"), "project": project}
+            rows = self.tx.execute(FIND, name).fetchall()
+            rows = rows or self.tx.execute(FIND_PREFIX, name).fetchall()
+            found = [_record(row) for row in rows]
+        if len(found) > 1:
+            raise UsageError(f"run {wanted!r} is not unique: {', '.join(r.name for r in found)}")
+        if not found:
+            near = difflib.get_close_matches(
+                wanted, [r.name for r in self.list(project, limit=1000)], 1
+            )
+            raise NotFound("run", wanted, near[0] if near else None)
+        return found[0]
+
+    def by_id(self, run: UUID) -> RunRecord:
+        row = self.tx.execute(BY_ID, {"id": run}).fetchone()
+        if row is None:
+            raise NotFound("run", str(run))
+        return _record(row)
+
+    def list(
+        self, project: str, *, status: Status | None = None, limit: int = 20
+    ) -> list[RunRecord]:
+        """Newest first."""
+        given = {
+            "project": project,
+            "status": status.value if status else None,
+            "limit": limit,
+        }
+        return [_record(row) for row in self.tx.execute(LIST, given).fetchall()]
+
+    def foreign(self, assets: Sequence[str], project: str) -> tuple[str, str] | None:
+        """An asset of this name that another project makes in this database, and that project."""
+        row = self.tx.execute(FOREIGN, {"assets": list(assets), "project": project}).fetchone()
+        return (row["asset_name"], row["project"]) if row else None
+
+
+def _record(row: Mapping[str, Any]) -> RunRecord:
+    found = dict(row)
+    return RunRecord(status=Status(found.pop("status")), **found)

@@ -1,0 +1,1 @@
+"""The embedded PostgreSQL: its folder, its process and its address."""

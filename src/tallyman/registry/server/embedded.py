@@ -1,0 +1,218 @@
+"""A PostgreSQL of the project's own: made and started on demand, shared, stopped by its last user.
+
+Who uses it holds a shared lock on a file; the kernel lets go of it even after kill -9. The last
+user to leave stops the server. Only the start and the stop themselves are one at a time.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from urllib.parse import quote
+
+import psycopg
+
+from tallyman.errors import DatabaseUnavailable
+from tallyman.registry.server.address import APPLICATION, brief, connect
+from tallyman.registry.server.datafolder import DataFolder, Unusable
+from tallyman.registry.server.filelock import FileLock
+from tallyman.registry.server.postmaster import PORT, OsAccount, Postmaster
+
+NAME = "tallyman"
+"""Of the database, and of the role the program works as. The superuser only migrates."""
+PATIENCE = 60.0
+PAUSE = 0.02
+# Of everybody with the lock the program knows; this asks for psql and the like.
+OTHER_CLIENTS = """
+    SELECT count(*) AS n FROM pg_stat_activity
+    WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()
+      AND application_name <> %s
+"""
+
+
+class Embedded:
+    def __init__(self, state: Path) -> None:
+        self.state = state.resolve()
+        self.data = DataFolder(self.state / "postgres")
+        self.server = Postmaster(self.data.path, self.state / "postgres.server")
+        self._using: FileLock | None = None
+        self._socket_folder: Path | None = None
+
+    @property
+    def url(self) -> str:
+        return self._url(NAME, NAME)
+
+    @property
+    def owner_url(self) -> str:
+        return self._url("postgres", NAME)
+
+    def _url(self, role: str, database: str) -> str:
+        assert self._socket_folder is not None
+        place = quote(os.fsencode(self._socket_folder), safe="/")
+        return f"postgresql://{role}@/{database}?host={place}&port={PORT}"
+
+    @property
+    def place(self) -> str:
+        return f"embedded, {self.state.name}/postgres"
+
+    @property
+    def exists(self) -> bool:
+        return self.data.exists
+
+    @property
+    def running(self) -> bool:
+        """Whether a server runs now, without starting one."""
+        return self.server.alive
+
+    @property
+    def programs(self) -> Path:
+        return self.data.programs
+
+    # ---- start --------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Make sure that it runs, and that nobody stops it while this object is open."""
+        deadline = time.monotonic() + PATIENCE
+        newcomer = self._using is None
+        try:
+            self.data.prepare()
+            with self._one_at_a_time(deadline):
+                self._use()
+                self._bring_up(deadline)
+        except Unusable as error:
+            self._leave(newcomer)
+            raise self._unavailable(str(error)) from None
+        except OSError as error:
+            self._leave(newcomer)
+            where = f" ({error.filename})" if error.filename else ""
+            raise self._unavailable(f"{error.strerror or error}{where}") from error
+        except BaseException:
+            self._leave(newcomer)
+            raise
+
+    def _leave(self, newcomer: bool) -> None:
+        if newcomer and self._using is not None:
+            self._using.release()
+            self._using = None
+
+    def _bring_up(self, deadline: float) -> None:
+        account = self.data.account()
+        if account is not None:
+            self.data.open_the_way(account)
+        if not self.data.exists:
+            self.data.make(account)
+        reason, log_begins = "it is not ready yet", None
+        while True:
+            if self.server.ready:
+                reason = self._answer()
+                if not reason:
+                    return
+            if self.server.alive:
+                self.server.end_orphans()
+            else:
+                reason = self._why_not(log_begins) or reason
+                log_begins = self._start_server(account)
+            if time.monotonic() > deadline:
+                raise self._unavailable(f"{reason}; waited {PATIENCE:.0f} s")
+            time.sleep(PAUSE)
+
+    def _start_server(self, account: OsAccount | None) -> int | None:
+        """Where its log begins, or None if the old one is not quite gone."""
+        begins = self.server.log_size()
+        place = self.data.place_for_socket(account)
+        return begins if self.server.start(self.programs, place, account) else None
+
+    def _why_not(self, log_begins: int | None) -> str:
+        """Why the last try failed, if it may help to try again."""
+        if log_begins is None:
+            return ""
+        failed = self.server.failure(log_begins)
+        if not failed.may_pass:
+            raise self._unavailable(f"it did not start: {failed.words}")
+        time.sleep(10 * PAUSE)
+        return failed.words
+
+    def _answer(self) -> str:
+        """Empty when it answers, and has the database and its roles."""
+        self._socket_folder = self.server.socket_folder()
+        if self._socket_folder is None:
+            self.server.stop(PATIENCE)  # nobody can reach it any more
+            return "its socket was swept away"
+        try:
+            self._ensure_database()
+            return ""
+        except DatabaseUnavailable as error:
+            return error.reason
+        except psycopg.OperationalError as error:
+            return brief(error)
+
+    def _ensure_database(self) -> None:
+        with connect(self._url("postgres", "postgres"), self.place) as connection:
+            found = connection.execute("SELECT FROM pg_database WHERE datname = %s", [NAME])
+            if found.rowcount:
+                return
+            with suppress(psycopg.errors.DuplicateObject):
+                connection.execute("CREATE ROLE tallyman_app NOLOGIN")
+            with suppress(psycopg.errors.DuplicateObject):
+                connection.execute("CREATE ROLE tallyman LOGIN IN ROLE tallyman_app")
+            connection.execute("CREATE DATABASE tallyman")
+
+    def _unavailable(self, reason: str) -> DatabaseUnavailable:
+        return DatabaseUnavailable(self.place, reason)
+
+    # ---- who uses it --------------------------------------------------------------------
+
+    @contextmanager
+    def _one_at_a_time(self, deadline: float) -> Iterator[None]:
+        lock = self._lock("postgres.lock")
+        if not lock.exclusive(deadline):
+            raise self._unavailable(
+                f"another command has been starting or stopping it for {PATIENCE:.0f} s"
+            )
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def _use(self) -> None:
+        if self._using is None or not self._using.held:
+            using = self._lock("postgres.users")
+            if not using.shared(time.monotonic() + PATIENCE):
+                raise self._unavailable(f"somebody holds {using.path} for itself")
+            self._using = using
+
+    def _lock(self, name: str) -> FileLock:
+        account = self.data.account()
+        return FileLock(self.state / name, (account.uid, account.gid) if account else None)
+
+    def close(self, *, leave_running: bool = False) -> None:
+        """Stop using it; the last one to leave stops the server."""
+        using, self._using = self._using, None
+        if using is None or not using.held:
+            return
+        try:
+            with self._one_at_a_time(time.monotonic() + PATIENCE):
+                last = using.exclusive()
+                if last and not leave_running and not self._other_clients():
+                    self._stop()
+        except (OSError, DatabaseUnavailable):
+            pass  # the work is done; the next command's end stops it
+        finally:
+            using.release()
+
+    def _other_clients(self) -> int:
+        """Somebody with the address of the database: psql, an Iceberg reader."""
+        try:
+            with connect(self.owner_url, self.place) as connection:
+                row = connection.execute(OTHER_CLIENTS, [APPLICATION]).fetchone()
+                return int(row["n"]) if row else 0
+        except (DatabaseUnavailable, psycopg.Error):
+            return 0
+
+    def _stop(self) -> None:
+        if self.server.stop(PATIENCE) and self._socket_folder not in (None, self.data.path):
+            with suppress(OSError):
+                os.rmdir(str(self._socket_folder))

@@ -1,0 +1,215 @@
+"""One PostgreSQL server on a data folder: is it alive, start it, stop it, what did it say.
+
+Without pg_ctl, which hands paths to a shell and gives up on a recovery that takes its time. The
+server and all its children hold a lock on a file, so that "alive" does not hang on a process
+number, which may be somebody else's by now, or a number of another container.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import stat
+import subprocess
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from tallyman.registry.server.filelock import FileLock, is_locked
+
+PORT = 5432
+SOCKET = f".s.PGSQL.{PORT}"
+PAUSE = 0.02
+GRACE = 2.0
+"""Seconds a child of a killed server gets to notice it before it is ended."""
+LOG_LIMIT = 4 * 2**20
+# The name of the server comes as an argument: nothing of a path is read as shell.
+SPAWN = '"$@" </dev/null >>log 2>&1 &'
+COMPLAINT = re.compile(r"(?:FATAL|PANIC): +(.+)|LOG: +((?:invalid|unrecog|syntax|could not).+)")
+# Said to clients, not about itself.
+TO_CLIENTS = re.compile(r"the database system is|terminating connection")
+OLD_ONE_LEAVING = re.compile(r"pre-existing shared memory|lock file .* already exists")
+
+
+@dataclass(frozen=True, slots=True)
+class StartFailed:
+    """It ended before it was ready, with these words."""
+
+    words: str
+    may_pass: bool
+
+
+@dataclass(frozen=True, slots=True)
+class OsAccount:
+    """Who the server runs as: PostgreSQL refuses to be root."""
+
+    uid: int
+    gid: int
+
+
+class Postmaster:
+    def __init__(self, folder: Path, lock: Path) -> None:
+        self.folder = folder
+        self.lock = lock
+        self._orphaned_at: float | None = None
+
+    # ---- what is there ------------------------------------------------------------------
+
+    @property
+    def alive(self) -> bool:
+        """Also while it starts or stops, and while children of a killed one are left."""
+        return is_locked(self.lock) or self.process() is not None
+
+    def process(self) -> psutil.Process | None:
+        """The server itself; its folder tells it from others that got its number."""
+        lines = self._pid_file()
+        try:
+            process = psutil.Process(int(lines[0]))
+            mine = os.path.samefile(process.cwd(), self.folder)
+            return process if mine and process.name() == "postgres" else None
+        except (IndexError, ValueError, OSError, psutil.Error):
+            return None
+
+    @property
+    def ready(self) -> bool:
+        lines = self._pid_file()
+        return len(lines) > 7 and lines[7].strip() == "ready" and self.alive
+
+    def socket_folder(self) -> Path | None:
+        """Where clients find it. A folder that was moved took the socket along."""
+        lines = self._pid_file()
+        told = [Path(lines[4])] if len(lines) > 4 and lines[4] else []
+        return next((f for f in (self.folder, *told) if _is_socket(f / SOCKET)), None)
+
+    def _pid_file(self) -> list[str]:
+        try:
+            return os.fsdecode((self.folder / "postmaster.pid").read_bytes()).split("\n")
+        except FileNotFoundError:
+            return []
+
+    # ---- starting and stopping ----------------------------------------------------------
+
+    def start(self, programs: Path, socket_folder: Path, account: OsAccount | None) -> bool:
+        """Returns at once; when it is no longer alive, `failure` tells why. False: not tried."""
+        lock = FileLock(self.lock, (account.uid, account.gid) if account else None)
+        if not lock.exclusive():
+            return False
+        try:
+            self._clear_away(socket_folder)
+            self._rotate_log()
+            run = ["/bin/sh", "-c", SPAWN, "sh", str(programs / "postgres"), "-D", str(self.folder)]
+            settings = {
+                "listen_addresses": "",
+                "port": str(PORT),
+                "unix_socket_directories": str(socket_folder),
+                "unix_socket_permissions": "0700",
+                "log_checkpoints": "off",
+            }
+            run += [f"--{name}={value}" for name, value in settings.items()]
+            self._spawn(run, lock.fileno(), account)
+            return True
+        finally:
+            lock.release()
+
+    def _spawn(self, run: list[str], lock: int, account: OsAccount | None) -> None:
+        subprocess.run(
+            run,
+            cwd=self.folder,
+            env=environment(),
+            pass_fds=(lock,),
+            start_new_session=True,  # Ctrl-C in the terminal is not for it
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            check=True,
+            umask=0o077,
+            user=account.uid if account else None,
+            group=account.gid if account else None,
+            extra_groups=[] if account else None,
+        )
+
+    def _clear_away(self, socket_folder: Path) -> None:
+        """What a killed server left, if its number is in use again: the next would believe it
+        alive. Otherwise the next one looks for itself, and more closely."""
+        lines = self._pid_file()
+        with suppress(IndexError, ValueError):
+            if not psutil.pid_exists(int(lines[0])) or self.process() is not None:
+                return
+            (self.folder / "postmaster.pid").unlink(missing_ok=True)
+            for name in (SOCKET, f"{SOCKET}.lock"):
+                (socket_folder / name).unlink(missing_ok=True)
+
+    def stop(self, patience: float) -> bool:
+        """Clients are cut off, what they committed is kept."""
+        deadline = time.monotonic() + patience
+        process = self.process()
+        if process is None:
+            return not self.alive
+        with suppress(psutil.NoSuchProcess):
+            process.send_signal(signal.SIGINT)
+        while self.alive:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(PAUSE)
+        return True
+
+    def end_orphans(self) -> None:
+        """Children of a killed server keep the data locked as long as they are busy."""
+        if self.process() is not None or not is_locked(self.lock):
+            self._orphaned_at = None
+            return
+        now = time.monotonic()
+        if self._orphaned_at is None:
+            self._orphaned_at = now
+        if now - self._orphaned_at < GRACE:
+            return
+        for process in psutil.process_iter():
+            with suppress(psutil.Error, OSError):
+                said = "".join(process.cmdline()[:1])  # nothing, of one that is ending
+                child = process.name() == "postgres" and said.startswith("postgres: ")
+                if child and os.path.samefile(process.cwd(), self.folder):
+                    process.send_signal(signal.SIGQUIT)
+
+    # ---- what it said -------------------------------------------------------------------
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "log"
+
+    def log_size(self) -> int:
+        return self.log.stat().st_size if self.log.exists() else 0
+
+    def failure(self, since: int) -> StartFailed:
+        """The last words of a start whose log begins at `since`."""
+        with self.log.open("rb") as file:
+            file.seek(since if since <= self.log_size() else 0)
+            lines = file.read().decode("utf-8", "replace").splitlines()
+        found = [COMPLAINT.search(line) for line in lines if not TO_CLIENTS.search(line)]
+        said = "; ".join([match[1] or match[2] for match in found if match][-2:])
+        if said:
+            return StartFailed(said, may_pass=bool(OLD_ONE_LEAVING.search(said)))
+        rest = [line.strip() for line in lines if line.strip()]
+        killed = all("LOG:" in line or TO_CLIENTS.search(line) for line in rest)
+        return StartFailed("; ".join(rest[-2:]) or "it ended without a word", may_pass=killed)
+
+    def _rotate_log(self) -> None:
+        if self.log_size() > LOG_LIMIT:
+            self.log.replace(self.folder / "log.old")
+
+
+def environment() -> Mapping[str, str]:
+    """PGPORT and its like are meant for clients; messages are read, so they are in English."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
+    return {**kept, "LC_ALL": "C"}
+
+
+def _is_socket(path: Path) -> bool:
+    try:
+        return stat.S_ISSOCK(path.stat().st_mode)
+    except OSError:
+        return False

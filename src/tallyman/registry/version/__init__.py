@@ -1,0 +1,1 @@
+"""Datasets, fragments, versions and commits."""

@@ -1,0 +1,219 @@
+"""Commits and versions: written together, never changed, in one line per org."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from psycopg.types.json import Jsonb
+
+from tallyman.domain.version.commit import Commit, Move, Publication
+from tallyman.domain.version.dataset import DataFile, Dataset, Version
+from tallyman.errors import NotFound, UsageError
+from tallyman.registry.database import Transaction
+
+CATALOG = "tallyman"
+NAMESPACE = "published"
+
+COLUMNS = """
+    c.id, c.seq, c.kind, c.parent, c.actor, c.project, c.run_id, c.message, c.pipeline_version,
+    c.details, c.created_at
+"""
+VERSION_COLUMNS = """
+    v.id, v.dataset_id, v.ordinal, v.operation, v.commit_id, v.row_count AS rows,
+    v.byte_count AS bytes, v.file_count AS files, v.restores, v.metadata_location, v.created_at,
+    v.purged_at, v.metadata_files
+"""
+LOCK_HEAD = "SELECT commit_id FROM heads WHERE org = 'default' FOR UPDATE"
+ADD = """
+    INSERT INTO commits (id, kind, parent, actor, project, run_id, message, pipeline_version,
+                         details, key)
+    VALUES (%(id)s, %(kind)s, %(parent)s, %(actor)s, %(project)s, %(run_id)s, %(message)s,
+            %(pipeline_version)s, %(details)s, %(key)s)
+"""
+MOVE_HEAD = "UPDATE heads SET commit_id = %(id)s WHERE org = 'default'"
+ADD_VERSION = """
+    INSERT INTO versions (id, dataset_id, ordinal, commit_id, operation, restores, row_count,
+                          byte_count, file_count, metadata_location, metadata_files)
+    VALUES (%(id)s, %(dataset_id)s, %(ordinal)s, %(commit_id)s, %(operation)s, %(restores)s,
+            %(rows)s, %(bytes)s, %(files)s, %(metadata_location)s, %(metadata_files)s)
+"""
+EXPOSE = """
+    INSERT INTO iceberg_tables (catalog_name, table_namespace, table_name, metadata_location,
+                                iceberg_type)
+    VALUES (%(catalog)s, %(namespace)s, %(name)s, %(location)s, 'TABLE')
+    ON CONFLICT (catalog_name, table_namespace, table_name) DO UPDATE
+    SET previous_metadata_location = iceberg_tables.metadata_location,
+        metadata_location = excluded.metadata_location
+"""
+HIDE = """
+    DELETE FROM iceberg_tables
+    WHERE catalog_name = %(catalog)s AND table_namespace = %(namespace)s AND table_name = %(name)s
+"""
+BY_KEY = f"SELECT {COLUMNS} FROM commits c WHERE c.key = %(key)s"
+OF_RUN = f"""
+    SELECT {COLUMNS} FROM commits c WHERE c.run_id = %(run)s ORDER BY c.seq DESC LIMIT 1
+"""
+PIPELINE_AT = """
+    SELECT pipeline_version FROM commits
+    WHERE project = %(project)s AND seq <= %(seq)s AND pipeline_version IS NOT NULL
+    ORDER BY seq DESC LIMIT 1   -- a mutation or a load leaves the pipeline alone
+"""
+BY_PREFIX = f"""
+    SELECT {COLUMNS} FROM commits c
+    WHERE c.project = %(project)s AND starts_with(c.id::text, %(wanted)s) LIMIT 3
+"""
+LIST = f"""
+    SELECT {COLUMNS} FROM commits c
+    WHERE c.project = %(project)s
+      AND (%(dataset)s::uuid IS NULL
+           OR EXISTS (SELECT FROM versions v
+                      WHERE v.commit_id = c.id AND v.dataset_id = %(dataset)s))
+    ORDER BY c.seq DESC LIMIT %(limit)s
+"""
+MOVES = """
+    SELECT v.commit_id, d.name AS dataset, v.ordinal, v.operation, v.row_count AS rows,
+           coalesce(before.row_count, 0) AS rows_before, v.restores
+    FROM versions v JOIN datasets d ON d.id = v.dataset_id
+    LEFT JOIN versions before ON before.dataset_id = d.id AND before.ordinal = v.ordinal - 1
+    WHERE v.commit_id = ANY(%(commits)s) ORDER BY d.name
+"""
+VERSIONS = f"""
+    SELECT {VERSION_COLUMNS} FROM versions v WHERE v.dataset_id = %(dataset)s
+    ORDER BY v.ordinal DESC LIMIT %(limit)s
+"""
+VERSION = f"""
+    SELECT {VERSION_COLUMNS} FROM versions v
+    WHERE v.dataset_id = %(dataset)s AND v.ordinal = %(ordinal)s
+"""
+GONE_BACK_SINCE = """
+    SELECT 1 FROM versions
+    WHERE dataset_id = %(dataset)s AND operation IN ('restore', 'remove') AND created_at > %(at)s
+    LIMIT 1
+"""
+AS_OF = """
+    SELECT DISTINCT ON (v.dataset_id) v.dataset_id, v.ordinal
+    FROM versions v JOIN commits c ON c.id = v.commit_id JOIN datasets d ON d.id = v.dataset_id
+    WHERE c.seq <= %(seq)s AND d.project = %(project)s
+    ORDER BY v.dataset_id, v.ordinal DESC
+"""
+
+
+class Commits:
+    def __init__(self, tx: Transaction) -> None:
+        self.tx = tx
+
+    def lock_head(self) -> UUID | None:
+        """The last lock a publication takes: from here to the end of it is a moment."""
+        row = self.tx.execute(LOCK_HEAD).fetchone()
+        assert row is not None
+        return row["commit_id"]
+
+    def add(self, commit: UUID, parent: UUID | None, asked: Publication) -> None:
+        given = {
+            "id": commit,
+            "kind": asked.kind,
+            "parent": parent,
+            "actor": asked.actor[:255],
+            "project": asked.project,
+            "run_id": asked.run_id,
+            "message": asked.message,
+            "pipeline_version": asked.pipeline_version,
+            "details": Jsonb(dict(asked.details)),
+            "key": asked.key,
+        }
+        self.tx.execute(ADD, given)
+        self.tx.execute(MOVE_HEAD, {"id": commit})
+
+    def add_versions(self, versions: Sequence[Version]) -> None:
+        names = ("id", "dataset_id", "ordinal", "commit_id", "operation", "restores", "rows")
+        names = (*names, "bytes", "files", "metadata_location")
+        with self.tx.cursor() as cursor:
+            rows = [
+                {name: getattr(v, name) for name in names}
+                | {"metadata_files": Jsonb([asdict(file) for file in v.metadata_files])}
+                for v in versions
+            ]
+            cursor.executemany(ADD_VERSION, rows)
+
+    def expose(self, names: Mapping[str, str | None]) -> None:
+        """What outside readers find under each name; None: nothing any more."""
+        fixed = {"catalog": CATALOG, "namespace": NAMESPACE}
+        shown = [fixed | {"name": n, "location": at} for n, at in names.items() if at]
+        hidden = [fixed | {"name": n} for n, at in names.items() if not at]
+        with self.tx.cursor() as cursor:
+            if shown:
+                cursor.executemany(EXPOSE, shown)
+            if hidden:
+                cursor.executemany(HIDE, hidden)
+
+    # ---- asking -----------------------------------------------------------------------------
+
+    def by_key(self, key: UUID) -> Commit | None:
+        row = self.tx.execute(BY_KEY, {"key": key}).fetchone()
+        return self._whole([row])[0] if row else None
+
+    def of_run(self, run: UUID) -> Commit | None:
+        """The last one, where a run published more than once."""
+        row = self.tx.execute(OF_RUN, {"run": run}).fetchone()
+        return self._whole([row])[0] if row else None
+
+    def get(self, wanted: str, project: str) -> Commit:
+        """By id or a unique beginning of it."""
+        rows = self.tx.execute(BY_PREFIX, {"wanted": wanted.lower(), "project": project}).fetchall()
+        if not wanted or not rows:
+            raise NotFound("commit", wanted)
+        if len(rows) > 1:
+            raise UsageError(f"commit {wanted!r} is not unique: write more of it")
+        return self._whole(rows)[0]
+
+    def _whole(self, rows: Sequence[Mapping[str, Any]]) -> list[Commit]:
+        moves: dict[UUID, list[Move]] = {row["id"]: [] for row in rows}
+        for found in self.tx.execute(MOVES, {"commits": list(moves)}).fetchall():
+            moves[found.pop("commit_id")].append(Move(**found))
+        return [Commit(moves=tuple(moves[row["id"]]), **row) for row in rows]
+
+    def versions(self, dataset: UUID, limit: int = 100) -> list[Version]:
+        """Newest first."""
+        rows = self.tx.execute(VERSIONS, {"dataset": dataset, "limit": limit}).fetchall()
+        return [_version(row) for row in rows]
+
+    def version(self, dataset: Dataset, ordinal: int | None = None) -> Version:
+        """The current one, or one by its number, if it can be read."""
+        wanted = dataset.ordinal if ordinal is None else ordinal
+        row = self.tx.execute(VERSION, {"dataset": dataset.id, "ordinal": wanted}).fetchone()
+        if row is None and ordinal is None:
+            raise NotFound("version of", dataset.name)
+        if row is None:
+            newest = f"v{dataset.ordinal}" if dataset.ordinal else None
+            raise NotFound(f"version of {dataset.name}", f"v{wanted}", newest)
+        return _version(row)
+
+    def gone_back_since(self, dataset: UUID, at: datetime) -> bool:
+        """Whether rows that were there then may be there no more."""
+        given = {"dataset": dataset, "at": at}
+        return self.tx.execute(GONE_BACK_SINCE, given).fetchone() is not None
+
+    def pipeline_at(self, seq: int, project: str) -> str | None:
+        """Which pipeline was active after a commit."""
+        row = self.tx.execute(PIPELINE_AT, {"seq": seq, "project": project}).fetchone()
+        return row["pipeline_version"] if row else None
+
+    def as_of(self, seq: int, project: str) -> dict[UUID, int]:
+        """The version of each dataset of a project after a commit."""
+        rows = self.tx.execute(AS_OF, {"seq": seq, "project": project}).fetchall()
+        return {row["dataset_id"]: row["ordinal"] for row in rows}
+
+    def list(self, project: str, dataset: UUID | None = None, limit: int = 20) -> list[Commit]:
+        """Newest first."""
+        given = {"project": project, "dataset": dataset, "limit": limit}
+        return self._whole(self.tx.execute(LIST, given).fetchall())
+
+
+def _version(row: Mapping[str, Any]) -> Version:
+    found = dict(row)
+    files = tuple(DataFile(**file) for file in found.pop("metadata_files") or ())
+    return Version(metadata_files=files, **found)

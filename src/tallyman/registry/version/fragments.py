@@ -1,0 +1,150 @@
+"""Fragments: the files that versions are made of, and in which versions they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from typing import Any
+from uuid import UUID
+
+from psycopg.types.json import Jsonb
+
+from tallyman.domain.version.dataset import DataFile, Fragment
+from tallyman.registry.database import Transaction
+
+COLUMNS = """
+    f.id, f.dataset_id, f.partition, f.materialization_id, f.files, f.digest, f.schema, f.manifest
+"""
+OPEN = """
+    INSERT INTO fragments (id, dataset_id, partition, run_id)
+    VALUES (%(id)s, %(dataset)s, %(partition)s, %(run)s)
+    ON CONFLICT (id) DO NOTHING
+"""
+STAGE = """
+    UPDATE fragments
+    SET staged_at = clock_timestamp(), materialization_id = %(materialization)s,
+        row_count = %(rows)s, byte_count = %(bytes)s, files = %(files)s, digest = %(digest)s,
+        schema = %(schema)s, manifest = %(manifest)s
+    WHERE id = %(id)s AND purged_at IS NULL
+"""
+AT = f"""
+    SELECT {COLUMNS}, vf.since, m.invalidated_at IS NOT NULL AS invalidated
+    FROM version_fragments vf JOIN fragments f ON f.id = vf.fragment_id
+    LEFT JOIN materializations m ON m.id = f.materialization_id
+    WHERE vf.dataset_id = %(dataset)s
+      AND vf.since <= %(ordinal)s AND (vf.until IS NULL OR vf.until > %(ordinal)s)
+    ORDER BY f.partition, vf.since, f.id
+"""
+IDS_AT = """
+    SELECT f.id, f.partition
+    FROM version_fragments vf JOIN fragments f ON f.id = vf.fragment_id
+    WHERE vf.dataset_id = %(dataset)s
+      AND vf.since <= %(ordinal)s AND (vf.until IS NULL OR vf.until > %(ordinal)s)
+"""
+ADDITIONS = f"""
+    SELECT {COLUMNS}, vf.since
+    FROM version_fragments vf JOIN fragments f ON f.id = vf.fragment_id
+    JOIN materializations m ON m.id = f.materialization_id
+    WHERE vf.dataset_id = %(dataset)s AND m.adds_to = ANY(%(results)s)
+      AND vf.since <= %(ordinal)s AND (vf.until IS NULL OR vf.until > %(ordinal)s)
+"""
+GET = f"""
+    SELECT {COLUMNS}, NULL::integer AS since FROM fragments f
+    WHERE f.id = ANY(%(ids)s) AND f.staged_at IS NOT NULL AND f.purged_at IS NULL
+    FOR SHARE   -- cleanup waits, or has been here before
+"""
+MADE = """
+    SELECT fragment_id, reused_id FROM materializations
+    WHERE run_id = %(run)s AND asset_name = %(asset)s AND fragment_id IS NOT NULL
+      AND status IN ('success', 'skipped')
+"""
+OF_PARTITION = " AND coalesce(partition, '') = %(partition)s"
+JOIN = """
+    INSERT INTO version_fragments (dataset_id, fragment_id, since)
+    SELECT %(dataset)s, unnest(%(ids)s::uuid[]), %(ordinal)s
+"""
+LEAVE = """
+    UPDATE version_fragments SET until = %(ordinal)s
+    WHERE dataset_id = %(dataset)s AND fragment_id = ANY(%(ids)s) AND until IS NULL
+"""
+
+
+class Fragments:
+    def __init__(self, tx: Transaction) -> None:
+        self.tx = tx
+
+    def open(self, fragment: Fragment, run: UUID | None) -> None:
+        """Before the first file: whoever finds the files knows whose they are."""
+        given = {
+            "id": fragment.id,
+            "dataset": fragment.dataset_id,
+            "partition": fragment.partition,
+            "run": run,
+        }
+        self.tx.execute(OPEN, given)
+
+    def stage(self, fragment: Fragment) -> bool:
+        """Its files are whole and durable. False: cleanup took them."""
+        given = {
+            "id": fragment.id,
+            "materialization": fragment.materialization_id,
+            "rows": fragment.rows,
+            "bytes": fragment.bytes,
+            "files": Jsonb([asdict(file) for file in fragment.files]),
+            "digest": fragment.digest,
+            "schema": Jsonb(dict(fragment.schema)),
+            "manifest": Jsonb(dict(fragment.manifest)) if fragment.manifest else None,
+        }
+        return bool(self.tx.execute(STAGE, given).rowcount)
+
+    def join(self, dataset: UUID, ids: Iterable[UUID], ordinal: int) -> None:
+        self.tx.execute(JOIN, {"dataset": dataset, "ids": list(ids), "ordinal": ordinal})
+
+    def leave(self, dataset: UUID, ids: Iterable[UUID], ordinal: int) -> None:
+        self.tx.execute(LEAVE, {"dataset": dataset, "ids": list(ids), "ordinal": ordinal})
+
+    # ---- asking -----------------------------------------------------------------------------
+
+    def at(self, dataset: UUID, ordinal: int) -> dict[UUID, Fragment]:
+        """The fragments of a version."""
+        rows = self.tx.execute(AT, {"dataset": dataset, "ordinal": ordinal}).fetchall()
+        return {row["id"]: _fragment(row) for row in rows}
+
+    def scopes_at(self, dataset: UUID, ordinal: int) -> dict[str | None, set[UUID]]:
+        """Which fragments each partition consists of in a version."""
+        found: dict[str | None, set[UUID]] = {}
+        given = {"dataset": dataset, "ordinal": ordinal}
+        for row in self.tx.execute(IDS_AT, given).fetchall():
+            found.setdefault(row["partition"], set()).add(row["id"])
+        return found
+
+    def made(self, run: UUID, asset: str, partition: str | None) -> dict[UUID, UUID | None]:
+        """What a run made of an asset or chose to use again (fragment -> the result it chose):
+        of one partition, or of all."""
+        given = {"run": run, "asset": asset, "partition": partition}
+        rows = self.tx.execute(MADE + (OF_PARTITION if partition else ""), given).fetchall()
+        return {row["fragment_id"]: row["reused_id"] for row in rows}
+
+    def reused(
+        self, results: Mapping[UUID, UUID], ordinals: Mapping[UUID, int]
+    ) -> dict[UUID, Fragment]:
+        """What replays added to these results (fragment -> result), as far as it is in the
+        versions: whoever uses a result again uses it with them."""
+        found: dict[UUID, Fragment] = {}
+        for dataset in {fragment.dataset_id for fragment in self.get(results).values()}:
+            given = {"dataset": dataset, "ordinal": ordinals.get(dataset, 0)}
+            given |= {"results": list(results.values())}
+            rows = self.tx.execute(ADDITIONS, given).fetchall()
+            found |= {row["id"]: _fragment(row) for row in rows}
+        return found
+
+    def get(self, ids: Iterable[UUID]) -> dict[UUID, Fragment]:
+        """Those of them that are staged and still there."""
+        rows = self.tx.execute(GET, {"ids": list(ids)}).fetchall()
+        return {row["id"]: _fragment(row) for row in rows}
+
+
+def _fragment(row: Mapping[str, Any]) -> Fragment:
+    found = dict(row)
+    files = tuple(DataFile(**file) for file in found.pop("files"))
+    return Fragment(files=files, **found)
