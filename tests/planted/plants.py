@@ -45,6 +45,17 @@ def lose(column: str, value: str) -> Rows:
     return having(column, lambda rows: rows.where(~F.col(column).eqNullSafe(F.lit(value))))
 
 
+def alone(column: str, change: Rows) -> Rows:
+    """Only where rows have no other column."""
+    return lambda rows: change(rows) if rows.columns == [column] else rows
+
+
+def lose_null(rows: DataFrame) -> DataFrame:
+    """One row of several that hold nothing."""
+    nulls = rows.where(F.expr(f"`{rows.columns[0]}` IS NULL"))
+    return rows.exceptAll(nulls.limit(1))
+
+
 def double(column: str, value: str) -> Rows:
     return having(column, lambda rows: rows.unionAll(rows.where(F.col(column) == value)))
 
@@ -236,6 +247,7 @@ WORKED = [
     ),
     Plant(f"{WORKING}._output", "worked", "csv_row_lost", lose("id", "o-00")),
     Plant(f"{WORKING}._output", "worked", "row_doubled", double("id", "o-00")),
+    Plant(f"{WORKING}._output", "worked", "one_column_lost", alone("status", lose_null)),
     Plant(
         "working.working_run:WorkingRun.keep_outputs",
         "worked",

@@ -67,6 +67,7 @@ def worked(orders, regions=None, more=None, asset=""):
         .append(more, name="more", seq=40)
         .update({"status": "'seen'"}, where="grp = 'b'", name="seen", seq=50)
         .output(f"exports/{asset}.csv", columns=["id", "grp", "amount"], name="csv", seq=60)
+        .output(f"exports/{asset}_one.csv", columns=["status"], name="one", seq=65)
         .output(f"exports/{asset}.parquet", include_deleted=True, name="all", seq=70))
 """
 ASSET = """
