@@ -187,4 +187,5 @@ def _sorted(found: Iterable[Walked]) -> list[Walked]:
 
 
 def _rows(walked: Walked) -> str:
-    return str(sorted(map(str, walked.get("rows", ()))) + sorted(walked.get("filtered", ())))
+    bags = (walked.get(name, Counter()) for name in ("rows", "filtered", "rejections"))
+    return str([sorted(map(str, bag.items())) for bag in bags])
