@@ -11,7 +11,8 @@ from tallyman.engine.evidence import settle
 from tallyman.engine.expressions.columns import ERROR, KEY, PART, PLACE, REJECTIONS, col
 from tallyman.engine.segment.admit import admit
 from tallyman.engine.segment.fate_book import Book
-from tallyman.engine.source.source import Input, LinesInput
+from tallyman.engine.source.lines_input import LinesInput
+from tallyman.engine.source.source import Input
 from tallyman.errors import ReferenceRejected
 
 FEWEST = 1_000
