@@ -236,7 +236,6 @@ class Preparation:
             records=count,
             aside=folder,
             facts=facts,
-            project=self._project,
         )
 
     def _write_corrected(

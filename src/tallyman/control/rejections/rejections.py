@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,18 +13,19 @@ from uuid import uuid4
 
 from tallyman.control.bind.options import Options
 from tallyman.control.pipeline.definitions import Definitions
-from tallyman.control.pipeline.redaction import known_key, redaction
+from tallyman.control.pipeline.redaction import known_key
 from tallyman.control.rejections.find import RejectedRecord, rejected
 from tallyman.control.rejections.prepare import Preparation
 from tallyman.control.rejections.replay import ReplayExecution, ReplayPart
 from tallyman.control.run import begin
 from tallyman.control.run.execute import Listener
-from tallyman.control.run.make import Order, make
+from tallyman.control.run.make import Maker, work_on
 from tallyman.domain.account.redaction import hashed
 from tallyman.domain.definition.selection import find_asset
 from tallyman.domain.definition.target import folder_of
 from tallyman.domain.history.materialization import RunRecord
 from tallyman.domain.history.run import AssetResult, RunIdentity, RunResult
+from tallyman.engine.asset.work import Folders
 from tallyman.engine.files.past_run import Run
 from tallyman.engine.readback.dead_letters import Letters, rejected_keys
 from tallyman.errors import NotFound, UsageError
@@ -232,28 +233,17 @@ class Rejections:
 
     def _tried(self, prepared: Preparation, part: ReplayPart, letters: Letters) -> ReplayOutcome:
         """Evaluated aside: nothing of it stays."""
-        definitions, asset = prepared.definitions, part.target.asset
+        definitions = prepared.definitions
         tried = part.aside.with_name(f"{part.aside.name}.try")
         place, staging = tried / "made", tried / "work"
         place.mkdir(parents=True)
         staging.mkdir()
-        order = Order(
-            target=part.target,
-            attempt=1,
-            run=RunIdentity.of("dry-run", now=datetime.now(UTC)),
-            pins=part.pins(prepared.pins),
-            thresholds=definitions.thresholds(definitions.pipeline.assets[asset]),
-            evidence=definitions.evidence(definitions.pipeline.assets[asset]),
-            place=place,
-            staging=staging,
-            project=self.settings.home,
-            progress=lambda _: None,
-            completed=lambda _: None,
-            tag="dry-run",
-            redaction=redaction(self.settings, definitions.checked().plans.values()),
-        )
-        spark, checked = definitions.spark(), definitions.checked()
-        making = make(spark, checked, part.adapted(order, prepared.pins))
+        identity = RunIdentity.of("dry-run", now=datetime.now(UTC))
+        folders = Folders(place, staging, self.settings.home)
+        work = replace(work_on(definitions, part.target, identity, folders), tag="dry-run")
+        maker = Maker(definitions.spark(), definitions.checked())
+        inputs = part.inputs(part.pins(prepared.pins))
+        making = maker.make(part.adapted(work, prepared.pins), inputs)
         return _outcome(part, making.result, place, letters)
 
     def _outcomes(

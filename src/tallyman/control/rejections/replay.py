@@ -7,7 +7,6 @@ go through it with the corrected ones in their place, and the result replaces wh
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,15 +16,15 @@ from uuid import UUID
 from tallyman.control.bind.inputs import Pin, Pins
 from tallyman.control.rejections.find import RejectedRecord, Standing
 from tallyman.control.run.execute import Execution
-from tallyman.control.run.make import Making, Order
+from tallyman.control.run.make import Making
 from tallyman.control.run.staging import files_there
+from tallyman.control.run.target_inputs import Corrections, TargetInputs
 from tallyman.domain.definition.target import Target
 from tallyman.domain.definition.threshold import Thresholds
 from tallyman.domain.history.materialization import Materialization
 from tallyman.domain.history.run import AssetResult
+from tallyman.engine.asset.work import Work
 from tallyman.engine.readback.dead_letters import rejected_keys
-from tallyman.engine.source.corrections import FOLDER, overlaid
-from tallyman.engine.source.source import Input
 from tallyman.registry.database import Transaction
 from tallyman.registry.run.replays import Replays
 from tallyman.registry.run.resolutions import Resolutions
@@ -43,7 +42,6 @@ class ReplayPart:
     records: int
     aside: Path
     facts: Mapping[str, Any]
-    project: Path
 
     @property
     def target(self) -> Target:
@@ -62,17 +60,15 @@ class ReplayPart:
         then, now = pins.recorded(self.standing.row), pins.of(self.target)
         return {name: then[name] if name in self.accounted else now[name] for name in now}
 
-    def overlaid(self, inputs: dict[str, Input]) -> dict[str, Input]:
-        return overlaid(inputs, self.accounted, self.aside, self.project)
+    def inputs(self, pins: Mapping[str, Pin]) -> TargetInputs:
+        return TargetInputs(pins, Corrections(self.aside, self.accounted, keep=True))
 
-    def adapted(self, order: Order, pins: Pins) -> Order:
+    def adapted(self, work: Work, pins: Pins) -> Work:
         return replace(
-            order,
+            work,
             stays=() if self.whole else files_there(pins, self.target),
             replay_of=self.standing.run,
-            thresholds=order.thresholds if self.whole else ANYTHING,
-            overlaid=self.overlaid,
-            kept=lambda place: shutil.copytree(self.aside, place / FOLDER),
+            thresholds=work.thresholds if self.whole else ANYTHING,
         )
 
 
@@ -89,8 +85,11 @@ class ReplayExecution(Execution):
     def _pins_of(self, target: Target) -> dict[str, Pin]:
         return self.parts[target].pins(self._pins)
 
-    def _adapted(self, order: Order) -> Order:
-        return self.parts[order.target].adapted(order, self._pins)
+    def _inputs(self, target: Target, pins: Mapping[str, Pin]) -> TargetInputs:
+        return self.parts[target].inputs(pins)
+
+    def _adapted(self, work: Work) -> Work:
+        return self.parts[work.target].adapted(work, self._pins)
 
     def _record(
         self, target: Target, making: Making, pins: Mapping[str, Pin], name: str

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import threading
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from tallyman import faults
@@ -15,14 +14,15 @@ from tallyman.control.bind.options import Options
 from tallyman.control.bind.read_facts import inputs_read
 from tallyman.control.openlineage.run import RunEvents
 from tallyman.control.pipeline.definitions import Definitions
-from tallyman.control.pipeline.redaction import redaction
 from tallyman.control.run import finish, upkeep
 from tallyman.control.run.approve import settle
 from tallyman.control.run.exports import export, made_in
 from tallyman.control.run.journal import Journal
-from tallyman.control.run.make import Making, Order, make
+from tallyman.control.run.make import Maker, Making, work_on
+from tallyman.control.run.progress import Listener, TargetProgress, Terminal
 from tallyman.control.run.schedule import in_order
 from tallyman.control.run.staging import Staging
+from tallyman.control.run.target_inputs import TargetInputs
 from tallyman.control.run.timings import Stopwatch
 from tallyman.control.run.unchanged import Unchanged, consumed
 from tallyman.control.run.watch import Watch
@@ -31,6 +31,7 @@ from tallyman.domain.definition.target import Target, dependencies, folder_of
 from tallyman.domain.history.materialization import Made, Materialization
 from tallyman.domain.history.run import AssetResult, RunIdentity, RunResult, Status
 from tallyman.domain.version.dataset import Dataset, Kind
+from tallyman.engine.asset.work import Folders, Work
 from tallyman.engine.files.hashing import hasher_for
 from tallyman.engine.files.run_folder import CONFIG, MANIFEST, RunFolder
 from tallyman.engine.files.sizes import sizes
@@ -46,9 +47,6 @@ from tallyman.faults import Point
 from tallyman.registry.version.datasets import Datasets
 from tallyman.settings import Settings
 
-Listener = Callable[[str, str, AssetResult | None], None]
-"""Called with a target, what is happening to it, and its result once there is one."""
-
 
 @dataclass
 class Execution:
@@ -59,16 +57,17 @@ class Execution:
     options: Options
     targets: list[Target]
     listen: Listener = lambda *_: None
+    _terminal: Terminal = field(init=False)
     _folder: RunFolder = field(init=False)
     _pins: Pins = field(init=False)
     _staging: Staging = field(init=False)
     _watch: Watch = field(init=False)
     _lineage: RunEvents = field(init=False)
-    _listening: threading.Lock = field(default_factory=threading.Lock)
 
     def execute(self) -> RunResult:
         """The run is registered and held by this process."""
         faults.reach(Point.RUN_REGISTERED)
+        self._terminal = Terminal(self.listen)
         pipeline = self.definitions.pipeline
         run = self.journal.run
         pinned = {UUID(dataset): ordinal for dataset, ordinal in run.pins.items()}
@@ -184,7 +183,7 @@ class Execution:
         """Whether what needs it can go on."""
         if self._watch.stop.is_set():
             return False
-        self._tell(target, "opening", None)
+        self._terminal.show(target, "opening")
         try:
             pins = self._pins_of(target)
             reused = self._unchanged(target, pins)
@@ -201,7 +200,7 @@ class Execution:
         except TallymanError as error:
             self.journal.check()
             result = self._failed(target, attempt, error)
-        self._tell(target, "done", result)
+        self._terminal.show(target, "done", result)
         return result.status.good
 
     def _pins_of(self, target: Target) -> dict[str, Pin]:
@@ -247,35 +246,25 @@ class Execution:
         self.journal.started(target, attempt, meaning, events)
         self._lineage.recorded(events)
         faults.reach(Point.ASSET_STARTED)
-        asset = self.definitions.pipeline.assets[target.asset]
         name = folder_of(self.definitions.pipeline.assets, target)
-        place, staging = self._folder.begin(name, attempt)
-        order = Order(
-            target=target,
-            attempt=attempt,
-            run=self.identity,
-            pins=pins,
-            thresholds=self.definitions.thresholds(asset),
-            evidence=self.definitions.evidence(asset),
-            place=place,
-            staging=staging,
-            project=self.settings.home,
-            progress=lambda phase: self._progress(target, phase),
-            completed=lambda step: self.journal.step(target, step),
-            tag=str(self.journal.run.id),
-            redaction=redaction(self.settings, definition.plans.values()),
-            canceled=self._watch.stop.is_set,
-        )
-        making = make(self.definitions.spark(), definition, self._adapted(order))
+        folders = Folders(*self._folder.begin(name, attempt), self.settings.home)
+        work = work_on(self.definitions, target, self.identity, folders)
+        work = replace(work, attempt=attempt, tag=str(self.journal.run.id))
+        observer = TargetProgress(target, self.journal, self._watch, self._terminal)
+        maker = Maker(self.definitions.spark(), definition)
+        making = maker.make(self._adapted(work), self._inputs(target, pins), observer)
         self._folder.put(name, attempt)
         faults.reach(Point.FILES_PUT)
         if self._watch.stop.is_set() and not making.result.status.good:
             making = _canceled(making, self.identity)
         return self._record(target, making, pins, name)
 
-    def _adapted(self, order: Order) -> Order:
-        """A replay reads other records than those that stand in the inputs."""
-        return order
+    def _inputs(self, target: Target, pins: Mapping[str, Pin]) -> TargetInputs:
+        return TargetInputs(pins)
+
+    def _adapted(self, work: Work) -> Work:
+        """A replay makes its targets in another way."""
+        return work
 
     def _record(
         self, target: Target, making: Making, pins: Mapping[str, Pin], name: str
@@ -310,17 +299,6 @@ class Execution:
         self._lineage.recorded(events)
         faults.reach(Point.ASSET_RECORDED)
         return result
-
-    # ---- telling ------------------------------------------------------------------------
-
-    def _progress(self, target: Target, phase: str) -> None:
-        if self._watch.stop.is_set():
-            raise RunCanceled(self.identity.run_id)
-        self._tell(target, phase, None)
-
-    def _tell(self, target: Target, phase: str, result: AssetResult | None) -> None:
-        with self._listening:
-            self.listen(str(target), phase, result)
 
     # ---- the files of the run -----------------------------------------------------------
 

@@ -8,7 +8,7 @@ are never counted together.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from pathlib import Path
@@ -65,7 +65,6 @@ class WorkingSet:
     ids: RowIds
     tracer: Tracer | None
     folder: str
-    check: Callable[[], None]
     members: list[Member] = field(default_factory=list)
     outputs: dict[str, WrittenOutput] = field(default_factory=dict)
     """What output steps wrote, by their ids."""
@@ -185,7 +184,7 @@ class WorkingSet:
                 self._blame(error)
                 raise
         if self.tracer is not None and self._open:
-            self.check()
+            self.evaluation.checks.check()
             self.tracer.segment(self._open, [self.members[number] for number in changed])
         self._open.clear()
         self._after.clear()
@@ -267,7 +266,7 @@ class WorkingSet:
         member = self._stored(member)
         self.members.append(member)
         if self.tracer is not None:
-            self.check()
+            self.evaluation.checks.check()
             self.tracer.created(seq, member)
         return member
 
