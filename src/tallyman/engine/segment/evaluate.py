@@ -57,7 +57,7 @@ class Evaluation:
 
     book: Book
     inputs: Mapping[str, Input]
-    step_ids: Mapping[int, str]
+    step_ids: Mapping[Frame, str]
     evidence: Evidence
     folder: str
     checks: StageChecks
@@ -89,7 +89,7 @@ class Evaluation:
             source = self.inputs[frame.input]
             return admit(source, self.book, self.reads[frame.input])
         flow = self.flow(frame.parent)
-        name = self.step_ids[id(frame)]
+        name = self.step_ids[frame]
         done = self.step(flow, frame, name)
         self.reached = name
         return done

@@ -85,7 +85,7 @@ class WorkingRun:
             spark,
             working.nodes,
             working.schema(),
-            lambda node: (working.numbers[id(node)], working.names[id(node)]),
+            lambda node: (working.numbers[node], working.names[node]),
             lambda other: plain.evaluate(other, empty),
         )
 

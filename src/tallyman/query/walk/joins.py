@@ -56,7 +56,7 @@ def links(plan: Frame, known: Mapping[str, Collection[str]]) -> list[JoinLink]:
             right = [column_of(looked_in, other, known) for _, other in pairs]
             found.append(
                 JoinLink(
-                    step=names[id(node)],
+                    step=names[node],
                     reference=looked_in.input,
                     on=_shown(on),
                     rows=node.parent,
@@ -79,7 +79,7 @@ def _looked_in(step: Step | None) -> list[tuple[Frame, object]]:
     return []
 
 
-def _joins(frame: Frame, names: Mapping[int, str]) -> Iterator[tuple[Frame, list[str]]]:
+def _joins(frame: Frame, names: Mapping[Frame, str]) -> Iterator[tuple[Frame, list[str]]]:
     before: list[str] = []
     nodes: list[Frame] = []
     node: Frame | None = frame
@@ -91,7 +91,7 @@ def _joins(frame: Frame, names: Mapping[int, str]) -> Iterator[tuple[Frame, list
             yield from _joins(one.step.other, names)
         if isinstance(one.step, (Join, Update)):
             yield one, list(before)
-        before.append(names.get(id(one), ""))
+        before.append(names.get(one, ""))
 
 
 def _visible(frame: Frame, known: Mapping[str, Collection[str]]) -> list[str]:

@@ -160,7 +160,7 @@ class Walk:
         """Rows that went through as they are were last touched by the last step."""
         step = "read"
         if result.plan is not None and result.plan.step is not None:
-            step = step_ids(result.plan)[id(result.plan)]
+            step = step_ids(result.plan)[result.plan]
         return [WalkCounts(step=step, did="passed", count=self.desk.count(keys))]
 
     # ---- inputs -------------------------------------------------------------------------
