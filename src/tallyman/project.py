@@ -14,7 +14,8 @@ from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.publish import apply, plan
 from tallyman.control.rejections.rejections import Rejections
 from tallyman.control.run import approve, begin
-from tallyman.control.run.execute import Execution, Listener
+from tallyman.control.run.execute import Execution
+from tallyman.control.run.progress import Listener
 from tallyman.control.verify.can_reproduce import Reproducible
 from tallyman.control.verify.inputs import Bound, Checked
 from tallyman.control.verify.reproduce import AgainListener, Reproduction, pinned_spark
@@ -136,9 +137,8 @@ class Project(History):
         for name in assets:
             find_asset(self.pipeline, name)
         definitions = self._definitions(assets, options)
-        execution = begin.resume(record, self.settings.actor, definitions, options)
-        execution.listen = listen
-        return self._execute(execution)
+        actor = self.settings.actor
+        return self._execute(begin.resume(record, actor, definitions, options, listen))
 
     def _execute(self, execution: Execution) -> RunResult:
         try:

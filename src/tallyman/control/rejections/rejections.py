@@ -16,10 +16,12 @@ from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.pipeline.redaction import known_key
 from tallyman.control.rejections.find import RejectedRecord, rejected
 from tallyman.control.rejections.prepare import Preparation
-from tallyman.control.rejections.replay import ReplayExecution, ReplayPart
+from tallyman.control.rejections.replay import ReplayPart, ReplayTargetMaker
 from tallyman.control.run import begin
-from tallyman.control.run.execute import Listener
+from tallyman.control.run.execute import Execution
 from tallyman.control.run.make import Maker, work_on
+from tallyman.control.run.progress import Listener
+from tallyman.control.run.workbench import Workbench
 from tallyman.domain.account.redaction import hashed
 from tallyman.domain.definition.selection import find_asset
 from tallyman.domain.definition.target import folder_of
@@ -208,7 +210,7 @@ class Rejections:
 
     def _begun(
         self, prepared: Preparation, parts: Sequence[ReplayPart], options: Options, listen: Listener
-    ) -> ReplayExecution:
+    ) -> Execution:
         replay = {
             "adds": sorted({part.target.asset for part in parts if not part.whole}),
             "taken_back": [str(run) for run in prepared.rejected.taken_back],
@@ -226,10 +228,10 @@ class Rejections:
             ),
             pins=prepared.ordinals,
         )
-        execution = begin.begin(asked, prepared.definitions, listen, ReplayExecution)
-        execution.parts = {part.target: part for part in parts}
-        execution.rejected = prepared.rejected
-        return execution
+        definitions, targets = prepared.definitions, {part.target: part for part in parts}
+        journal = begin.register(asked, definitions)
+        bench = Workbench.of(definitions, journal, asked.options, asked.targets, listen)
+        return Execution(bench, ReplayTargetMaker(bench, targets, prepared.rejected))
 
     def _tried(self, prepared: Preparation, part: ReplayPart, letters: Letters) -> ReplayOutcome:
         """Evaluated aside: nothing of it stays."""
