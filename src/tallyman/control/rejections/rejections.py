@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -14,6 +14,7 @@ from uuid import uuid4
 from tallyman.control.bind.options import Options
 from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.pipeline.redaction import known_key
+from tallyman.control.pipeline.workspace import Workspace
 from tallyman.control.rejections.find import RejectedRecord, rejected
 from tallyman.control.rejections.prepare import Preparation
 from tallyman.control.rejections.replay import ReplayPart, ReplayTargetMaker
@@ -32,10 +33,9 @@ from tallyman.engine.files.past_run import Run
 from tallyman.engine.readback.dead_letters import Letters, rejected_keys
 from tallyman.errors import NotFound, UsageError
 from tallyman.registry.audit import Audit
-from tallyman.registry.database import Database, Transaction
+from tallyman.registry.database import Transaction
 from tallyman.registry.run.resolutions import Resolutions
 from tallyman.registry.version.datasets import Datasets
-from tallyman.settings import Settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,9 +86,7 @@ class Replayed:
 
 @dataclass(frozen=True, slots=True)
 class Rejections:
-    settings: Settings
-    database: Database
-    definitions: Callable[[Sequence[str], Options], Definitions]
+    workspace: Workspace
 
     # ---- looking ----------------------------------------------------------------------------
 
@@ -109,7 +107,7 @@ class Rejections:
         with self._rejected(chosen) as found:
             return found.letters.listed(
                 key=key,
-                hidden=hashed(known_key(self.settings), key) if key is not None else None,
+                hidden=hashed(known_key(self.workspace.settings), key) if key is not None else None,
                 kind=kind,
                 where=chosen.where,
                 only_open=only_open,
@@ -123,7 +121,7 @@ class Rejections:
 
     @contextmanager
     def _rejected(self, chosen: Chosen) -> Iterator[RejectedRecord]:
-        with rejected(self.database, chosen.run, chosen.record, chosen.asset) as found:
+        with rejected(self.workspace.database, chosen.run, chosen.record, chosen.asset) as found:
             yield found
 
     # ---- giving up --------------------------------------------------------------------------
@@ -133,7 +131,7 @@ class Rejections:
         record = _known(chosen)
         if not reason.strip():
             raise UsageError("--reason: say why")
-        key, actor = uuid4(), self.settings.actor
+        key, actor = uuid4(), self.workspace.actor
         with self._rejected(chosen) as found:
             found.letters.choose(chosen.where)
             targets = found.letters.targets()
@@ -151,7 +149,7 @@ class Rejections:
                 )  # fmt: skip
 
             if targets:
-                self.database.durably(work)
+                self.workspace.database.durably(work)
         return targets
 
     # ---- replaying --------------------------------------------------------------------------
@@ -165,7 +163,9 @@ class Rejections:
         listen: Listener = lambda *_: None,
     ) -> Replayed:
         record = _known(chosen)
-        ordinals = self.database.durably(lambda tx: Datasets(tx).ordinals(self.settings.name))
+        ordinals = self.workspace.database.durably(
+            lambda tx: Datasets(tx).ordinals(self.workspace.name)
+        )
         with self._rejected(chosen) as found, self._aside() as aside:
             letters = found.letters
             records, replays = letters.records(), letters.replays()
@@ -176,7 +176,9 @@ class Rejections:
             assets = list(dict.fromkeys(found.standings[n].target.asset for n in letters.targets()))
             then = Options.of(record.params)
             options = Options(evidence=then.evidence, thresholds=then.thresholds)
-            definitions = self.definitions(assets, options)
+            definitions = Definitions.of(
+                self.workspace, assets, options.evidence, options.thresholds
+            )
             for name in assets:
                 find_asset(definitions.pipeline, name)
             preparation = Preparation(
@@ -203,7 +205,7 @@ class Rejections:
     @contextmanager
     def _aside(self) -> Iterator[Path]:
         """Where Spark sees it, and not where results are."""
-        place = self.settings.state_folder
+        place = self.workspace.settings.state_folder
         place.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="replay-", dir=place) as folder:
             yield Path(folder)
@@ -217,7 +219,7 @@ class Rejections:
             "records": {str(part.target): part.records for part in parts},
         }
         asked = begin.Begun(
-            actor=self.settings.actor,
+            actor=self.workspace.actor,
             identity=RunIdentity.of(None, now=datetime.now(UTC)),
             targets=[part.target for part in parts],
             options=Options(
@@ -241,7 +243,7 @@ class Rejections:
         place.mkdir(parents=True)
         staging.mkdir()
         identity = RunIdentity.of("dry-run", now=datetime.now(UTC))
-        folders = Folders(place, staging, self.settings.home)
+        folders = Folders(place, staging, self.workspace.home)
         work = replace(work_on(definitions, part.target, identity, folders), tag="dry-run")
         maker = Maker(definitions.spark(), definitions.checked())
         inputs = part.inputs(part.pins(prepared.pins))
@@ -251,13 +253,12 @@ class Rejections:
     def _outcomes(
         self, result: RunResult, parts: Sequence[ReplayPart], letters: Letters
     ) -> list[ReplayOutcome]:
-        folder = self.settings.home / result.folder
+        folder = self.workspace.home / result.folder
         made = {(one.name, one.partition): one for one in result.assets}
         found = []
         for part in parts:
             target = part.target
-            pipeline = self.definitions([target.asset], Options()).pipeline
-            place = folder / folder_of(pipeline.assets, target)
+            place = folder / folder_of(self.workspace.pipeline.assets, target)
             found.append(_outcome(part, made[target.asset, target.partition], place, letters))
         return found
 

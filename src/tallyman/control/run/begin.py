@@ -114,7 +114,7 @@ def register(asked: Begun, definitions: Definitions) -> Journal:
     bound = {"pipeline_version": version, "pipeline_before": active[0] if active else None}
     if not asked.options.plan:
         database.durably(lambda tx: refuse_rolled_back(tx, settings.name, version))
-    pins = Pins(definitions.pipeline, database, settings, ordinals=pinned)
+    pins = Pins(definitions.workspace, ordinals=pinned)
     check_ready(definitions.pipeline, asked.targets, pins)
     definitions.check_what_is_new()
     identity = asked.identity

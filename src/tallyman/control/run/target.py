@@ -64,7 +64,7 @@ class TargetMaker:
         if target.asset in bench.options.force:
             return None
         dataset = bench.staging.datasets[target.asset]
-        found = Unchanged(bench.definitions, bench.warehouse, bench.journal.run.pins)
+        found = Unchanged(bench.definitions, bench.journal.run.pins)
         return found.result(target, dataset.id, pins)
 
     def adapted(self, work: Work) -> Work:

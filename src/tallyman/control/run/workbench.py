@@ -51,7 +51,7 @@ class Workbench:
         settings, run = definitions.settings, journal.run
         ordinals = {UUID(dataset): ordinal for dataset, ordinal in run.pins.items()}
         hasher = hasher_for(settings.master, definitions.spark)
-        pins = Pins(definitions.pipeline, journal.database, settings, run.id, ordinals, hasher)
+        pins = Pins(definitions.workspace, run.id, ordinals, hasher)
         assets = sorted({target.asset for target in targets})
         datasets = journal.database.durably(
             lambda tx: Datasets(tx).of_producers(settings.name, assets, Kind.ASSET)
@@ -64,9 +64,9 @@ class Workbench:
             options=options,
             targets=targets,
             pins=pins,
-            staging=Staging(journal, pins.warehouse, pins, by_asset),
+            staging=Staging(journal, pins, by_asset),
             folder=folder,
-            lineage=RunEvents(definitions, journal.database, run, folder),
+            lineage=RunEvents(definitions, run, folder),
             watch=Watch(journal, definitions.interrupt(str(run.id))),
             terminal=Terminal(listen),
         )
@@ -77,7 +77,7 @@ class Workbench:
 
     @property
     def warehouse(self) -> Warehouse:
-        return self.pins.warehouse
+        return self.definitions.workspace.warehouse
 
     @property
     def identity(self) -> RunIdentity:

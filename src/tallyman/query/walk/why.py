@@ -86,7 +86,7 @@ class Walk:
         """One for each result that the rows are in."""
         found = []
         for fragment in fragments:
-            paths = self.past.warehouse.paths([fragment])
+            paths = self.past.workspace.warehouse.paths([fragment])
             listed = ", ".join(text(path) for path in paths)
             own = self.desk.keep(f"SELECT * FROM {hits} WHERE _tm_file IN ({listed})")
             if self.desk.count(own):
@@ -112,7 +112,7 @@ class Walk:
             asset=result.made.target.asset,
             partition=result.made.target.partition,
             run=result.run.name,
-            folder=os.path.relpath(result.place, self.past.settings.home),
+            folder=os.path.relpath(result.place, self.past.workspace.home),
             rows=self.desk.count(hits),
             shown=self._rows(paths, hits),
             steps=tuple(steps or self._last_step(result, keys)),
@@ -227,7 +227,7 @@ class Walk:
             commit, actor = self.past.commit_of(given.dataset, given.version)
             plain = _without_place(shown)
             return replace(origin, commit=commit, committed_by=actor, records=plain)
-        below = os.path.relpath(records.files.root, self.past.settings.home)
+        below = os.path.relpath(records.files.root, self.past.workspace.home)
         named = tuple(replace(r, file=_below(below, r.file)) for r in shown)
         files = {_below(below, name): n for name, n in records.counts(hits).items()}
         return replace(origin, records=named, files=files)
@@ -238,7 +238,7 @@ class Walk:
         assert given.files is not None
         place = (name, given.partition, *(f.id for f in given.fragments))
         if place not in self._opened:
-            source = self.past.pipeline.sources.get(name)
+            source = self.past.workspace.pipeline.sources.get(name)
             self._opened[place] = (
                 self.shelf.source(source, given.files)
                 if source is not None and given.kind == "source"
