@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tallyman.domain.definition.frame import Frame
@@ -135,20 +135,17 @@ def _shown(on: object) -> str:
 
 
 def matched(
-    link: JoinLink,
-    hits: Mapping[str, str],
-    opened: Callable[[str], Records],
-    limit: int | None,
+    link: JoinLink, hits: Mapping[str, str], opened: Mapping[str, Records], limit: int | None
 ) -> str | None:
     """Hits in the reference for the records shown; None if only Spark could tell."""
     if link.left is None or link.right is None:
         return None
-    reference = opened(link.reference)
+    reference = opened[link.reference]
     found = None
     for name, columns in link.left.items():
         if name not in hits:
             continue
-        values = opened(name).values(hits[name], columns, limit)
+        values = opened[name].values(hits[name], columns, limit)
         part = reference.by_values(values, link.right)
         found = part if found is None else _both(reference, found, part)
     return found

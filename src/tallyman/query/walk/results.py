@@ -159,6 +159,13 @@ class Past:
             )
         return self._results[wanted]
 
+    def opened(self, wanted: UUID, dataset: str) -> Result:
+        """A result whose evidence is there and is what it was; hashing its sources begins."""
+        result = self.result(wanted)
+        self.evidence_of(result, dataset)
+        self._hash_ahead(result)
+        return result
+
     def _result(self, tx: Transaction, wanted: UUID) -> Result:
         made = Reads(tx).result(wanted)
         if made is None:
@@ -228,7 +235,7 @@ class Past:
 
     # ---- the same as then? ----------------------------------------------------------------
 
-    def hash_ahead(self, result: Result) -> None:
+    def _hash_ahead(self, result: Result) -> None:
         """While evidence is read, the other core looks at the sources."""
         for given in result.inputs:
             if given.kind == "source" and given.files is not None:

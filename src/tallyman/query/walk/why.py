@@ -102,9 +102,7 @@ class Walk:
         hits: str,
     ) -> Hop:
         assert fragment.materialization_id is not None
-        result = self.past.result(fragment.materialization_id)
-        self.past.evidence_of(result, f"{dataset.name} v{version}")
-        self.past.hash_ahead(result)
+        result = self.past.opened(fragment.materialization_id, f"{dataset.name} v{version}")
         keys, steps, replayed = self._behind(result, paths, hits)
         hop = Hop(
             dataset=dataset.name,
@@ -276,7 +274,8 @@ class Walk:
         if set(hits) != {one.name for one in result.accounted}:
             reason = "the records that met it are not there any more"
             return replace(origin, not_shown=reason)
-        found = joins.matched(link, hits, lambda name: self.records(result, name), self.asked.limit)
+        opened = {name: self.records(result, name) for name in (link.reference, *hits)}
+        found = joins.matched(link, hits, opened, self.asked.limit)
         if found is None:
             again, limit = self.past.again(result), self.asked.limit
             rows = matched_by_plan(again, link, self.desk, keys, limit)
