@@ -10,13 +10,14 @@ from tallyman.control.bind.inputs import Pins
 from tallyman.control.bind.options import Options
 from tallyman.control.openlineage.run import RunEvents
 from tallyman.control.pipeline.definitions import Definitions
+from tallyman.control.pipeline.workspace import Workspace
 from tallyman.control.run.journal import Journal
 from tallyman.control.run.progress import Listener, Terminal
 from tallyman.control.run.staging import Staging
 from tallyman.control.run.watch import Watch
 from tallyman.domain.definition.target import Target
 from tallyman.domain.history.run import RunIdentity
-from tallyman.domain.version.dataset import Kind
+from tallyman.domain.version.dataset import Dataset, Kind
 from tallyman.engine.files.hashing import hasher_for
 from tallyman.engine.files.run_folder import RunFolder
 from tallyman.engine.warehouse.warehouse import Warehouse
@@ -52,11 +53,6 @@ class Workbench:
         ordinals = {UUID(dataset): ordinal for dataset, ordinal in run.pins.items()}
         hasher = hasher_for(settings.master, definitions.spark)
         pins = Pins(definitions.workspace, run.id, ordinals, hasher)
-        assets = sorted({target.asset for target in targets})
-        datasets = journal.database.durably(
-            lambda tx: Datasets(tx).of_producers(settings.name, assets, Kind.ASSET)
-        )
-        by_asset = {dataset.producer: dataset for dataset in datasets}
         folder = RunFolder(settings.home / run.folder)
         return cls(
             definitions=definitions,
@@ -64,7 +60,7 @@ class Workbench:
             options=options,
             targets=targets,
             pins=pins,
-            staging=Staging(journal, pins, by_asset),
+            staging=Staging(journal, pins, _datasets(definitions.workspace, targets)),
             folder=folder,
             lineage=RunEvents(definitions, run, folder),
             watch=Watch(journal, definitions.interrupt(str(run.id))),
@@ -83,3 +79,12 @@ class Workbench:
     def identity(self) -> RunIdentity:
         run = self.journal.run
         return RunIdentity(run.name, str(run.id), run.started_at)
+
+
+def _datasets(workspace: Workspace, targets: Sequence[Target]) -> dict[str, Dataset]:
+    """The dataset of each asset that the run makes."""
+    assets = sorted({target.asset for target in targets})
+    found = workspace.database.durably(
+        lambda tx: Datasets(tx).of_producers(workspace.name, assets, Kind.ASSET)
+    )
+    return {dataset.producer: dataset for dataset in found}

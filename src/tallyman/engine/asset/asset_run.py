@@ -45,26 +45,28 @@ class AssetRun:
         self.pool = ThreadPoolExecutor(8, work.asset.name, initializer=self._mark_jobs)
         accounted = accounted_inputs(work.plan)
         self.doors = Doors(inputs, accounted, self.pool, work.folders.project)
-        checks = StageChecks(book, work.thresholds, self.doors, self.pool)
-        self.evaluation = Evaluation(
-            book=book,
-            inputs=inputs,
-            step_ids=step_ids(work.plan),
-            evidence=work.evidence,
-            folder=str(work.folders.staging),
-            checks=checks,
-            reads={name: self._columns_read(name) for name in accounted},
-            # Steps whose trace is written are reported when that is durable.
-            observer=SILENT if work.traced else observer,
-        )
-        settlement = Settlement(
-            work.run, book, work.folders.result, work.folders.staging, work.partition_label
-        )
+        self.evaluation = self._evaluation(book)
+        result, staging = work.folders.result, work.folders.staging
+        settlement = Settlement(work.run, book, result, staging, work.partition_label)
         self.settling = Settling(settlement, self.evaluation, self.pool)
         self.key_check = KeyCheck(work.asset, work.plan, self.pool, work.redaction, work.stays)
         works = has_working_set(work.asset.trace, work.plan)
         self.working = self._working_run() if works else None
         self.closing = Closing(work, self.doors, self.evaluation, self.settling, self.working)
+
+    def _evaluation(self, book: Book) -> Evaluation:
+        work, doors = self.work, self.doors
+        return Evaluation(
+            book=book,
+            inputs=doors.inputs,
+            step_ids=step_ids(work.plan),
+            evidence=work.evidence,
+            folder=str(work.folders.staging),
+            checks=StageChecks(book, work.thresholds, doors, self.pool),
+            reads={name: self._columns_read(name) for name in doors.accounted},
+            # Steps whose trace is written are reported when that is durable.
+            observer=SILENT if work.traced else self.observer,
+        )
 
     def _columns_read(self, name: str) -> set[str]:
         names = self.doors.inputs[name].schema.names
