@@ -22,8 +22,10 @@ from tallyman.control.openlineage.datasets import ToldDataset, merged
 from tallyman.control.openlineage.events import ToldAsset, run_event
 from tallyman.control.pipeline import load
 from tallyman.control.pipeline.definitions import Definitions
+from tallyman.control.pipeline.workspace import Workspace
 from tallyman.domain.definition.target import Target, folder_of
 from tallyman.domain.history.run import AssetResult, Status
+from tallyman.engine.spark.project_session import ProjectSession
 from tallyman.engine.warehouse.footers import extents, sizes
 from tallyman.registry.database import Database
 from tallyman.settings import read_settings
@@ -44,8 +46,9 @@ assets:
 """
 
 
-def _no_spark() -> SparkSession:
-    raise AssertionError("nothing here needs Spark")
+class NoSession(ProjectSession):
+    def get(self, *_: object) -> SparkSession:
+        raise AssertionError("nothing here needs Spark")
 
 
 class Days:
@@ -65,10 +68,10 @@ class Days:
         settings, database = read_settings(home), Database(None, home / "state")
         for n, target in enumerate(self.targets):
             self.leave(target, n)
-        self.pins = Pins(self.pipeline, database, settings, ordinals={})
-        self.definitions = Definitions(
-            settings, self.pipeline, database, _no_spark, ("daily",), known={}
-        )
+        session = NoSession(None, settings.state_folder)
+        workspace = Workspace(settings, database, session, self.pipeline)
+        self.pins = Pins(workspace, ordinals={})
+        self.definitions = Definitions(workspace, ("daily",))
         self.teller = AssetFacts(self.definitions, told_run(), FOLDER)
 
     def leave(self, target: Target, revenue: int) -> None:

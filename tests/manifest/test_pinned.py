@@ -15,9 +15,11 @@ import pytest
 import tallyman as tm
 from tallyman.control.bind.inputs import Pins
 from tallyman.control.bind.manifest import inputs_of
+from tallyman.control.pipeline.workspace import Workspace
 from tallyman.domain.definition.pipeline import Pipeline, declaring
 from tallyman.domain.definition.target import Reading, Target
 from tallyman.domain.version.dataset import DataFile, Dataset, Fragment, Kind
+from tallyman.engine.spark.project_session import ProjectSession
 from tallyman.registry.database import Database
 from tallyman.registry.version.datasets import Datasets
 from tallyman.registry.version.fragments import Fragments
@@ -65,7 +67,10 @@ class Shop:
 
     def pins(self, ordinal: int | None = 1, run: UUID | None = None) -> Pins:
         pinned = None if ordinal is None else {self.dataset.id: ordinal}
-        return Pins(pipeline(), self.database, read_settings(self.home), run, pinned)
+        settings = read_settings(self.home)
+        session = ProjectSession(None, settings.state_folder)
+        workspace = Workspace(settings, self.database, session, pipeline())
+        return Pins(workspace, run, pinned)
 
     def publish(self, days: Sequence[str], ordinal: int) -> None:
         for day in days:
@@ -185,7 +190,7 @@ def test_binding_reads_a_version_once_whatever_the_number_of_partitions(shop: Sh
     read(pins, DAYS[0])
     shop.empty_versions()
     targets = [*(Target("costs", day) for day in DAYS), Target("year")]
-    bound = inputs_of(pins.pipeline, targets, pins)
+    bound = inputs_of(pins.workspace.pipeline, targets, pins)
     assert list(bound) == [*(f"sales[{day}]" for day in DAYS), "sales"]
     assert [one["files"] for one in bound.values()] == [1, 1, 1, 3]
     assert len({one["hash"] for one in bound.values()}) == 4

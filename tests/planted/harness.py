@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from pyspark.sql.classic.dataframe import DataFrame
 
-from tallyman.engine.asset_run import AssetRun
+from tallyman.engine.asset.asset_run import AssetRun
 from tests.planted.plants import Plant
 from tests.planted.seams import READS
 
@@ -39,13 +39,14 @@ class Harness:
     def install(self, patch: pytest.MonkeyPatch, seams: set[str]) -> None:
         execute, write = AssetRun.execute, DataFrame.write.fget
 
-        def executed(work: AssetRun) -> object:
+        def executed(run: AssetRun) -> object:
+            work = run.work
             self._own.asset = work.asset.name
-            self._folders[work.asset.name] = (work.folder, work.staging)
+            self._folders[work.asset.name] = (work.folders.result, work.folders.staging)
             # Once in each evaluation: on a mismatch an input may be read again, line by line.
             self._harmed.discard(work.asset.name)
             try:
-                return execute(work)
+                return execute(run)
             finally:
                 del self._own.asset
 

@@ -124,7 +124,9 @@ RECORDS = [
     Plant(MOVE, "rows", "output_file_doubled", files=double_file, at="/output"),
     Plant(MOVE, "rows", "letter_file_lost", files=lose_file, at="/errors/"),
     Plant(MOVE, "rows", "filtered_file_lost", files=lose_file, at="/filtered_keys/"),
-    Plant("asset_run:AssetRun._evaluate", "rows", "file_lost", files=lose_file, at="/output"),
+    Plant(
+        "asset.asset_run:AssetRun._place_output", "rows", "file_lost", files=lose_file, at="/output"
+    ),
     Plant(STAGE, "ranked", "row_lost", lose("_tm_key", "o-12")),
     Plant(LIVE, "ranked", "row_lost", lose("_tm_key", "o-12")),
     Plant(LIVE, "ranked", "row_doubled", double("_tm_key", "o-12")),

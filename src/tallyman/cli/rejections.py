@@ -11,7 +11,7 @@ from tallyman.cli.options import AsJson, Master, ProjectFolder, RunName, SparkCo
 from tallyman.cli.output import as_json, err, out, published, short, table, tally
 from tallyman.cli.run import Progress, supervised
 from tallyman.control.rejections.rejections import Replayed, ReplayOutcome
-from tallyman.control.run.execute import Listener
+from tallyman.control.run.progress import Listener
 from tallyman.domain.history.run import AssetResult, RunResult, Status
 from tallyman.project import Project
 

@@ -6,14 +6,13 @@ import hashlib
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from uuid import UUID
 
 from pyspark.sql import SparkSession
 
 from tallyman.control.pipeline.load import Definition
-from tallyman.domain.definition.pipeline import Pipeline
+from tallyman.control.pipeline.workspace import Workspace
 from tallyman.domain.definition.target import Reading, Target, readings, source_path
 from tallyman.domain.history.materialization import Consumed, Materialization
 from tallyman.domain.version.dataset import Dataset, Fragment, Kind
@@ -30,13 +29,11 @@ from tallyman.engine.files.listing import (
 )
 from tallyman.engine.source.open import open_output, open_source
 from tallyman.engine.source.source import Input
-from tallyman.engine.warehouse.warehouse import Warehouse
 from tallyman.errors import DependencyNotReady
-from tallyman.registry.database import Database, Transaction
+from tallyman.registry.database import Transaction
 from tallyman.registry.run.materializations import Materializations
 from tallyman.registry.version.datasets import Datasets
 from tallyman.registry.version.fragments import Fragments
-from tallyman.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +83,7 @@ class Pins:
     """The inputs of one run: all of it reads the same files of a source, and datasets as they
     were at one moment."""
 
-    pipeline: Pipeline
-    database: Database
-    settings: Settings
+    workspace: Workspace
     run: UUID | None = None
     ordinals: Mapping[UUID, int] | None = None
     """The version of each dataset that is read; without them, what is current."""
@@ -97,17 +92,9 @@ class Pins:
     _published: dict[tuple[str, bool], Published] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    @property
-    def project(self) -> Path:
-        return self.settings.home
-
-    @cached_property
-    def warehouse(self) -> Warehouse:
-        return Warehouse(self.settings.warehouse_folder)
-
     def of(self, target: Target) -> dict[str, Pin]:
         found = {}
-        for reading in readings(self.pipeline, target):
+        for reading in readings(self.workspace.pipeline, target):
             found[reading.name] = (
                 self.source(target, reading)
                 if reading.of_source
@@ -120,7 +107,7 @@ class Pins:
 
         used = self._used(made)
         found = {}
-        for reading in readings(self.pipeline, made.target):
+        for reading in readings(self.workspace.pipeline, made.target):
             fragments = used.get(reading.name)
             if reading.of_source:
                 found[reading.name] = self.source(made.target, reading)
@@ -135,7 +122,7 @@ class Pins:
         invalid since."""
         used = self._used(made) if made.content_digest else {}
         found = {}
-        for reading in readings(self.pipeline, made.target):
+        for reading in readings(self.workspace.pipeline, made.target):
             if reading.of_source:
                 found[reading.name] = self.source(made.target, reading)
                 continue
@@ -153,17 +140,17 @@ class Pins:
                 used.setdefault(result.target.asset, []).extend(kept.values())
             return used
 
-        return self.database.durably(work)
+        return self.workspace.database.durably(work)
 
     def source(self, target: Target, reading: Reading) -> Pin:
         with self._lock:
             if reading not in self._sources:
-                source = self.pipeline.sources[reading.name]
-                declared = self.pipeline.assets[target.asset].partitioned_by
+                source = self.workspace.pipeline.sources[reading.name]
+                declared = self.workspace.pipeline.assets[target.asset].partitioned_by
                 text = None
                 if declared is not None and reading.partition is not None:
                     text = declared.text(reading.partition)
-                files = list_files(reading.name, source_path(source, text), self.project)
+                files = list_files(reading.name, source_path(source, text), self.workspace.home)
                 self._sources[reading] = Pin(reading, replace(files, hasher=self.hasher))
             return self._sources[reading]
 
@@ -177,7 +164,7 @@ class Pins:
         """What has no result to read. Of all partitions none may be left out without a word."""
         if not self.fragments(reading):
             return [Target(reading.name, reading.partition)]
-        gone = self.database.durably(
+        gone = self.workspace.database.durably(
             lambda tx: Materializations(tx).invalidated(reading.name, reading.partition)
         )
         return [Target(reading.name, partition) for partition in gone]
@@ -187,7 +174,7 @@ class Pins:
         files: dict[str, str] = {}
         known: dict[str, str] = {}
         for number, fragment in enumerate(listed):
-            folder = self.warehouse.dataset(fragment.dataset_id)
+            folder = self.workspace.warehouse.dataset(fragment.dataset_id)
             # The name says nothing of ids: equal content has an equal hash in another run.
             part = fragment.partition or f"{number:05d}"
             for file in fragment.files:
@@ -195,7 +182,7 @@ class Pins:
                 path = str(folder / file.path)
                 files[name if len(listed) == 1 else f"{part}/{name}"] = path
                 known[path] = file.sha256
-        found = listed_files(reading.name, files, self.project)
+        found = listed_files(reading.name, files, self.workspace.home)
 
         def hashes(asked: Sequence[InputFile]) -> list[str]:
             """What a version consists of was hashed when it was made; what lies over it was not."""
@@ -206,7 +193,7 @@ class Pins:
             unread = [file for file in found.files if not read_before(file.path)]
             if unread and self.hasher is not hash_here:
                 self.hasher(unread)
-            self.warehouse.check(reading.name, listed)
+            self.workspace.warehouse.check(reading.name, listed)
 
         return Pin(reading, replace(found, hasher=hashes, check_recorded=check), listed)
 
@@ -224,7 +211,7 @@ class Pins:
             found = self._merged(published.dataset, there, self._own(tx, reading))
             return [f for f in found if reading.partition in (None, f.partition)]
 
-        return self.database.durably(work)
+        return self.workspace.database.durably(work)
 
     def _makes(self, reading: Reading) -> bool:
         """Whether the run itself may have made some of it."""
@@ -234,7 +221,7 @@ class Pins:
         """Once, if versions are pinned: what is in one never changes. Two threads may both ask;
         they get the same answer."""
         kind = Kind.TABLE if reading.of_table else Kind.ASSET
-        dataset = Datasets(tx).of_producer(self.settings.name, reading.name, kind)
+        dataset = Datasets(tx).of_producer(self.workspace.name, reading.name, kind)
         if dataset is None:
             return None
         if self.ordinals is None:
@@ -253,7 +240,7 @@ class Pins:
     def _merged(
         self, dataset: Dataset, published: Iterable[Fragment], own: Mapping[UUID, Fragment]
     ) -> list[Fragment]:
-        asset = self.pipeline.assets.get(dataset.producer)
+        asset = self.workspace.pipeline.assets.get(dataset.producer)
         replaced = {fragment.partition for fragment in own.values()}
         if asset is not None and asset.update_strategy == "append":
             replaced = set()

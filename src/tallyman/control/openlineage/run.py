@@ -17,7 +17,6 @@ from tallyman.domain.history.lineage_event import LineageEvent
 from tallyman.domain.history.materialization import RunRecord
 from tallyman.domain.history.run import AssetResult, RunResult, Status
 from tallyman.engine.files.run_folder import RunFolder
-from tallyman.registry.database import Database
 
 Events = list[LineageEvent]
 
@@ -28,7 +27,6 @@ class RunEvents:
     they report, and then calls `recorded`."""
 
     definitions: Definitions
-    database: Database
     run: RunRecord
     folder: RunFolder
     _sender: Sender | None = None
@@ -44,8 +42,8 @@ class RunEvents:
 
     def begun(self, targets: Sequence[Target]) -> Events:
         """Start sending."""
-        settings = self.definitions.settings
-        self._sender = Sender(Outbox.of(self.database, settings.name, settings.home)).start()
+        database, settings = self.definitions.database, self.definitions.settings
+        self._sender = Sender(Outbox.of(database, settings.name, settings.home)).start()
         return self._emitter.begun(lambda: self._assets.planned(targets))
 
     def started(self, target: Target, attempt: int) -> Events:

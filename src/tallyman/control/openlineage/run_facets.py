@@ -212,14 +212,14 @@ def step_ledgers(
     return found
 
 
-def _steps(plan: Frame, ids: Mapping[int, str]) -> list[tuple[Step, str]]:
+def _steps(plan: Frame, ids: Mapping[Frame, str]) -> list[tuple[Step, str]]:
     found: list[tuple[Step, str]] = []
     for node in chain(plan):
         assert node.step is not None
         for other in others(node.step):
             found += _steps(other, ids)
-        if id(node) in ids:
-            found.append((node.step, ids[id(node)]))
+        if node in ids:
+            found.append((node.step, ids[node]))
     return found
 
 

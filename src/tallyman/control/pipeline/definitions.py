@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from tallyman.control.pipeline import load
 from tallyman.control.pipeline.load import Definition
 from tallyman.control.pipeline.redaction import hidden_columns
+from tallyman.control.pipeline.workspace import Workspace
 from tallyman.domain.account.fate import Evidence
 from tallyman.domain.account.redaction import covers
 from tallyman.domain.definition.frame import Frame
@@ -32,13 +33,8 @@ from tallyman.settings import Settings
 class Definitions:
     """Nothing here starts Spark unless an asset has to be checked or run."""
 
-    settings: Settings
-    pipeline: Pipeline
-    database: Database
-    spark: Callable[[], SparkSession]
+    workspace: Workspace
     chosen: tuple[str, ...]
-    known: dict[tuple[str, ...], Definition]
-    """Checked before, in this process: the pipeline cannot change while it is loaded."""
     overriding_evidence: Evidence | None = None
     overriding_thresholds: Thresholds | None = None
     _hashes: dict[str, str] = field(default_factory=dict)
@@ -46,17 +42,44 @@ class Definitions:
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _started: list[SparkSession] = field(default_factory=list)
 
+    @classmethod
+    def of(
+        cls,
+        workspace: Workspace,
+        chosen: Sequence[str],
+        evidence: Evidence | None = None,
+        thresholds: Thresholds | None = None,
+    ) -> Definitions:
+        """Definitions of the chosen assets, ready to make plans of them."""
+        workspace.session.enter_mode()
+        return cls(workspace, tuple(chosen), evidence, thresholds)
+
+    @property
+    def settings(self) -> Settings:
+        return self.workspace.settings
+
+    @property
+    def pipeline(self) -> Pipeline:
+        return self.workspace.pipeline
+
+    @property
+    def database(self) -> Database:
+        return self.workspace.database
+
+    def spark(self) -> SparkSession:
+        return self.workspace.spark()
+
     def checked(self) -> Definition:
         """All mistakes at once, or the plans and schemas of everything chosen."""
         with self._lock:
-            if self.chosen not in self.known:
+            if self.chosen not in self.workspace.checked:
                 session = self.spark()
                 found = load.check(session, self.pipeline, self.chosen, self.settings.home)
                 self._refuse_shown(found)
-                self.known[self.chosen] = found
+                self.workspace.checked[self.chosen] = found
             if not self._started:
                 self._started.append(self.spark())
-            return self.known[self.chosen]
+            return self.workspace.checked[self.chosen]
 
     def _refuse_shown(self, found: Definition) -> None:
         """A partition is called by its value: in folders, messages and events."""
@@ -77,7 +100,7 @@ class Definitions:
     @property
     def is_checked(self) -> bool:
         """Whether asking for the plans and schemas costs nothing."""
-        return self.chosen in self.known and bool(self._started)
+        return self.chosen in self.workspace.checked and bool(self._started)
 
     def check_what_is_new(self) -> None:
         """Before a run begins: what was never run as it is now may be full of mistakes."""

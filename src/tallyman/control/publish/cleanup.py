@@ -17,11 +17,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import UUID
 
+from tallyman.control.pipeline.workspace import Workspace
 from tallyman.domain.version.dataset import Dataset
-from tallyman.engine.warehouse.warehouse import Warehouse
 from tallyman.errors import InUse, NotFound, UsageError
 from tallyman.registry.audit import Audit
-from tallyman.registry.database import Database, Transaction
+from tallyman.registry.database import Transaction
 from tallyman.registry.spool import Spool
 from tallyman.registry.version.commits import Commits
 from tallyman.registry.version.datasets import Datasets
@@ -64,15 +64,11 @@ class Cleaned:
 
 @dataclass(frozen=True, slots=True)
 class Cleanup:
-    database: Database
-    warehouse: Warehouse
-    home: Path
-    project: str
-    actor: str
+    workspace: Workspace
 
     def run(self, policy: Policy) -> list[Cleaned]:
         """Dataset by dataset: trouble with one leaves the others clean."""
-        listed = self.database.durably(lambda tx: Datasets(tx).list(self.project))
+        listed = self.workspace.database.durably(lambda tx: Datasets(tx).list(self.workspace.name))
         found = [self._clean(dataset.id, policy) for dataset in listed]
         return [one for one in found if one.places or one.versions or one.error]
 
@@ -84,15 +80,20 @@ class Cleanup:
             nonlocal removed
             spool = Spool(tx)
             if not policy.confirm:
-                return spool.done_with(self.project, policy.older_than_s)
-            count = spool.remove_done_with(self.project, policy.older_than_s)
+                return spool.done_with(self.workspace.name, policy.older_than_s)
+            count = spool.remove_done_with(self.workspace.name, policy.older_than_s)
             if count:
                 details = {"events": count}
-                Audit(tx).add("lineage.cleaned", self.actor, self.project, details=details)
+                Audit(tx).add(
+                    "lineage.cleaned",
+                    self.workspace.actor,
+                    self.workspace.name,
+                    details=details,
+                )
             removed = max(removed, count)
             return removed
 
-        return self.database.durably(work)
+        return self.workspace.database.durably(work)
 
     def _clean(self, dataset_id: UUID, policy: Policy) -> Cleaned:
         taken: list[Cleaned] = []
@@ -109,7 +110,7 @@ class Cleanup:
             taken.append(self._take(tx, dataset, versions, policy))
             return taken[-1]
 
-        return self._delete(self.database.durably(work), policy)
+        return self._delete(self.workspace.database.durably(work), policy)
 
     def purge(self, name: str, ordinal: int) -> Cleaned:
         """One version for good. Never what is current, pinned, read or next in line."""
@@ -117,7 +118,7 @@ class Cleanup:
         taken: list[Cleaned] = []
 
         def work(tx: Transaction) -> Cleaned:
-            dataset = Datasets(tx).own(name, self.project)
+            dataset = Datasets(tx).own(name, self.workspace.name)
             dataset = Datasets(tx).lock([dataset.id])[dataset.id]
             version = Commits(tx).version(dataset, ordinal)
             if version.metadata_location is None:
@@ -134,7 +135,7 @@ class Cleanup:
 
         # Of other leftovers none is this old: only what was asked for goes.
         policy = Policy(older_than_s=FOR_EVER, confirm=True)
-        return self._delete(self.database.durably(work), policy)
+        return self._delete(self.workspace.database.durably(work), policy)
 
     def _take(
         self, tx: Transaction, dataset: Dataset, versions: list[int], policy: Policy
@@ -144,8 +145,8 @@ class Cleanup:
         orphans = garbage.orphans(dataset.id, policy.older_than_s)
         gone = garbage.only_in(dataset.id, versions) if versions else []
         fragments = [*gone, *orphans]
-        own = [self.warehouse.fragment(dataset.id, fragment) for fragment in fragments]
-        made = [self.home / location for location in garbage.made_at(gone)]
+        own = [self.workspace.warehouse.fragment(dataset.id, fragment) for fragment in fragments]
+        made = [self.workspace.home / location for location in garbage.made_at(gone)]
         # A run's evidence stays, unless the version that was made of it is to go.
         twins = _same_bytes(own[: len(gone)], made)
         strays = self._strays(tx, dataset, versions, policy.older_than_s)
@@ -155,14 +156,14 @@ class Cleanup:
             garbage.mark(fragments)
             garbage.purge(dataset.id, versions)
             details = {"fragments": len(fragments), "versions": versions}
-            Audit(tx).add("dataset.cleaned", self.actor, dataset.name, details=details)
+            Audit(tx).add("dataset.cleaned", self.workspace.actor, dataset.name, details=details)
         return found
 
     def _strays(
         self, tx: Transaction, dataset: Dataset, without: Sequence[int], older_than_s: float
     ) -> Iterator[Path]:
         """What lies in the dataset's folder and bears no id that a row knows."""
-        folder = self.warehouse.dataset(dataset.id)
+        folder = self.workspace.warehouse.dataset(dataset.id)
         known = Garbage(tx).known(dataset.id, without)
         going = [Commits(tx).version(dataset, ordinal).metadata_location for ordinal in without]
         leaving = {_stem(Path(location)) for location in going if location}

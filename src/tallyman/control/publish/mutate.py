@@ -11,9 +11,9 @@ from pathlib import Path
 from uuid import UUID, uuid4
 
 from tallyman import faults
+from tallyman.control.pipeline.workspace import Workspace
 from tallyman.control.publish.commit import publish
 from tallyman.control.publish.fragment import described
-from tallyman.domain.definition.pipeline import Pipeline
 from tallyman.domain.version.commit import Change, Commit, Operation, Publication
 from tallyman.domain.version.dataset import Dataset, Fragment, Kind
 from tallyman.domain.version.mutation import Mutation, needed, needed_by_load
@@ -21,10 +21,9 @@ from tallyman.domain.version.table import Table, nearest
 from tallyman.engine.table.load import Mode, load
 from tallyman.engine.table.mutation import mutate
 from tallyman.engine.table.state import Changed, Held
-from tallyman.engine.warehouse.warehouse import Warehouse
 from tallyman.errors import Conflict, FragmentGone, NotFound, TableWriteFailed, VersionConflict
 from tallyman.faults import Point
-from tallyman.registry.database import Database, Transaction
+from tallyman.registry.database import Transaction
 from tallyman.registry.version.datasets import Datasets
 from tallyman.registry.version.fragments import Fragments
 
@@ -57,11 +56,7 @@ class WrittenChange:
 class Writing:
     """One mutation or load. Nothing of it is visible before its commit."""
 
-    database: Database
-    warehouse: Warehouse
-    pipeline: Pipeline
-    project: str
-    actor: str
+    workspace: Workspace
     _datasets: dict[str, Dataset] = field(default_factory=dict)
     _opened: dict[str, Fragment] = field(default_factory=dict)
 
@@ -70,7 +65,9 @@ class Writing:
             return self._mutate(mutation)
 
     def _mutate(self, mutation: Mutation) -> WrittenChange:
-        held = self._hold(needed(self.pipeline.tables, mutation), mutation.expected_versions)
+        held = self._hold(
+            needed(self.workspace.pipeline.tables, mutation), mutation.expected_versions
+        )
         changed = mutate(held, mutation.statements, self._folder)
         return self._commit("mutate", changed, mutation.message)
 
@@ -80,7 +77,7 @@ class Writing:
         self._check_known(name)
         given = {} if expected is None else {name: expected}
         with self._disk():
-            held = self._hold(needed_by_load(self.pipeline.tables, name, mode), given)
+            held = self._hold(needed_by_load(self.workspace.pipeline.tables, name, mode), given)
             found = load(held, name, file, mode, self._folder)
             changed = {} if found is None else {name: found}
             return self._commit("load", changed, message or f"{mode} {file.name}")
@@ -99,29 +96,31 @@ class Writing:
         """The tables as they are; what was expected is compared before anything is done."""
         for name in expected:
             self._check_known(name)
-        wanted = {name: self.pipeline.tables[name] for name in sorted(names | set(expected))}
+        wanted = {
+            name: self.workspace.pipeline.tables[name] for name in sorted(names | set(expected))
+        }
         read: dict[str, tuple[Fragment, ...]] = {}
 
         def work(tx: Transaction) -> dict[str, Held]:
             held = {}
             for name, table in wanted.items():
-                dataset = Datasets(tx).ensure(dataset_of(table, self.project))
+                dataset = Datasets(tx).ensure(dataset_of(table, self.workspace.name))
                 self._datasets[name] = dataset
                 if expected.get(name, dataset.ordinal) != dataset.ordinal:
                     raise VersionConflict(dataset.name, expected[name], dataset.ordinal)
                 fragments = Fragments(tx).at(dataset.id, dataset.ordinal).values()
-                paths = {f.id: tuple(self.warehouse.paths([f])) for f in fragments}
+                paths = {f.id: tuple(self.workspace.warehouse.paths([f])) for f in fragments}
                 held[name], read[name] = Held(table, paths), tuple(fragments)
             return held
 
-        found = self.database.durably(work)
+        found = self.workspace.database.durably(work)
         # Rows that are written again get fresh checksums: damage would look sound for ever.
         for name, fragments in read.items():
-            self.warehouse.check(name, fragments)
+            self.workspace.warehouse.check(name, fragments)
         return found
 
     def _check_known(self, name: str) -> None:
-        tables = self.pipeline.tables
+        tables = self.workspace.pipeline.tables
         if name not in tables:
             raise NotFound("table", name, nearest(name, list(tables)))
 
@@ -129,10 +128,10 @@ class Writing:
         """Where the new files of a table go; on record before there is one."""
         dataset = self._datasets[name]
         fragment = Fragment(id=uuid4(), dataset_id=dataset.id)
-        self.database.durably(lambda tx: Fragments(tx).open(fragment, None))
+        self.workspace.database.durably(lambda tx: Fragments(tx).open(fragment, None))
         self._opened[name] = fragment
         faults.reach(Point.FRAGMENT_OPENED)
-        return self.warehouse.fragment(dataset.id, fragment.id)
+        return self.workspace.warehouse.fragment(dataset.id, fragment.id)
 
     # ---- making it so ---------------------------------------------------------------------
 
@@ -155,15 +154,15 @@ class Writing:
         asked = Publication(
             key=uuid4(),
             kind=kind,
-            actor=self.actor,
-            project=self.project,
+            actor=self.workspace.actor,
+            project=self.workspace.name,
             changes=tuple(changes),
             reads=pinned,
             message=message,
             details={name: _counts(change) for name, change in changed.items()},
         )
         try:
-            commit = self.database.durably(lambda tx: self._publish(tx, asked))
+            commit = self.workspace.database.durably(lambda tx: self._publish(tx, asked))
         except Conflict:
             self._discard()
             raise
@@ -172,17 +171,17 @@ class Writing:
 
     def _staged(self, name: str, change: Changed) -> Fragment:
         dataset, opened = self._datasets[name], self._opened[name]
-        files = self.warehouse.describe(change.files, dataset.id)
+        files = self.workspace.warehouse.describe(change.files, dataset.id)
         digest = hashlib.sha256("".join(file.sha256 for file in files).encode()).hexdigest()
         whole = Fragment(id=opened.id, dataset_id=dataset.id, files=files, digest=digest)
-        return described(self.warehouse, dataset, whole)
+        return described(self.workspace.warehouse, dataset, whole)
 
     def _publish(self, tx: Transaction, asked: Publication) -> Commit | None:
         for change in asked.changes:
             for fragment in change.adds:
                 if not Fragments(tx).stage(fragment):
                     raise FragmentGone(self._name_of(fragment.dataset_id))
-        return publish(tx, self.warehouse, asked)
+        return publish(tx, self.workspace.warehouse, asked)
 
     def _name_of(self, dataset: UUID) -> str:
         return next(d.name for d in self._datasets.values() if d.id == dataset)
@@ -190,7 +189,7 @@ class Writing:
     def _discard(self) -> None:
         """A loser tidies up; what it cannot, `cleanup` can."""
         for fragment in self._opened.values():
-            place = self.warehouse.fragment(fragment.dataset_id, fragment.id)
+            place = self.workspace.warehouse.fragment(fragment.dataset_id, fragment.id)
             shutil.rmtree(place, ignore_errors=True)
 
 

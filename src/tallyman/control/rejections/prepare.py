@@ -166,8 +166,7 @@ class Preparation:
 
     @property
     def pins(self) -> Pins:
-        found = self.definitions
-        return Pins(found.pipeline, found.database, found.settings, ordinals=self.ordinals)
+        return Pins(self.definitions.workspace, ordinals=self.ordinals)
 
     def _accounted(self, one: Standing) -> list[str]:
         return accounted_inputs(self._definition.plan(one.target))
@@ -236,7 +235,6 @@ class Preparation:
             records=count,
             aside=folder,
             facts=facts,
-            project=self._project,
         )
 
     def _write_corrected(

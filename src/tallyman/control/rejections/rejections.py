@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,26 +13,29 @@ from uuid import uuid4
 
 from tallyman.control.bind.options import Options
 from tallyman.control.pipeline.definitions import Definitions
-from tallyman.control.pipeline.redaction import known_key, redaction
+from tallyman.control.pipeline.redaction import known_key
+from tallyman.control.pipeline.workspace import Workspace
 from tallyman.control.rejections.find import RejectedRecord, rejected
 from tallyman.control.rejections.prepare import Preparation
-from tallyman.control.rejections.replay import ReplayExecution, ReplayPart
+from tallyman.control.rejections.replay import ReplayPart, ReplayTargetMaker
 from tallyman.control.run import begin
-from tallyman.control.run.execute import Listener
-from tallyman.control.run.make import Order, make
+from tallyman.control.run.execute import Execution
+from tallyman.control.run.make import Maker, work_on
+from tallyman.control.run.progress import Listener
+from tallyman.control.run.workbench import Workbench
 from tallyman.domain.account.redaction import hashed
 from tallyman.domain.definition.selection import find_asset
 from tallyman.domain.definition.target import folder_of
 from tallyman.domain.history.materialization import RunRecord
 from tallyman.domain.history.run import AssetResult, RunIdentity, RunResult
+from tallyman.engine.asset.work import Folders
 from tallyman.engine.files.past_run import Run
 from tallyman.engine.readback.dead_letters import Letters, rejected_keys
 from tallyman.errors import NotFound, UsageError
 from tallyman.registry.audit import Audit
-from tallyman.registry.database import Database, Transaction
+from tallyman.registry.database import Transaction
 from tallyman.registry.run.resolutions import Resolutions
 from tallyman.registry.version.datasets import Datasets
-from tallyman.settings import Settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,9 +86,7 @@ class Replayed:
 
 @dataclass(frozen=True, slots=True)
 class Rejections:
-    settings: Settings
-    database: Database
-    definitions: Callable[[Sequence[str], Options], Definitions]
+    workspace: Workspace
 
     # ---- looking ----------------------------------------------------------------------------
 
@@ -106,7 +107,7 @@ class Rejections:
         with self._rejected(chosen) as found:
             return found.letters.listed(
                 key=key,
-                hidden=hashed(known_key(self.settings), key) if key is not None else None,
+                hidden=hashed(known_key(self.workspace.settings), key) if key is not None else None,
                 kind=kind,
                 where=chosen.where,
                 only_open=only_open,
@@ -120,7 +121,7 @@ class Rejections:
 
     @contextmanager
     def _rejected(self, chosen: Chosen) -> Iterator[RejectedRecord]:
-        with rejected(self.database, chosen.run, chosen.record, chosen.asset) as found:
+        with rejected(self.workspace.database, chosen.run, chosen.record, chosen.asset) as found:
             yield found
 
     # ---- giving up --------------------------------------------------------------------------
@@ -130,7 +131,7 @@ class Rejections:
         record = _known(chosen)
         if not reason.strip():
             raise UsageError("--reason: say why")
-        key, actor = uuid4(), self.settings.actor
+        key, actor = uuid4(), self.workspace.actor
         with self._rejected(chosen) as found:
             found.letters.choose(chosen.where)
             targets = found.letters.targets()
@@ -148,7 +149,7 @@ class Rejections:
                 )  # fmt: skip
 
             if targets:
-                self.database.durably(work)
+                self.workspace.database.durably(work)
         return targets
 
     # ---- replaying --------------------------------------------------------------------------
@@ -162,7 +163,9 @@ class Rejections:
         listen: Listener = lambda *_: None,
     ) -> Replayed:
         record = _known(chosen)
-        ordinals = self.database.durably(lambda tx: Datasets(tx).ordinals(self.settings.name))
+        ordinals = self.workspace.database.durably(
+            lambda tx: Datasets(tx).ordinals(self.workspace.name)
+        )
         with self._rejected(chosen) as found, self._aside() as aside:
             letters = found.letters
             records, replays = letters.records(), letters.replays()
@@ -173,7 +176,9 @@ class Rejections:
             assets = list(dict.fromkeys(found.standings[n].target.asset for n in letters.targets()))
             then = Options.of(record.params)
             options = Options(evidence=then.evidence, thresholds=then.thresholds)
-            definitions = self.definitions(assets, options)
+            definitions = Definitions.of(
+                self.workspace, assets, options.evidence, options.thresholds
+            )
             for name in assets:
                 find_asset(definitions.pipeline, name)
             preparation = Preparation(
@@ -200,21 +205,21 @@ class Rejections:
     @contextmanager
     def _aside(self) -> Iterator[Path]:
         """Where Spark sees it, and not where results are."""
-        place = self.settings.state_folder
+        place = self.workspace.settings.state_folder
         place.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="replay-", dir=place) as folder:
             yield Path(folder)
 
     def _begun(
         self, prepared: Preparation, parts: Sequence[ReplayPart], options: Options, listen: Listener
-    ) -> ReplayExecution:
+    ) -> Execution:
         replay = {
             "adds": sorted({part.target.asset for part in parts if not part.whole}),
             "taken_back": [str(run) for run in prepared.rejected.taken_back],
             "records": {str(part.target): part.records for part in parts},
         }
         asked = begin.Begun(
-            actor=self.settings.actor,
+            actor=self.workspace.actor,
             identity=RunIdentity.of(None, now=datetime.now(UTC)),
             targets=[part.target for part in parts],
             options=Options(
@@ -225,47 +230,35 @@ class Rejections:
             ),
             pins=prepared.ordinals,
         )
-        execution = begin.begin(asked, prepared.definitions, listen, ReplayExecution)
-        execution.parts = {part.target: part for part in parts}
-        execution.rejected = prepared.rejected
-        return execution
+        definitions, targets = prepared.definitions, {part.target: part for part in parts}
+        journal = begin.register(asked, definitions)
+        bench = Workbench.of(definitions, journal, asked.options, asked.targets, listen)
+        return Execution(bench, ReplayTargetMaker(bench, targets, prepared.rejected))
 
     def _tried(self, prepared: Preparation, part: ReplayPart, letters: Letters) -> ReplayOutcome:
         """Evaluated aside: nothing of it stays."""
-        definitions, asset = prepared.definitions, part.target.asset
+        definitions = prepared.definitions
         tried = part.aside.with_name(f"{part.aside.name}.try")
         place, staging = tried / "made", tried / "work"
         place.mkdir(parents=True)
         staging.mkdir()
-        order = Order(
-            target=part.target,
-            attempt=1,
-            run=RunIdentity.of("dry-run", now=datetime.now(UTC)),
-            pins=part.pins(prepared.pins),
-            thresholds=definitions.thresholds(definitions.pipeline.assets[asset]),
-            evidence=definitions.evidence(definitions.pipeline.assets[asset]),
-            place=place,
-            staging=staging,
-            project=self.settings.home,
-            progress=lambda _: None,
-            completed=lambda _: None,
-            tag="dry-run",
-            redaction=redaction(self.settings, definitions.checked().plans.values()),
-        )
-        spark, checked = definitions.spark(), definitions.checked()
-        making = make(spark, checked, part.adapted(order, prepared.pins))
+        identity = RunIdentity.of("dry-run", now=datetime.now(UTC))
+        folders = Folders(place, staging, self.workspace.home)
+        work = replace(work_on(definitions, part.target, identity, folders), tag="dry-run")
+        maker = Maker(definitions.spark(), definitions.checked())
+        inputs = part.inputs(part.pins(prepared.pins))
+        making = maker.make(part.adapted(work, prepared.pins), inputs)
         return _outcome(part, making.result, place, letters)
 
     def _outcomes(
         self, result: RunResult, parts: Sequence[ReplayPart], letters: Letters
     ) -> list[ReplayOutcome]:
-        folder = self.settings.home / result.folder
+        folder = self.workspace.home / result.folder
         made = {(one.name, one.partition): one for one in result.assets}
         found = []
         for part in parts:
             target = part.target
-            pipeline = self.definitions([target.asset], Options()).pipeline
-            place = folder / folder_of(pipeline.assets, target)
+            place = folder / folder_of(self.workspace.pipeline.assets, target)
             found.append(_outcome(part, made[target.asset, target.partition], place, letters))
         return found
 

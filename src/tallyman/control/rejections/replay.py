@@ -7,25 +7,22 @@ go through it with the corrected ones in their place, and the result replaces wh
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 from tallyman.control.bind.inputs import Pin, Pins
 from tallyman.control.rejections.find import RejectedRecord, Standing
-from tallyman.control.run.execute import Execution
-from tallyman.control.run.make import Making, Order
 from tallyman.control.run.staging import files_there
+from tallyman.control.run.target import TargetMaker
+from tallyman.control.run.target_inputs import Corrections, TargetInputs
 from tallyman.domain.definition.target import Target
 from tallyman.domain.definition.threshold import Thresholds
 from tallyman.domain.history.materialization import Materialization
-from tallyman.domain.history.run import AssetResult
+from tallyman.engine.asset.work import Work
 from tallyman.engine.readback.dead_letters import rejected_keys
-from tallyman.engine.source.corrections import FOLDER, overlaid
-from tallyman.engine.source.source import Input
 from tallyman.registry.database import Transaction
 from tallyman.registry.run.replays import Replays
 from tallyman.registry.run.resolutions import Resolutions
@@ -43,7 +40,6 @@ class ReplayPart:
     records: int
     aside: Path
     facts: Mapping[str, Any]
-    project: Path
 
     @property
     def target(self) -> Target:
@@ -62,46 +58,41 @@ class ReplayPart:
         then, now = pins.recorded(self.standing.row), pins.of(self.target)
         return {name: then[name] if name in self.accounted else now[name] for name in now}
 
-    def overlaid(self, inputs: dict[str, Input]) -> dict[str, Input]:
-        return overlaid(inputs, self.accounted, self.aside, self.project)
+    def inputs(self, pins: Mapping[str, Pin]) -> TargetInputs:
+        return TargetInputs(pins, Corrections(self.aside, self.accounted, keep=True))
 
-    def adapted(self, order: Order, pins: Pins) -> Order:
+    def adapted(self, work: Work, pins: Pins) -> Work:
         return replace(
-            order,
+            work,
             stays=() if self.whole else files_there(pins, self.target),
             replay_of=self.standing.run,
-            thresholds=order.thresholds if self.whole else ANYTHING,
-            overlaid=self.overlaid,
-            kept=lambda place: shutil.copytree(self.aside, place / FOLDER),
+            thresholds=work.thresholds if self.whole else ANYTHING,
         )
 
 
-@dataclass
-class ReplayExecution(Execution):
-    """A run whose targets read other records, and that says what became of rejections."""
+@dataclass(frozen=True, slots=True)
+class ReplayTargetMaker(TargetMaker):
+    """Makes targets from other records, and records what became of rejections."""
 
-    parts: Mapping[Target, ReplayPart] = field(default_factory=dict)
-    rejected: RejectedRecord | None = None
+    parts: Mapping[Target, ReplayPart]
+    rejected: RejectedRecord
 
-    def _unchanged(self, target: Target, pins: Mapping[str, Pin]) -> Materialization | None:
+    def inputs(self, target: Target) -> TargetInputs:
+        part = self.parts[target]
+        return part.inputs(part.pins(self.bench.pins))
+
+    def unchanged(self, target: Target, pins: Mapping[str, Pin]) -> Materialization | None:
         return None
 
-    def _pins_of(self, target: Target) -> dict[str, Pin]:
-        return self.parts[target].pins(self._pins)
+    def adapted(self, work: Work) -> Work:
+        return self.parts[work.target].adapted(work, self.bench.pins)
 
-    def _adapted(self, order: Order) -> Order:
-        return self.parts[order.target].adapted(order, self._pins)
-
-    def _record(
-        self, target: Target, making: Making, pins: Mapping[str, Pin], name: str
-    ) -> AssetResult:
-        if making.digest is not None:
-            self._resolve(self.parts[target], self._folder.path / name)
-        return super()._record(target, making, pins, name)
+    def before_record(self, work: Work) -> None:
+        self._resolve(self.parts[work.target], work.folders.result)
 
     def _resolve(self, part: ReplayPart, place: Path) -> None:
-        assert self.rejected is not None
-        letters, run = self.rejected.letters, self.journal.run
+        letters, journal = self.rejected.letters, self.bench.journal
+        run = journal.run
         first, name = part.standing, str(part.target)
         again = rejected_keys(place)
 
@@ -109,9 +100,9 @@ class ReplayExecution(Execution):
             Replays(tx).mark(run.id, part.target, replays=first.result, adds_to=part.adds_to)
             found = letters.outcomes(name, again, all_open=part.whole)
             Resolutions(tx).add(
-                first.run_id, part.target, found, actor=self.journal.actor, by_run=run.id
+                first.run_id, part.target, found, actor=journal.actor, by_run=run.id
             )
             if part.whole:
                 Resolutions(tx).carry_discards(first.run_id, part.target, to=run.id)
 
-        self.journal.replays(work)
+        journal.replays(work)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 from uuid import UUID, uuid4
 
 from tallyman.control.bind.inputs import Pins
@@ -13,8 +13,11 @@ from tallyman.control.bind.options import Options
 from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.publish.commit import refuse_rolled_back
 from tallyman.control.run import ended, process, upkeep
-from tallyman.control.run.execute import Execution, Listener
+from tallyman.control.run.execute import Execution
 from tallyman.control.run.journal import Journal
+from tallyman.control.run.progress import Listener
+from tallyman.control.run.target import TargetMaker
+from tallyman.control.run.workbench import Workbench
 from tallyman.control.seal.signature import signer
 from tallyman.domain.definition.pipeline import Pipeline
 from tallyman.domain.definition.target import Reading, Target, readings
@@ -35,8 +38,6 @@ from tallyman.registry.run.pipelines import Pipelines
 from tallyman.registry.run.runs import Runs
 from tallyman.registry.version.datasets import Datasets
 from tallyman.settings import Settings
-
-E = TypeVar("E", bound=Execution)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +94,15 @@ def check_ready(pipeline: Pipeline, targets: Sequence[Target], pins: Pins) -> No
         raise DependencyNotReady(missing)
 
 
-def begin(asked: Begun, definitions: Definitions, listen: Listener, kind: type[E] = Execution) -> E:
-    """Checked, registered, and held by this process."""
+def begin(asked: Begun, definitions: Definitions, listen: Listener) -> Execution:
+    """Check and register a run; this process holds it then."""
+    journal = register(asked, definitions)
+    bench = Workbench.of(definitions, journal, asked.options, asked.targets, listen)
+    return Execution(bench, TargetMaker(bench))
+
+
+def register(asked: Begun, definitions: Definitions) -> Journal:
+    """Check what is asked for and tell the registry that this process runs it."""
     settings, database = definitions.settings, definitions.database
     upkeep.upkeep(database, settings)
     sign = database.durably(lambda tx: signer(tx, settings))
@@ -106,7 +114,7 @@ def begin(asked: Begun, definitions: Definitions, listen: Listener, kind: type[E
     bound = {"pipeline_version": version, "pipeline_before": active[0] if active else None}
     if not asked.options.plan:
         database.durably(lambda tx: refuse_rolled_back(tx, settings.name, version))
-    pins = Pins(definitions.pipeline, database, settings, ordinals=pinned)
+    pins = Pins(definitions.workspace, ordinals=pinned)
     check_ready(definitions.pipeline, asked.targets, pins)
     definitions.check_what_is_new()
     identity = asked.identity
@@ -126,15 +134,7 @@ def begin(asked: Begun, definitions: Definitions, listen: Listener, kind: type[E
     )
     journal = Journal(database, run, executor, node, asked.actor, sign)
     journal.begin(asked.targets, definitions.description())
-    return kind(
-        settings=settings,
-        journal=journal,
-        identity=identity,
-        definitions=definitions,
-        options=asked.options,
-        targets=asked.targets,
-        listen=listen,
-    )
+    return journal
 
 
 def _register(tx: Transaction, definitions: Definitions, assets: Sequence[str]) -> dict[UUID, int]:
@@ -185,7 +185,9 @@ def _params(asked: Begun, pipeline: Pipeline) -> dict[str, Any]:
     }
 
 
-def resume(run: RunRecord, actor: str, definitions: Definitions, options: Options) -> Execution:
+def resume(
+    run: RunRecord, actor: str, definitions: Definitions, options: Options, listen: Listener
+) -> Execution:
     """The same run goes on: what succeeded stays, the rest is done by the pipeline as it is now."""
     version, project = definitions.version(), definitions.settings.name
     if run.params.get("replay_of"):
@@ -200,15 +202,9 @@ def resume(run: RunRecord, actor: str, definitions: Definitions, options: Option
     run = replace(run, params={**run.params, "pipeline_version": version})
     journal = Journal(definitions.database, run, executor, node, actor, sign)
     journal.claim(definitions.description())
-    identity = RunIdentity(run.name, str(run.id), run.started_at)
-    return Execution(
-        settings=definitions.settings,
-        journal=journal,
-        identity=identity,
-        definitions=definitions,
-        options=options,
-        targets=targets_in(definitions.database, run),
-    )
+    targets = targets_in(definitions.database, run)
+    bench = Workbench.of(definitions, journal, options, targets, listen)
+    return Execution(bench, TargetMaker(bench))
 
 
 def _check_replayed(database: Database, run: RunRecord) -> None:

@@ -22,7 +22,6 @@ from tallyman.engine.evidence import append
 from tallyman.engine.evidence.content import measure
 from tallyman.engine.files.listing import sha256
 from tallyman.engine.files.past_run import ledger_in
-from tallyman.engine.warehouse.warehouse import Warehouse
 from tallyman.engine.working.working_run import outputs_in
 from tallyman.faults import Point
 from tallyman.registry.version.datasets import Datasets
@@ -33,7 +32,6 @@ class Staging:
     """For the targets of one run."""
 
     journal: Journal
-    warehouse: Warehouse
     pins: Pins
     datasets: Mapping[str, Dataset]
 
@@ -82,16 +80,17 @@ class Staging:
         self, dataset: Dataset, partition: str | None, digest: str, hashed: Mapping[Path, str]
     ) -> Fragment:
         """By reference: the files keep their bytes and get a second name."""
+        warehouse = self.pins.workspace.warehouse
         fragment = Fragment(id=uuid4(), dataset_id=dataset.id, partition=partition, digest=digest)
         self.journal.opened(fragment)
         faults.reach(Point.FRAGMENT_OPENED)
-        files = self.warehouse.take(hashed, dataset.id, fragment.id)
+        files = warehouse.take(hashed, dataset.id, fragment.id)
         fragment = replace(fragment, files=files)
-        return described(self.warehouse, dataset, fragment)
+        return described(warehouse, dataset, fragment)
 
     def _aside(self) -> Path:
         """Not among the files that the ledger speaks of; gone when the run ends."""
-        run = self.pins.project / self.journal.run.folder
+        run = self.pins.workspace.home / self.journal.run.folder
         return run / ".staging" / f"appended-{uuid4()}"
 
 
@@ -99,8 +98,8 @@ def files_there(pins: Pins, target: Target) -> list[str]:
     """The files of rows that are there already; of the same partition, where there are any."""
     found = pins.fragments(Reading(target.asset, target.partition, of_source=False))
     there = [f for f in found if f.since is not None]
-    pins.warehouse.check(target.asset, there)
-    return pins.warehouse.paths(there)
+    pins.workspace.warehouse.check(target.asset, there)
+    return pins.workspace.warehouse.paths(there)
 
 
 def _hashes(place: Path, output: Path) -> dict[Path, str]:

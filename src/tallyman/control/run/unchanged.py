@@ -10,7 +10,6 @@ from tallyman.control.bind.inputs import Pin
 from tallyman.control.pipeline.definitions import Definitions
 from tallyman.domain.definition.target import Target
 from tallyman.domain.history.materialization import Consumed, Materialization, dependency_hash
-from tallyman.engine.warehouse.warehouse import Warehouse
 from tallyman.registry.database import Transaction
 from tallyman.registry.version.commits import Commits
 from tallyman.registry.version.fragments import Fragments
@@ -23,7 +22,6 @@ def consumed(pins: Mapping[str, Pin]) -> list[Consumed]:
 @dataclass(frozen=True, slots=True)
 class Unchanged:
     definitions: Definitions
-    warehouse: Warehouse
     ordinals: Mapping[str, int]
     """The version of each dataset that the run reads."""
 
@@ -48,7 +46,7 @@ class Unchanged:
 
         def work(tx: Transaction) -> bool:
             found = Fragments(tx).get([last.fragment_id] if last.fragment_id else [])
-            there = self.warehouse.has
+            there = self.definitions.workspace.warehouse.has
             if not any(f.dataset_id == dataset and there(f) for f in found.values()):
                 return False
             if self.definitions.pipeline.assets[target.asset].update_strategy != "append":

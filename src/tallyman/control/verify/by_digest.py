@@ -18,9 +18,11 @@ from tallyman.domain.account.fate import Evidence
 from tallyman.domain.account.ledger import Discrepancy
 from tallyman.domain.definition.frame import Frame
 from tallyman.domain.definition.pipeline import Asset
+from tallyman.domain.definition.target import Target
 from tallyman.domain.definition.threshold import Thresholds
 from tallyman.domain.history.run import RunIdentity
-from tallyman.engine.asset_run import AssetRun
+from tallyman.engine.asset.asset_run import AssetRun
+from tallyman.engine.asset.work import Folders, Work
 from tallyman.engine.evidence.proof import compare_keys
 from tallyman.engine.source.source import Input
 from tallyman.engine.spark import digest
@@ -52,23 +54,22 @@ def replayed(
         place, staging = Path(aside) / asset.name, Path(aside) / "staging"
         place.mkdir()
         staging.mkdir()
-        work = AssetRun(
+        work = Work(
+            target=Target(asset.name),
             asset=asset,
             plan=plan,
             run=RunIdentity.of("replay", now=moment),
-            inputs=inputs,
             thresholds=ANYTHING,
             evidence=Evidence.KEYS,
-            folder=place,
-            staging=staging,
-            project=folder,
+            folders=Folders(place, staging, folder),
             redaction=next(iter(inputs.values())).redaction,
         )
-        work.execute()
+        run = AssetRun(work, inputs)
+        run.execute()
         broken = sum(
             _differing(inputs, folder / location, place / location) for location in _grouped(ledger)
         )
-        yield Replay(place, [work.inputs[name] for name in work.accounted], broken)
+        yield Replay(place, run.doors.accounted_inputs, broken)
 
 
 def compare_by_replay(

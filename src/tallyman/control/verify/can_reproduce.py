@@ -53,9 +53,9 @@ class Reproducible:
     @cached_property
     def pins(self) -> Pins:
         """As the run saw them: with what it made itself."""
-        found, run = self.definitions, self.bound.record
+        run = self.bound.record
         ordinals = {UUID(dataset): ordinal for dataset, ordinal in run.pins.items()}
-        return Pins(found.pipeline, found.database, found.settings, run.id, ordinals)
+        return Pins(self.definitions.workspace, run.id, ordinals)
 
     def place(self, target: Target) -> Path:
         """What the run left of it."""
@@ -167,17 +167,8 @@ class Reproducible:
     def _redefined(self, row: Materialization) -> str | None:
         name = row.target.asset
         evidence, thresholds = self.pinned(name)
-        given = self.definitions
-        now = Definitions(
-            settings=given.settings,
-            pipeline=given.pipeline,
-            database=given.database,
-            spark=given.spark,
-            chosen=(name,),
-            known=given.known,
-            overriding_evidence=evidence,
-            overriding_thresholds=thresholds,
-        ).hash(name)
+        found = Definitions.of(self.definitions.workspace, [name], evidence, thresholds)
+        now = found.hash(name)
         listed = self.bound.run.manifest["targets"]
         bound = next(t["definition_hash"] for t in listed if t["asset"] == name)
         then = row.definition_hash or bound
@@ -210,7 +201,7 @@ class Reproducible:
 
     def _damaged(self, pins: Mapping[str, Pin]) -> Iterator[str]:
         for name, pin in pins.items():
-            problem = damage(self.pins.warehouse, pin.fragments)
+            problem = damage(self.pins.workspace.warehouse, pin.fragments)
             if problem:
                 yield f"Input data has changed: {name}: {problem}"
 

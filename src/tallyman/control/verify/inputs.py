@@ -122,9 +122,8 @@ class Bound:
     @cached_property
     def pins(self) -> Pins:
         """Every dataset at the version that the run read."""
-        found = self.definitions
         ordinals = {UUID(dataset): ordinal for dataset, ordinal in self.record.pins.items()}
-        return Pins(found.pipeline, found.database, found.settings, ordinals=ordinals)
+        return Pins(self.definitions.workspace, ordinals=ordinals)
 
     # ---- the binding itself ---------------------------------------------------------------
 
@@ -242,7 +241,7 @@ class Bound:
 
     def _damage(self, name: str, before: Mapping[str, Any]) -> Iterator[BindingChange]:
         reading = self._readings[name]
-        problem = damage(self.pins.warehouse, self.pins.fragments(reading))
+        problem = damage(self.pins.workspace.warehouse, self.pins.fragments(reading))
         if problem:
             where = f"{name} (v{before['version']} of its dataset)"
             yield BindingChange(

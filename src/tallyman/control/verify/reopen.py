@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -15,6 +15,7 @@ from tallyman.control.bind.inputs import Pins, open_inputs
 from tallyman.control.pipeline import load
 from tallyman.control.pipeline.load import Definition
 from tallyman.control.pipeline.redaction import redaction_then
+from tallyman.control.pipeline.workspace import Workspace
 from tallyman.domain.definition.frame import Frame
 from tallyman.domain.definition.pipeline import Asset
 from tallyman.domain.definition.plan import accounted_inputs
@@ -33,7 +34,13 @@ class Again:
     place: Path
     run: Mapping[str, Any]
     pins: Pins
-    spark: Callable[[], SparkSession]
+
+    @property
+    def _workspace(self) -> Workspace:
+        return self.pins.workspace
+
+    def spark(self) -> SparkSession:
+        return self._workspace.spark()
 
     @cached_property
     def ledger(self) -> dict[str, Any]:
@@ -41,11 +48,16 @@ class Again:
 
     @property
     def asset(self) -> Asset:
-        return self.pins.pipeline.assets[self.target.asset]
+        return self._workspace.pipeline.assets[self.target.asset]
 
     @cached_property
     def definition(self) -> Definition:
-        return load.check(self.spark(), self.pins.pipeline, [self.target.asset], self.pins.project)
+        return load.check(
+            self._workspace.spark(),
+            self._workspace.pipeline,
+            [self.target.asset],
+            self._workspace.home,
+        )
 
     @property
     def plan(self) -> Frame:
@@ -58,17 +70,17 @@ class Again:
 
     @cached_property
     def inputs(self) -> dict[str, Input]:
-        from_registry = self.pins.database.durably(
+        from_registry = self._workspace.database.durably(
             lambda tx: Materializations(tx).of_run(self.run["openlineage_run_id"])
         )
         made = next((m for m in from_registry if m.target == self.target), None)
         pins = self.pins.recorded(made) if made else self.pins.of(self.target)
-        hiding = redaction_then(self.pins.settings, self.ledger)
-        opened = open_inputs(self.spark(), self.definition, pins, hiding)
+        hiding = redaction_then(self._workspace.settings, self.ledger)
+        opened = open_inputs(self._workspace.spark(), self.definition, pins, hiding)
         replay = self.place / FOLDER
         if not (replay / FACTS).exists():
             return opened
-        return overlaid(opened, set(accounted_inputs(self.plan)), replay, self.pins.project)
+        return overlaid(opened, set(accounted_inputs(self.plan)), replay, self._workspace.home)
 
     @property
     def accounted(self) -> list[Input]:

@@ -12,17 +12,17 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 from pyspark.sql import SparkSession
 
-from tallyman.control.pipeline.redaction import redaction
 from tallyman.control.rejections.replay import ANYTHING
 from tallyman.control.run import process
-from tallyman.control.run.make import Making, Order, make
+from tallyman.control.run.make import Maker, Making, work_on
+from tallyman.control.run.target_inputs import Corrections, TargetInputs
 from tallyman.control.verify.can_reproduce import Reproducible
 from tallyman.control.verify.compare import Differ, compare
 from tallyman.domain.definition.plan import accounted_inputs
@@ -31,8 +31,9 @@ from tallyman.domain.definition.threshold import Thresholds
 from tallyman.domain.history.materialization import Materialization
 from tallyman.domain.history.reproduction import Reproduced, TargetAgain, Verdict
 from tallyman.domain.history.run import RunIdentity
-from tallyman.engine.source.corrections import FACTS, FOLDER, overlaid
-from tallyman.engine.source.source import Input
+from tallyman.engine.asset.work import Folders
+from tallyman.engine.observer import Observer
+from tallyman.engine.source.corrections import FACTS, FOLDER
 from tallyman.errors import RunCanceled, StorageFailed, TallymanError
 
 PREFIX = "reproduce-"
@@ -71,7 +72,7 @@ class Reproduction:
             rest = {row.target: _untried(row.target) for row in todo}
             return self._told(reasons, found | rest, None)
         for target, again in found.items():
-            self._say(target, "done", again)
+            self.say(target, "done", again)
         with self._aside() as aside:
             found |= self._made(todo, aside)
             kept = str(aside.relative_to(self._home)) if self.keep else None
@@ -90,6 +91,10 @@ class Reproduction:
             kept=kept,
             sealed=bound.sealed is not None,
         )
+
+    @property
+    def stopped(self) -> bool:
+        return self._stop.is_set()
 
     @property
     def _home(self) -> Path:
@@ -137,13 +142,13 @@ class Reproduction:
 
     def _target(self, row: Materialization, aside: Path, number: int) -> TargetAgain:
         target, before = row.target, self.checked.place(row.target)
-        self._say(target, "opening", None)
+        self.say(target, "opening", None)
         now, work = aside / before.relative_to(self.checked.bound.run.folder), aside / f".{number}"
         try:
             now.mkdir(parents=True)
             work.mkdir()
             making = self._make(row, now, work)
-            self._say(target, "comparing", None)
+            self.say(target, "comparing", None)
             asset = self.checked.definitions.pipeline.assets[target.asset]
             again = compare(row, making, (before, now), asset.unique_key or asset.key, self.differ)
         except OSError as error:
@@ -154,7 +159,7 @@ class Reproduction:
             shutil.rmtree(work, ignore_errors=True)
             if not self.keep:
                 shutil.rmtree(now, ignore_errors=True)
-        self._say(target, "done", again)
+        self.say(target, "done", again)
         return again
 
     def _make(self, row: Materialization, now: Path, work: Path) -> Making:
@@ -163,39 +168,42 @@ class Reproduction:
         self._spark.append(spark)
         evidence, thresholds = self.checked.pinned(row.target.asset)
         replay = self.checked.place(row.target) / FOLDER
-        plan = definition.plan(row.target)
-
-        def with_replayed(inputs: dict[str, Input]) -> dict[str, Input]:
-            return overlaid(inputs, set(accounted_inputs(plan)), replay, self._home)
-
-        order = Order(
-            target=row.target,
+        identity = RunIdentity(run.name, str(run.id), run.started_at)
+        folders = Folders(now, work, self._home)
+        made = replace(
+            work_on(definitions, row.target, identity, folders),
             attempt=row.attempt,
-            run=RunIdentity(run.name, str(run.id), run.started_at),
-            pins=self.checked.pins.as_read(row),
             thresholds=_bearing(thresholds, replay),
             evidence=evidence,
-            place=now,
-            staging=work,
-            project=self._home,
-            progress=lambda phase: self._progress(row.target, phase),
-            completed=lambda _: None,
             tag=self._tag,
-            redaction=redaction(definitions.settings, definition.plans.values()),
-            canceled=self._stop.is_set,
             replay_of=run.params.get("replay_of"),
-            overlaid=with_replayed if (replay / FACTS).exists() else lambda inputs: inputs,
         )
-        return make(spark, definition, order)
+        corrections = None
+        if (replay / FACTS).exists():
+            corrections = Corrections(replay, set(accounted_inputs(made.plan)), keep=False)
+        inputs = TargetInputs(self.checked.pins.as_read(row), corrections)
+        return Maker(spark, definition).make(made, inputs, AgainProgress(row.target, self))
 
-    def _progress(self, target: Target, phase: str) -> None:
-        if self._stop.is_set():
-            raise RunCanceled(self.checked.bound.record.name)
-        self._say(target, phase, None)
-
-    def _say(self, target: Target, phase: str, again: TargetAgain | None) -> None:
+    def say(self, target: Target, phase: str, again: TargetAgain | None) -> None:
         with self._telling:
             self.tell(str(target), phase, again)
+
+
+@dataclass(frozen=True, slots=True)
+class AgainProgress(Observer):
+    """A target of a reproduction: its phases are shown, a stop is heard, steps are not recorded."""
+
+    target: Target
+    reproduction: Reproduction
+
+    def phase(self, name: str) -> None:
+        if self.canceled:
+            raise RunCanceled(self.reproduction.checked.bound.record.name)
+        self.reproduction.say(self.target, name, None)
+
+    @property
+    def canceled(self) -> bool:
+        return self.reproduction.stopped
 
 
 def _bearing(thresholds: Thresholds, replay: Path) -> Thresholds:

@@ -35,9 +35,9 @@ def next_number(last: int) -> int:
     return (last // 10 + 1) * 10
 
 
-def numbers(frame: Frame) -> dict[int, int]:
-    """The seq of every step of the chain by the identity of its Frame; they must rise."""
-    found: dict[int, int] = {}
+def numbers(frame: Frame) -> dict[Frame, int]:
+    """The seq of every step of the chain by its Frame; they must rise."""
+    found: dict[Frame, int] = {}
     last = 0
     for node in chain(frame):
         step = node.step
@@ -45,26 +45,26 @@ def numbers(frame: Frame) -> dict[int, int]:
         seq = next_number(last) if step.seq is None else step.seq
         if seq != LOADING and seq <= last:
             raise UsageError(f"seq {seq} comes after seq {last}: numbers must rise along the chain")
-        found[id(node)] = seq
+        found[node] = seq
         last = max(last, seq)
     return found
 
 
-def step_ids(frame: Frame) -> dict[int, str]:
-    """The id of every accounted step by the identity of its Frame: its name, or `<seq>_<kind>`.
+def step_ids(frame: Frame) -> dict[Frame, str]:
+    """The id of every accounted step by its Frame: its name, or `<seq>_<kind>`.
 
     Steps of another input that flows in are named after the step that takes it in.
     """
-    named: dict[int, str] = {}
+    named: dict[Frame, str] = {}
     _name(frame, "", named)
     return named
 
 
-def _name(frame: Frame, prefix: str, named: dict[int, str]) -> None:
+def _name(frame: Frame, prefix: str, named: dict[Frame, str]) -> None:
     for node, seq in zip(chain(frame), numbers(frame).values(), strict=True):
         assert node.step is not None
         own = node.step.name or f"{prefix}{seq}_{node.step.kind}"
-        named.setdefault(id(node), own)
+        named.setdefault(node, own)
         if isinstance(node.step, (Union, Append)):
             _name(node.step.other, f"{own}.", named)
 

@@ -54,7 +54,7 @@ def step_queries(plan: Frame) -> dict[str, str]:
 
 @dataclass(slots=True)
 class _Query:
-    ids: dict[int, str]
+    ids: dict[Frame, str]
     parts: dict[str, str] = field(default_factory=dict)
 
     def add(self, frame: Frame, prefix: str = "") -> str:
@@ -63,7 +63,7 @@ class _Query:
         for number, node in enumerate(chain(frame), 1):
             step = node.step
             assert step is not None
-            own = self.ids.get(id(node), f"{prefix}{number}_{step.kind}")
+            own = self.ids.get(node, f"{prefix}{number}_{step.kind}")
             read = [self.add(other, f"{own}.") for other in others(step)]
             before = self._part(own, _sql(step, before, read))
         return before

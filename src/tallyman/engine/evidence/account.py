@@ -13,9 +13,7 @@ from tallyman.engine.expressions.columns import ERROR
 from tallyman.engine.segment.cuts import Opened
 from tallyman.engine.segment.evaluate import Evaluation
 from tallyman.engine.segment.fate_book import FatePart
-
-Totals = dict[int, dict[int, KeyDigest]]
-"""By the identity of a stage: count and digest of each part in which rows ended."""
+from tallyman.engine.segment.stage_checks import Totals
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +111,7 @@ class Account:
 
     def _staged(self, level: int, part: int) -> KeyDigest:
         stages = [s for s in self.evaluation.staged if s.level == level]
-        met = (self.totals.get(id(s), {}).get(part, KeyDigest()) for s in stages)
+        met = (self.totals.get(s.path, {}).get(part, KeyDigest()) for s in stages)
         return sum(met, KeyDigest())
 
     def _behind_groups(self) -> list[Check]:

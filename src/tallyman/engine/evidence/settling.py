@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial, reduce
@@ -28,6 +28,7 @@ class Settling:
     pool: ThreadPoolExecutor
     jobs: list[Future[Any]] = field(default_factory=list)
     failed_groups: dict[int, DataFrame] = field(default_factory=dict)
+    """By the level of the groups."""
     witnesses: dict[str, Future[KeyDigest]] = field(default_factory=dict)
     """By the step: what its evidence must hold, measured on the rows it was made from."""
 
@@ -42,9 +43,9 @@ class Settling:
         if dropped:
             rows = reduce(DataFrame.unionByName, dropped)
             self.jobs.append(self.pool.submit(self.settlement.write_filtered, rows, parts))
-        for opened in self.evaluation.opened:
-            self.jobs += self._keep_evidence(opened, self.failed_groups)
-            if measured := self._witness(opened):
+        for level, opened in enumerate(self.evaluation.opened, 1):
+            self.jobs += self._keep_evidence(opened, self.failed_groups.get(level))
+            if measured := self._witness(opened, self.failed_groups.get(level)):
                 self.witnesses[opened.step_id] = self.pool.submit(measured)
 
     def wait(self) -> None:
@@ -53,11 +54,11 @@ class Settling:
             job.result()
         for number in (n for n, p in self.settlement.book.parts.items() if p.fate is Fate.FILTERED):
             self.settlement.make_filtered(number)
-        for opened in self.evaluation.opened:
-            if opened.kept_as_written and id(opened) not in self.failed_groups:
+        for level, opened in enumerate(self.evaluation.opened, 1):
+            if opened.kept_as_written and level not in self.failed_groups:
                 self.settlement.keep_keys(opened)
 
-    def _witness(self, opened: Opened) -> Callable[[], KeyDigest] | None:
+    def _witness(self, opened: Opened, failed: DataFrame | None) -> Callable[[], KeyDigest] | None:
         """Evidence that is written by a job of its own is compared with the rows it came from.
         Evidence that is only moved needs no second measurement."""
         if opened.makes is not None:
@@ -66,26 +67,24 @@ class Settling:
             return partial(kept_by_spark.keys, opened.matched, SOURCE_KEY)
         if opened.matched is not None:
             return partial(kept_by_spark.pairs, opened.matched)
-        if opened.links is not None or id(opened) in self.failed_groups:
+        if opened.links is not None or failed is not None:
             return partial(kept_by_spark.pairs, opened.rows())
         return None
 
-    def _keep_evidence(
-        self, opened: Opened, failed_groups: Mapping[int, DataFrame]
-    ) -> list[Future[object]]:
+    def _keep_evidence(self, opened: Opened, failed: DataFrame | None) -> list[Future[object]]:
         if opened.groups is not None:
             return [self.pool.submit(self.settlement.write_groups, opened)]
         if opened.children is not None:
             return [self.pool.submit(self.settlement.write_children, opened)]
-        if id(opened) in failed_groups:
-            groups = failed_groups[id(opened)].select(F.col(KEY).alias(settle.GROUP))
+        if failed is not None:
+            groups = failed.select(F.col(KEY).alias(settle.GROUP))
             return [self.pool.submit(self.settlement.rewrite_keys, opened, groups)]
         if opened.links is not None:
             return [self.pool.submit(self.settlement.write_links, opened)]
         return []
 
     def _ended_as_error(self) -> tuple[list[DataFrame], dict[int, DataFrame]]:
-        """Rows whose rejections are kept; and, by the cut that made them, groups that failed."""
+        """Rows whose rejections are kept; and, by their level, groups that failed."""
         ended: list[DataFrame] = []
         failed: dict[int, DataFrame] = {}
         for stage in self.evaluation.staged:
@@ -94,8 +93,8 @@ class Settling:
             opened = self.evaluation.opened[stage.level - 1] if stage.level else None
             if opened and opened.unit == "group":
                 groups = settle.failed_rows(stage)
-                before = failed.get(id(opened))
-                failed[id(opened)] = groups if before is None else before.unionByName(groups)
+                before = failed.get(stage.level)
+                failed[stage.level] = groups if before is None else before.unionByName(groups)
                 ended.append(settle.failed_sources(opened, groups))
             else:
                 ended.append(settle.failed_rows(stage))

@@ -199,7 +199,7 @@ class _Checker:
     def _place(self, frame: Frame) -> str:
         step = frame.step
         assert step is not None
-        name = step.name or f"{numbers(frame)[id(frame)]}_{step.kind}"
+        name = step.name or f"{numbers(frame)[frame]}_{step.kind}"
         return f"asset {self.asset.name}, step {name}"
 
     def _applied(self, step: Step, rows: DataFrame, where: str) -> DataFrame:

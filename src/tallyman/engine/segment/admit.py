@@ -34,7 +34,8 @@ from tallyman.engine.expressions.columns import (
 )
 from tallyman.engine.segment.fate_book import Book
 from tallyman.engine.segment.segment import REJECTION, Flow, rejection
-from tallyman.engine.source.source import Input, LinesInput
+from tallyman.engine.source.lines_input import LinesInput
+from tallyman.engine.source.source import Input
 
 SAME_TEXT = (StringType, BooleanType, IntegralType, DecimalType, DateType)
 """Types whose values have one text, in Spark and elsewhere."""

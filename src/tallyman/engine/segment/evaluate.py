@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from tallyman import faults
 from tallyman.domain.account.fate import Evidence, Fate
 from tallyman.domain.definition.frame import Frame
 from tallyman.domain.definition.step import (
@@ -36,14 +37,18 @@ from tallyman.engine.expressions.columns import (
     col,
     text_of,
 )
+from tallyman.engine.observer import SILENT, Observer
 from tallyman.engine.plan import plain
 from tallyman.engine.segment import cuts, segment
 from tallyman.engine.segment.admit import admit
 from tallyman.engine.segment.cuts import Opened
 from tallyman.engine.segment.fate_book import Book
+from tallyman.engine.segment.reference import References
 from tallyman.engine.segment.segment import Flow
 from tallyman.engine.segment.stage import Stage, user_columns, write
+from tallyman.engine.segment.stage_checks import StageChecks
 from tallyman.engine.source.source import Input, key_text
+from tallyman.faults import Point
 
 
 @dataclass
@@ -52,12 +57,12 @@ class Evaluation:
 
     book: Book
     inputs: Mapping[str, Input]
-    references: Callable[[str], DataFrame]
-    step_ids: Mapping[int, str]
+    step_ids: Mapping[Frame, str]
     evidence: Evidence
     folder: str
-    on_stage: Callable[[Stage], None]
+    checks: StageChecks
     reads: Mapping[str, Collection[str]]
+    observer: Observer = SILENT
     staged: list[Stage] = field(default_factory=list)
     opened: list[Opened] = field(default_factory=list)
     output_key: tuple[str, ...] = ()
@@ -68,17 +73,23 @@ class Evaluation:
         return os.path.join(self.folder, f"segment-{len(self.staged) + 1}")
 
     def staged_as(self, stage: Stage) -> Stage:
-        # First the word on the segment before: when that halts, this one never came about.
-        self.on_stage(stage)
+        faults.reach(Point.SEGMENT_WRITTEN)
+        self.report_reached()
+        # First the verdict on the segment before: when that halts, this one never came about.
+        self.checks.written(stage)
         self.staged.append(stage)
         return stage
+
+    def report_reached(self) -> None:
+        if self.reached:
+            self.observer.step(self.reached)
 
     def flow(self, frame: Frame) -> Flow:
         if frame.step is None or frame.parent is None:
             source = self.inputs[frame.input]
             return admit(source, self.book, self.reads[frame.input])
         flow = self.flow(frame.parent)
-        name = self.step_ids[id(frame)]
+        name = self.step_ids[frame]
         done = self.step(flow, frame, name)
         self.reached = name
         return done
@@ -123,7 +134,7 @@ class Evaluation:
         return rest
 
     def reference(self, other: Frame) -> DataFrame:
-        return plain.evaluate(other, _Lazily(self.references))
+        return plain.evaluate(other, References(self.inputs))
 
     def _join(self, flow: Flow, step: Join, name: str) -> Flow:
         reference = self.reference(step.other)
@@ -243,12 +254,3 @@ def place_of(side: Flow, wanted: bool) -> list[Column]:
     if not wanted:
         return []
     return [F.col(PLACE) if side.placed else F.lit(None).cast("string").alias(PLACE)]
-
-
-class _Lazily(dict[str, DataFrame]):
-    def __init__(self, load: Callable[[str], DataFrame]) -> None:
-        super().__init__()
-        self.load = load
-
-    def __missing__(self, name: str) -> DataFrame:
-        return self.setdefault(name, self.load(name))

@@ -34,7 +34,8 @@ from tallyman.domain.definition.step import (
 from tallyman.engine.expressions.columns import KEY, PLACE, WINDOW, col, text_of
 from tallyman.engine.files.listing import InputFile, InputFiles, list_files
 from tallyman.engine.source import lines
-from tallyman.engine.source.source import BAD_UTF8, IRREGULAR, Door, Input, LinesInput, key_text
+from tallyman.engine.source.lines_input import BAD_UTF8, IRREGULAR, LinesInput
+from tallyman.engine.source.source import Door, Input, key_text
 from tallyman.engine.spark import digest
 
 NAMED = "_source_key"

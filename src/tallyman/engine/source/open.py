@@ -15,15 +15,10 @@ from tallyman.engine.expressions.columns import SYSTEM
 from tallyman.engine.expressions.redact import Redaction
 from tallyman.engine.files.listing import InputFiles, list_files
 from tallyman.engine.plan.check import nearest, source_schema
-from tallyman.engine.source.source import (
-    NOTHING_REDACTED,
-    Input,
-    JsonInput,
-    LinesInput,
-    ParquetInput,
-    footers,
-    sniff_prefix,
-)
+from tallyman.engine.source.json_input import JsonInput, sniff_prefix
+from tallyman.engine.source.lines_input import LinesInput
+from tallyman.engine.source.parquet_input import ParquetInput, footers
+from tallyman.engine.source.source import NOTHING_REDACTED, Input
 from tallyman.errors import DefinitionError, Problem
 
 SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +20,7 @@ from tallyman.engine.expressions.columns import KEY, LIVE, PART
 from tallyman.engine.expressions.redact import Redaction
 from tallyman.engine.files.durable import sync
 from tallyman.engine.files.run_folder import write_json
+from tallyman.engine.observer import Observer
 from tallyman.engine.working import changes
 from tallyman.engine.working.changes import END, FIRST, Member
 from tallyman.engine.working.trace_witness import TraceWitness
@@ -70,7 +71,7 @@ class Tracer:
     place: Path
     staging: Path
     pool: ThreadPoolExecutor
-    completed: Callable[[str], None]
+    observer: Observer
     redaction: Redaction
     witness: TraceWitness = field(init=False)
     _segments: int = 0
@@ -181,7 +182,7 @@ class Tracer:
         except (OSError, PySparkException) as error:
             reason = self.redaction.reason(error, 300)
             raise TraceWriteFailure(self.ids.asset, seq, reason) from error
-        self.completed(str(seq))
+        self.observer.step(str(seq))
 
     def check_distinct(self, member: Member) -> None:
         self._distinct.append(self.pool.submit(self._refuse_repeated, member))

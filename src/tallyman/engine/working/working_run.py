@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,15 +46,13 @@ class WorkingRun:
     ids: RowIds
     tracer: Tracer | None
     staging: Path
-    check: Callable[[], None]
-    """Called when rows were written, before the trace says that their steps are complete."""
 
     def __post_init__(self) -> None:
         nodes = working_steps(self.plan)
         names, seqs = self.evaluation.step_ids, numbers(self.plan)
         staging = str(self.staging)
         self.working = WorkingSet(
-            self.evaluation, nodes, names, seqs, self.ids, self.tracer, staging, self.check
+            self.evaluation, nodes, names, seqs, self.ids, self.tracer, staging
         )
 
     def evaluate(self, output: Path) -> WrittenRows:
@@ -88,7 +86,7 @@ class WorkingRun:
             spark,
             working.nodes,
             working.schema(),
-            lambda node: (working.numbers[id(node)], working.names[id(node)]),
+            lambda node: (working.numbers[node], working.names[node]),
             lambda other: plain.evaluate(other, empty),
         )
 

@@ -8,7 +8,7 @@ are never counted together.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from pathlib import Path
@@ -60,12 +60,11 @@ class WorkingSet:
 
     evaluation: Evaluation
     nodes: Sequence[Frame]
-    names: Mapping[int, str]
-    numbers: Mapping[int, int]
+    names: Mapping[Frame, str]
+    numbers: Mapping[Frame, int]
     ids: RowIds
     tracer: Tracer | None
     folder: str
-    check: Callable[[], None]
     members: list[Member] = field(default_factory=list)
     outputs: dict[str, WrittenOutput] = field(default_factory=dict)
     """What output steps wrote, by their ids."""
@@ -76,7 +75,7 @@ class WorkingSet:
 
     @property
     def steps(self) -> dict[str, int]:
-        return {self.names[id(node)]: self.numbers[id(node)] for node in self.nodes}
+        return {self.names[node]: self.numbers[node] for node in self.nodes}
 
     @property
     def book(self) -> Book:
@@ -113,10 +112,10 @@ class WorkingSet:
             if "cancel" in str(error).lower():
                 raise
             reason = self.book.redaction.reason(error)
-            raise StepFailed(self.ids.asset, reason, self.numbers[id(node)]) from error
+            raise StepFailed(self.ids.asset, reason, self.numbers[node]) from error
 
     def _do(self, node: Frame) -> None:
-        step, seq, name = node.step, self.numbers[id(node)], self.names[id(node)]
+        step, seq, name = node.step, self.numbers[node], self.names[node]
         assert step is not None
         match step:
             case Aggregate():
@@ -185,7 +184,7 @@ class WorkingSet:
                 self._blame(error)
                 raise
         if self.tracer is not None and self._open:
-            self.check()
+            self.evaluation.checks.check()
             self.tracer.segment(self._open, [self.members[number] for number in changed])
         self._open.clear()
         self._after.clear()
@@ -262,12 +261,12 @@ class WorkingSet:
 
     def _join(self, flow: Flow, seq: int, name: str) -> Member:
         """New rows are written as they come: what they are now is what they were created as."""
-        ordinal = 1 + [self.numbers[id(node)] for node in self.nodes].index(seq)
+        ordinal = 1 + [self.numbers[node] for node in self.nodes].index(seq)
         member = Member.begin(flow.with_tags(), seq, ordinal, name, traced=False)
         member = self._stored(member)
         self.members.append(member)
         if self.tracer is not None:
-            self.check()
+            self.evaluation.checks.check()
             self.tracer.created(seq, member)
         return member
 

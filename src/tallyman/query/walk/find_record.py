@@ -43,11 +43,11 @@ class Sought:
 
     def records(self, name: str) -> tuple[Followed, int, list[Record]]:
         """Found in the source's files; or by its key alone, when it is not in them any more."""
-        sources = self.past.pipeline.sources
+        sources = self.past.workspace.pipeline.sources
         if name not in sources:
             near = difflib.get_close_matches(name, list(sources), 1)
             raise NotFound("source", name, near[0] if near else None)
-        source, home = sources[name], self.past.settings.home
+        source, home = sources[name], self.past.workspace.home
         files = list_files(name, source_path(source, None), home)
         records = self.shelf.source(source, files)
         hits = self._hits(records)

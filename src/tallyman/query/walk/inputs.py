@@ -6,18 +6,16 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from tallyman.domain.definition.pipeline import Pipeline
+from tallyman.control.pipeline.workspace import Workspace
 from tallyman.domain.definition.target import readings, source_path
 from tallyman.domain.history.materialization import Materialization, RunRecord
 from tallyman.domain.version.dataset import Dataset, Fragment, Kind
 from tallyman.engine.files.listing import InputFiles, list_files, listed_files
-from tallyman.engine.warehouse.warehouse import Warehouse
 from tallyman.errors import InputMissing
 from tallyman.registry.database import Transaction
 from tallyman.registry.run.reads import Read, Reads
 from tallyman.registry.version.datasets import Datasets
 from tallyman.registry.version.fragments import Fragments
-from tallyman.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +38,7 @@ class PastInput:
 class PastInputs:
     """By what the registry recorded; the pipeline as it is now says where sources are."""
 
-    pipeline: Pipeline
-    settings: Settings
-    warehouse: Warehouse
+    workspace: Workspace
 
     def of(self, tx: Transaction, made: Materialization, run: RunRecord) -> Iterator[PastInput]:
         reads: dict[str, list[Read]] = {}
@@ -53,13 +49,13 @@ class PastInputs:
         for name, listed in reads.items():
             if listed[0].id is not None:
                 yield self._of_asset(tx, name, listed, run)
-            elif name in self.pipeline.tables:
+            elif name in self.workspace.pipeline.tables:
                 yield self._of_table(tx, name, run)
             else:
                 yield self._of_source(name, listed[0].partition, made)
 
     def _declared(self, made: Materialization) -> Iterator[PastInput]:
-        for reading in readings(self.pipeline, made.target):
+        for reading in readings(self.workspace.pipeline, made.target):
             if reading.of_source:
                 yield self._of_source(reading.name, reading.partition, made)
             else:
@@ -68,15 +64,15 @@ class PastInputs:
                 yield PastInput(reading.name, kind, reading.partition, None, gone=gone)
 
     def _of_source(self, name: str, partition: str | None, made: Materialization) -> PastInput:
-        source = self.pipeline.sources.get(name)
+        source = self.workspace.pipeline.sources.get(name)
         if source is None:
             gone = "it is no longer declared in the pipeline"
             return PastInput(name, "source", partition, None, gone=gone)
-        asset = self.pipeline.assets.get(made.target.asset)
+        asset = self.workspace.pipeline.assets.get(made.target.asset)
         declared = asset.partitioned_by if asset else None
         words = declared.text(partition) if declared and partition else None
         try:
-            files = list_files(name, source_path(source, words), self.settings.home)
+            files = list_files(name, source_path(source, words), self.workspace.home)
         except InputMissing:
             gone = f"its files are gone from {source_path(source, words)}"
             return PastInput(name, "source", partition, None, source.key, gone=gone)
@@ -95,12 +91,12 @@ class PastInputs:
         pinned = run.pins.get(str(dataset.id), 0)
         versions = [Reads(tx).version_of(dataset.id, f.id, pinned) for f in fragments]
         version = max((v for v in versions if v is not None), default=None)
-        producer = self.pipeline.assets.get(dataset.producer)
+        producer = self.workspace.pipeline.assets.get(dataset.producer)
         key = producer.key if producer else dataset.key_columns
         return self._stored("asset", dataset, version, fragments, key, partition)
 
     def _of_table(self, tx: Transaction, name: str, run: RunRecord) -> PastInput:
-        dataset = Datasets(tx).of_producer(self.settings.name, name, Kind.TABLE)
+        dataset = Datasets(tx).of_producer(self.workspace.name, name, Kind.TABLE)
         pinned = run.pins.get(str(dataset.id)) if dataset else None
         if dataset is None or pinned is None:
             return PastInput(
@@ -108,7 +104,7 @@ class PastInputs:
             )
         fragments = tuple(Fragments(tx).at(dataset.id, pinned).values())
         return self._stored(
-            "table", dataset, pinned, fragments, self.pipeline.tables[name].key, None
+            "table", dataset, pinned, fragments, self.workspace.pipeline.tables[name].key, None
         )
 
     def _stored(
@@ -131,7 +127,9 @@ class PastInputs:
 
     def stored_files(self, name: str, fragments: tuple[Fragment, ...]) -> InputFiles:
         """Named as the records without a key are: by the path below the project."""
-        home = self.settings.home
-        paths = self.warehouse.paths(fragments)
+        home = self.workspace.home
+        paths = self.workspace.warehouse.paths(fragments)
         found = listed_files(name, {os.path.relpath(path, home): path for path in paths}, home)
-        return replace(found, check_recorded=lambda: self.warehouse.check(name, fragments))
+        return replace(
+            found, check_recorded=lambda: self.workspace.warehouse.check(name, fragments)
+        )

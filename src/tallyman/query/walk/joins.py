@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tallyman.domain.definition.frame import Frame
@@ -56,7 +56,7 @@ def links(plan: Frame, known: Mapping[str, Collection[str]]) -> list[JoinLink]:
             right = [column_of(looked_in, other, known) for _, other in pairs]
             found.append(
                 JoinLink(
-                    step=names[id(node)],
+                    step=names[node],
                     reference=looked_in.input,
                     on=_shown(on),
                     rows=node.parent,
@@ -79,7 +79,7 @@ def _looked_in(step: Step | None) -> list[tuple[Frame, object]]:
     return []
 
 
-def _joins(frame: Frame, names: Mapping[int, str]) -> Iterator[tuple[Frame, list[str]]]:
+def _joins(frame: Frame, names: Mapping[Frame, str]) -> Iterator[tuple[Frame, list[str]]]:
     before: list[str] = []
     nodes: list[Frame] = []
     node: Frame | None = frame
@@ -91,7 +91,7 @@ def _joins(frame: Frame, names: Mapping[int, str]) -> Iterator[tuple[Frame, list
             yield from _joins(one.step.other, names)
         if isinstance(one.step, (Join, Update)):
             yield one, list(before)
-        before.append(names.get(id(one), ""))
+        before.append(names.get(one, ""))
 
 
 def _visible(frame: Frame, known: Mapping[str, Collection[str]]) -> list[str]:
@@ -135,20 +135,17 @@ def _shown(on: object) -> str:
 
 
 def matched(
-    link: JoinLink,
-    hits: Mapping[str, str],
-    opened: Callable[[str], Records],
-    limit: int | None,
+    link: JoinLink, hits: Mapping[str, str], opened: Mapping[str, Records], limit: int | None
 ) -> str | None:
     """Hits in the reference for the records shown; None if only Spark could tell."""
     if link.left is None or link.right is None:
         return None
-    reference = opened(link.reference)
+    reference = opened[link.reference]
     found = None
     for name, columns in link.left.items():
         if name not in hits:
             continue
-        values = opened(name).values(hits[name], columns, limit)
+        values = opened[name].values(hits[name], columns, limit)
         part = reference.by_values(values, link.right)
         found = part if found is None else _both(reference, found, part)
     return found

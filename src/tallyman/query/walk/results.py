@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -13,19 +13,18 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from pyspark.sql import SparkSession
-
 from tallyman.control.bind.inputs import Pins
 from tallyman.control.bind.vouch import vouched
 from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.pipeline.redaction import hidden_columns, known_key
+from tallyman.control.pipeline.workspace import Workspace
 from tallyman.control.run.begin import options_in
 from tallyman.control.verify.by_digest import replayed
 from tallyman.control.verify.reopen import Again
 from tallyman.domain.account.ledger import PROOF
 from tallyman.domain.account.redaction import covers, hashed, without_redacted
 from tallyman.domain.definition.frame import Frame
-from tallyman.domain.definition.pipeline import Asset, Pipeline
+from tallyman.domain.definition.pipeline import Asset
 from tallyman.domain.definition.plan import accounted_inputs
 from tallyman.domain.history.materialization import (
     Consumed,
@@ -39,14 +38,12 @@ from tallyman.engine.files.listing import InputFiles
 from tallyman.engine.files.past_run import Run
 from tallyman.engine.files.run_folder import LEDGER
 from tallyman.engine.files.vouched import Vouched
-from tallyman.engine.warehouse.warehouse import Warehouse
 from tallyman.errors import EvidenceGone, NotFound, ReplayDiffers
 from tallyman.query.walk.inputs import PastInput, PastInputs
-from tallyman.registry.database import Database, Transaction
+from tallyman.registry.database import Transaction
 from tallyman.registry.run.reads import Reads
 from tallyman.registry.run.runs import Runs
 from tallyman.registry.version.commits import Commits
-from tallyman.settings import Settings
 
 EVIDENCE = ("adjoint", "errors")
 """What of a target's folder says where its records went."""
@@ -121,11 +118,7 @@ class Result:
 class Past:
     """Opens results, each once. Spark starts for a replay, and for a plan made of Columns."""
 
-    pipeline: Pipeline
-    database: Database
-    settings: Settings
-    warehouse: Warehouse
-    spark: Callable[[], SparkSession]
+    workspace: Workspace
     _results: dict[UUID, Result] = field(default_factory=dict)
     _vouched: dict[UUID, Vouched] = field(default_factory=dict)
     _hashes: dict[tuple[str, str | None], Future[str]] = field(default_factory=dict)
@@ -133,22 +126,22 @@ class Past:
 
     @property
     def inputs(self) -> PastInputs:
-        return PastInputs(self.pipeline, self.settings, self.warehouse)
+        return PastInputs(self.workspace)
 
     def close(self) -> None:
         self._pool.shutdown(cancel_futures=True)
 
     @property
     def secret(self) -> str:
-        return known_key(self.settings)
+        return known_key(self.workspace.settings)
 
     @cached_property
     def hidden(self) -> frozenset[str]:
         """Columns whose values are shown to nobody."""
-        if not self.settings.redacted:
+        if not self.workspace.settings.redacted:
             return frozenset()
-        plans = [self._plan(asset) for asset in self.pipeline.assets.values()]
-        return hidden_columns(plans, self.settings.redacted)
+        plans = [self._plan(asset) for asset in self.workspace.pipeline.assets.values()]
+        return hidden_columns(plans, self.workspace.settings.redacted)
 
     def shown(self, record: Record, key: Collection[str]) -> Record:
         """A record without what is redacted; a line that could not be taken apart shows all."""
@@ -161,8 +154,17 @@ class Past:
 
     def result(self, wanted: UUID) -> Result:
         if wanted not in self._results:
-            self._results[wanted] = self.database.durably(lambda tx: self._result(tx, wanted))
+            self._results[wanted] = self.workspace.database.durably(
+                lambda tx: self._result(tx, wanted)
+            )
         return self._results[wanted]
+
+    def opened(self, wanted: UUID, dataset: str) -> Result:
+        """A result whose evidence is there and is what it was; hashing its sources begins."""
+        result = self.result(wanted)
+        self.evidence_of(result, dataset)
+        self._hash_ahead(result)
+        return result
 
     def _result(self, tx: Transaction, wanted: UUID) -> Result:
         made = Reads(tx).result(wanted)
@@ -171,11 +173,11 @@ class Past:
         if made.reused_id is not None:
             return self._result(tx, made.reused_id)
         run = Runs(tx).by_id(made.run_id)
-        asset = self.pipeline.assets.get(made.target.asset)
+        asset = self.workspace.pipeline.assets.get(made.target.asset)
         plan = self._plan(asset) if asset else None
-        folder = self.settings.home / run.folder
+        folder = self.workspace.home / run.folder
         if run.id not in self._vouched:
-            self._vouched[run.id] = vouched(tx, self.settings, run, folder)
+            self._vouched[run.id] = vouched(tx, self.workspace.settings, run, folder)
         known = self._vouched[run.id]
         return Result(
             made=made,
@@ -190,7 +192,7 @@ class Past:
 
     def _place(self, made: Materialization, folder: Path, known: Vouched) -> Path:
         if made.location:
-            return (self.settings.home / made.location).parent
+            return (self.workspace.home / made.location).parent
         opened = Run.open(folder, vouched=known)
         return opened.place(made.target.asset, made.target.partition)[1]
 
@@ -198,27 +200,19 @@ class Past:
         try:
             return asset.plan()
         except Exception:
-            self.spark()  # Columns can only be made when Spark is up.
+            self.workspace.spark()  # Columns can only be made when Spark is up.
             return asset.plan()
 
     def _same_definition(self, asset: Asset, made: Materialization, run: RunRecord) -> bool:
         options = options_in(run.params, None)
-        now = Definitions(
-            settings=self.settings,
-            pipeline=self.pipeline,
-            database=self.database,
-            spark=self.spark,
-            chosen=(asset.name,),
-            known={},
-            overriding_evidence=options.evidence,
-            overriding_thresholds=options.thresholds,
-        )
+        evidence, thresholds = options.evidence, options.thresholds
+        now = Definitions.of(self.workspace, [asset.name], evidence, thresholds)
         return now.hash(asset.name) == made.definition_hash
 
     def evidence_of(self, result: Result, dataset: str) -> None:
         """EvidenceGone, if nothing of the run is left; RunDamaged, if it is not what it was."""
         if not result.has_evidence:
-            folder = os.path.relpath(result.place, self.settings.home)
+            folder = os.path.relpath(result.place, self.workspace.home)
             raise EvidenceGone(dataset, result.run.name, folder)
         result.vouched.check(result.place, *EVIDENCE)
 
@@ -226,8 +220,8 @@ class Past:
         """The files of a result's rows, if they are what was published."""
         if dataset is None or fragment is None:
             return []
-        self.warehouse.check(dataset.name, [fragment])
-        return self.warehouse.paths([fragment])
+        self.workspace.warehouse.check(dataset.name, [fragment])
+        return self.workspace.warehouse.paths([fragment])
 
     def commit_of(self, dataset: Dataset, version: int) -> tuple[str, str]:
         """The commit that made a version, and who made it."""
@@ -237,11 +231,11 @@ class Past:
             commit = Commits(tx).get(str(at.commit_id), dataset.project)
             return str(commit.id), commit.actor
 
-        return self.database.durably(work)
+        return self.workspace.database.durably(work)
 
     # ---- the same as then? ----------------------------------------------------------------
 
-    def hash_ahead(self, result: Result) -> None:
+    def _hash_ahead(self, result: Result) -> None:
         """While evidence is read, the other core looks at the sources."""
         for given in result.inputs:
             if given.kind == "source" and given.files is not None:
@@ -319,13 +313,13 @@ class Past:
 
     def again(self, result: Result) -> Again:
         pinned = {UUID(dataset): ordinal for dataset, ordinal in result.run.pins.items()}
-        pins = Pins(self.pipeline, self.database, self.settings, ordinals=pinned)
+        pins = Pins(self.workspace, ordinals=pinned)
         run = {
             "openlineage_run_id": result.run.id,
             "run_id": result.run.name,
             "timestamp": f"{result.run.started_at:%Y-%m-%dT%H:%M:%SZ}",
         }
-        return Again(result.made.target, result.place, run, pins, self.spark)
+        return Again(result.made.target, result.place, run, pins)
 
     def _why(self, result: Result) -> str:
         for given in result.accounted:

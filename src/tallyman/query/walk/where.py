@@ -52,7 +52,7 @@ class Onward:
     def where(self, source: str, run: RunRecord | None) -> Where:
         self.run = run
         followed, count, shown = self._sought(source)
-        readers = self.past.database.durably(lambda tx: self._readers(tx, source))
+        readers = self.past.workspace.database.durably(lambda tx: self._readers(tx, source))
         readers = [made for made in readers if self._has_evidence(made)]
         if not readers:
             raise NotFound(f"result in {_of(run)} that read", source)
@@ -78,14 +78,16 @@ class Onward:
     def _readers(self, tx: Transaction, name: str) -> list[Materialization]:
         """In current versions, or in the run; of an asset without a version, its latest try."""
         if self.run is not None:
-            reading = [a.name for a in self.past.pipeline.assets.values() if name in a.inputs]
+            reading = [
+                a.name for a in self.past.workspace.pipeline.assets.values() if name in a.inputs
+            ]
             made = Materializations(tx).of_run(self.run.id)
             return [m for m in made if m.target.asset in reading]
-        project = self.past.settings.name
+        project = self.past.workspace.name
         found = Reads(tx).of_source(name, project)
         known = {made.target.asset for made in found}
         for made in Materializations(tx).latest_of_each(project):
-            asset = self.past.pipeline.assets.get(made.target.asset)
+            asset = self.past.workspace.pipeline.assets.get(made.target.asset)
             if asset is not None and name in asset.inputs and asset.name not in known:
                 found.append(made)
         return found
@@ -136,7 +138,9 @@ class Onward:
         return self._as_reference(replace(start, role="reference"), followed, result)
 
     def _as_record(self, start: Became, followed: Followed, result: Result) -> Became:
-        dataset, version, fragment = self.past.database.durably(lambda tx: self._output(tx, result))
+        dataset, version, fragment = self.past.workspace.database.durably(
+            lambda tx: self._output(tx, result)
+        )
         paths = self.past.output_of(dataset, fragment)
         fates, replayed = self._fates(followed, result, paths)
         notes = []
@@ -229,15 +233,15 @@ class Onward:
         """The rows themselves, and what became of them further on."""
         if not fates.rows or dataset is None or fragment is None:
             return [], []
-        asset = self.past.pipeline.assets.get(dataset.producer)
+        asset = self.past.workspace.pipeline.assets.get(dataset.producer)
         key = asset.key if asset else dataset.key_columns
         files = self.past.inputs.stored_files(dataset.producer, (fragment,))
         records = self.shelf.dataset(dataset.producer, files, key)
         hits = records.at(fates.rows)
         shown = [record.values for record in self._walk.seen(records, hits, self.asked.limit)]
         run = self.run.id if self.run else None
-        project = self.past.settings.name
-        readers = self.past.database.durably(
+        project = self.past.workspace.name
+        readers = self.past.workspace.database.durably(
             lambda tx: Reads(tx).of_result(result.made.id, project, run)
         )
         shape = records.shape if key else None

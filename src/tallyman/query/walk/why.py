@@ -86,7 +86,7 @@ class Walk:
         """One for each result that the rows are in."""
         found = []
         for fragment in fragments:
-            paths = self.past.warehouse.paths([fragment])
+            paths = self.past.workspace.warehouse.paths([fragment])
             listed = ", ".join(text(path) for path in paths)
             own = self.desk.keep(f"SELECT * FROM {hits} WHERE _tm_file IN ({listed})")
             if self.desk.count(own):
@@ -102,9 +102,7 @@ class Walk:
         hits: str,
     ) -> Hop:
         assert fragment.materialization_id is not None
-        result = self.past.result(fragment.materialization_id)
-        self.past.evidence_of(result, f"{dataset.name} v{version}")
-        self.past.hash_ahead(result)
+        result = self.past.opened(fragment.materialization_id, f"{dataset.name} v{version}")
         keys, steps, replayed = self._behind(result, paths, hits)
         hop = Hop(
             dataset=dataset.name,
@@ -112,7 +110,7 @@ class Walk:
             asset=result.made.target.asset,
             partition=result.made.target.partition,
             run=result.run.name,
-            folder=os.path.relpath(result.place, self.past.settings.home),
+            folder=os.path.relpath(result.place, self.past.workspace.home),
             rows=self.desk.count(hits),
             shown=self._rows(paths, hits),
             steps=tuple(steps or self._last_step(result, keys)),
@@ -160,7 +158,7 @@ class Walk:
         """Rows that went through as they are were last touched by the last step."""
         step = "read"
         if result.plan is not None and result.plan.step is not None:
-            step = step_ids(result.plan)[id(result.plan)]
+            step = step_ids(result.plan)[result.plan]
         return [WalkCounts(step=step, did="passed", count=self.desk.count(keys))]
 
     # ---- inputs -------------------------------------------------------------------------
@@ -227,7 +225,7 @@ class Walk:
             commit, actor = self.past.commit_of(given.dataset, given.version)
             plain = _without_place(shown)
             return replace(origin, commit=commit, committed_by=actor, records=plain)
-        below = os.path.relpath(records.files.root, self.past.settings.home)
+        below = os.path.relpath(records.files.root, self.past.workspace.home)
         named = tuple(replace(r, file=_below(below, r.file)) for r in shown)
         files = {_below(below, name): n for name, n in records.counts(hits).items()}
         return replace(origin, records=named, files=files)
@@ -238,7 +236,7 @@ class Walk:
         assert given.files is not None
         place = (name, given.partition, *(f.id for f in given.fragments))
         if place not in self._opened:
-            source = self.past.pipeline.sources.get(name)
+            source = self.past.workspace.pipeline.sources.get(name)
             self._opened[place] = (
                 self.shelf.source(source, given.files)
                 if source is not None and given.kind == "source"
@@ -276,7 +274,8 @@ class Walk:
         if set(hits) != {one.name for one in result.accounted}:
             reason = "the records that met it are not there any more"
             return replace(origin, not_shown=reason)
-        found = joins.matched(link, hits, lambda name: self.records(result, name), self.asked.limit)
+        opened = {name: self.records(result, name) for name in (link.reference, *hits)}
+        found = joins.matched(link, hits, opened, self.asked.limit)
         if found is None:
             again, limit = self.past.again(result), self.asked.limit
             rows = matched_by_plan(again, link, self.desk, keys, limit)

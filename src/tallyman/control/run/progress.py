@@ -1,0 +1,72 @@
+"""Follow the making of one target: to the terminal, the registry and the stopwatch."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tallyman.control.run.journal import Journal
+from tallyman.control.run.timings import Stopwatch
+from tallyman.control.run.watch import Watch
+from tallyman.domain.definition.target import Target
+from tallyman.domain.history.run import AssetResult
+from tallyman.engine.observer import Observer
+from tallyman.errors import RunCanceled
+
+Listener = Callable[[str, str, AssetResult | None], None]
+"""Called with a target, what is happening to it, and its result once there is one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terminal:
+    """The one listener of a run. Targets are made in several threads; it hears one at a time."""
+
+    listen: Listener
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def show(self, target: Target, phase: str, result: AssetResult | None = None) -> None:
+        with self._lock:
+            self.listen(str(target), phase, result)
+
+
+@dataclass(frozen=True, slots=True)
+class TargetProgress(Observer):
+    """A target of a run: phases are shown, completed steps are recorded, a cancel is heard."""
+
+    target: Target
+    journal: Journal
+    watch: Watch
+    terminal: Terminal
+
+    def phase(self, name: str) -> None:
+        if self.canceled:
+            raise RunCanceled(self.journal.run.name)
+        self.terminal.show(self.target, name)
+
+    def step(self, step_id: str) -> None:
+        self.journal.step(self.target, step_id)
+
+    @property
+    def canceled(self) -> bool:
+        return self.watch.stop.is_set()
+
+
+@dataclass(frozen=True, slots=True)
+class TimedObserver(Observer):
+    """Measure phases and steps on their way to another observer."""
+
+    stopwatch: Stopwatch
+    observer: Observer
+
+    def phase(self, name: str) -> None:
+        self.stopwatch.phase(name)
+        self.observer.phase(name)
+
+    def step(self, step_id: str) -> None:
+        self.stopwatch.step(step_id)
+        self.observer.step(step_id)
+
+    @property
+    def canceled(self) -> bool:
+        return self.observer.canceled

@@ -1,0 +1,90 @@
+"""All that the execution of one run works with, built once when the run begins or goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from tallyman.control.bind.inputs import Pins
+from tallyman.control.bind.options import Options
+from tallyman.control.openlineage.run import RunEvents
+from tallyman.control.pipeline.definitions import Definitions
+from tallyman.control.pipeline.workspace import Workspace
+from tallyman.control.run.journal import Journal
+from tallyman.control.run.progress import Listener, Terminal
+from tallyman.control.run.staging import Staging
+from tallyman.control.run.watch import Watch
+from tallyman.domain.definition.target import Target
+from tallyman.domain.history.run import RunIdentity
+from tallyman.domain.version.dataset import Dataset, Kind
+from tallyman.engine.files.hashing import hasher_for
+from tallyman.engine.files.run_folder import RunFolder
+from tallyman.engine.warehouse.warehouse import Warehouse
+from tallyman.registry.version.datasets import Datasets
+from tallyman.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Workbench:
+    """The run is registered, and this process holds it."""
+
+    definitions: Definitions
+    journal: Journal
+    options: Options
+    targets: Sequence[Target]
+    pins: Pins
+    staging: Staging
+    folder: RunFolder
+    lineage: RunEvents
+    watch: Watch
+    terminal: Terminal
+
+    @classmethod
+    def of(
+        cls,
+        definitions: Definitions,
+        journal: Journal,
+        options: Options,
+        targets: Sequence[Target],
+        listen: Listener,
+    ) -> Workbench:
+        settings, run = definitions.settings, journal.run
+        ordinals = {UUID(dataset): ordinal for dataset, ordinal in run.pins.items()}
+        hasher = hasher_for(settings.master, definitions.spark)
+        pins = Pins(definitions.workspace, run.id, ordinals, hasher)
+        folder = RunFolder(settings.home / run.folder)
+        return cls(
+            definitions=definitions,
+            journal=journal,
+            options=options,
+            targets=targets,
+            pins=pins,
+            staging=Staging(journal, pins, _datasets(definitions.workspace, targets)),
+            folder=folder,
+            lineage=RunEvents(definitions, run, folder),
+            watch=Watch(journal, definitions.interrupt(str(run.id))),
+            terminal=Terminal(listen),
+        )
+
+    @property
+    def settings(self) -> Settings:
+        return self.definitions.settings
+
+    @property
+    def warehouse(self) -> Warehouse:
+        return self.definitions.workspace.warehouse
+
+    @property
+    def identity(self) -> RunIdentity:
+        run = self.journal.run
+        return RunIdentity(run.name, str(run.id), run.started_at)
+
+
+def _datasets(workspace: Workspace, targets: Sequence[Target]) -> dict[str, Dataset]:
+    """The dataset of each asset that the run makes."""
+    assets = sorted({target.asset for target in targets})
+    found = workspace.database.durably(
+        lambda tx: Datasets(tx).of_producers(workspace.name, assets, Kind.ASSET)
+    )
+    return {dataset.producer: dataset for dataset in found}

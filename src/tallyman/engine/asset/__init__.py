@@ -1,0 +1,1 @@
+"""One asset in one run: from opened inputs to an output with its ledger."""

@@ -1,0 +1,188 @@
+"""One asset in one run: evaluate, place the output, write evidence, close the account."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+from tallyman.domain.account.ledger import Ledger
+from tallyman.domain.definition.plan import accounted_inputs, has_working_set, step_ids
+from tallyman.engine.asset.closing import AssetOutcome, Closing, by_type
+from tallyman.engine.asset.work import Work
+from tallyman.engine.columns.reads import columns_read
+from tallyman.engine.evidence import breaker
+from tallyman.engine.evidence.content import Content, measure
+from tallyman.engine.evidence.key_check import KeyCheck
+from tallyman.engine.evidence.settle import Settlement, clear, move_parts
+from tallyman.engine.evidence.settling import Settling
+from tallyman.engine.expressions.columns import SYSTEM
+from tallyman.engine.observer import SILENT, Observer
+from tallyman.engine.segment.evaluate import Evaluation
+from tallyman.engine.segment.fate_book import Book
+from tallyman.engine.segment.stage import WrittenRows
+from tallyman.engine.segment.stage_checks import Halted, StageChecks
+from tallyman.engine.source.doors import Doors
+from tallyman.engine.source.source import Input
+from tallyman.engine.working.trace import RowIds, Tracer
+from tallyman.engine.working.working_run import WorkingRun
+from tallyman.errors import StepFailed, StructuralError
+
+SPARK_ERRORS = ("pyspark", "py4j", "grpc")
+"""Packages whose exceptions mean that Spark could not do a step."""
+
+
+class AssetRun:
+    """Evaluate the work once. It is complete when constructed; `execute` runs it."""
+
+    def __init__(
+        self, work: Work, inputs: Mapping[str, Input], observer: Observer = SILENT
+    ) -> None:
+        self._asked = work
+        self.work = work = work.evaluated()
+        self.observer = observer
+        book = Book(work.asset.name, redaction=work.redaction)
+        self.pool = ThreadPoolExecutor(8, work.asset.name, initializer=self._mark_jobs)
+        accounted = accounted_inputs(work.plan)
+        self.doors = Doors(inputs, accounted, self.pool, work.folders.project)
+        self.evaluation = self._evaluation(book)
+        result, staging = work.folders.result, work.folders.staging
+        settlement = Settlement(work.run, book, result, staging, work.partition_label)
+        self.settling = Settling(settlement, self.evaluation, self.pool)
+        self.key_check = KeyCheck(work.asset, work.plan, self.pool, work.redaction, work.stays)
+        works = has_working_set(work.asset.trace, work.plan)
+        self.working = self._working_run() if works else None
+        self.closing = Closing(work, self.doors, self.evaluation, self.settling, self.working)
+
+    def _evaluation(self, book: Book) -> Evaluation:
+        work, doors = self.work, self.doors
+        return Evaluation(
+            book=book,
+            inputs=doors.inputs,
+            step_ids=step_ids(work.plan),
+            evidence=work.evidence,
+            folder=str(work.folders.staging),
+            checks=StageChecks(book, work.thresholds, doors, self.pool),
+            reads={name: self._columns_read(name) for name in doors.accounted},
+            # Steps whose trace is written are reported when that is durable.
+            observer=SILENT if work.traced else self.observer,
+        )
+
+    def _columns_read(self, name: str) -> set[str]:
+        names = self.doors.inputs[name].schema.names
+        # Of a row whose changes are recorded everything is loaded: its state is all of it.
+        return set(names) if self.work.traced else columns_read(self.work.plan, name, names)
+
+    def _working_run(self) -> WorkingRun:
+        work, folders = self.work, self.work.folders
+        ids = RowIds(work.run, work.asset.name, work.target.partition)
+        tracer = None
+        if work.traced:
+            place, hidden = folders.result / "trace", work.redaction
+            tracer = Tracer(ids, place, folders.staging, self.pool, self.observer, hidden)
+        inputs, evaluation = self.doors.inputs, self.evaluation
+        return WorkingRun(work.plan, inputs, evaluation, ids, tracer, folders.staging)
+
+    def _mark_jobs(self) -> None:
+        if self.work.tag:
+            self.doors.spark().addTag(self.work.tag)
+
+    def careful(self) -> AssetRun | None:
+        """Start over with a slower reading of the inputs that have one, or None."""
+        inputs = self.doors.careful()
+        if inputs is None:
+            return None
+        for place in (self.work.folders.result, self.work.folders.staging):
+            clear(place)
+            place.mkdir()
+        return AssetRun(self._asked, inputs, self.observer)
+
+    # ---- the order of things -------------------------------------------------------------
+
+    def execute(self) -> AssetOutcome:
+        self._mark_jobs()
+        try:
+            self._break_early()
+            self.doors.begin()
+            self.evaluation.inputs = self.doors.inputs
+            self.observer.phase("evaluating")
+            made, content = self._evaluate()
+            self.observer.phase("settling")
+            self.settling.wait()
+            self.observer.phase("proving")
+            return self._conclude(made, content)
+        except Exception as error:
+            if type(error).__module__.split(".")[0] not in SPARK_ERRORS:
+                raise
+            name, reason = self.work.asset.name, self.work.redaction.reason(error)
+            raise StepFailed(name, reason) from error
+        finally:
+            self.pool.shutdown(wait=True, cancel_futures=True)
+
+    def _break_early(self) -> None:
+        """The circuit breaker: a look at the first records, before the dead letters fill up."""
+        thresholds, book = self.work.thresholds, self.evaluation.book
+        rate = max(thresholds.breaker, thresholds.percentage)
+        for name in dict.fromkeys(self.doors.accounted):
+            broken = breaker.unreadable(self.doors.inputs[name], book, thresholds.window, rate)
+            if broken is not None:
+                self.settling.write_letters(broken.sample)
+                self.closing.letters(self.closing.kept())
+                raise StructuralError(self.work.asset.name, name, broken.bad, broken.seen, rate)
+        book.rules.clear()
+
+    def _evaluate(self) -> tuple[WrittenRows | None, Future[Content] | None]:
+        """Evaluate all steps and place the output; nothing if a threshold stopped it."""
+        try:
+            made = self._written(self.work.folders.staging / "output")
+            self.evaluation.checks.check()
+            self.evaluation.report_reached()
+            return made, self._place_output(made)
+        except Halted:
+            return None, None
+        finally:
+            if not self.settling.jobs:
+                self.settling.start()
+
+    def _written(self, folder: Path) -> WrittenRows:
+        if self.working is not None:
+            return self.working.evaluate(folder)
+        flow = self.evaluation.flow(self.work.plan)
+        if not flow.untouched_groups:
+            return WrittenRows.of_stage(self.evaluation.output(flow))
+        self.settling.start()  # all segments are written: evidence beside the output
+        rows = self.evaluation.output_groups(flow, str(folder))
+        return WrittenRows(folder, rows, flow.level, flow.group_columns)
+
+    def _place_output(self, made: WrittenRows) -> Future[Content]:
+        """Put the output in its place and start to measure it, while evidence is written."""
+        folders = self.work.folders
+        move_parts(made.folder, folders.output)
+        if self.working is not None:
+            self.working.keep_outputs(folders.result, self.work.partition_label)
+        found = self.doors.spark().read.schema(made.schema).parquet(str(folders.output))
+        rows = found.drop(SYSTEM)
+        content = self.pool.submit(measure, rows, self.work.in_partition())
+        self.key_check.begin(rows, self._kept_key(made), self.doors.every_key_counted)
+        return content
+
+    def _kept_key(self, made: WrittenRows) -> tuple[str, ...]:
+        """The columns that hold the source key, where each row of the output is a record of the
+        one input."""
+        own = made.level == 0 and len(self.doors.accounted) == 1
+        return self.evaluation.output_key if own else ()
+
+    # ---- the ledger ----------------------------------------------------------------------
+
+    def _conclude(self, made: WrittenRows | None, content: Future[Content] | None) -> AssetOutcome:
+        kept = self.closing.kept()
+        letters = self.closing.letters(kept)
+        ledger = self.closing.ledger(kept, letters, made)
+        error = self.closing.against(ledger)
+        measured = content.result() if content is not None else None
+        rows_out = kept.rows("output") if content is not None else 0
+        self.doors.check_unchanged()
+        return AssetOutcome(ledger, by_type(letters), measured, rows_out, error)
+
+    def unfinished_ledger(self) -> Ledger:
+        return self.closing.unfinished_ledger()

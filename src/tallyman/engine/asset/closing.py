@@ -1,0 +1,124 @@
+"""Close the account of an evaluated asset: its ledger, and what stands against its output."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tallyman.domain.account.ledger import KeyDigest, Ledger
+from tallyman.domain.definition.threshold import Halt
+from tallyman.engine.asset.work import Work
+from tallyman.engine.evidence.account import Account
+from tallyman.engine.evidence.content import Content
+from tallyman.engine.evidence.kept import Kept, LetterCounts
+from tallyman.engine.evidence.settle import SUMMARY, clear
+from tallyman.engine.evidence.settling import Settling
+from tallyman.engine.files.run_folder import write_json
+from tallyman.engine.segment.evaluate import Evaluation
+from tallyman.engine.segment.stage import WrittenRows
+from tallyman.engine.source.doors import Doors
+from tallyman.engine.working.working_run import OUTPUTS, WorkingRun
+from tallyman.errors import EmptyInput, ThresholdExceeded
+
+
+@dataclass(frozen=True, slots=True)
+class AssetOutcome:
+    """What an asset's run left: its ledger always, its output when nothing stood against it."""
+
+    ledger: Ledger
+    rejections_by_type: Mapping[str, int]
+    content: Content | None = None
+    rows_out: int = 0
+    error: ThresholdExceeded | None = None
+
+    @property
+    def rejections(self) -> int:
+        return sum(self.rejections_by_type.values())
+
+    def withdrawn(self) -> AssetOutcome:
+        """The same without its rows."""
+        return replace(self, rows_out=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    work: Work
+    doors: Doors
+    evaluation: Evaluation
+    settling: Settling
+    working: WorkingRun | None
+
+    def kept(self) -> Kept:
+        return Kept(self.work.folders.result, self.doors.spark)
+
+    def letters(self, kept: Kept) -> LetterCounts:
+        """Count the dead letters as they were written; their summary is made of nothing else."""
+        found = kept.letters()
+        if found.count:
+            write_json(self.work.folders.result / "errors" / SUMMARY, list(found.summary))
+        return found
+
+    def ledger(self, kept: Kept, letters: LetterCounts, made: WrittenRows | None) -> Ledger:
+        totals, witnesses = self.evaluation.checks.totals, self.settling.witnesses
+        account = Account(self.evaluation, totals, kept, letters, witnesses)
+        marked = made is not None and made.level is None
+        checks = self.working.checks(kept) if self.working is not None and made else []
+        closed = account.close(self._passed(kept, made), marked=marked)
+        return Ledger(
+            run_id=self.work.run.run_id,
+            asset=self.work.asset.name,
+            inputs=self.doors.accounts(),
+            partitions=closed.partitions,
+            sub_ledgers=closed.sub_ledgers,
+            checks=(*closed.checks, *checks),
+            evidence=self.work.evidence.value,
+        )
+
+    def unfinished_ledger(self) -> Ledger:
+        """When the asset stopped half way: the door, if it was measured, and no fate."""
+        return Ledger(
+            run_id=self.work.run.run_id,
+            asset=self.work.asset.name,
+            inputs=self.doors.accounts_so_far(),
+            partitions=(),
+            evidence=self.work.evidence.value,
+            completed=False,
+        )
+
+    def against(self, ledger: Ledger) -> ThresholdExceeded | None:
+        """Why the output must not be published, judged by numbers alone."""
+        name, thresholds = self.work.asset.name, self.work.thresholds
+        halt: Halt | None = self.evaluation.checks.halt or thresholds.check_ledger(ledger)
+        if halt:
+            return ThresholdExceeded(name, halt.reason, halt.errors, halt.threshold, halt.rejected)
+        if ledger.records_in == 0 and thresholds.on_empty == "halt":
+            return EmptyInput(name)
+        return None
+
+    def _passed(self, kept: Kept, made: WrittenRows | None) -> dict[int, KeyDigest]:
+        """The rows of the output, by their level: as they are in their place."""
+        if made is None:
+            return {}
+        if made.group_columns is not None:
+            return {len(self.evaluation.opened): kept.group_rows(made.group_columns)}
+        found = kept.passed(self.evaluation.output_key)
+        if made.level is not None:
+            return {made.level: sum(found.values(), KeyDigest())}
+        levels = {cut.step_id: n for n, cut in enumerate(self.evaluation.opened, 1)}
+        return {levels[step] if step else 0: met for step, met in found.items()}
+
+
+def by_type(letters: LetterCounts) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for row in letters.summary:
+        kind = str(row["error_type"])
+        found[kind] = found.get(kind, 0) + int(row["count"])
+    return found
+
+
+def withdraw(folder: Path) -> None:
+    """Remove what only a result that was proved may leave."""
+    for name in ("output", "outputs"):
+        clear(folder / name)
+    (folder / OUTPUTS).unlink(missing_ok=True)

@@ -1,0 +1,104 @@
+"""The work on one target: everything that is decided before its inputs are opened."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from tallyman.domain.account.fate import Evidence
+from tallyman.domain.definition.frame import Frame
+from tallyman.domain.definition.pipeline import Asset
+from tallyman.domain.definition.plan import is_traced
+from tallyman.domain.definition.step import Append, Expect, GroupBy, Join, Step
+from tallyman.domain.definition.target import Target
+from tallyman.domain.definition.threshold import Thresholds
+from tallyman.domain.history.run import RunIdentity
+from tallyman.engine.columns.tainted import tainted
+from tallyman.engine.expressions.redact import Redaction
+from tallyman.engine.plan import timed_plan
+
+
+@dataclass(frozen=True, slots=True)
+class Folders:
+    """Where a target is made: what stays, what is removed afterwards, and the project itself."""
+
+    result: Path
+    staging: Path
+    project: Path
+
+    @property
+    def output(self) -> Path:
+        """Where the rows that passed are measured, and stay if the gate lets them."""
+        return self.result / "output"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    target: Target
+    asset: Asset
+    plan: Frame
+    run: RunIdentity
+    thresholds: Thresholds
+    evidence: Evidence
+    folders: Folders
+    redaction: Redaction
+    tag: str | None = None
+    """Marks the Spark jobs, so that they can be interrupted together."""
+    attempt: int = 1
+    stays: Sequence[str] = ()
+    """Files of rows that the output is added to."""
+    replay_of: str | None = None
+    """The run whose rejected records are made again."""
+
+    @property
+    def traced(self) -> bool:
+        return is_traced(self.asset.trace, self.plan)
+
+    @property
+    def partition_label(self) -> str:
+        """The partition as evidence shows it; `all` for an asset without partitions."""
+        declared, partition = self.asset.partitioned_by, self.target.partition
+        if declared is None or not partition:
+            return "all"
+        return declared.folder(partition).partition("=")[2]
+
+    def in_partition(self) -> Column | None:
+        """True of every row that the output may hold; None where it may hold any."""
+        declared, partition = self.asset.partitioned_by, self.target.partition
+        if declared is None or partition is None:
+            return None
+        quoted = "`" + declared.column.replace("`", "``") + "`"
+        return F.expr(f"{quoted} <=> {declared.literal(partition)}")
+
+    def evaluated(self) -> Work:
+        """The same work as it is evaluated: the plan at the time of the run, all columns hidden
+        that show a redacted one, and keys as evidence where digests would not do."""
+        plan = timed_plan.at(self.plan, self.run.clock)
+        hidden = replace(self.redaction, columns=tainted(plan, self.redaction.columns))
+        evidence = self.evidence
+        if evidence is Evidence.DIGEST and _validates_groups(plan):
+            # A group that fails afterwards makes its records ERROR: they must be known by name.
+            evidence = Evidence.KEYS
+        return replace(self, plan=plan, redaction=hidden, evidence=evidence)
+
+
+def _validates_groups(plan: Frame) -> bool:
+    steps = list(plan.steps())
+    grouped = [n for n, step in enumerate(steps) if _groups(step)]
+    if grouped and any(map(_rejects, steps[grouped[0] :])):
+        return True
+    return any(_validates_groups(step.other) for step in steps if isinstance(step, Append))
+
+
+def _groups(step: Step) -> bool:
+    if isinstance(step, Append):
+        return any(map(_groups, step.other.steps()))
+    return isinstance(step, GroupBy)
+
+
+def _rejects(step: Step) -> bool:
+    return isinstance(step, Expect) or (isinstance(step, Join) and step.unmatched == "error")

@@ -1,0 +1,64 @@
+"""Count what each segment wrote and judge it, while the next segment is evaluated."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from pyspark.sql import functions as F
+
+from tallyman.domain.account.ledger import KeyDigest
+from tallyman.domain.definition.threshold import Halt, Thresholds
+from tallyman.engine.expressions.columns import ERROR, KEY, PART
+from tallyman.engine.segment.fate_book import Book
+from tallyman.engine.segment.stage import Stage
+from tallyman.engine.source.doors import Doors
+from tallyman.errors import JoinFanOut
+
+Totals = dict[str, dict[int, KeyDigest]]
+"""By the path of a stage: count and digest of each part in which rows ended."""
+
+
+class Halted(Exception):
+    """Too many records were rejected: evaluate no further."""
+
+
+@dataclass
+class StageChecks:
+    """Fan-out and thresholds, one segment behind the evaluation."""
+
+    book: Book
+    thresholds: Thresholds
+    doors: Doors
+    pool: ThreadPoolExecutor
+    totals: Totals = field(default_factory=dict)
+    halt: Halt | None = None
+    _errors: int = 0
+    """Rejected records; a failed group counts as the records behind it."""
+    _last: tuple[Stage, Future[dict[int, KeyDigest]]] | None = None
+
+    def written(self, stage: Stage) -> None:
+        """Judge the segment before, then start to count this one."""
+        self.check()
+        self._last = (stage, self.pool.submit(stage.totals))
+
+    def check(self) -> None:
+        """Judge the segment written last; raise Halted if a threshold is exceeded."""
+        if self._last is None:
+            return
+        (stage, counted), self._last = self._last, None
+        found = self.totals[stage.path] = counted.result()
+        self._refuse_fan_out(stage, found)
+        if stage.level == 0:
+            self._errors += found.get(ERROR, KeyDigest()).count
+        self.halt = self.thresholds.check(self._errors, self.doors.records_in)
+        if self.halt:
+            raise Halted
+
+    def _refuse_fan_out(self, stage: Stage, found: dict[int, KeyDigest]) -> None:
+        for number, part in self.book.parts.items():
+            if part.fate is None and number in found:
+                rows = stage.dropped().where(F.col(PART) == number)
+                keys = [row[KEY] for row in rows.select(KEY).orderBy(KEY).limit(5).collect()]
+                step = part.step_id.rpartition(".")[0]
+                raise JoinFanOut(self.book.asset, step, found[number].count, keys)

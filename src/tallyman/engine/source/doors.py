@@ -1,0 +1,103 @@
+"""Measure the inputs of an asset at the door: counts, key digests and hashes, before any step."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from tallyman.domain.account.ledger import InputAccount
+from tallyman.engine.source import repeated
+from tallyman.engine.source.repeated import Repeated
+from tallyman.engine.source.source import Door, Input
+
+
+@dataclass
+class Doors:
+    """Measurements run in `pool` while the plan is evaluated. `accounted` names an input once for
+    each time its records have to be accounted for."""
+
+    inputs: Mapping[str, Input]
+    accounted: Sequence[str]
+    pool: ThreadPoolExecutor
+    project: Path
+    repeated: Repeated = field(default_factory=Repeated)
+    _measured: dict[str, Future[Door]] = field(default_factory=dict)
+    _hashes: dict[str, Future[str]] = field(default_factory=dict)
+
+    def begin(self) -> None:
+        """Start hashing every input and measuring the accounted ones; read records with their
+        places where keys do not tell them apart, so that evidence names each of them."""
+        for name, source in self.inputs.items():
+            self._hashes[name] = self.pool.submit(_content_hash, source)
+        for name in set(self.accounted):
+            self._measured[name] = self.pool.submit(self.inputs[name].door)
+        self.repeated = repeated.count({name: self.inputs[name] for name in self.accounted})
+        placed = {
+            name: self.inputs[name].with_places(name)
+            for name in dict.fromkeys(self.accounted)
+            if self.repeated.placed(name)
+        }
+        for name, source in placed.items():
+            if type(source) is not type(self.inputs[name]):  # measured as the records are read
+                self._measured[name] = self.pool.submit(source.door)
+        self.inputs = {**self.inputs, **placed}
+
+    def spark(self) -> SparkSession:
+        return next(iter(self.inputs.values())).spark
+
+    @property
+    def accounted_inputs(self) -> list[Input]:
+        return [self.inputs[name] for name in self.accounted]
+
+    @property
+    def records_in(self) -> int:
+        return sum(self._measured[name].result().digest.count for name in self.accounted)
+
+    @property
+    def every_key_counted(self) -> bool:
+        """True if it is known of every input how many of its keys repeat."""
+        return None not in self.repeated.counts.values()
+
+    def accounts(self) -> tuple[InputAccount, ...]:
+        return tuple(map(self._account, self.accounted))
+
+    def accounts_so_far(self) -> tuple[InputAccount, ...]:
+        """The inputs whose measurement succeeded before the asset stopped."""
+        there = [n for n in self.accounted if n in self._measured and _succeeded(self._measured[n])]
+        return tuple(map(self._account, there))
+
+    def careful(self) -> dict[str, Input] | None:
+        """The inputs by their slower reading, or None if none of them has one."""
+        slower = {name: source.slower() or source for name, source in self.inputs.items()}
+        same = all(slower[name] is source for name, source in self.inputs.items())
+        return None if same else slower
+
+    def check_unchanged(self) -> None:
+        for source in self.inputs.values():
+            source.files.check_unchanged()
+
+    def _account(self, name: str) -> InputAccount:
+        source, door = self.inputs[name], self._measured[name].result()
+        return InputAccount(
+            dataset=os.path.relpath(source.files.root, self.project),
+            key_field=",".join(source.key) or "@file#ordinal",
+            content_hash=self._hashes[name].result(),
+            digest=door.digest,
+            null_keys=door.null_keys,
+            duplicate_keys=self.repeated.counts.get(name),
+            named_by_place=source.places is not None,
+            blank_lines=door.blank_lines,
+        )
+
+
+def _content_hash(source: Input) -> str:
+    return source.files.content_hash
+
+
+def _succeeded(measured: Future[Door]) -> bool:
+    return measured.done() and not measured.cancelled() and measured.exception() is None

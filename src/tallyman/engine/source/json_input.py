@@ -1,0 +1,113 @@
+"""Read JSON lines with Spark's own reader, where every line is one object with a key."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from tallyman.engine.expressions.columns import CORRUPT, KEY, col
+from tallyman.engine.files.listing import InputFiles
+from tallyman.engine.source import lines
+from tallyman.engine.source.lines_input import IRREGULAR, LinesInput, textual_key
+from tallyman.engine.source.source import Door, Input
+from tallyman.engine.spark import digest
+
+
+@dataclass(frozen=True)
+class JsonInput(LinesInput):
+    """JSON lines that each hold one object with a key: Spark's own reader, twice as fast."""
+
+    def records(self, columns: Sequence[str] | None = None) -> DataFrame:
+        names = list(self.schema.names if columns is None else columns)
+        return self._rows().select(*map(col, names), self._decided().alias(CORRUPT), self._key())
+
+    def keys(self) -> DataFrame:
+        return self._rows().select(self._key())
+
+    def _rows(self) -> DataFrame:
+        reader = self.spark.read.options(**self.options)
+        reader = reader.option("columnNameOfCorruptRecord", CORRUPT)
+        return reader.schema(self._typed(self.schema.fields)).json(self.files.paths)
+
+    def _key(self) -> Column:
+        written = textual_key(self._keyless(), str(self.prefix))
+        return F.coalesce(self.own_key(), self.redaction.shown(self.key[0], written)).alias(KEY)
+
+    def _decided(self) -> Column:
+        """The text of a line that does not fit, by every declared column.
+
+        The reader types only columns that the query mentions, and no setting makes it type the
+        others. So they are mentioned, in a place that is never reached: the first of the values
+        is not NULL there. Spark does not know that."""
+        line = F.col(CORRUPT)
+        others = [col(name).cast("string") for name in self.schema.names]
+        return F.when(line.isNotNull(), F.coalesce(line, *others))
+
+    @property
+    def every_record_keyed(self) -> bool:
+        return True
+
+    def at_most(self) -> int:
+        return self._scan[0].digest.count
+
+    def with_places(self, name: str) -> Input:
+        """Spark's JSON reader does not number lines."""
+        return self.slower().with_places(name)
+
+    def door(self) -> Door:
+        return self._scan[0]
+
+    @property
+    def regular(self) -> bool:
+        """Whether every line is one object and shows its key."""
+        return self._scan[1]
+
+    @cached_property
+    def _scan(self) -> tuple[Door, bool]:
+        text = self.spark.read.text(self.files.paths).select(F.col("value").alias(lines.TEXT))
+        key = textual_key(F.col(lines.TEXT), str(self.prefix))
+        found = text.select(
+            lines.is_blank(F.col(lines.TEXT)).alias("blank"),
+            F.expr(IRREGULAR).alias("irregular"),
+            key.alias(KEY),
+        )
+        # An escaped key reads differently once it is parsed.
+        odd = F.col("irregular") | F.col(KEY).isNull() | F.contains(F.col(KEY), F.lit("\\"))
+        shown = self.redaction.shown(self.key[0], F.col(KEY))
+        rows = found.groupBy("blank").agg(*digest.lanes(shown), F.count_if(odd).alias("odd"))
+        by_blank = {row["blank"]: row for row in rows.collect()}  # two rows
+        if (full := by_blank.get(False)) is None:
+            full = {digest.COUNT: 0, digest.HIGH: 0, digest.LOW: 0, "odd": 0}
+        blank = by_blank[True][digest.COUNT] if True in by_blank else 0
+        return Door(digest.of_row(full), 0, blank), full["odd"] == 0
+
+    def slower(self) -> Input:
+        return LinesInput(
+            self.name,
+            self.spark,
+            self.files,
+            self.schema,
+            self.key,
+            self.options,
+            self.format,
+            self.prefix,
+            redaction=self.redaction,
+        )
+
+
+def sniff_prefix(files: InputFiles, key: str) -> str | None:
+    """How this input writes `"key":` and whether a quote follows; None if line one has none."""
+    name = json.dumps(key)
+    for file in files.files[:1]:
+        with open(file.path, encoding="utf-8", errors="replace") as opened:
+            first = opened.readline(1 << 16)
+        for prefix in (f'{name}:"', f'{name}: "', f"{name}:", f"{name}: "):
+            at = first.find(prefix)
+            if at >= 0 and not first[at + len(prefix) :].startswith((" ", '"')):
+                return prefix
+    return None

@@ -1,0 +1,157 @@
+"""Read text line by line: JSON and CSV whose lines keep their text and number."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructField, StructType
+
+from tallyman.engine.expressions.columns import CORRUPT, KEY, PLACE, col, quoted
+from tallyman.engine.source import lines
+from tallyman.engine.source.source import Door, Input, key_text, nullable, placed
+from tallyman.engine.spark import digest
+
+BAD_UTF8 = f"NOT is_valid_utf8({lines.TEXT})"
+# As bytes: counting characters would cost more than everything else at the door.
+_ALL_BUT_LAST = f"substring(CAST({lines.TEXT} AS BINARY), 1, octet_length({lines.TEXT}) - 1)"
+# Lines of which Spark's JSON reader would make no row, several rows, or half a row in silence.
+# Only where a brace closes before the last byte is the line taken apart: wrapped in brackets and
+# in braces it must be one element both times, which nothing but one whole value is.
+IRREGULAR = (
+    f"(startswith(ltrim({lines.TEXT}), '[')"
+    f" OR (contains({_ALL_BUT_LAST}, X'7D')"
+    f" AND NOT coalesce(json_array_length(concat('[', {lines.TEXT}, ']')) = 1"
+    f" AND size(json_object_keys(concat('{{\"a\":', {lines.TEXT}, '}}'))) = 1, false)))"
+)
+
+
+@dataclass(frozen=True)
+class LinesInput(Input):
+    """Text lines parsed one by one; every line keeps its text and its number."""
+
+    format: str
+    prefix: str | None = None
+    """What stands before a textual key in a JSON line, learned from the first line."""
+
+    @property
+    def textual(self) -> bool:
+        return True
+
+    @cached_property
+    def _splits(self) -> lines.Splits:
+        return lines.splits(self.spark, self.files, self.options.get("lineSep"))
+
+    def _typed(self, fields: Sequence[StructField]) -> StructType:
+        return StructType([*nullable(fields), StructField(CORRUPT, StringType())])
+
+    def parse(self, text: Column, fields: Sequence[StructField]) -> Column:
+        """The fields as a struct; CORRUPT holds the text when one of them did not fit."""
+        options = {**self.options, "columnNameOfCorruptRecord": CORRUPT, "mode": "PERMISSIVE"}
+        options.pop("lineSep", None)
+        if self.format == "json":
+            return F.from_json(text, self._typed(fields), options)
+        options.pop("header", None)
+        return F.from_csv(text, ", ".join(map(schema_text, self._typed(fields))), options)
+
+    @cached_property
+    def positions(self) -> list[StructField]:
+        """The fields in the order of the line: for CSV with a header, the order of the header."""
+        if self.format == "json" or not self.header:
+            return list(self.schema.fields)
+        declared = {field.name: field for field in self.schema.fields}
+        return [declared.get(n, StructField(n, StringType())) for n in self.header]
+
+    def fields(self, wanted: Collection[str]) -> list[StructField]:
+        """The line's fields with only those wanted typed: no other can fail."""
+        if self.format == "json":
+            return [f for f in self.positions if f.name in wanted]
+        return [
+            f if f.name in wanted else StructField(f.name, StringType()) for f in self.positions
+        ]
+
+    @property
+    def first_lines(self) -> list[str]:
+        return list(self._splits.first_lines.values())
+
+    @cached_property
+    def header(self) -> list[str]:
+        if self.format != "csv" or self.options.get("header", "true") != "true":
+            return []
+        if not self.first_lines:
+            return []
+        separator, first = self.options.get("sep", ","), self.first_lines[0]
+        return [name.strip().strip('"') for name in first.lstrip("\ufeff").split(separator)]
+
+    def _lines(self) -> DataFrame:
+        found = lines.numbered(self.spark, self.files, self._splits, self.options.get("lineSep"))
+        return found.where(f"{lines.NUMBER} > 1") if self.header else found
+
+    def records(self, columns: Sequence[str] | None = None) -> DataFrame:
+        return self._typed_lines(self.schema.names if columns is None else columns, self.positions)
+
+    def keys(self) -> DataFrame:
+        """Without typing any other field: that cannot change a key."""
+        return self._typed_lines([], self.fields(self.key)).select(KEY)
+
+    def _typed_lines(self, names: Sequence[str], fields: Sequence[StructField]) -> DataFrame:
+        unreadable = BAD_UTF8 if self.format == "csv" else f"{BAD_UTF8} OR {IRREGULAR}"
+        text = F.col(lines.TEXT)
+        parsed = F.when(~F.expr(unreadable), self.parse(text, fields)).alias("_tm_parsed")
+        found = self._lines().select(lines.TEXT, lines.FILE, lines.NUMBER, parsed)
+        place = F.concat(
+            F.lit("@"), F.col(lines.FILE), F.lit("#"), F.col(lines.NUMBER).cast("string")
+        )
+        broken = F.col("_tm_parsed").isNull()
+        typed = found.select(
+            *(F.col("_tm_parsed").getField(n).alias(n) for n in dict.fromkeys([*names, *self.key])),
+            F.when(broken, F.expr(f"make_valid_utf8({lines.TEXT})"))
+            .otherwise(F.col(f"_tm_parsed.{CORRUPT}"))
+            .alias(CORRUPT),
+            place.alias(PLACE),
+            broken.alias("_tm_broken"),
+        )
+        candidates = [self.own_key()] if self.key else []
+        if self.prefix:
+            unread = F.when(F.col("_tm_broken"), F.col(CORRUPT)).otherwise(self._keyless())
+            candidates.append(self.redaction.shown(self.key[0], textual_key(unread, self.prefix)))
+        key = F.coalesce(*candidates, F.col(PLACE)).alias(KEY)
+        return typed.select(*map(col, names), CORRUPT, key, *placed(self, F.col(PLACE)))
+
+    def at_most(self) -> int:
+        return self._splits.lines
+
+    def _keyless(self) -> Column:
+        """The text of a line whose key could not be read; NULL where only another field is wrong,
+        so that the key of a record is the same whichever fields are typed."""
+        line = F.col(CORRUPT)
+        alone = self.parse(line, [f for f in self.schema if f.name in self.key])
+        return F.when(line.isNotNull() & key_text(self.key).isNull(), alone.getField(CORRUPT))
+
+    def door(self) -> Door:
+        found = self.keys()
+        row = found.agg(
+            *digest.lanes(F.col(KEY)), F.count_if(lines.is_place(F.col(KEY))).alias("n")
+        ).first()
+        raw = self.spark.read.text(self.files.paths)
+        blank = raw.where(lines.is_blank(F.col("value"))).count()
+        return Door(digest.of_row(row), row["n"] if row else 0, blank)
+
+
+def textual_key(text: Column, prefix: str) -> Column:
+    """The key as it is written in the line, without parsing the line."""
+    found = F.locate(prefix, text)
+    start = found + F.lit(len(prefix))
+    if prefix.endswith('"'):
+        end = F.call_function("locate", F.lit('"'), text, start)
+        return F.when((found > 0) & (end > 0), F.substr(text, start, end - start))
+    rest = F.substr(text, start, F.lit(64))
+    value = F.trim(F.substring_index(F.substring_index(rest, ",", 1), "}", 1))
+    return F.when((found > 0) & ~value.isin("", "null"), value)
+
+
+def schema_text(field: StructField) -> str:
+    return f"{quoted(field.name)} {field.dataType.simpleString()}"

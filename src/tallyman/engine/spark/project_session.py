@@ -1,0 +1,68 @@
+"""The Spark session of one project: opened when it is first needed, and PySpark's mode with it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from tallyman.engine.spark.lent_session import forget, lent
+from tallyman.engine.spark.mode import SparkMode
+from tallyman.engine.spark.session import is_up, open_session, settings_for
+
+
+class ProjectSession:
+    def __init__(self, master: str | None, state_folder: Path) -> None:
+        self.master = master
+        self._state_folder = state_folder
+        self._mode = SparkMode(master)
+        self._session: SparkSession | None = None
+        self._unwanted: frozenset[str] = frozenset()
+        self._lock = threading.RLock()
+
+    def enter_mode(self) -> None:
+        """Prepare for plans: they are made before Spark is up, and may hold columns."""
+        self._mode.enter()
+
+    def leave_mode(self) -> None:
+        self._mode.leave()
+
+    def get(self, conf: Mapping[str, str], quiet: Mapping[str, str]) -> SparkSession:
+        """The session. With it comes PySpark's mode, local or Connect, until another project's is
+        used or this project is closed. `quiet` are settings that `conf` may override."""
+        self._mode.enter()
+        with self._lock:
+            if self._session is None:
+                given = {**quiet, **conf}
+                self._session = open_session(self.master, given, str(self._state_folder))
+                self._mode.keep()
+                forget(self._session, self._unwanted - conf.keys())
+            return self._session
+
+    def is_up(self) -> bool:
+        """True if a session with settings of its own is there, opened here or by somebody else."""
+        return self._session is not None or is_up(self.master)
+
+    @contextmanager
+    def lent(
+        self, usual: Mapping[str, str], wanted: Mapping[str, str], quiet: Mapping[str, str]
+    ) -> Iterator[list[str]]:
+        """Spark with other settings; afterwards all is as it was. Yield what a session that is up
+        already cannot be given."""
+        now, then = (settings_for(self.master, given) for given in (usual, wanted))
+        self._mode.enter()
+        if self.is_up():
+            with lent(self.get(usual, quiet), then, now) as refused:
+                yield refused
+            return
+        try:
+            yield []
+        finally:
+            started, self._session = self._session, None
+            if started is not None:
+                started.stop()
+                # The JVM lives on, and gives what it was started with to every later session.
+                self._unwanted |= then.keys() - now.keys()

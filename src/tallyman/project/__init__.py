@@ -1,0 +1,5 @@
+"""A project from Python: open it, run it, ask it. The command line is a thin layer over this."""
+
+from tallyman.project.project import Project
+
+__all__ = ["Project"]

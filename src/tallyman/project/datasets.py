@@ -1,0 +1,68 @@
+"""Datasets of a project: what there is, and in which versions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tallyman.control.pipeline.workspace import Workspace
+from tallyman.control.publish.resolve import Resolved, resolve
+from tallyman.domain.version.commit import Commit
+from tallyman.domain.version.dataset import Dataset
+from tallyman.engine.files.intact import Damage, damaged
+from tallyman.registry.database import Transaction
+from tallyman.registry.run.invalidations import Invalidations
+from tallyman.registry.version.commits import Commits
+from tallyman.registry.version.datasets import Datasets
+from tallyman.registry.version.snapshots import Snapshots
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectDatasets:
+    """What can be asked of datasets without reading their rows."""
+
+    workspace: Workspace
+
+    def __call__(self) -> list[Dataset]:
+        return self.workspace.database.durably(lambda tx: Datasets(tx).list(self.workspace.name))
+
+    def heads(self) -> dict[str, int]:
+        """The version of every dataset, at one moment."""
+        return {dataset.name: dataset.ordinal for dataset in self()}
+
+    def resolve(self, name: str, version: int | None = None) -> Resolved:
+        return self.workspace.database.durably(
+            lambda tx: resolve(tx, self.workspace.name, name, version)
+        )
+
+    def commits(self, dataset: str | None = None, *, limit: int = 20) -> list[Commit]:
+        """Newest first; of one dataset, or of the project."""
+
+        def work(tx: Transaction) -> list[Commit]:
+            only = Datasets(tx).get(dataset, self.workspace.name).id if dataset else None
+            return Commits(tx).list(self.workspace.name, only, limit)
+
+        return self.workspace.database.durably(work)
+
+    def snapshots(self, dataset: str | None = None) -> list[dict[str, Any]]:
+        def work(tx: Transaction) -> list[dict[str, Any]]:
+            only = Datasets(tx).get(dataset, self.workspace.name).id if dataset else None
+            return Snapshots(tx).list(self.workspace.name, only)
+
+        return self.workspace.database.durably(work)
+
+    def stale(self) -> list[dict[str, Any]]:
+        """What is current and was made from something that was replaced since."""
+        return self.workspace.database.durably(
+            lambda tx: Invalidations(tx).stale(self.workspace.name)
+        )
+
+    def damaged(self, name: str, version: int | None = None) -> tuple[Resolved, list[Damage]]:
+        """Files of a version, and of its metadata, that are not byte for byte what was published.
+        Every byte is read."""
+        found = self.resolve(name, version)
+        files = self.workspace.warehouse.expected(found.fragments)
+        about = self.workspace.warehouse.expected_metadata(
+            found.fragments, found.version.metadata_files
+        )
+        return found, damaged([*files, *about])

@@ -1,0 +1,68 @@
+"""Lineage between datasets, and the events that report it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tallyman.control.openlineage import outbox, send
+from tallyman.control.pipeline.workspace import Workspace
+from tallyman.domain.history.lineage import Granularity, Reached
+from tallyman.project.runs import ProjectRuns
+from tallyman.registry.database import Transaction
+from tallyman.registry.run.lineage import Lineage
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectLineage:
+    """What was made from what, and who was told."""
+
+    workspace: Workspace
+
+    def __call__(
+        self,
+        direction: str,
+        asset: str,
+        *,
+        partition: str | None = None,
+        granularity: Granularity = "partition",
+    ) -> list[Reached]:
+        """`up`: what it was made from; `down` and `impact`: what was made from it."""
+        key = self._key_of(asset, partition)
+
+        def work(tx: Transaction) -> list[Reached]:
+            lineage = Lineage(tx)
+            if direction == "up":
+                return lineage.up(asset, key)
+            if direction == "down":
+                return lineage.down(asset, key)
+            return lineage.impact(asset, key, granularity=granularity)
+
+        return self.workspace.database.durably(work)
+
+    def _key_of(self, name: str, partition: str | None) -> str | None:
+        """Of an asset, or of a source by the partitions of an asset that reads it."""
+        if name in self.workspace.pipeline.assets:
+            return self._runs.target(name, partition).partition
+        for asset in self.workspace.pipeline.assets.values():
+            if partition is not None and name in asset.inputs and asset.partitioned_by:
+                return asset.partitioned_by.parse(partition)
+        return partition
+
+    def state(self) -> outbox.LineageState:
+        """Where OpenLineage events go, and those that are not there yet."""
+        return outbox.state(self._outbox())
+
+    def flush(
+        self, *, refused: bool = False, listen: Callable[[int], None] = lambda _: None
+    ) -> send.Flushed:
+        """Send every event that waits, and on demand those that were refused before."""
+        return send.flush(self._outbox(), refused=refused, listen=listen)
+
+    def _outbox(self) -> outbox.Outbox:
+        settings = self.workspace.settings
+        return outbox.Outbox.of(self.workspace.database, settings.name, settings.home)
+
+    @property
+    def _runs(self) -> ProjectRuns:
+        return ProjectRuns(self.workspace)

@@ -1,0 +1,192 @@
+"""Make what the pipeline declares: run, backfill, resume, cancel, decide."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from tallyman.control.bind.options import Options
+from tallyman.control.pipeline.definitions import Definitions
+from tallyman.control.pipeline.workspace import Workspace
+from tallyman.control.run import approve, begin
+from tallyman.control.run.execute import Execution
+from tallyman.control.run.progress import Listener
+from tallyman.domain.account.fate import Evidence
+from tallyman.domain.definition.approval import Decision
+from tallyman.domain.definition.selection import find_asset, named, select
+from tallyman.domain.definition.threshold import Thresholds
+from tallyman.domain.history.materialization import RunRecord
+from tallyman.domain.history.run import RunIdentity, RunResult, Status
+from tallyman.errors import UsageError
+from tallyman.project.runs import ProjectRuns
+from tallyman.registry.audit import Audit
+from tallyman.registry.database import Transaction
+from tallyman.registry.run.lineage import Lineage
+from tallyman.registry.run.materializations import Materializations
+
+MOST_JOBS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectMaking:
+    """Begin runs and decide about them."""
+
+    workspace: Workspace
+
+    def run(  # noqa: PLR0913  the options of `tallyman run`
+        self,
+        selection: str | Sequence[str] = (),
+        *,
+        partition: str | Sequence[str] | None = None,
+        force: bool = False,
+        jobs: int = 1,
+        evidence: str | None = None,
+        run_id: str | None = None,
+        thresholds: Thresholds | str | Mapping[str, object] | None = None,
+        go_on: bool = True,
+        good_partitions: bool = False,
+        listen: Listener = lambda *_: None,
+    ) -> RunResult:
+        """Run the selected assets, all when none is named; what is unchanged is not run again."""
+        if evidence is not None and evidence not in tuple(Evidence):
+            raise UsageError(f"evidence is 'keys' or 'digest', not {evidence!r}")
+        check_jobs(jobs)
+        # What can be wrong with the call itself is found before Spark starts.
+        identity = RunIdentity.of(run_id, now=datetime.now(UTC))
+        terms = (selection,) if isinstance(selection, str) else tuple(selection)
+        options = Options(
+            selection=terms,
+            evidence=Evidence(evidence) if evidence else None,
+            thresholds=None if thresholds is None else Thresholds.of(thresholds),
+            jobs=jobs,
+            go_on=go_on,
+            good_partitions=good_partitions,
+        )
+        chosen = self.select(terms, options)
+        pipeline = self.workspace.pipeline
+        forced = frozenset(named(pipeline, terms) & set(chosen)) if force else frozenset[str]()
+        wanted = [partition] if isinstance(partition, str) else partition
+        asked = begin.Begun(
+            actor=self.workspace.actor,
+            identity=identity,
+            targets=begin.targets_of(pipeline, chosen, wanted),
+            options=options.with_force(forced),
+        )
+        return executed(begin.begin(asked, self._definitions(chosen, options), listen))
+
+    def backfill(  # noqa: PLR0913
+        self,
+        selection: str | Sequence[str] = (),
+        *,
+        first: str | None = None,
+        last: str | None = None,
+        jobs: int = 1,
+        on_error: str = "continue",
+        force: bool = False,
+        listen: Listener = lambda *_: None,
+    ) -> tuple[RunResult, dict[str, int]]:
+        """Every partition from `first` to `last`; how many succeeded, failed, were skipped."""
+        if on_error not in ("continue", "halt"):
+            raise UsageError(f"on_error is continue or halt, not {on_error!r}")
+        terms = (selection,) if isinstance(selection, str) else tuple(selection)
+        chosen = self.select(terms, Options())
+        assets = self.workspace.pipeline.assets
+        declared = [p for name in chosen if (p := assets[name].partitioned_by)]
+        if not declared:
+            raise UsageError(f"backfill: none of {', '.join(chosen)} is partitioned")
+        keys = declared[0].keys(first, last)
+        result = self.run(
+            terms,
+            partition=keys,
+            force=force,
+            jobs=jobs,
+            go_on=on_error == "continue",
+            good_partitions=on_error == "continue",
+            listen=listen,
+        )
+        return result, result.by_partition()
+
+    def resume(
+        self, run: str, *, jobs: int | None = None, listen: Listener = lambda *_: None
+    ) -> RunResult:
+        """Go on with a run that did not finish: what succeeded is not done again."""
+        if jobs is not None:
+            check_jobs(jobs)
+        record = self._runs.find(run)
+        options = begin.options_in(record.params, jobs)
+        if record.status is Status.SUCCESS:
+            return self._runs.result_of(record)
+        assets = [str(name) for name in record.params.get("assets", ())]
+        for name in assets:
+            find_asset(self.workspace.pipeline, name)
+        definitions = self._definitions(assets, options)
+        actor = self.workspace.actor
+        return executed(begin.resume(record, actor, definitions, options, listen))
+
+    def select(self, terms: Sequence[str], options: Options | None = None) -> list[str]:
+        """Asset names in the order they run."""
+        every = self._definitions(self.workspace.pipeline.order(), options or Options())
+        return select(self.workspace.pipeline, terms, every.modified)
+
+    def cancel(self, run: str, *, timeout_s: float = 30) -> Status:
+        """Ask the run's process to stop; when it does not in time, take the run from it."""
+        record = self._runs.find(run)
+        return begin.cancel(self.workspace.database, self.workspace.settings, record, timeout_s)
+
+    def decide(
+        self,
+        run: str,
+        asset: str,
+        *,
+        approved: bool,
+        partition: str | None = None,
+        reason: str | None = None,
+    ) -> RunRecord:
+        """Approve or reject a result that waits."""
+        return approve.decide(
+            self.workspace.database,
+            self.workspace.settings,
+            self.workspace.warehouse,
+            self._runs.find(run),
+            self._runs.target(asset, partition),
+            Decision(approved=approved, actor=self.workspace.actor, reason=reason),
+        )
+
+    def invalidate(self, asset: str, *, partition: str | None = None, cascade: bool = False) -> int:
+        """The result no longer counts: the next run makes it anew. How many results it were."""
+        target = self._runs.target(asset, partition)
+
+        def work(tx: Transaction) -> int:
+            hit = [(target.asset, target.partition)]
+            if cascade:
+                below = Lineage(tx).down(target.asset, target.partition)
+                hit += [(reached.asset, reached.partition) for reached in below]
+            count = sum(Materializations(tx).invalidate(*one) for one in hit)
+            details = {"count": count, "cascade": cascade}
+            Audit(tx).add("asset.invalidated", self.workspace.actor, str(target), details=details)
+            return count
+
+        return self.workspace.database.durably(work)
+
+    @property
+    def _runs(self) -> ProjectRuns:
+        return ProjectRuns(self.workspace)
+
+    def _definitions(self, chosen: Sequence[str], options: Options) -> Definitions:
+        evidence, thresholds = options.evidence, options.thresholds
+        return Definitions.of(self.workspace, chosen, evidence, thresholds)
+
+
+def executed(execution: Execution) -> RunResult:
+    """Execute a run; on Ctrl-C nothing of it stays at work."""
+    try:
+        return execution.execute()
+    except KeyboardInterrupt:
+        execution.abandon()
+        raise
+
+
+def check_jobs(jobs: int) -> None:
+    if not 1 <= jobs <= MOST_JOBS:
+        raise UsageError(f"jobs is a number from 1 to {MOST_JOBS}, not {jobs}")

@@ -1,0 +1,62 @@
+"""Plan a change of the pipeline, and apply it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from uuid import UUID
+
+from tallyman.control.bind.options import Options
+from tallyman.control.pipeline.definitions import Definitions
+from tallyman.control.pipeline.workspace import Workspace
+from tallyman.control.publish import apply, plan
+from tallyman.control.run import begin
+from tallyman.control.run.progress import Listener
+from tallyman.domain.history.run import RunIdentity, RunResult
+from tallyman.domain.version.change_plan import ChangePlan
+from tallyman.domain.version.commit import Commit
+from tallyman.project.making import check_jobs, executed
+from tallyman.registry.database import Transaction
+from tallyman.registry.run.pipelines import Pipelines
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectPlans:
+    """What applying the pipeline as it is now would do, and doing it."""
+
+    workspace: Workspace
+
+    def plan(self) -> ChangePlan:
+        """What applying the pipeline as it is now would do. Kept, so that it can be applied."""
+        found = plan.plan(Definitions.of(self.workspace, self.workspace.pipeline.order()))
+        self.workspace.database.durably(
+            lambda tx: Pipelines(tx).keep(
+                UUID(found.id), self.workspace.name, self.workspace.actor, found.to_json()
+            )
+        )
+        return found
+
+    def apply(
+        self, wanted: str = "latest", *, jobs: int = 1, listen: Listener = lambda *_: None
+    ) -> tuple[ChangePlan, RunResult | None, Commit | None]:
+        """Build aside what the plan says, then cut over to all of it in one commit."""
+        check_jobs(jobs)
+        settings = self.workspace.settings
+        found = self.workspace.database.durably(lambda tx: apply.load(tx, wanted, settings.name))
+        options = Options(jobs=jobs, plan=found.to_json())
+        targets = apply.targets(found)
+        chosen = list(dict.fromkeys(target.asset for target in targets))
+        definitions = Definitions.of(self.workspace, chosen)
+        self.workspace.database.durably(lambda tx: apply.check(tx, found, definitions))
+        if targets:
+            identity = RunIdentity.of(None, now=datetime.now(UTC))
+            asked = begin.Begun(settings.actor, identity, targets, options)
+            result = executed(begin.begin(asked, definitions, listen))
+            return found, result, result.commit
+        asking = apply.asking(found, settings.name, settings.actor)
+
+        def work(tx: Transaction) -> Commit | None:
+            Pipelines(tx).add(settings.name, found.pipeline_to, definitions.description())
+            return apply.publish_plan(tx, self.workspace.warehouse, asking, found)
+
+        return found, None, self.workspace.database.durably(work)

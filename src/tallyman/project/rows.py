@@ -1,0 +1,117 @@
+"""Rows of a project: read them, compare them, and ask what they were made from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import duckdb
+from pyspark.sql import DataFrame
+
+from tallyman.control.pipeline.workspace import Workspace
+from tallyman.control.publish.resolve import Resolved
+from tallyman.domain.definition.target import Target
+from tallyman.domain.history.walk import Where, Why
+from tallyman.engine.expressions.columns import SYSTEM
+from tallyman.errors import DatasetDamaged, NotFound, UsageError
+from tallyman.project.datasets import ProjectDatasets
+from tallyman.project.runs import ProjectRuns
+from tallyman.query.diff.diff import Difference, diff
+from tallyman.query.rows import first_rows
+from tallyman.query.walk.results import Past
+from tallyman.query.walk.where import Onward
+from tallyman.query.walk.why import RowQuestion, Walk
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectRows:
+    """What can be asked of rows."""
+
+    workspace: Workspace
+
+    def __call__(
+        self, name: str, version: int | None = None, *, limit: int = 20
+    ) -> tuple[Resolved, list[dict[str, Any]]]:
+        """The first rows of a version, without Spark."""
+        found = self._datasets.resolve(name, version)
+        return found, first_rows(name, self.workspace.warehouse.expected(found.fragments), limit)
+
+    def read(
+        self, name: str, *, partition: str | None = None, version: int | None = None
+    ) -> DataFrame:
+        """A version of a dataset, the current one unless said, as Spark sees it."""
+        if partition is not None and name in self.workspace.pipeline.assets:
+            partition = self._runs.target(name, partition).partition
+        found = self._datasets.resolve(name, version)
+        fragments = [f for f in found.fragments if partition in (None, f.partition)]
+        if not fragments:
+            raise NotFound("partition of", f"{name}[{partition}]")
+        self.workspace.warehouse.check(name, fragments)
+        paths = self.workspace.warehouse.paths(fragments)
+        return self.workspace.spark().read.parquet(*paths).drop(SYSTEM)
+
+    def diff(self, name: str, before: int, after: int, *, limit: int = 20) -> Difference:
+        """Row by row, by the dataset's key; fragments that both have are not read."""
+        old, new = self._datasets.resolve(name, before), self._datasets.resolve(name, after)
+        both = {f.id for f in old.fragments} & {f.id for f in new.fragments}
+        sides = [[f for f in side.fragments if f.id not in both] for side in (old, new)]
+        for side in sides:
+            self.workspace.warehouse.check(name, side)
+        paths = [self.workspace.warehouse.paths(side) for side in sides]
+        try:
+            return diff(*paths, key=new.dataset.key_columns, limit=limit)
+        except duckdb.Error as error:
+            raise DatasetDamaged(name, str(error).splitlines()[0]) from error
+
+    def why(
+        self,
+        dataset: str,
+        row: Mapping[str, str],
+        *,
+        version: int | None = None,
+        partition: str | None = None,
+        limit: int | None = 20,
+        keys: bool = False,
+    ) -> Why:
+        """What rows of a dataset were made from, back to the records and files of sources."""
+        found = self._datasets.resolve(dataset, version)
+        asset, registered, _ = found.dataset.producer.partition("/")
+        if registered:
+            raise UsageError(
+                f"{dataset} was registered by an output step of {asset}: "
+                f"ask `tallyman why {asset} …`, or `tallyman trace RUN --key …`"
+            )
+        fragments = [f for f in found.fragments if f.files]
+        if partition is not None:
+            wanted = self._runs.target(found.dataset.producer, partition).partition
+            fragments = [f for f in fragments if f.partition == wanted]
+        if not fragments:
+            raise NotFound(f"row in v{found.version.ordinal} of", str(Target(dataset, partition)))
+        with Walk.begun(self._past(), RowQuestion(row, limit, keys)) as walk:
+            return walk.why(found, fragments)
+
+    def where(
+        self,
+        source: str,
+        row: Mapping[str, str],
+        *,
+        run: str | None = None,
+        limit: int | None = 20,
+    ) -> Where:
+        """What became of records of a source: everything they reached, or where they ended."""
+        only = None if run is None else self._runs.find(run)
+        with Onward.begun(self._past(), RowQuestion(row, limit)) as walk:
+            return walk.where(source, only)
+
+    def _past(self) -> Past:
+        self.workspace.session.enter_mode()  # plans of digests are made before Spark is up
+        return Past(self.workspace)
+
+    @property
+    def _datasets(self) -> ProjectDatasets:
+        return ProjectDatasets(self.workspace)
+
+    @property
+    def _runs(self) -> ProjectRuns:
+        return ProjectRuns(self.workspace)

@@ -1,0 +1,144 @@
+"""Runs of a project: find them, their targets, their files and what they report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tallyman.control.bind.vouch import vouched
+from tallyman.control.pipeline.workspace import Workspace
+from tallyman.control.rejections.rejections import Chosen
+from tallyman.control.run import upkeep
+from tallyman.domain.definition.selection import find_asset
+from tallyman.domain.definition.target import Target
+from tallyman.domain.history.materialization import Materialization, RunRecord
+from tallyman.domain.history.run import RunResult, Status
+from tallyman.engine.files.past_run import Run, find_folder
+from tallyman.errors import NotFound, UsageError
+from tallyman.query.diff.compare import RunComparison, RunSide, compare
+from tallyman.query.report.run import KnownRun, Report, report
+from tallyman.query.trace.asset import Trace
+from tallyman.registry.run.materializations import Materializations
+from tallyman.registry.run.runs import Runs
+from tallyman.registry.seals import Seals
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectRuns:
+    """What can be asked of runs; nothing here makes anything."""
+
+    workspace: Workspace
+
+    def target(self, asset: str, partition: str | None = None) -> Target:
+        """From what a person writes; the partition may be left out."""
+        declared = find_asset(self.workspace.pipeline, asset).partitioned_by
+        if partition is not None and declared is None:
+            raise UsageError(f"{asset} is not partitioned")
+        return Target(asset, declared.parse(partition) if declared and partition else None)
+
+    def __call__(self, *, limit: int = 20) -> list[RunRecord]:
+        """Newest first."""
+        upkeep.upkeep(self.workspace.database, self.workspace.settings)
+        return self.workspace.database.durably(
+            lambda tx: Runs(tx).list(self.workspace.name, limit=limit)
+        )
+
+    def find(self, run: str) -> RunRecord:
+        """By name, unique prefix, folder, or `latest`; as it is now, not as it was left."""
+        upkeep.upkeep(self.workspace.database, self.workspace.settings)
+        return self.workspace.database.durably(lambda tx: Runs(tx).get(run, self.workspace.name))
+
+    def latest(self) -> list[Materialization]:
+        """The newest state of every asset and partition."""
+        upkeep.upkeep(self.workspace.database, self.workspace.settings)
+        return self.workspace.database.durably(
+            lambda tx: Materializations(tx).latest_of_each(self.workspace.name)
+        )
+
+    def result_of(self, run: RunRecord) -> RunResult:
+        return upkeep.result_of(self.workspace.database, run)
+
+    def materializations(self, run: RunRecord) -> list[Materialization]:
+        return self.workspace.database.durably(lambda tx: Materializations(tx).of_run(run.id))
+
+    def folder(self, run: str) -> Run:
+        """The run's files; also of a run that was copied here and that the registry never saw."""
+        place, record = self.place(run)
+        known = self.workspace.database.durably(
+            lambda tx: vouched(tx, self.workspace.settings, record, place)
+        )
+        return Run.open(place, self.reused(record), known)
+
+    def folder_of(self, run: RunRecord) -> Run | None:
+        """None when it was taken away, or the run ended before it had one."""
+        try:
+            return self.folder(run.name)
+        except NotFound:
+            return None
+
+    def place(self, run: str) -> tuple[Path, RunRecord | None]:
+        """The run's folder, whatever is in it."""
+        record: RunRecord | None = None
+        try:
+            record = self.find(run)
+            place = self.workspace.home / record.folder
+            if place.is_dir():
+                return place, record
+            raise NotFound("folder of the run", place.name)
+        except NotFound:
+            copied = find_folder(
+                self.workspace.settings.runs_folder, record.name if record else run
+            )
+            if copied is None:
+                raise
+            return copied, record
+
+    def reused(self, run: RunRecord | None) -> dict[Target, Path]:
+        rows = self.materializations(run) if run else []
+        return {
+            row.target: (self.workspace.home / str(row.location)).parent
+            for row in rows
+            if row.status is Status.SKIPPED
+        }
+
+    def chosen(self, run: str, *, asset: str | None = None, where: str | None = None) -> Chosen:
+        """Rejections of a run, also of one that was copied here and the registry never saw."""
+        folder = self.folder(run)
+        try:
+            record = self.find(folder.run_id)
+        except NotFound:
+            record = None
+        return Chosen(run=folder, record=record, asset=asset, where=where)
+
+    def report(self, run: str) -> Report:
+        """All that can be told of a run; also of one that was copied here."""
+        try:
+            record = self.find(run)
+        except NotFound:
+            return report(self.folder(run), None, self.workspace.settings.redacted)
+        return report(self.folder_of(record), self.known(record), self.workspace.settings.redacted)
+
+    def known(self, run: RunRecord) -> KnownRun:
+        """What the registry holds of it, for its report."""
+        seals = self.workspace.database.durably(lambda tx: Seals(tx).of_run(run.id))
+        return KnownRun(
+            record=run,
+            result=self.result_of(run),
+            rows=self.materializations(run),
+            seal=seals[0]["body"] if seals else None,
+        )
+
+    def compare(self, a: str, b: str) -> RunComparison:
+        """What differs between two runs: config, code, environment, inputs, ledgers."""
+        return compare(self._side(a), self._side(b))
+
+    def _side(self, run: str) -> RunSide:
+        folder = self.folder(run)
+        try:
+            return RunSide(folder, self.known(self.find(folder.run_id)))
+        except NotFound:
+            return RunSide(folder, None)
+
+    def trace(self, run: str) -> Trace:
+        """What a finished run changed, row by row and step by step; without Spark."""
+        return Trace(self.folder(run))

@@ -1,0 +1,126 @@
+"""Versions of datasets: list, name, roll back and remove them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import uuid4
+
+from tallyman.control.pipeline.workspace import Workspace
+from tallyman.control.publish import rename, rollback
+from tallyman.control.publish.cleanup import Cleaned, Cleanup, Policy
+from tallyman.control.publish.resolve import resolve
+from tallyman.control.run import upkeep
+from tallyman.domain.version.commit import Commit
+from tallyman.domain.version.dataset import Dataset, Version, checked_name
+from tallyman.errors import UsageError
+from tallyman.project.datasets import ProjectDatasets
+from tallyman.registry.audit import Audit
+from tallyman.registry.database import Transaction
+from tallyman.registry.version.commits import Commits
+from tallyman.registry.version.datasets import Datasets
+from tallyman.registry.version.snapshots import Snapshots
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectVersions:
+    """What readers see, and every change of it that makes no rows."""
+
+    workspace: Workspace
+
+    def __call__(self, name: str, *, limit: int = 100) -> list[Version]:
+        """Newest first."""
+
+        def work(tx: Transaction) -> list[Version]:
+            dataset = Datasets(tx).get(name, self.workspace.name)
+            return Commits(tx).versions(dataset.id, limit)
+
+        return self.workspace.database.durably(work)
+
+    def publish(self, dataset: str, *, name: str | None = None, hidden: bool = False) -> Dataset:
+        """What people call it, and whether readers outside see it. Metadata only: id, paths,
+        versions and lineage stay."""
+
+        # First which one is meant: once it is renamed, its old name does not find it.
+        meant = self.workspace.database.durably(
+            lambda tx: Datasets(tx).own(dataset, self.workspace.name)
+        )
+
+        def work(tx: Transaction) -> Dataset:
+            found = Datasets(tx).by_ids([meant.id])[meant.id]
+            if name is not None:
+                rename.rename(tx, found.id, name, self.workspace.actor)
+            if found.published is hidden:
+                rename.show(tx, found.id, published=not hidden, actor=self.workspace.actor)
+            return Datasets(tx).by_ids([found.id])[found.id]
+
+        return self.workspace.database.durably(work)
+
+    def snapshot(self, name: str, alias: str, *, version: int | None = None) -> Version:
+        """A name for a version, the current one unless said, that never moves."""
+        checked_name(alias)
+
+        # First which version is meant: another may be current when it has to be said again.
+        meant = self._datasets.resolve(name, version)
+        ordinal = meant.version.ordinal
+
+        def work(tx: Transaction) -> Version:
+            Datasets(tx).lock([meant.dataset.id])  # cleanup waits, or has been here before
+            found = resolve(tx, self.workspace.name, name, ordinal)
+            if Snapshots(tx).add(alias, found.dataset.id, ordinal, self.workspace.actor):
+                Commits(tx).expose({alias: found.version.metadata_location})
+                details = {"dataset": found.dataset.name, "version": ordinal}
+                Audit(tx).add("snapshot.made", self.workspace.actor, alias, details=details)
+            return found.version
+
+        return self.workspace.database.durably(work)
+
+    def rollback(
+        self,
+        name: str | None = None,
+        *,
+        to: int | None = None,
+        commit: str | None = None,
+        message: str | None = None,
+    ) -> Commit | None:
+        """Everything as it was after a commit, or one dataset as it was at a version."""
+        if (commit is None) == (name is None or to is None):
+            raise UsageError("roll back to a commit, or a dataset to one of its versions")
+        asked = rollback.asking(uuid4(), self.workspace.actor, self.workspace.name, message)
+
+        def work(tx: Transaction) -> Commit | None:
+            if commit is not None:
+                return rollback.to_commit(tx, self.workspace.warehouse, asked, commit)
+            assert name is not None
+            assert to is not None
+            tables = self.workspace.pipeline.tables
+            return rollback.to_version(tx, self.workspace.warehouse, asked, name, to, tables)
+
+        return self.workspace.database.durably(work)
+
+    def cleanup(
+        self,
+        *,
+        older_than_s: float = 86400,
+        keep_versions: int | None = None,
+        confirm: bool = False,
+    ) -> list[Cleaned]:
+        """Removes what nothing points to; without `confirm` it only tells."""
+        policy = Policy(older_than_s, keep_versions, confirm)
+        return self._cleanup().run(policy)
+
+    def cleanup_events(self, *, older_than_s: float = 86400, confirm: bool = False) -> int:
+        """Removes lineage events that were sent, from the spool alone; how many."""
+        return self._cleanup().events(Policy(older_than_s, confirm=confirm))
+
+    def purge(self, name: str, version: int) -> Cleaned:
+        """One version for good."""
+        return self._cleanup().purge(name, version)
+
+    def _cleanup(self) -> Cleanup:
+        # A run whose process was killed is not at work: what it staged is nobody's.
+        upkeep.upkeep(self.workspace.database, self.workspace.settings)
+        return Cleanup(self.workspace)
+
+    @property
+    def _datasets(self) -> ProjectDatasets:
+        return ProjectDatasets(self.workspace)
