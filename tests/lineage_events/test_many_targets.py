@@ -22,6 +22,8 @@ from tallyman.control.openlineage.datasets import ToldDataset, merged
 from tallyman.control.openlineage.events import ToldAsset, run_event
 from tallyman.control.pipeline import load
 from tallyman.control.pipeline.definitions import Definitions
+from tallyman.domain.account.ledger_json import to_json
+from tallyman.domain.account.stored_ledger import StoredLedger
 from tallyman.domain.definition.target import Target, folder_of
 from tallyman.domain.history.run import AssetResult, Status
 from tallyman.engine.warehouse.footers import extents, sizes
@@ -75,7 +77,7 @@ class Days:
         place = self.home / FOLDER / folder_of(self.pipeline.assets, target)
         written(place / "output", [revenue])
         (place / "errors").mkdir()
-        (place / "ledger.json").write_text(json.dumps(ledger().to_json()))
+        (place / "ledger.json").write_text(json.dumps(to_json(StoredLedger.of(ledger()))))
         (place / "errors" / "_summary.json").write_text(json.dumps(SUMMARY))
 
     def ended(self, target: Target, status: Status = Status.SUCCESS) -> ToldAsset:

@@ -26,6 +26,7 @@ from tallyman.control.openlineage.events import ToldAsset, ToldRun
 from tallyman.control.openlineage.source_code import code_of_asset
 from tallyman.domain.account.fate import Fate
 from tallyman.domain.account.ledger import InputAccount, KeyDigest, Ledger, Partition
+from tallyman.domain.account.stored_ledger import StoredLedger
 from tallyman.domain.history.run import AssetResult, Status
 from tallyman.engine.warehouse.footers import extents, sizes
 from tests.lineage_events.plans import AIRLINE, airline, columns_of
@@ -194,7 +195,7 @@ def told_asset(home: Path, **more: Any) -> ToldAsset:
         "output": output,
         "plan": asset.plan(),
         "code": code_of_asset(asset, AIRLINE),
-        "ledger": ledger().to_json(),
+        "ledger": StoredLedger.of(ledger()),
         "rejections": SUMMARY,
     }
     return ToldAsset(**(known | more))

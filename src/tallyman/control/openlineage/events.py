@@ -40,6 +40,7 @@ from tallyman.control.openlineage.datasets import (
 )
 from tallyman.control.openlineage.facets import PRODUCER, facet
 from tallyman.control.openlineage.source_code import Code, without_secrets
+from tallyman.domain.account.stored_ledger import StoredLedger
 from tallyman.domain.definition.frame import Frame
 from tallyman.domain.definition.plan import accounted_inputs
 from tallyman.domain.history.lineage_event import LineageEvent
@@ -95,8 +96,7 @@ class ToldAsset:
     """What its output steps register, by their names."""
     plan: Frame | None = None
     code: Code | None = None
-    ledger: Mapping[str, Any] | None = None
-    """Its ledger.json."""
+    ledger: StoredLedger | None = None
     rejections: Sequence[Mapping[str, Any]] = ()
     """Its errors/_summary.json; the samples in it are not told."""
     reads: Sequence[str] = ()
@@ -114,7 +114,7 @@ class ToldAsset:
     def counted_inputs(self) -> list[ToldDataset]:
         """With the number of records, where the ledger counts those of one input only."""
         accounted = accounted_inputs(self.plan) if self.plan else []
-        total = (self.ledger or {}).get("input_accounting", {}).get("total_records")
+        total = self.ledger.records_in if self.ledger else None
         return [one.with_rows(total if accounted == [one.called] else None) for one in self.inputs]
 
 

@@ -28,6 +28,7 @@ from tallyman.control.openlineage.events import (
 )
 from tallyman.domain.history.lineage_event import LineageEvent
 from tallyman.domain.history.run import AssetResult, Status
+from tallyman.engine.files.past_run import ledger_in
 from tallyman.engine.files.run_folder import LEDGER, MANIFEST, RunFolder
 
 FOLDER = "lineage"
@@ -177,7 +178,7 @@ def told_by_folder(home: Path, folder: str, result: AssetResult) -> ToldAsset:
     return ToldAsset(
         result=result,
         folder=folder,
-        ledger=_json(place / LEDGER),
+        ledger=ledger_in(place) if (place / LEDGER).exists() else None,
         rejections=_json(place / "errors" / "_summary.json") or (),
     )
 

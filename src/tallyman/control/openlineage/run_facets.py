@@ -26,7 +26,8 @@ from tallyman.control.openlineage.facets import (
 )
 from tallyman.control.openlineage.source_code import message_of
 from tallyman.domain.account.fate import Fate
-from tallyman.domain.account.ledger import PARTITION_TYPE, PROOF, WEAKER_PROOF
+from tallyman.domain.account.ledger import PROOF, WEAKER_PROOF, Partition
+from tallyman.domain.account.stored_ledger import StoredLedger
 from tallyman.domain.definition.frame import Frame
 from tallyman.domain.definition.partition import decode
 from tallyman.domain.definition.plan import chain, others, step_ids
@@ -38,7 +39,6 @@ Facets = dict[str, RunFacet]
 LETTERS = "errors"
 MOST = 100
 """Inputs that one event tells; the manifest has all."""
-_FATES = {PARTITION_TYPE.get(fate, fate.value): fate for fate in Fate}
 _EVIDENCE = re.compile(r"adjoint/[^/]+/(.+)\.parquet")
 
 
@@ -46,7 +46,7 @@ class FacetCounts(Protocol):
     """A target with its ledger."""
 
     @property
-    def ledger(self) -> Mapping[str, Any] | None: ...
+    def ledger(self) -> StoredLedger | None: ...
 
 
 def instant(at: datetime) -> str:
@@ -148,7 +148,7 @@ def folder_of_run(manifest: Mapping[str, Any]) -> str:
 # ---- its balance --------------------------------------------------------------------------------
 
 
-def asset_ledger(ledger: Mapping[str, Any] | None, folder: str, result: AssetResult) -> Facets:
+def asset_ledger(ledger: StoredLedger | None, folder: str, result: AssetResult) -> Facets:
     found = _ledger([ledger] if ledger else [], f"{folder}/{LEDGER}", result.rejections)
     for each in found.values():
         made = [sub.to_json() for sub in result.sub_ledgers]
@@ -163,21 +163,20 @@ def run_ledger(manifest: Mapping[str, Any], assets: Sequence[FacetCounts]) -> Fa
     return _ledger(ledgers, f"{folder_of_run(manifest)}/{LEDGER}", None)
 
 
-def _ledger(ledgers: Sequence[Mapping[str, Any]], place: str, rejections: int | None) -> Facets:
+def _ledger(ledgers: Sequence[StoredLedger], place: str, rejections: int | None) -> Facets:
     if not ledgers:
         return {}
     counts = dict.fromkeys((fate.value for fate in Fate), 0)
     for ledger in ledgers:
-        for one in ledger["output_accounting"]["partitions"]:
-            counts[_FATES[one["partition_type"]]] += one["record_count"]
-    proofs = {ledger["verification"]["proof_method"] for ledger in ledgers}
+        for part in ledger.partitions:
+            counts[part.fate.value] += part.digest.count
     found = facet(
         TallymanLedgerFacet,
-        records_in=sum(each["input_accounting"]["total_records"] for each in ledgers),
+        records_in=sum(each.records_in for each in ledgers),
         fates=counts,
-        unaccounted=sum(each["output_accounting"]["unaccounted"] for each in ledgers),
-        balanced=all(each["verification"]["accounting_balanced"] for each in ledgers),
-        proof_method=PROOF if proofs == {PROOF} else WEAKER_PROOF,
+        unaccounted=sum(each.unaccounted for each in ledgers),
+        balanced=all(each.proof.balanced for each in ledgers),
+        proof_method=PROOF if all(each.has_keys for each in ledgers) else WEAKER_PROOF,
         ledger_location=place,
         rejections=rejections,
     )
@@ -186,14 +185,14 @@ def _ledger(ledgers: Sequence[Mapping[str, Any]], place: str, rejections: int | 
 
 def step_ledgers(
     plan: Frame,
-    ledger: Mapping[str, Any] | None,
+    ledger: StoredLedger | None,
     rejections: Sequence[Mapping[str, Any]],
     asset: str,
 ) -> dict[str, TallymanLedgerFacet]:
     """By the ids of the steps, in their order."""
     ids = step_ids(plan)
-    records = _by_step(ledger["output_accounting"]["partitions"] if ledger else (), ids.values())
-    made = [one for sub in (ledger or {}).get("sub_ledgers", ()) for one in sub["partitions"]]
+    records = _by_step(ledger.partitions if ledger else (), ids.values())
+    made = [part for level in ledger.levels[1:] for part in level] if ledger else []
     rows = _by_step(made, ids.values())
     letters = _letters(rejections)
     none = {fate.value: 0 for fate in Fate if fate is not Fate.ERROR}
@@ -232,21 +231,18 @@ def _rule(step: Step, name: str) -> str | None:
     return None
 
 
-def _by_step(
-    partitions: Sequence[Mapping[str, Any]], steps: Collection[str]
-) -> dict[str, dict[str, int]]:
+def _by_step(partitions: Sequence[Partition], steps: Collection[str]) -> dict[str, dict[str, int]]:
     """Fates by the step that gave them. A step that gave one at two levels is numbered there."""
     known = set(steps)
     found: dict[str, dict[str, int]] = {}
-    for one in partitions:
-        place = _EVIDENCE.fullmatch(one["adjoint_location"])
+    for part in partitions:
+        place = _EVIDENCE.fullmatch(part.location)
         if place is None:
             continue
         name = place.group(1)
         own = name if name in known else re.sub(r"_\d+$", "", name)
         counts = found.setdefault(own, {})
-        fate = _FATES[one["partition_type"]].value
-        counts[fate] = counts.get(fate, 0) + one["record_count"]
+        counts[part.fate.value] = counts.get(part.fate.value, 0) + part.digest.count
     return found
 
 

@@ -5,18 +5,16 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from collections.abc import Collection, Iterable
 from uuid import uuid4
 
+from tallyman.domain.account.stored_ledger import StoredLedger
 from tallyman.domain.definition.frame import Frame
 from tallyman.engine.columns.tainted import tainted
 from tallyman.engine.expressions.redact import Redaction
 from tallyman.settings import Settings
 
 KEY_FILE = "trace.key"
-LEDGER_FIELD = "redacted"
-"""In a ledger: the columns of which the run kept only hashes."""
 
 
 def redaction(settings: Settings, plans: Iterable[Frame]) -> Redaction:
@@ -26,9 +24,9 @@ def redaction(settings: Settings, plans: Iterable[Frame]) -> Redaction:
     return Redaction(hidden_columns(plans, settings.redacted), _key(settings))
 
 
-def redaction_then(settings: Settings, ledger: Mapping[str, Any]) -> Redaction:
+def redaction_then(settings: Settings, ledger: StoredLedger) -> Redaction:
     """As it was in the run that wrote the ledger."""
-    hidden = frozenset(ledger.get(LEDGER_FIELD, ()))
+    hidden = frozenset(ledger.redacted)
     return Redaction(hidden, known_key(settings)) if hidden else Redaction()
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from tallyman.control.bind.changes import changes
 from tallyman.control.bind.inputs import Pin, Pins
 from tallyman.control.bind.manifest import label
 from tallyman.control.pipeline.definitions import Definitions
@@ -231,20 +232,17 @@ class Reproducible:
         name = label(pin.reading)
         bound = dict(self.bound.binding["input_hashes"].get(name) or {"hash": None})
         then = self._at_the_door(row).get(pin.reading.name, bound["hash"])
-        now = pin.files.content_hash
-        if then != now:
-            files = {"files": len(pin.files.files), "bytes": pin.files.bytes}
-            change = input_change(name, bound | {"hash": then}, bound | files | {"hash": now})
-            yield change.message
+        for changed in changes({name: then}, {name: pin.files.content_hash}):
+            now = {"hash": changed.now, "files": len(pin.files.files), "bytes": pin.files.bytes}
+            yield input_change(name, bound | {"hash": changed.then}, bound | now).message
 
     def _at_the_door(self, row: Materialization) -> dict[str, str]:
         """The hash of each input whose records it accounts for; not told apart in a replay."""
         place = self.place(row.target)
         accounted = accounted_inputs(self.definitions.pipeline.assets[row.target.asset].plan())
-        hashes = str(ledger_in(place)["input_accounting"]["input_hash"]).split("+")
-        if len(hashes) != len(accounted) or (place / FOLDER / FACTS).exists():
+        if (place / FOLDER / FACTS).exists():
             return {}
-        return dict(zip(accounted, hashes, strict=True))
+        return ledger_in(place).inputs.hashes_of(accounted)
 
 
 def _left_a_ledger(row: Materialization) -> bool:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from tallyman.control.bind.changes import changes
 from tallyman.control.bind.inputs import Pins
 from tallyman.control.bind.manifest import MANIFEST_VERSION, VOLATILE, config_of, inputs_of, label
 from tallyman.control.pipeline.definitions import Definitions
@@ -83,13 +84,13 @@ class Bound:
     def check(self) -> Checked:
         """Stops at the first difference: what comes after may be no more than its consequence."""
         looked: dict[str, Any] = {}
-        for kind, changes in (
+        for kind, differences in (
             ("manifest", self.seal_changes),
             ("config", self.config_changes),
             ("code", self.code_changes),
             ("inputs", self.input_changes),
         ):
-            change = next(iter(changes()), None)
+            change = next(iter(differences()), None)
             if change is not None:
                 return self._checked(change, looked)
             looked[kind] = self._looked_at(kind)
@@ -233,9 +234,11 @@ class Bound:
         """Sources are hashed anew; of a version, its rows are known and its files are checked."""
         then = self.binding["input_hashes"]
         now = inputs_of(self.definitions.pipeline, self.targets, self.pins)
+        hashes = [{name: hash_of(one) for name, one in side.items()} for side in (then, now)]
+        changed = {change.name for change in changes(*hashes)}
         for name in dict.fromkeys([*then, *now]):
             before, after = then.get(name), now.get(name)
-            if hash_of(before) != hash_of(after):
+            if name in changed:
                 yield input_change(name, before, after)
             elif before and before["kind"] != "source":
                 yield from self._damage(name, before)

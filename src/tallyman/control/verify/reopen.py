@@ -15,6 +15,7 @@ from tallyman.control.bind.inputs import Pins, open_inputs
 from tallyman.control.pipeline import load
 from tallyman.control.pipeline.load import Definition
 from tallyman.control.pipeline.redaction import redaction_then
+from tallyman.domain.account.stored_ledger import StoredLedger
 from tallyman.domain.definition.frame import Frame
 from tallyman.domain.definition.pipeline import Asset
 from tallyman.domain.definition.plan import accounted_inputs
@@ -36,7 +37,7 @@ class Again:
     spark: Callable[[], SparkSession]
 
     @cached_property
-    def ledger(self) -> dict[str, Any]:
+    def ledger(self) -> StoredLedger:
         return ledger_in(self.place)
 
     @property

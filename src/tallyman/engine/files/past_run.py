@@ -9,8 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tallyman.domain.account import ledger_json
+from tallyman.domain.account.stored_ledger import StoredLedger
 from tallyman.domain.definition.target import Target
-from tallyman.engine.files.run_folder import MANIFEST, REPORT, SEAL
+from tallyman.engine.files.run_folder import LEDGER, MANIFEST, REPORT, SEAL
 from tallyman.engine.files.vouched import Vouched
 from tallyman.errors import NotFound, UsageError
 
@@ -89,11 +91,12 @@ def _told(path: Path) -> str | None:
         return None
 
 
-def ledger_in(place: Path) -> dict[str, Any]:
-    path = place / "ledger.json"
+def ledger_in(place: Path) -> StoredLedger:
+    """Read the ledger of a target; ValueError if what is there is none."""
+    path = place / LEDGER
     if not path.exists():
         raise NotFound("ledger in", place.name)
-    return _json(path)
+    return ledger_json.of_json(_json(path))
 
 
 def _json(path: Path) -> dict[str, Any]:

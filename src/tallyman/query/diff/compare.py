@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tallyman.domain.account.ledger_json import partition_type
 from tallyman.domain.definition.target import Target
 from tallyman.domain.history.run import Status
 from tallyman.engine.files.past_run import Run
@@ -173,9 +174,9 @@ def _outcome(one: Facts, place: Path | None, vouched: Vouched) -> dict[str, Any]
     status = Status.SUCCESS.value if one["status"] == Status.SKIPPED else one["status"]
     found: dict[str, Any] = {"status": status, "rows_out": one.get("rows_out")}
     found["content_digest"] = one.get("content_digest")
-    ledger = vouched.json(place / LEDGER) if place else None
-    if place is None or ledger is None:
+    if place is None or vouched.content(place / LEDGER) is None:
         return found
+    ledger = vouched.ledger(place)
     vouched.check(place, "errors")
     records, *made = flows([ledger])
     found |= {
@@ -189,10 +190,9 @@ def _outcome(one: Facts, place: Path | None, vouched: Vouched) -> dict[str, Any]
     }
     found["rejections"] = _by_type(place)
     digests = {
-        f"{part['partition_type']} {part['adjoint_location']}": part["key_digest"]
-        for part in ledger["output_accounting"]["partitions"]
+        f"{partition_type(part)} {part.location}": str(part.digest) for part in ledger.partitions
     }
-    return found | {"keys": {"in": ledger["input_accounting"]["key_digest"], **digests}}
+    return found | {"keys": {"in": str(ledger.inputs.digest), **digests}}
 
 
 def _fates(flow: RecordFlow) -> dict[str, int]:
