@@ -8,7 +8,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from uuid import UUID
 
-from tallyman.control.bind.options import Options
 from tallyman.control.pipeline import load
 from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.publish import apply, plan
@@ -23,6 +22,7 @@ from tallyman.domain.definition.approval import Decision
 from tallyman.domain.definition.selection import find_asset, named, select
 from tallyman.domain.definition.threshold import Thresholds
 from tallyman.domain.history.materialization import RunRecord
+from tallyman.domain.history.options import Options
 from tallyman.domain.history.reproduction import Reproduced
 from tallyman.domain.history.run import RunIdentity, RunResult, Status
 from tallyman.domain.version.change_plan import ChangePlan
@@ -132,7 +132,7 @@ class Project(History):
         options = begin.options_in(record.params, jobs)
         if record.status is Status.SUCCESS:
             return self.result_of(record)
-        assets = [str(name) for name in record.params.get("assets", ())]
+        assets = list(record.params.assets)
         for name in assets:
             find_asset(self.pipeline, name)
         definitions = self._definitions(assets, options)
@@ -182,7 +182,7 @@ class Project(History):
         _check_jobs(jobs)
         settings = self.settings
         found = self.database.durably(lambda tx: apply.load(tx, wanted, settings.name))
-        options = Options(jobs=jobs, plan=found.to_json())
+        options = Options(jobs=jobs, plan=found)
         targets = apply.targets(found)
         chosen = list(dict.fromkeys(target.asset for target in targets))
         definitions = self._definitions(chosen, options)
@@ -233,7 +233,7 @@ class Project(History):
     def _bound(self, run: str) -> Bound:
         record = self.find_run(run)
         options = begin.options_in(record.params, None)
-        assets = [n for n in record.params.get("assets", ()) if n in self.pipeline.assets]
+        assets = [n for n in record.params.assets if n in self.pipeline.assets]
         return Bound(record, self._definitions(assets, options))
 
     def reproduce(
@@ -247,7 +247,7 @@ class Project(History):
         """Make a run again from its pinned inputs, aside, and compare; nothing is published."""
         bound = self._bound(run)
         conf = pinned_spark(bound.config.get("spark", {}), self.settings.spark, spark_conf or {})
-        jobs = int(bound.record.params.get("jobs", 1))
+        jobs = bound.record.params.options.jobs
         with self._spark_as(conf) as refused:
             checked = Reproducible(bound, self._definitions(bound.definitions.chosen, Options()))
             found = Reproduction(checked, told_difference, tell, jobs, keep).reproduce()

@@ -16,6 +16,7 @@ from tallyman.domain.definition.partition import decode
 from tallyman.domain.definition.pipeline import Pipeline
 from tallyman.domain.definition.target import PLACEHOLDER, Reading, Target, folder_of, readings
 from tallyman.domain.history.materialization import RunRecord
+from tallyman.domain.history.options import Options
 from tallyman.domain.history.run import RunIdentity
 from tallyman.domain.version.dataset import Fragment
 from tallyman.engine.plan.code_version import CodeVersion, code_version
@@ -53,7 +54,7 @@ def bind(
     """As everything is now."""
     settings = definitions.settings
     return Binding(
-        config=config_of(definitions, targets, run.params),
+        config=config_of(definitions, targets, run.params.options),
         code=code_version(settings.home / settings.pipelines),
         inputs=inputs_of(definitions.pipeline, targets, pins),
     )
@@ -63,7 +64,7 @@ def bind(
 
 
 def config_of(
-    definitions: Definitions, targets: Iterable[Target], params: Mapping[str, Any]
+    definitions: Definitions, targets: Iterable[Target], options: Options
 ) -> dict[str, Any]:
     """What decides the result, beside code and inputs: no name, no time, no place."""
     settings, chosen = definitions.settings, list(targets)
@@ -78,9 +79,9 @@ def config_of(
         "project": settings.name,
         "assets": assets,
         "targets": sorted(str(target) for target in chosen),
-        "publish_good_partitions": bool(params.get("publish_good_partitions")),
+        "publish_good_partitions": options.good_partitions,
         "redact": sorted(settings.redacted),
-        "replay_of": params.get("replay_of"),
+        "replay_of": options.replay_of,
         "spark": without_secrets(settings.spark),
     }
 
@@ -88,7 +89,8 @@ def config_of(
 def config_file(config: Mapping[str, Any], run: RunRecord, master: str | None) -> dict[str, Any]:
     """config.json: what binds, and how it was asked for."""
     asked = ("selection", "force", "jobs", "go_on", "plan", "evidence", "thresholds")
-    volatile = {name: run.params.get(name) for name in asked} | {"master": master}
+    options = run.params.options.to_json()
+    volatile = {name: options[name] for name in asked} | {"master": master}
     return {**config, VOLATILE: without_secrets_in(volatile)}
 
 
@@ -179,7 +181,7 @@ def manifest_of(
         "timestamp": identity.timestamp,
         "folder_name": identity.folder_name,
         "cryptographic_binding": binding.to_json(),
-        "pipeline_version": run.params.get("pipeline_version"),
+        "pipeline_version": run.params.pipeline_version,
         "assets": list(dict.fromkeys(target.asset for target in targets)),
         "targets": [
             {

@@ -6,12 +6,10 @@ import contextlib
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from uuid import UUID
 
 from tallyman import faults
 from tallyman.control.bind.inputs import Pin, Pins
 from tallyman.control.bind.manifest import bind, config_file, manifest_of
-from tallyman.control.bind.options import Options
 from tallyman.control.bind.read_facts import inputs_read
 from tallyman.control.openlineage.run import RunEvents
 from tallyman.control.pipeline.definitions import Definitions
@@ -29,6 +27,7 @@ from tallyman.control.run.watch import Watch
 from tallyman.control.seal.seal import place, seal_of
 from tallyman.domain.definition.target import Target, dependencies, folder_of
 from tallyman.domain.history.materialization import Made, Materialization
+from tallyman.domain.history.options import Options
 from tallyman.domain.history.run import AssetResult, RunIdentity, RunResult, Status
 from tallyman.domain.version.dataset import Dataset, Kind
 from tallyman.engine.files.hashing import hasher_for
@@ -71,10 +70,9 @@ class Execution:
         faults.reach(Point.RUN_REGISTERED)
         pipeline = self.definitions.pipeline
         run = self.journal.run
-        pinned = {UUID(dataset): ordinal for dataset, ordinal in run.pins.items()}
         hasher = hasher_for(self.settings.master, self.definitions.spark)
         database, settings = self.journal.database, self.settings
-        self._pins = Pins(pipeline, database, settings, run.id, pinned, hasher)
+        self._pins = Pins(pipeline, database, settings, run.id, run.pins, hasher)
         self._staging = Staging(self.journal, self._pins.warehouse, self._pins, self._datasets())
         self._folder = RunFolder.open(self.settings.home / run.folder)
         finish.set_aside(self._folder)  # of an earlier end: this run is at work again

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 from tallyman.control.bind.changes import changes
 from tallyman.control.bind.inputs import Pin, Pins
@@ -55,8 +54,7 @@ class Reproducible:
     def pins(self) -> Pins:
         """As the run saw them: with what it made itself."""
         found, run = self.definitions, self.bound.record
-        ordinals = {UUID(dataset): ordinal for dataset, ordinal in run.pins.items()}
-        return Pins(found.pipeline, found.database, found.settings, run.id, ordinals)
+        return Pins(found.pipeline, found.database, found.settings, run.id, run.pins)
 
     def place(self, target: Target) -> Path:
         """What the run left of it."""

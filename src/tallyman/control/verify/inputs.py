@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 from tallyman.control.bind.changes import changes
 from tallyman.control.bind.inputs import Pins
@@ -124,8 +123,7 @@ class Bound:
     def pins(self) -> Pins:
         """Every dataset at the version that the run read."""
         found = self.definitions
-        ordinals = {UUID(dataset): ordinal for dataset, ordinal in self.record.pins.items()}
-        return Pins(found.pipeline, found.database, found.settings, ordinals=ordinals)
+        return Pins(found.pipeline, found.database, found.settings, ordinals=self.record.pins)
 
     # ---- the binding itself ---------------------------------------------------------------
 
@@ -188,7 +186,9 @@ class Bound:
                 advice="the run's own files were changed:  tallyman verify tells which",
             )
             return
-        now = flattened(config_of(self.definitions, self._still_declared(), self.record.params))
+        now = flattened(
+            config_of(self.definitions, self._still_declared(), self.record.params.options)
+        )
         then = flattened(self.config)
         for path in dict.fromkeys([*then, *now]):
             if then.get(path, ABSENT) != now.get(path, ABSENT):

@@ -183,7 +183,7 @@ class Reproduction:
             tag=self._tag,
             redaction=redaction(definitions.settings, definition.plans.values()),
             canceled=self._stop.is_set,
-            replay_of=run.params.get("replay_of"),
+            replay_of=run.params.options.replay_of,
             overlaid=with_replayed if (replay / FACTS).exists() else lambda inputs: inputs,
         )
         return make(spark, definition, order)

@@ -129,7 +129,7 @@ def _head(run: Run | None, known: KnownRun | None, told: Mapping[str, Any]) -> d
         "actor": record.actor if record else manifest.get("actor"),
         "executor_node": record.executor_node if record else None,
         "folder": record.folder if record else run.folder.name if run else None,
-        "replay_of": record.params.get("replay_of") if record else _config(run).get("replay_of"),
+        "replay_of": record.params.options.replay_of if record else _config(run).get("replay_of"),
         "commit": told.get("commit"),
         "error": told.get("error"),
         "window": manifest.get("processing_window"),

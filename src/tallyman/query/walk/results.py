@@ -315,8 +315,7 @@ class Past:
             yield replay.folder
 
     def again(self, result: Result) -> Again:
-        pinned = {UUID(dataset): ordinal for dataset, ordinal in result.run.pins.items()}
-        pins = Pins(self.pipeline, self.database, self.settings, ordinals=pinned)
+        pins = Pins(self.pipeline, self.database, self.settings, ordinals=result.run.pins)
         run = {
             "openlineage_run_id": result.run.id,
             "run_id": result.run.name,

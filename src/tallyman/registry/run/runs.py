@@ -10,6 +10,7 @@ from uuid import UUID
 from psycopg.types.json import Jsonb
 
 from tallyman.domain.history.materialization import RunRecord
+from tallyman.domain.history.options import RunParams
 from tallyman.domain.history.run import Status
 from tallyman.errors import NotFound, RunBusy, RunExists, RunTaken, UsageError
 from tallyman.registry.database import Transaction
@@ -108,8 +109,8 @@ class Runs:
             "id": run.id,
             "name": run.name,
             "project": run.project,
-            "params": Jsonb(dict(run.params)),
-            "pins": Jsonb(dict(run.pins)),
+            "params": Jsonb(run.params.to_json()),
+            "pins": Jsonb({str(dataset): ordinal for dataset, ordinal in run.pins.items()}),
             "folder": run.folder,
             "actor": run.actor[:255],
             "executor": run.executor,
@@ -150,7 +151,7 @@ class Runs:
     def claim(self, run: RunRecord, executor: UUID, node: str) -> None:
         """Go on with a run that nobody is at work on, or RunBusy."""
         given = {"id": run.id, "executor": executor, "node": node, "lease": LEASE}
-        given |= {"params": Jsonb(dict(run.params))}
+        given |= {"params": Jsonb(run.params.to_json())}
         if not self.tx.execute(CLAIM, given).rowcount:
             raise RunBusy(run.name, run.executor_node or "another process")
 
@@ -218,4 +219,9 @@ class Runs:
 
 def _record(row: Mapping[str, Any]) -> RunRecord:
     found = dict(row)
-    return RunRecord(status=Status(found.pop("status")), **found)
+    return RunRecord(
+        status=Status(found.pop("status")),
+        params=RunParams.of_json(found.pop("params")),
+        pins={UUID(dataset): ordinal for dataset, ordinal in found.pop("pins").items()},
+        **found,
+    )
