@@ -147,7 +147,10 @@ class History(Data):
     def again(self, run: Run) -> Callable[[Target, Path], Again]:
         """Opens targets of a past run for a second look."""
         pins = Pins(self.pipeline, self.database, self.settings)
-        return lambda target, place: Again(target, place, run.manifest, pins, lambda: self.spark)
+        found = run.manifest
+        return lambda target, place: Again(
+            target, place, found.id, found.started_at, pins, lambda: self.spark
+        )
 
     def chain(self, head: str | None = None) -> Chain:
         """Every seal of the project, from the first: does each name the one before it?"""

@@ -44,6 +44,7 @@ from tallyman.domain.account.stored_ledger import StoredLedger
 from tallyman.domain.definition.frame import Frame
 from tallyman.domain.definition.plan import accounted_inputs
 from tallyman.domain.history.lineage_event import LineageEvent
+from tallyman.domain.history.manifest import Manifest
 from tallyman.domain.history.run import AssetResult, Status
 from tallyman.engine.columns.lineage import column_lineage, registered_lineage
 from tallyman.engine.columns.logical_query import logical_query, step_queries
@@ -66,16 +67,16 @@ STATES = {
 class ToldRun:
     """`manifest` is the run's manifest.json; `namespace` the environment's, or ours."""
 
-    manifest: Mapping[str, Any]
+    manifest: Manifest
     namespace: str = NAMESPACE
 
     @property
     def id(self) -> UUID:
-        return UUID(self.manifest["openlineage_run_id"])
+        return self.manifest.id
 
     @property
     def project(self) -> str:
-        return str(self.manifest["project"])
+        return str(self.manifest.project)
 
     def dataset(self, called: str, name: str, **known: Any) -> ToldDataset:
         """One of Tallyman's own: a version of a dataset of the project."""

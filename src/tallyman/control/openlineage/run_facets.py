@@ -32,6 +32,7 @@ from tallyman.domain.definition.frame import Frame
 from tallyman.domain.definition.partition import decode
 from tallyman.domain.definition.plan import chain, others, step_ids
 from tallyman.domain.definition.step import Expect, Join, Step
+from tallyman.domain.history.manifest import BoundInput, Manifest
 from tallyman.domain.history.run import AssetResult
 from tallyman.engine.files.run_folder import LEDGER, MANIFEST
 
@@ -56,21 +57,18 @@ def instant(at: datetime) -> str:
 # ---- what it is bound to ------------------------------------------------------------------------
 
 
-def of_run(manifest: Mapping[str, Any]) -> Facets:
-    window = manifest.get("processing_window") or {}
-    first, end = window.get("start"), window.get("end")
-    if first and end:
-        nominal = _nominal(date.fromisoformat(first), date.fromisoformat(end))
+def of_run(manifest: Manifest) -> Facets:
+    window = manifest.window
+    if window and window.start and window.end:
+        nominal = _nominal(date.fromisoformat(window.start), date.fromisoformat(window.end))
     else:
-        nominal = {"nominalStartTime": manifest["timestamp"]}
-    return _bound(manifest, nominal, _inputs(_given(manifest)))
+        nominal = {"nominalStartTime": str(manifest.timestamp)}
+    return _bound(manifest, nominal, _inputs(manifest.inputs or {}))
 
 
-def of_asset(
-    manifest: Mapping[str, Any], result: AssetResult, reads: Collection[str] = ()
-) -> Facets:
+def of_asset(manifest: Manifest, result: AssetResult, reads: Collection[str] = ()) -> Facets:
     """`reads` are the inputs of this target, as the manifest calls them; others are not told."""
-    given = _given(manifest)
+    given = manifest.inputs or {}
     own = {name: given[name] for name in reads if name in given}
     day = decode(result.partition) if result.partition else None
     one: dict[str, Any] = {
@@ -81,7 +79,7 @@ def of_asset(
     one |= _inputs(own)
     if isinstance(day, date) and not isinstance(day, datetime):
         return _bound(manifest, _nominal(day, day + timedelta(days=1)), one)
-    return _bound(manifest, {"nominalStartTime": manifest["timestamp"]}, one)
+    return _bound(manifest, {"nominalStartTime": str(manifest.timestamp)}, one)
 
 
 def _nominal(first: date, end: date) -> dict[str, str]:
@@ -91,11 +89,9 @@ def _nominal(first: date, end: date) -> dict[str, str]:
     }
 
 
-def _bound(
-    manifest: Mapping[str, Any], nominal: Mapping[str, str], more: Mapping[str, Any]
-) -> Facets:
+def _bound(manifest: Manifest, nominal: Mapping[str, str], more: Mapping[str, Any]) -> Facets:
     engine = processing_engine_run.ProcessingEngineRunFacet
-    version = manifest.get("execution_metadata", {}).get("spark_version")
+    version = manifest.environment.get("spark_version")
     found: Facets = {
         "nominalTime": facet(nominal_time_run.NominalTimeRunFacet, **nominal),
         "tallyman_run": facet(TallymanRunFacet, **_binding(manifest), **more),
@@ -108,41 +104,29 @@ def _bound(
     return found
 
 
-def _binding(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    binding = manifest.get("cryptographic_binding") or {}
-    code = binding.get("code_version") or {}
+def _binding(manifest: Manifest) -> dict[str, Any]:
+    code = manifest.code
     return {
-        "run_id": manifest["run_id"],
-        "folder_name": manifest["folder_name"],
-        "config_hash": binding.get("config_hash"),
-        "code_version": code.get("git_commit") or code.get("source_hash"),
-        "reproducibility_manifest": f"{folder_of_run(manifest)}/{MANIFEST}",
-        "git_branch": code.get("git_branch"),
-        "git_dirty": code.get("git_dirty"),
-        "source_hash": code.get("source_hash"),
+        "run_id": manifest.run_id,
+        "folder_name": manifest.folder_name,
+        "config_hash": manifest.config_hash,
+        "code_version": code and (code.git_commit or code.source_hash),
+        "reproducibility_manifest": f"{manifest.folder}/{MANIFEST}",
+        "git_branch": code and code.git_branch,
+        "git_dirty": code and code.git_dirty,
+        "source_hash": code and code.source_hash,
     }
 
 
-def _given(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
-    binding = manifest.get("cryptographic_binding") or {}
-    return binding.get("input_hashes") or {}
-
-
-def _inputs(given: Mapping[str, Any]) -> dict[str, Any]:
+def _inputs(given: Mapping[str, BoundInput]) -> dict[str, Any]:
     """The first of them, and how many there are: each partition may have files of its own."""
     first = dict(islice(given.items(), MOST))
-    paths = dict.fromkeys(str(of.get("path") or name) for name, of in first.items())
+    paths = dict.fromkeys(str(of.path or name) for name, of in first.items())
     return {
         "input_dataset": " + ".join(paths),
-        "input_hashes": {name: of["hash"] for name, of in first.items() if of.get("hash")},
+        "input_hashes": {name: of.hash for name, of in first.items() if of.hash},
         "inputs_total": len(given),
     }
-
-
-def folder_of_run(manifest: Mapping[str, Any]) -> str:
-    """Below the project."""
-    told = (manifest.get("output_locations") or {}).get("run_dir")
-    return str(told or f"runs/{manifest['folder_name']}")
 
 
 # ---- its balance --------------------------------------------------------------------------------
@@ -157,10 +141,10 @@ def asset_ledger(ledger: StoredLedger | None, folder: str, result: AssetResult) 
     return found
 
 
-def run_ledger(manifest: Mapping[str, Any], assets: Sequence[FacetCounts]) -> Facets:
+def run_ledger(manifest: Manifest, assets: Sequence[FacetCounts]) -> Facets:
     """Of all it made; each record counts once in every asset that reads it."""
     ledgers = [asset.ledger for asset in assets if asset.ledger]
-    return _ledger(ledgers, f"{folder_of_run(manifest)}/{LEDGER}", None)
+    return _ledger(ledgers, f"{manifest.folder}/{LEDGER}", None)
 
 
 def _ledger(ledgers: Sequence[StoredLedger], place: str, rejections: int | None) -> Facets:

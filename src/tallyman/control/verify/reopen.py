@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from uuid import UUID
 
 from pyspark.sql import SparkSession
 
@@ -32,7 +32,9 @@ class Again:
 
     target: Target
     place: Path
-    run: Mapping[str, Any]
+    run: UUID
+    clock: datetime
+    """The time that the run's expressions saw."""
     pins: Pins
     spark: Callable[[], SparkSession]
 
@@ -52,16 +54,9 @@ class Again:
     def plan(self) -> Frame:
         return self.definition.plan(self.target)
 
-    @property
-    def clock(self) -> datetime:
-        """The time that the run's expressions saw."""
-        return datetime.fromisoformat(self.run["timestamp"])
-
     @cached_property
     def inputs(self) -> dict[str, Input]:
-        from_registry = self.pins.database.durably(
-            lambda tx: Materializations(tx).of_run(self.run["openlineage_run_id"])
-        )
+        from_registry = self.pins.database.durably(lambda tx: Materializations(tx).of_run(self.run))
         made = next((m for m in from_registry if m.target == self.target), None)
         pins = self.pins.recorded(made) if made else self.pins.of(self.target)
         hiding = redaction_then(self.pins.settings, self.ledger)

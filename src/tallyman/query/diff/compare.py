@@ -82,10 +82,6 @@ class RunSide:
     known: KnownRun | None
 
     @property
-    def binding(self) -> Facts:
-        return self.run.manifest.get("cryptographic_binding", {})
-
-    @property
     def targets(self) -> list[dict[str, Any]]:
         return list(told_of(self.run, self.known)["assets"])
 
@@ -137,27 +133,31 @@ def _flat(path: str, value: Any) -> list[tuple[str, Any]]:
 
 def _config(side: RunSide) -> Facts | None:
     found = side.run.vouched.json(side.run.folder / CONFIG)
-    if not side.binding or found is None:
+    if side.run.manifest.config_hash is None or found is None:
         return None
     return {name: value for name, value in found.items() if name != VOLATILE}
 
 
 def _code(side: RunSide) -> Facts | None:
-    code = side.binding.get("code_version")
+    code = side.run.manifest.code
     if code is None:
         return None
-    wanted = ("git_commit", "git_dirty", "source_hash")
-    definitions = {t["asset"]: t["definition_hash"] for t in side.run.manifest["targets"]}
-    return {name: code.get(name) for name in wanted} | {"definition_hash": definitions}
+    return {
+        "git_commit": code.git_commit,
+        "git_dirty": code.git_dirty,
+        "source_hash": code.source_hash,
+        "definition_hash": side.run.manifest.definitions,
+    }
 
 
 def _environment(side: RunSide) -> Facts | None:
-    found = side.run.manifest.get("execution_metadata", {})
+    found = side.run.manifest.environment
     return found if "packages" in found else None
 
 
 def _inputs(side: RunSide) -> Facts | None:
-    return side.binding.get("input_hashes")
+    inputs = side.run.manifest.inputs
+    return None if inputs is None else {name: one.to_json() for name, one in inputs.items()}
 
 
 def _ledgers(side: RunSide) -> Facts | None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from uuid import UUID
@@ -316,12 +317,8 @@ class Past:
 
     def again(self, result: Result) -> Again:
         pins = Pins(self.pipeline, self.database, self.settings, ordinals=result.run.pins)
-        run = {
-            "openlineage_run_id": result.run.id,
-            "run_id": result.run.name,
-            "timestamp": f"{result.run.started_at:%Y-%m-%dT%H:%M:%SZ}",
-        }
-        return Again(result.made.target, result.place, run, pins, self.spark)
+        clock = datetime.fromisoformat(f"{result.run.started_at:%Y-%m-%dT%H:%M:%SZ}")
+        return Again(result.made.target, result.place, result.run.id, clock, pins, self.spark)
 
     def _why(self, result: Result) -> str:
         for given in result.accounted:
