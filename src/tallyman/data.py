@@ -30,6 +30,7 @@ from tallyman.engine.spark.mode import SparkMode, is_connect
 from tallyman.engine.spark.session import QUIET, open_session
 from tallyman.engine.warehouse.warehouse import Warehouse
 from tallyman.errors import DatasetDamaged, NotFound, UsageError
+from tallyman.errors.wording import first_line
 from tallyman.query.diff.diff import Difference, diff
 from tallyman.query.rows import first_rows
 from tallyman.registry.audit import Audit
@@ -274,7 +275,7 @@ class Data:
         try:
             return diff(*paths, key=new.dataset.key_columns, limit=limit)
         except duckdb.Error as error:
-            raise DatasetDamaged(name, str(error).splitlines()[0]) from error
+            raise DatasetDamaged(name, first_line(error)) from error
 
     def damaged(self, name: str, version: int | None = None) -> tuple[Resolved, list[Damage]]:
         """Files of a version, and of its metadata, that are not byte for byte what was published.

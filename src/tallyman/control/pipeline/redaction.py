@@ -12,6 +12,7 @@ from tallyman.domain.account.stored_ledger import StoredLedger
 from tallyman.domain.definition.frame import Frame
 from tallyman.engine.columns.tainted import tainted
 from tallyman.engine.expressions.redact import Redaction
+from tallyman.engine.files import durable
 from tallyman.settings import Settings
 
 KEY_FILE = "trace.key"
@@ -53,10 +54,7 @@ def _key(settings: Settings) -> str:
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f".{KEY_FILE}.{uuid4()}")
     if not path.exists():
-        with open(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            file.write(secrets.token_hex(32))
-            file.flush()
-            os.fsync(file.fileno())
+        durable.write(aside, secrets.token_hex(32).encode(), mode=0o600, new=True)
         try:
             # Whoever comes second keeps the key of the first.
             with contextlib.suppress(FileExistsError):

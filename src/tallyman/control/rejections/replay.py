@@ -20,7 +20,7 @@ from tallyman.control.run.execute import Execution
 from tallyman.control.run.make import Making, Order
 from tallyman.control.run.staging import files_there
 from tallyman.domain.definition.target import Target
-from tallyman.domain.definition.threshold import Thresholds
+from tallyman.domain.definition.threshold import ANYTHING
 from tallyman.domain.history.materialization import Materialization
 from tallyman.domain.history.run import AssetResult
 from tallyman.engine.readback.dead_letters import rejected_keys
@@ -30,7 +30,6 @@ from tallyman.registry.database import Transaction
 from tallyman.registry.run.replays import Replays
 from tallyman.registry.run.resolutions import Resolutions
 
-ANYTHING = Thresholds(absolute=0, percentage=1.0, window=0)
 """All of a few records that were rejected before may be rejected again."""
 
 

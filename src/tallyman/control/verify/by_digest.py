@@ -17,14 +17,13 @@ from tallyman.domain.account.ledger import Discrepancy, Partition
 from tallyman.domain.account.stored_ledger import StoredLedger
 from tallyman.domain.definition.frame import Frame
 from tallyman.domain.definition.pipeline import Asset
-from tallyman.domain.definition.threshold import Thresholds
+from tallyman.domain.definition.threshold import ANYTHING
 from tallyman.domain.history.run import RunIdentity
 from tallyman.engine.asset_run import AssetRun
 from tallyman.engine.evidence.proof import compare_keys
 from tallyman.engine.source.source import Input
 from tallyman.engine.spark import digest
 
-ANYTHING = Thresholds(absolute=0, percentage=1.0, window=0)
 NAMES = ("record_count", "key_digest_high", "key_digest_low")
 
 

@@ -20,14 +20,13 @@ from uuid import uuid4
 from pyspark.sql import SparkSession
 
 from tallyman.control.pipeline.redaction import redaction
-from tallyman.control.rejections.replay import ANYTHING
 from tallyman.control.run import process
 from tallyman.control.run.make import Making, Order, make
 from tallyman.control.verify.can_reproduce import Reproducible
 from tallyman.control.verify.compare import Differ, compare
 from tallyman.domain.definition.plan import accounted_inputs
 from tallyman.domain.definition.target import Target
-from tallyman.domain.definition.threshold import Thresholds
+from tallyman.domain.definition.threshold import ANYTHING, Thresholds
 from tallyman.domain.history.materialization import Materialization
 from tallyman.domain.history.reproduction import Reproduced, TargetAgain, Verdict
 from tallyman.domain.history.run import RunIdentity

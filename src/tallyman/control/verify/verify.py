@@ -29,6 +29,7 @@ from tallyman.engine.files.run_folder import LEDGER, MANIFEST, REPORT
 from tallyman.engine.readback.compare_results import output_gone
 from tallyman.engine.source import repeated
 from tallyman.errors import NotFound, RunDamaged, TallymanError
+from tallyman.errors.wording import first_line
 
 Opened: TypeAlias = Callable[[Run], Callable[[Target, Path], Again]]
 
@@ -169,9 +170,7 @@ def _by_key(
         found = _compare(again)
         reasons += _input_changed(again)
     except (PySparkException, TallymanError) as error:
-        # Of what Spark says the first line tells what it met; the rest is where it was.
-        said = str(error).strip().splitlines() or [type(error).__name__]
-        reasons.append(f"{target}: could not be checked key by key: {said[0]}")
+        reasons.append(f"{target}: could not be checked key by key: {first_line(error)}")
         return Discrepancy()
     return found
 

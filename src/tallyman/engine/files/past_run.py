@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from tallyman.domain.history.manifest import Manifest
 from tallyman.engine.files.run_folder import LEDGER, MANIFEST, REPORT, SEAL
 from tallyman.engine.files.vouched import Vouched
 from tallyman.errors import NotFound, RunDamaged, UsageError
+from tallyman.errors.wording import nearest
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +56,7 @@ class Run:
         listed = self.manifest.targets
         assets = {one.target.asset for one in listed}
         if asset is not None and asset not in assets:
-            near = difflib.get_close_matches(asset, assets, 1)
-            raise NotFound(f"asset in run {self.run_id}", asset, near[0] if near else None)
+            raise NotFound(f"asset in run {self.run_id}", asset, nearest(asset, assets))
         found = {
             one.target: self.folder / one.folder
             for one in listed

@@ -20,6 +20,7 @@ from tallyman.domain.history.seal import Seal
 from tallyman.engine.files.listing import hash_once
 from tallyman.engine.files.run_folder import LEDGER
 from tallyman.errors import NotFound, RunDamaged
+from tallyman.errors.wording import first_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ class Vouched:
         try:
             return dict(json.loads(found))
         except (RecursionError, TypeError, ValueError) as error:
-            reason = str(error).splitlines()[0][:160]
+            reason = first_line(error, 160)
             raise RunDamaged(self._shown(path), f"it is no JSON object: {reason}") from error
 
     def readable(self, path: Path) -> dict[str, Any] | None:

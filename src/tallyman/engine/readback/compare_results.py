@@ -20,6 +20,7 @@ from tallyman.engine.files.past_run import ledger_in
 from tallyman.engine.readback.dead_letters import FIELDS, READ, files_in
 from tallyman.engine.working.working_run import outputs_in
 from tallyman.errors import DatasetDamaged
+from tallyman.errors.wording import first_line
 
 TEXTS = {
     "json": "SELECT json::VARCHAR AS line FROM read_ndjson_objects({files})",
@@ -133,7 +134,7 @@ def _multisets(reads: Sequence[str], files: Sequence[Sequence[str]], limit: int)
                 db.execute(text, {"files": list(given or some)})
             return _differing(db, limit)
     except duckdb.Error as error:
-        raise DatasetDamaged("dead letters or texts", str(error).splitlines()[0]) from error
+        raise DatasetDamaged("dead letters or texts", first_line(error)) from error
 
 
 def _differing(db: duckdb.DuckDBPyConnection, limit: int) -> Multisets:

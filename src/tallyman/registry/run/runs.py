@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
@@ -13,6 +12,7 @@ from tallyman.domain.history.materialization import RunRecord
 from tallyman.domain.history.options import RunParams
 from tallyman.domain.history.run import Status
 from tallyman.errors import NotFound, RunBusy, RunExists, RunTaken, UsageError
+from tallyman.errors.wording import nearest
 from tallyman.registry.database import Transaction
 
 LEASE = "30 seconds"
@@ -188,10 +188,8 @@ class Runs:
         if len(found) > 1:
             raise UsageError(f"run {wanted!r} is not unique: {', '.join(r.name for r in found)}")
         if not found:
-            near = difflib.get_close_matches(
-                wanted, [r.name for r in self.list(project, limit=1000)], 1
-            )
-            raise NotFound("run", wanted, near[0] if near else None)
+            known = [run.name for run in self.list(project, limit=1000)]
+            raise NotFound("run", wanted, nearest(wanted, known))
         return found[0]
 
     def by_id(self, run: UUID) -> RunRecord:
