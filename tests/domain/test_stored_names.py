@@ -26,7 +26,10 @@ MANIFEST = (
     "output_locations",
     "processing_window",
 )
-HOMES = dict.fromkeys(LEDGER, "domain/account/ledger_json.py") | dict.fromkeys(MANIFEST, "domain/history/manifest.py")
+HOMES = {
+    **dict.fromkeys(LEDGER, "domain/account/ledger_json.py"),
+    **dict.fromkeys(MANIFEST, "domain/history/manifest.py"),
+}
 
 
 @pytest.fixture(scope="module")
