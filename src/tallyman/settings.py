@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import getpass
 import os
 import re
@@ -14,6 +13,7 @@ from typing import NoReturn
 import yaml
 
 from tallyman.errors import NotFound, UsageError
+from tallyman.errors.wording import nearest
 
 FILE = "tallyman.yaml"
 KNOWN = (
@@ -127,8 +127,8 @@ def _parsed(home: Path) -> Settings:
         raise UsageError(f"{home / FILE}: expected names and values")
     for key in found:
         if key not in KNOWN:
-            near = difflib.get_close_matches(str(key), KNOWN, 1)
-            meant = f" Did you mean {near[0]!r}?" if near else ""
+            near = nearest(str(key), KNOWN)
+            meant = f" Did you mean {near!r}?" if near else ""
             raise UsageError(f"{home / FILE}: unknown setting {key!r}.{meant}")
     spark = found.get("spark") or {}
     if not isinstance(spark, dict):

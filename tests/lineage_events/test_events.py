@@ -20,6 +20,8 @@ from tallyman.control.openlineage.events import (
     step_events,
 )
 from tallyman.domain.account.fate import Fate
+from tallyman.domain.account.ledger import KeyDigest, SubLedger
+from tallyman.domain.account.stored_ledger import StoredLedger
 from tallyman.domain.definition.frame import Frame
 from tallyman.domain.history.run import Status
 from tallyman.errors import (
@@ -37,6 +39,7 @@ from tests.lineage_events.told import (
     clock,
     ledger,
     manifest,
+    partition,
     result,
     told_asset,
     told_run,
@@ -178,7 +181,7 @@ def test_a_halt_and_a_broken_balance_tell_their_numbers(tmp_path: Path) -> None:
     lost = told_asset(
         tmp_path,
         result=result(Status.FAILED, error=FAILURES["accounting"], unaccounted=3),
-        ledger=ledger(lost=3).to_json(),
+        ledger=StoredLedger.of(ledger(lost=3)),
     )
     told = body(asset_event(told_run(), lost, RunState.FAIL, STARTED))
     assert told["run"]["facets"]["tallyman_failure"]["errorCount"] == 3
@@ -236,24 +239,17 @@ def test_each_step_tells_the_fates_it_gave(tmp_path: Path) -> None:
 def test_steps_of_inputs_that_flow_in_and_of_rows_made_are_told() -> None:
     """A step that gave a fate to records and to groups is numbered at the second."""
     plan = Frame("a").groupBy("k").agg(n="count(*)").append(Frame("b").filter("x > 1", name="kept"))
-    sub = {
-        "opened_by": "10_groupBy",
-        "unit": "group",
-        "units_in": 5,
-        "partitions": [
-            {
-                "partition_type": "FILTERED",
-                "record_count": 2,
-                "adjoint_location": "adjoint/filtered_keys/kept_2.parquet",
-            }
-        ],
-        "unaccounted": 0,
-    }
+    sub = SubLedger(
+        opened_by="10_groupBy",
+        unit="group",
+        units=KeyDigest(5),
+        partitions=(partition(Fate.FILTERED, 2, "adjoint/filtered_keys/kept_2.parquet"),),
+    )
     asset = ToldAsset(
         result=result(),
         folder=f"{FOLDER}/x",
         plan=plan,
-        ledger=ledger().to_json() | {"sub_ledgers": [sub]},
+        ledger=replace(StoredLedger.of(ledger()), sub_ledgers=(sub,)),
     )
     times = clock()
     told = {}

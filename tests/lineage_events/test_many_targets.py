@@ -23,6 +23,8 @@ from tallyman.control.openlineage.events import ToldAsset, run_event
 from tallyman.control.pipeline import load
 from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.pipeline.workspace import Workspace
+from tallyman.domain.account.ledger_json import to_json
+from tallyman.domain.account.stored_ledger import StoredLedger
 from tallyman.domain.definition.target import Target, folder_of
 from tallyman.domain.history.run import AssetResult, Status
 from tallyman.engine.spark.project_session import ProjectSession
@@ -78,7 +80,7 @@ class Days:
         place = self.home / FOLDER / folder_of(self.pipeline.assets, target)
         written(place / "output", [revenue])
         (place / "errors").mkdir()
-        (place / "ledger.json").write_text(json.dumps(ledger().to_json()))
+        (place / "ledger.json").write_text(json.dumps(to_json(StoredLedger.of(ledger()))))
         (place / "errors" / "_summary.json").write_text(json.dumps(SUMMARY))
 
     def ended(self, target: Target, status: Status = Status.SUCCESS) -> ToldAsset:

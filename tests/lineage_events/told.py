@@ -26,6 +26,8 @@ from tallyman.control.openlineage.events import ToldAsset, ToldRun
 from tallyman.control.openlineage.source_code import code_of_asset
 from tallyman.domain.account.fate import Fate
 from tallyman.domain.account.ledger import InputAccount, KeyDigest, Ledger, Partition
+from tallyman.domain.account.stored_ledger import StoredLedger
+from tallyman.domain.history.manifest import Manifest
 from tallyman.domain.history.run import AssetResult, Status
 from tallyman.engine.warehouse.footers import extents, sizes
 from tests.lineage_events.plans import AIRLINE, airline, columns_of
@@ -71,6 +73,7 @@ def manifest(**more: Any) -> dict[str, Any]:
                 "airlines": {"kind": "source", "path": "data/reference/airlines.csv", "hash": None},
             },
         },
+        "targets": [],
         "processing_window": {"start": None, "end": None, "partitions": 0},
         "execution_metadata": {"spark_version": "4.3.0", "python_version": "3.11.9"},
         "output_locations": {"run_dir": FOLDER},
@@ -80,7 +83,7 @@ def manifest(**more: Any) -> dict[str, Any]:
 
 
 def told_run(**more: Any) -> ToldRun:
-    return ToldRun(manifest=manifest(**more))
+    return ToldRun(manifest=Manifest.of_json(manifest(**more)))
 
 
 def clock() -> Iterator[datetime]:
@@ -194,7 +197,7 @@ def told_asset(home: Path, **more: Any) -> ToldAsset:
         "output": output,
         "plan": asset.plan(),
         "code": code_of_asset(asset, AIRLINE),
-        "ledger": ledger().to_json(),
+        "ledger": StoredLedger.of(ledger()),
         "rejections": SUMMARY,
     }
     return ToldAsset(**(known | more))

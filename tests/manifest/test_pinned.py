@@ -192,8 +192,8 @@ def test_binding_reads_a_version_once_whatever_the_number_of_partitions(shop: Sh
     targets = [*(Target("costs", day) for day in DAYS), Target("year")]
     bound = inputs_of(pins.workspace.pipeline, targets, pins)
     assert list(bound) == [*(f"sales[{day}]" for day in DAYS), "sales"]
-    assert [one["files"] for one in bound.values()] == [1, 1, 1, 3]
-    assert len({one["hash"] for one in bound.values()}) == 4
+    assert [one.files for one in bound.values()] == [1, 1, 1, 3]
+    assert len({one.hash for one in bound.values()}) == 4
 
 
 def test_threads_get_the_same_answer(shop: Shop) -> None:

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from tallyman.engine.evidence.kept import Kept
 from tallyman.engine.evidence.recount import recount
+from tallyman.engine.files.past_run import ledger_in
 from tests.engine.conftest import Ran, Workshop
 from tests.planted import project
 from tests.planted.afterwards import double_row, kept_files, lose_row
@@ -94,14 +95,16 @@ def test_what_is_planted_afterwards_is_found_by_counting_again(
     made = planted[0][plant.asset]
     shutil.copytree(made.folder, tmp_path / "kept")
     kept = Kept(tmp_path / "kept", _never, limit=sys.maxsize)
-    assert recount(made.ledger, kept) == []
+    assert recount(ledger_in(made.folder), kept) == []
     files = list(kept_files(kept.folder))
     assert len(files) > 1
     for file in files:
         for harm in (lose_row, double_row):
             before = file.read_bytes()
             harm(file)
-            assert recount(made.ledger, kept), f"{harm.__name__}: {file.relative_to(tmp_path)}"
+            assert recount(ledger_in(made.folder), kept), (
+                f"{harm.__name__}: {file.relative_to(tmp_path)}"
+            )
             file.write_bytes(before)
 
 

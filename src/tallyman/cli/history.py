@@ -111,7 +111,7 @@ def runs(
             "status": run.status.value,
             "actor": run.actor,
             "folder": run.folder,
-            "assets": ", ".join(run.params.get("assets", ())),
+            "assets": ", ".join(run.params.assets),
         }
         for run in opened(project).runs(limit=limit)
     ]
@@ -143,7 +143,7 @@ def show(
         f"   by {record.actor}",
         markup=False,
     )
-    if replayed := record.params.get("replay_of"):
+    if replayed := record.params.options.replay_of:
         out.print(f"a replay of rejections of run {replayed}", markup=False)
     for made, row in zip(result.assets, rows, strict=True):
         _show_asset(made, row)
@@ -170,7 +170,7 @@ def _shown(known: KnownRun, folder: Run | None, seal: Mapping[str, Any] | None) 
         "started_at": record.started_at,
         "completed_at": record.completed_at,
         "duration_ms": told.get("duration_ms"),
-        "replay_of": record.params.get("replay_of"),
+        "replay_of": record.params.options.replay_of,
         **run_facts(assets),
         "versions": told["versions"],
         "timings": told["timings"],

@@ -29,7 +29,7 @@ class ProjectChecks:
     def _bound(self, run: str) -> Bound:
         record = self._runs.find(run)
         options = begin.options_in(record.params, None)
-        assets = [n for n in record.params.get("assets", ()) if n in self.workspace.pipeline.assets]
+        assets = [n for n in record.params.assets if n in self.workspace.pipeline.assets]
         evidence, thresholds = options.evidence, options.thresholds
         return Bound(record, Definitions.of(self.workspace, assets, evidence, thresholds))
 
@@ -46,7 +46,7 @@ class ProjectChecks:
         conf = pinned_spark(
             bound.config.get("spark", {}), self.workspace.settings.spark, spark_conf or {}
         )
-        jobs = int(bound.record.params.get("jobs", 1))
+        jobs = bound.record.params.options.jobs
         with self.workspace.with_spark(conf) as (workspace, refused):
             definitions = Definitions.of(workspace, bound.definitions.chosen)
             checked = Reproducible(bound, definitions)

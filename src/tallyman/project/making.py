@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from tallyman.control.bind.options import Options
 from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.pipeline.workspace import Workspace
 from tallyman.control.run import approve, begin
@@ -17,6 +16,7 @@ from tallyman.domain.definition.approval import Decision
 from tallyman.domain.definition.selection import find_asset, named, select
 from tallyman.domain.definition.threshold import Thresholds
 from tallyman.domain.history.materialization import RunRecord
+from tallyman.domain.history.options import Options
 from tallyman.domain.history.run import RunIdentity, RunResult, Status
 from tallyman.errors import UsageError
 from tallyman.project.runs import ProjectRuns
@@ -117,7 +117,7 @@ class ProjectMaking:
         options = begin.options_in(record.params, jobs)
         if record.status is Status.SUCCESS:
             return self._runs.result_of(record)
-        assets = [str(name) for name in record.params.get("assets", ())]
+        assets = list(record.params.assets)
         for name in assets:
             find_asset(self.workspace.pipeline, name)
         definitions = self._definitions(assets, options)

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from uuid import UUID
 
-from tallyman.control.bind.options import Options
 from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.pipeline.workspace import Workspace
 from tallyman.control.publish import apply, plan
 from tallyman.control.run import begin
 from tallyman.control.run.progress import Listener
+from tallyman.domain.history.options import Options
 from tallyman.domain.history.run import RunIdentity, RunResult
 from tallyman.domain.version.change_plan import ChangePlan
 from tallyman.domain.version.commit import Commit
@@ -43,7 +43,7 @@ class ProjectPlans:
         check_jobs(jobs)
         settings = self.workspace.settings
         found = self.workspace.database.durably(lambda tx: apply.load(tx, wanted, settings.name))
-        options = Options(jobs=jobs, plan=found.to_json())
+        options = Options(jobs=jobs, plan=found)
         targets = apply.targets(found)
         chosen = list(dict.fromkeys(target.asset for target in targets))
         definitions = Definitions.of(self.workspace, chosen)

@@ -15,6 +15,7 @@ from tallyman.domain.definition.target import Target
 from tallyman.domain.history.walk import Where, Why
 from tallyman.engine.expressions.columns import SYSTEM
 from tallyman.errors import DatasetDamaged, NotFound, UsageError
+from tallyman.errors.wording import first_line
 from tallyman.project.datasets import ProjectDatasets
 from tallyman.project.runs import ProjectRuns
 from tallyman.query.diff.diff import Difference, diff
@@ -62,7 +63,7 @@ class ProjectRows:
         try:
             return diff(*paths, key=new.dataset.key_columns, limit=limit)
         except duckdb.Error as error:
-            raise DatasetDamaged(name, str(error).splitlines()[0]) from error
+            raise DatasetDamaged(name, first_line(error)) from error
 
     def why(
         self,

@@ -42,7 +42,8 @@ class ProjectSeals:
     def _again(self, run: Run) -> Callable[[Target, Path], Again]:
         """Opens targets of a past run for a second look."""
         pins = Pins(self.workspace)
-        return lambda target, place: Again(target, place, run.manifest, pins)
+        found = run.manifest
+        return lambda target, place: Again(target, place, found.id, found.started_at, pins)
 
     def chain(self, head: str | None = None) -> Chain:
         """Every seal of the project, from the first: does each name the one before it?"""

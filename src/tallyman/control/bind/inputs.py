@@ -48,14 +48,18 @@ class Pin:
         """Hashes a source's files, once."""
         name, partition = self.reading.name, self.reading.partition
         if self.reading.of_table:
-            whole = hashlib.sha256("\n".join(sorted(f.digest for f in self.fragments)).encode())
-            return [Consumed(name, None, whole.hexdigest())]
+            return [Consumed(name, None, table_digest(self.fragments))]
         if self.fragments:
             return [
                 Consumed(name, f.partition, f.digest, f.materialization_id) for f in self.fragments
             ]
         digest = self.files.content_hash.removeprefix("sha256:")
         return [Consumed(name, partition, digest)]
+
+
+def table_digest(fragments: Iterable[Fragment]) -> str:
+    """The content of a table as a result that read it has it."""
+    return hashlib.sha256("\n".join(sorted(f.digest for f in fragments)).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

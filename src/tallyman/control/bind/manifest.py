@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,19 @@ from tallyman.domain.definition.canonical_json import canonical_hash
 from tallyman.domain.definition.partition import decode
 from tallyman.domain.definition.pipeline import Pipeline
 from tallyman.domain.definition.target import PLACEHOLDER, Reading, Target, folder_of, readings
+from tallyman.domain.history.manifest import (
+    SOURCE,
+    BoundInput,
+    BoundTarget,
+    CodeVersion,
+    Manifest,
+    ProcessingWindow,
+)
 from tallyman.domain.history.materialization import RunRecord
+from tallyman.domain.history.options import Options
 from tallyman.domain.history.run import RunIdentity
 from tallyman.domain.version.dataset import Fragment
-from tallyman.engine.plan.code_version import CodeVersion, code_version
+from tallyman.engine.plan.code_version import code_version
 from tallyman.engine.spark.environment import environment, without_secrets
 from tallyman.errors import InputMissing
 
@@ -33,18 +42,11 @@ class Binding:
 
     config: Mapping[str, Any]
     code: CodeVersion
-    inputs: Mapping[str, Mapping[str, Any]]
+    inputs: Mapping[str, BoundInput]
 
     @property
     def config_hash(self) -> str:
         return canonical_hash(self.config)
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "config_hash": self.config_hash,
-            "code_version": self.code.to_json(),
-            "input_hashes": {name: dict(given) for name, given in self.inputs.items()},
-        }
 
 
 def bind(
@@ -53,7 +55,7 @@ def bind(
     """As everything is now."""
     settings = definitions.settings
     return Binding(
-        config=config_of(definitions, targets, run.params),
+        config=config_of(definitions, targets, run.params.options),
         code=code_version(settings.home / settings.pipelines),
         inputs=inputs_of(definitions.pipeline, targets, pins),
     )
@@ -63,7 +65,7 @@ def bind(
 
 
 def config_of(
-    definitions: Definitions, targets: Iterable[Target], params: Mapping[str, Any]
+    definitions: Definitions, targets: Iterable[Target], options: Options
 ) -> dict[str, Any]:
     """What decides the result, beside code and inputs: no name, no time, no place."""
     settings, chosen = definitions.settings, list(targets)
@@ -78,9 +80,9 @@ def config_of(
         "project": settings.name,
         "assets": assets,
         "targets": sorted(str(target) for target in chosen),
-        "publish_good_partitions": bool(params.get("publish_good_partitions")),
+        "publish_good_partitions": options.good_partitions,
         "redact": sorted(settings.redacted),
-        "replay_of": params.get("replay_of"),
+        "replay_of": options.replay_of,
         "spark": without_secrets(settings.spark),
     }
 
@@ -88,7 +90,8 @@ def config_of(
 def config_file(config: Mapping[str, Any], run: RunRecord, master: str | None) -> dict[str, Any]:
     """config.json: what binds, and how it was asked for."""
     asked = ("selection", "force", "jobs", "go_on", "plan", "evidence", "thresholds")
-    volatile = {name: run.params.get(name) for name in asked} | {"master": master}
+    options = run.params.options.to_json()
+    volatile = {name: options[name] for name in asked} | {"master": master}
     return {**config, VOLATILE: without_secrets_in(volatile)}
 
 
@@ -101,12 +104,10 @@ def without_secrets_in(volatile: Mapping[str, Any]) -> dict[str, Any]:
 # ---- inputs -----------------------------------------------------------------------------------
 
 
-def inputs_of(
-    pipeline: Pipeline, targets: Sequence[Target], pins: Pins
-) -> dict[str, dict[str, Any]]:
+def inputs_of(pipeline: Pipeline, targets: Sequence[Target], pins: Pins) -> dict[str, BoundInput]:
     """What the targets read and do not make themselves: its hash, and its version if it has one."""
     made = set(targets)
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, BoundInput] = {}
     for target in targets:
         for reading in readings(pipeline, target):
             name = label(reading)
@@ -124,34 +125,29 @@ def label(reading: Reading) -> str:
     return f"{reading.name}[{reading.partition}]" if reading.partition else reading.name
 
 
-def _source(pipeline: Pipeline, pins: Pins, target: Target, reading: Reading) -> dict[str, Any]:
+def _source(pipeline: Pipeline, pins: Pins, target: Target, reading: Reading) -> BoundInput:
     declared = pipeline.sources[reading.name].path
-    facts: dict[str, Any] = {"kind": "source", "path": declared}
-    if PLACEHOLDER in declared and reading.partition:
-        facts["partition"] = reading.partition
+    partition = reading.partition if PLACEHOLDER in declared else None
+    found = BoundInput(kind=SOURCE, path=declared, partition=partition)
     try:
         files = pins.source(target, reading).files
-        return facts | {
-            "files": len(files.files),
-            "bytes": files.bytes,
-            "hash": files.content_hash,
-        }
+        return replace(found, files=len(files.files), bytes=files.bytes, hash=files.content_hash)
     except (InputMissing, OSError) as error:
         # The target that needs it fails with the whole story; the others go on.
-        return facts | {"files": 0, "bytes": 0, "hash": None, "problem": str(error)}
+        return replace(found, problem=str(error))
 
 
-def _dataset(pins: Pins, reading: Reading, fragments: Sequence[Fragment]) -> dict[str, Any]:
-    ordinal = (pins.ordinals or {}).get(fragments[0].dataset_id)
-    return {
-        "kind": "table" if reading.of_table else "asset",
-        "dataset_id": str(fragments[0].dataset_id),
-        "version": ordinal,
-        **({"partition": reading.partition} if reading.partition else {}),
-        "files": sum(len(fragment.files) for fragment in fragments),
-        "bytes": sum(fragment.bytes for fragment in fragments),
-        "hash": digest_of(fragments),
-    }
+def _dataset(pins: Pins, reading: Reading, fragments: Sequence[Fragment]) -> BoundInput:
+    dataset = fragments[0].dataset_id
+    return BoundInput(
+        kind="table" if reading.of_table else "asset",
+        dataset_id=str(dataset),
+        version=(pins.ordinals or {}).get(dataset),
+        partition=reading.partition,
+        files=sum(len(fragment.files) for fragment in fragments),
+        bytes=sum(fragment.bytes for fragment in fragments),
+        hash=digest_of(fragments),
+    )
 
 
 def digest_of(fragments: Iterable[Fragment]) -> str:
@@ -171,43 +167,43 @@ def manifest_of(
     binding: Binding,
 ) -> dict[str, Any]:
     settings, pipeline = definitions.settings, definitions.pipeline
-    return {
-        "manifest_version": MANIFEST_VERSION,
-        "run_id": identity.run_id,
-        "project": settings.name,
-        "actor": run.actor,
-        "timestamp": identity.timestamp,
-        "folder_name": identity.folder_name,
-        "cryptographic_binding": binding.to_json(),
-        "pipeline_version": run.params.get("pipeline_version"),
-        "assets": list(dict.fromkeys(target.asset for target in targets)),
-        "targets": [
-            {
-                "asset": target.asset,
-                "partition": target.partition,
-                "folder": folder_of(pipeline.assets, target),
-                "definition_hash": definitions.hash(target.asset),
-            }
+    return Manifest(
+        version=MANIFEST_VERSION,
+        run_id=identity.run_id,
+        project=settings.name,
+        actor=run.actor,
+        timestamp=identity.timestamp,
+        folder_name=identity.folder_name,
+        config_hash=binding.config_hash,
+        code=binding.code,
+        inputs=binding.inputs,
+        pipeline_version=run.params.pipeline_version,
+        targets=tuple(
+            BoundTarget(
+                target=target,
+                folder=folder_of(pipeline.assets, target),
+                definition_hash=definitions.hash(target.asset),
+            )
             for target in targets
-        ],
-        "processing_window": processing_window(targets),
-        "execution_metadata": environment(settings.master, settings.spark),
-        "output_locations": _locations(run, pipeline, targets, settings.warehouse),
-        "openlineage_run_id": identity.openlineage_run_id,
-    }
+        ),
+        window=processing_window(targets),
+        environment=environment(settings.master, settings.spark),
+        locations=_locations(run, pipeline, targets, settings.warehouse),
+        openlineage_run_id=identity.openlineage_run_id,
+    ).to_json()
 
 
-def processing_window(targets: Iterable[Target]) -> dict[str, Any]:
+def processing_window(targets: Iterable[Target]) -> ProcessingWindow:
     """From the first day to the end of the last, and how many partitions there are."""
     keys = sorted({target.partition for target in targets if target.partition})
     days = [decode(key) for key in keys if key.startswith("d:")]
     if not days or len(days) != len(keys):
-        return {"start": None, "end": None, "partitions": len(keys)}
+        return ProcessingWindow(partitions=len(keys))
     first, last = days[0], days[-1]
     assert not isinstance(first, (str, tuple))
     assert not isinstance(last, (str, tuple))
     end = last + timedelta(days=1)
-    return {"start": str(first), "end": str(end), "partitions": len(keys)}
+    return ProcessingWindow(start=str(first), end=str(end), partitions=len(keys))
 
 
 def _locations(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any
+from uuid import UUID
 
 from tallyman.control.bind.inputs import Pin
 from tallyman.control.bind.manifest import digest_of
@@ -11,14 +12,14 @@ from tallyman.domain.definition.target import Target
 
 
 def inputs_read(
-    pins: Mapping[str, Pin], versions: Mapping[str, int], made: Iterable[Target]
+    pins: Mapping[str, Pin], versions: Mapping[UUID, int], made: Iterable[Target]
 ) -> list[dict[str, Any]]:
     """Files and bytes of each input; the version of a dataset, None where this run makes it."""
     own = set(made)
     return [_input(name, pin, versions, own) for name, pin in pins.items()]
 
 
-def _input(name: str, pin: Pin, versions: Mapping[str, int], own: set[Target]) -> dict[str, Any]:
+def _input(name: str, pin: Pin, versions: Mapping[UUID, int], own: set[Target]) -> dict[str, Any]:
     reading, files = pin.reading, pin.files
     facts: dict[str, Any] = {
         "name": name,
@@ -30,7 +31,7 @@ def _input(name: str, pin: Pin, versions: Mapping[str, int], own: set[Target]) -
     if not pin.fragments:
         return facts | {"hash": files.content_hash}
     here = any(t.asset == name and reading.partition in (None, t.partition) for t in own)
-    version = versions.get(str(pin.fragments[0].dataset_id))
+    version = versions.get(pin.fragments[0].dataset_id)
     return facts | {
         "version": None if here and not reading.of_table else version,
         "hash": digest_of(pin.fragments),

@@ -40,9 +40,11 @@ from tallyman.control.openlineage.datasets import (
 )
 from tallyman.control.openlineage.facets import PRODUCER, facet
 from tallyman.control.openlineage.source_code import Code, without_secrets
+from tallyman.domain.account.stored_ledger import StoredLedger
 from tallyman.domain.definition.frame import Frame
 from tallyman.domain.definition.plan import accounted_inputs
 from tallyman.domain.history.lineage_event import LineageEvent
+from tallyman.domain.history.manifest import Manifest
 from tallyman.domain.history.run import AssetResult, Status
 from tallyman.engine.columns.lineage import column_lineage, registered_lineage
 from tallyman.engine.columns.logical_query import logical_query, step_queries
@@ -65,16 +67,16 @@ STATES = {
 class ToldRun:
     """`manifest` is the run's manifest.json; `namespace` the environment's, or ours."""
 
-    manifest: Mapping[str, Any]
+    manifest: Manifest
     namespace: str = NAMESPACE
 
     @property
     def id(self) -> UUID:
-        return UUID(self.manifest["openlineage_run_id"])
+        return self.manifest.id
 
     @property
     def project(self) -> str:
-        return str(self.manifest["project"])
+        return str(self.manifest.project)
 
     def dataset(self, called: str, name: str, **known: Any) -> ToldDataset:
         """One of Tallyman's own: a version of a dataset of the project."""
@@ -95,8 +97,7 @@ class ToldAsset:
     """What its output steps register, by their names."""
     plan: Frame | None = None
     code: Code | None = None
-    ledger: Mapping[str, Any] | None = None
-    """Its ledger.json."""
+    ledger: StoredLedger | None = None
     rejections: Sequence[Mapping[str, Any]] = ()
     """Its errors/_summary.json; the samples in it are not told."""
     reads: Sequence[str] = ()
@@ -114,7 +115,7 @@ class ToldAsset:
     def counted_inputs(self) -> list[ToldDataset]:
         """With the number of records, where the ledger counts those of one input only."""
         accounted = accounted_inputs(self.plan) if self.plan else []
-        total = (self.ledger or {}).get("input_accounting", {}).get("total_records")
+        total = self.ledger.records_in if self.ledger else None
         return [one.with_rows(total if accounted == [one.called] else None) for one in self.inputs]
 
 

@@ -27,7 +27,9 @@ from tallyman.control.openlineage.events import (
     step_events,
 )
 from tallyman.domain.history.lineage_event import LineageEvent
+from tallyman.domain.history.manifest import Manifest
 from tallyman.domain.history.run import AssetResult, Status
+from tallyman.engine.files.past_run import ledger_in
 from tallyman.engine.files.run_folder import LEDGER, MANIFEST, RunFolder
 
 FOLDER = "lineage"
@@ -51,8 +53,9 @@ class Emitter:
 
     @cached_property
     def run(self) -> ToldRun:
-        manifest = json.loads((self.folder.path / MANIFEST).read_bytes())
-        return ToldRun(manifest={"project": self.project, **manifest}, namespace=self._namespace())
+        written = json.loads((self.folder.path / MANIFEST).read_bytes())
+        manifest = Manifest.of_json({"project": self.project, **written})
+        return ToldRun(manifest=manifest, namespace=self._namespace())
 
     def _namespace(self) -> str:
         """As it was when the run began, whoever tells its end."""
@@ -77,8 +80,7 @@ class Emitter:
 
     def _start(self, assets: Sequence[ToldAsset]) -> LineageEvent:
         """At the time of the run, so that it is the same event if it has to be told again."""
-        at = datetime.fromisoformat(self.run.manifest["timestamp"])
-        return run_event(self.run, RunState.START, at, assets)
+        return run_event(self.run, RunState.START, self.run.manifest.started_at, assets)
 
     def closed(
         self, status: Status, assets: Assets = tuple, error: Mapping[str, object] | None = None
@@ -177,7 +179,7 @@ def told_by_folder(home: Path, folder: str, result: AssetResult) -> ToldAsset:
     return ToldAsset(
         result=result,
         folder=folder,
-        ledger=_json(place / LEDGER),
+        ledger=ledger_in(place) if (place / LEDGER).exists() else None,
         rejections=_json(place / "errors" / "_summary.json") or (),
     )
 

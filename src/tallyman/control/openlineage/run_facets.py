@@ -26,11 +26,13 @@ from tallyman.control.openlineage.facets import (
 )
 from tallyman.control.openlineage.source_code import message_of
 from tallyman.domain.account.fate import Fate
-from tallyman.domain.account.ledger import PARTITION_TYPE, PROOF, WEAKER_PROOF
+from tallyman.domain.account.ledger import PROOF, WEAKER_PROOF, Partition
+from tallyman.domain.account.stored_ledger import StoredLedger
 from tallyman.domain.definition.frame import Frame
 from tallyman.domain.definition.partition import decode
 from tallyman.domain.definition.plan import chain, others, step_ids
 from tallyman.domain.definition.step import Expect, Join, Step
+from tallyman.domain.history.manifest import BoundInput, Manifest
 from tallyman.domain.history.run import AssetResult
 from tallyman.engine.files.run_folder import LEDGER, MANIFEST
 
@@ -38,7 +40,6 @@ Facets = dict[str, RunFacet]
 LETTERS = "errors"
 MOST = 100
 """Inputs that one event tells; the manifest has all."""
-_FATES = {PARTITION_TYPE.get(fate, fate.value): fate for fate in Fate}
 _EVIDENCE = re.compile(r"adjoint/[^/]+/(.+)\.parquet")
 
 
@@ -46,7 +47,7 @@ class FacetCounts(Protocol):
     """A target with its ledger."""
 
     @property
-    def ledger(self) -> Mapping[str, Any] | None: ...
+    def ledger(self) -> StoredLedger | None: ...
 
 
 def instant(at: datetime) -> str:
@@ -56,21 +57,18 @@ def instant(at: datetime) -> str:
 # ---- what it is bound to ------------------------------------------------------------------------
 
 
-def of_run(manifest: Mapping[str, Any]) -> Facets:
-    window = manifest.get("processing_window") or {}
-    first, end = window.get("start"), window.get("end")
-    if first and end:
-        nominal = _nominal(date.fromisoformat(first), date.fromisoformat(end))
+def of_run(manifest: Manifest) -> Facets:
+    window = manifest.window
+    if window and window.start and window.end:
+        nominal = _nominal(date.fromisoformat(window.start), date.fromisoformat(window.end))
     else:
-        nominal = {"nominalStartTime": manifest["timestamp"]}
-    return _bound(manifest, nominal, _inputs(_given(manifest)))
+        nominal = {"nominalStartTime": str(manifest.timestamp)}
+    return _bound(manifest, nominal, _inputs(manifest.inputs or {}))
 
 
-def of_asset(
-    manifest: Mapping[str, Any], result: AssetResult, reads: Collection[str] = ()
-) -> Facets:
+def of_asset(manifest: Manifest, result: AssetResult, reads: Collection[str] = ()) -> Facets:
     """`reads` are the inputs of this target, as the manifest calls them; others are not told."""
-    given = _given(manifest)
+    given = manifest.inputs or {}
     own = {name: given[name] for name in reads if name in given}
     day = decode(result.partition) if result.partition else None
     one: dict[str, Any] = {
@@ -81,7 +79,7 @@ def of_asset(
     one |= _inputs(own)
     if isinstance(day, date) and not isinstance(day, datetime):
         return _bound(manifest, _nominal(day, day + timedelta(days=1)), one)
-    return _bound(manifest, {"nominalStartTime": manifest["timestamp"]}, one)
+    return _bound(manifest, {"nominalStartTime": str(manifest.timestamp)}, one)
 
 
 def _nominal(first: date, end: date) -> dict[str, str]:
@@ -91,11 +89,9 @@ def _nominal(first: date, end: date) -> dict[str, str]:
     }
 
 
-def _bound(
-    manifest: Mapping[str, Any], nominal: Mapping[str, str], more: Mapping[str, Any]
-) -> Facets:
+def _bound(manifest: Manifest, nominal: Mapping[str, str], more: Mapping[str, Any]) -> Facets:
     engine = processing_engine_run.ProcessingEngineRunFacet
-    version = manifest.get("execution_metadata", {}).get("spark_version")
+    version = manifest.environment.get("spark_version")
     found: Facets = {
         "nominalTime": facet(nominal_time_run.NominalTimeRunFacet, **nominal),
         "tallyman_run": facet(TallymanRunFacet, **_binding(manifest), **more),
@@ -108,47 +104,35 @@ def _bound(
     return found
 
 
-def _binding(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    binding = manifest.get("cryptographic_binding") or {}
-    code = binding.get("code_version") or {}
+def _binding(manifest: Manifest) -> dict[str, Any]:
+    code = manifest.code
     return {
-        "run_id": manifest["run_id"],
-        "folder_name": manifest["folder_name"],
-        "config_hash": binding.get("config_hash"),
-        "code_version": code.get("git_commit") or code.get("source_hash"),
-        "reproducibility_manifest": f"{folder_of_run(manifest)}/{MANIFEST}",
-        "git_branch": code.get("git_branch"),
-        "git_dirty": code.get("git_dirty"),
-        "source_hash": code.get("source_hash"),
+        "run_id": manifest.run_id,
+        "folder_name": manifest.folder_name,
+        "config_hash": manifest.config_hash,
+        "code_version": code and (code.git_commit or code.source_hash),
+        "reproducibility_manifest": f"{manifest.folder}/{MANIFEST}",
+        "git_branch": code and code.git_branch,
+        "git_dirty": code and code.git_dirty,
+        "source_hash": code and code.source_hash,
     }
 
 
-def _given(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
-    binding = manifest.get("cryptographic_binding") or {}
-    return binding.get("input_hashes") or {}
-
-
-def _inputs(given: Mapping[str, Any]) -> dict[str, Any]:
+def _inputs(given: Mapping[str, BoundInput]) -> dict[str, Any]:
     """The first of them, and how many there are: each partition may have files of its own."""
     first = dict(islice(given.items(), MOST))
-    paths = dict.fromkeys(str(of.get("path") or name) for name, of in first.items())
+    paths = dict.fromkeys(str(of.path or name) for name, of in first.items())
     return {
         "input_dataset": " + ".join(paths),
-        "input_hashes": {name: of["hash"] for name, of in first.items() if of.get("hash")},
+        "input_hashes": {name: of.hash for name, of in first.items() if of.hash},
         "inputs_total": len(given),
     }
-
-
-def folder_of_run(manifest: Mapping[str, Any]) -> str:
-    """Below the project."""
-    told = (manifest.get("output_locations") or {}).get("run_dir")
-    return str(told or f"runs/{manifest['folder_name']}")
 
 
 # ---- its balance --------------------------------------------------------------------------------
 
 
-def asset_ledger(ledger: Mapping[str, Any] | None, folder: str, result: AssetResult) -> Facets:
+def asset_ledger(ledger: StoredLedger | None, folder: str, result: AssetResult) -> Facets:
     found = _ledger([ledger] if ledger else [], f"{folder}/{LEDGER}", result.rejections)
     for each in found.values():
         made = [sub.to_json() for sub in result.sub_ledgers]
@@ -157,27 +141,26 @@ def asset_ledger(ledger: Mapping[str, Any] | None, folder: str, result: AssetRes
     return found
 
 
-def run_ledger(manifest: Mapping[str, Any], assets: Sequence[FacetCounts]) -> Facets:
+def run_ledger(manifest: Manifest, assets: Sequence[FacetCounts]) -> Facets:
     """Of all it made; each record counts once in every asset that reads it."""
     ledgers = [asset.ledger for asset in assets if asset.ledger]
-    return _ledger(ledgers, f"{folder_of_run(manifest)}/{LEDGER}", None)
+    return _ledger(ledgers, f"{manifest.folder}/{LEDGER}", None)
 
 
-def _ledger(ledgers: Sequence[Mapping[str, Any]], place: str, rejections: int | None) -> Facets:
+def _ledger(ledgers: Sequence[StoredLedger], place: str, rejections: int | None) -> Facets:
     if not ledgers:
         return {}
     counts = dict.fromkeys((fate.value for fate in Fate), 0)
     for ledger in ledgers:
-        for one in ledger["output_accounting"]["partitions"]:
-            counts[_FATES[one["partition_type"]]] += one["record_count"]
-    proofs = {ledger["verification"]["proof_method"] for ledger in ledgers}
+        for part in ledger.partitions:
+            counts[part.fate.value] += part.digest.count
     found = facet(
         TallymanLedgerFacet,
-        records_in=sum(each["input_accounting"]["total_records"] for each in ledgers),
+        records_in=sum(each.records_in for each in ledgers),
         fates=counts,
-        unaccounted=sum(each["output_accounting"]["unaccounted"] for each in ledgers),
-        balanced=all(each["verification"]["accounting_balanced"] for each in ledgers),
-        proof_method=PROOF if proofs == {PROOF} else WEAKER_PROOF,
+        unaccounted=sum(each.unaccounted for each in ledgers),
+        balanced=all(each.proof.balanced for each in ledgers),
+        proof_method=PROOF if all(each.has_keys for each in ledgers) else WEAKER_PROOF,
         ledger_location=place,
         rejections=rejections,
     )
@@ -186,14 +169,14 @@ def _ledger(ledgers: Sequence[Mapping[str, Any]], place: str, rejections: int | 
 
 def step_ledgers(
     plan: Frame,
-    ledger: Mapping[str, Any] | None,
+    ledger: StoredLedger | None,
     rejections: Sequence[Mapping[str, Any]],
     asset: str,
 ) -> dict[str, TallymanLedgerFacet]:
     """By the ids of the steps, in their order."""
     ids = step_ids(plan)
-    records = _by_step(ledger["output_accounting"]["partitions"] if ledger else (), ids.values())
-    made = [one for sub in (ledger or {}).get("sub_ledgers", ()) for one in sub["partitions"]]
+    records = _by_step(ledger.partitions if ledger else (), ids.values())
+    made = [part for level in ledger.levels[1:] for part in level] if ledger else []
     rows = _by_step(made, ids.values())
     letters = _letters(rejections)
     none = {fate.value: 0 for fate in Fate if fate is not Fate.ERROR}
@@ -232,21 +215,18 @@ def _rule(step: Step, name: str) -> str | None:
     return None
 
 
-def _by_step(
-    partitions: Sequence[Mapping[str, Any]], steps: Collection[str]
-) -> dict[str, dict[str, int]]:
+def _by_step(partitions: Sequence[Partition], steps: Collection[str]) -> dict[str, dict[str, int]]:
     """Fates by the step that gave them. A step that gave one at two levels is numbered there."""
     known = set(steps)
     found: dict[str, dict[str, int]] = {}
-    for one in partitions:
-        place = _EVIDENCE.fullmatch(one["adjoint_location"])
+    for part in partitions:
+        place = _EVIDENCE.fullmatch(part.location)
         if place is None:
             continue
         name = place.group(1)
         own = name if name in known else re.sub(r"_\d+$", "", name)
         counts = found.setdefault(own, {})
-        fate = _FATES[one["partition_type"]].value
-        counts[fate] = counts.get(fate, 0) + one["record_count"]
+        counts[part.fate.value] = counts.get(part.fate.value, 0) + part.digest.count
     return found
 
 

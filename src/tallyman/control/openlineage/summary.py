@@ -17,7 +17,7 @@ def small(told: ToldAsset) -> ToldAsset:
         inputs=tuple(_without_files(one) for one in told.inputs),
         output=told.output and _without_files(told.output),
         registered={name: _without_files(one) for name, one in told.registered.items()},
-        ledger=_sums(told.ledger) if told.ledger else None,
+        ledger=told.ledger.totals() if told.ledger else None,
         rejections=_by_type(told.rejections),
         reads=(),
     )
@@ -25,20 +25,6 @@ def small(told: ToldAsset) -> ToldAsset:
 
 def _without_files(one: ToldDataset) -> ToldDataset:
     return one if one.extent is None else replace(one, extent=None)
-
-
-def _sums(ledger: Mapping[str, Any]) -> dict[str, Any]:
-    counted, checked = ledger["output_accounting"], ledger["verification"]
-    counts: dict[str, int] = {}
-    for one in counted["partitions"]:
-        kind = one["partition_type"]
-        counts[kind] = counts.get(kind, 0) + one["record_count"]
-    listed = [{"partition_type": kind, "record_count": n} for kind, n in counts.items()]
-    return {
-        "input_accounting": {"total_records": ledger["input_accounting"]["total_records"]},
-        "output_accounting": {"partitions": listed, "unaccounted": counted["unaccounted"]},
-        "verification": {name: checked[name] for name in ("proof_method", "accounting_balanced")},
-    }
 
 
 def _by_type(rejections: Iterable[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:

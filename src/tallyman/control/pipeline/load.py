@@ -24,6 +24,7 @@ from tallyman.domain.definition.plan import accounted_inputs, loading
 from tallyman.domain.definition.step import Expect, Filter, Output
 from tallyman.domain.definition.target import PLACEHOLDER, Reading, Target, readings
 from tallyman.domain.version.table import Table
+from tallyman.engine.expressions.columns import quoted
 from tallyman.engine.plan.check import check_asset, parsed_schema
 from tallyman.engine.plan.code_hash import YAML
 from tallyman.engine.source.open import declared_schema
@@ -210,13 +211,13 @@ def _cut_down(
     declared = asset.partitioned_by
     assert declared is not None
     column, literal = declared.column, declared.literal(key)
-    quoted = "`" + column.replace("`", "``") + "`"
+    name = quoted(column)
     if reading.partition is not None:
         if not reading.of_source or column not in schemas[reading.name].names:
             return frame
         # A record in the wrong partition's files belongs to no run: it must not vanish.
         there = Expect(
-            rule="in_its_partition", predicate=f"{quoted} <=> {literal}", code="WRONG_PARTITION"
+            rule="in_its_partition", predicate=f"{name} <=> {literal}", code="WRONG_PARTITION"
         )
         return loading(frame, there)
     if column not in schemas[reading.name].names:
@@ -226,11 +227,11 @@ def _cut_down(
         )
     has = Expect(
         rule="has_a_partition",
-        predicate=f"{quoted} IS NOT NULL",
+        predicate=f"{name} IS NOT NULL",
         name=f"{reading.name}_has_a_partition",
     )
     own = Filter(
-        predicate=f"{quoted} = {literal}",
+        predicate=f"{name} = {literal}",
         reason="another partition",
         name=f"{reading.name}_partition",
     )

@@ -5,18 +5,17 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from collections.abc import Collection, Iterable
 from uuid import uuid4
 
+from tallyman.domain.account.stored_ledger import StoredLedger
 from tallyman.domain.definition.frame import Frame
 from tallyman.engine.columns.tainted import tainted
 from tallyman.engine.expressions.redact import Redaction
+from tallyman.engine.files import durable
 from tallyman.settings import Settings
 
 KEY_FILE = "trace.key"
-LEDGER_FIELD = "redacted"
-"""In a ledger: the columns of which the run kept only hashes."""
 
 
 def redaction(settings: Settings, plans: Iterable[Frame]) -> Redaction:
@@ -26,9 +25,9 @@ def redaction(settings: Settings, plans: Iterable[Frame]) -> Redaction:
     return Redaction(hidden_columns(plans, settings.redacted), _key(settings))
 
 
-def redaction_then(settings: Settings, ledger: Mapping[str, Any]) -> Redaction:
+def redaction_then(settings: Settings, ledger: StoredLedger) -> Redaction:
     """As it was in the run that wrote the ledger."""
-    hidden = frozenset(ledger.get(LEDGER_FIELD, ()))
+    hidden = frozenset(ledger.redacted)
     return Redaction(hidden, known_key(settings)) if hidden else Redaction()
 
 
@@ -55,10 +54,7 @@ def _key(settings: Settings) -> str:
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f".{KEY_FILE}.{uuid4()}")
     if not path.exists():
-        with open(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            file.write(secrets.token_hex(32))
-            file.flush()
-            os.fsync(file.fileno())
+        durable.write(aside, secrets.token_hex(32).encode(), mode=0o600, new=True)
         try:
             # Whoever comes second keeps the key of the first.
             with contextlib.suppress(FileExistsError):

@@ -12,6 +12,7 @@ from typing import TypeAlias
 import yaml
 
 from tallyman.errors import Problem
+from tallyman.errors.wording import first_line
 
 LARGEST = 100_000
 """Values in one file, after its aliases are unfolded: nine lines of YAML can make billions."""
@@ -83,7 +84,7 @@ def _composed(content: bytes) -> yaml.Node | None:
 
 def _unreadable(error: yaml.YAMLError, text: str) -> Unreadable:
     if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
-        return Unreadable(None, f"it is not valid YAML: {str(error).splitlines()[0]}")
+        return Unreadable(None, f"it is not valid YAML: {first_line(error)}")
     line = error.problem_mark.line
     written = text.splitlines()[line : line + 1]
     hint = '; quote what begins with {{, as in "{{NAME}}"' if "{{" in "".join(written) else ""

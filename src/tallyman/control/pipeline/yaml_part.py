@@ -5,7 +5,6 @@ Whoever reads a part as something that it is not gets None, and the mistake is w
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
@@ -14,9 +13,12 @@ from typing import TypeVar
 
 from tallyman.control.pipeline.yaml_loader import Items, Mapped, Node, YamlText
 from tallyman.errors import Problem
+from tallyman.errors.wording import nearest
 
 SELECTOR = re.compile(r"\{\{\s*(.*?)\s*\}\}")
 NOTHING = ("", "~", "null")
+ALIKE = 0.5
+"""How like a known word a wrong one must be to be taken for a slip."""
 TRUTHS: Mapping[str, bool] = {"true": True, "false": False}
 
 Value = TypeVar("Value")
@@ -82,7 +84,7 @@ class YamlPart:
                 parts[key.text] = part
             else:
                 there = YamlPart(part.path, key, self.notes)
-                there.fail("unknown key", nearest(key.text, known))
+                there.fail("unknown key", nearest(key.text, known, ALIKE))
         return parts
 
     def items(self) -> list[YamlPart]:
@@ -106,10 +108,6 @@ class YamlPart:
 
 def _whole(read: Mapping[str, Value | None]) -> dict[str, Value]:
     return {name: value for name, value in read.items() if value is not None}
-
-
-def nearest(name: str, known: Collection[str]) -> str | None:
-    return next(iter(difflib.get_close_matches(name, list(known), 1, cutoff=0.5)), None)
 
 
 # ---- what a part may be ----------------------------------------------------------------------
@@ -204,7 +202,7 @@ def expanded(part: YamlPart, written: str) -> str | None:
     named = SELECTOR.findall(written)
     for name in named:
         if name not in selectors:
-            part.fail(f"unknown selector {name!r}", nearest(name, selectors))
+            part.fail(f"unknown selector {name!r}", nearest(name, selectors, ALIKE))
     if any(selectors.get(name) is None for name in named):
         return None
     return SELECTOR.sub(lambda found: selectors[found[1]] or "", written)

@@ -9,10 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tallyman.control.pipeline.yaml_loader import Mapped
-from tallyman.control.pipeline.yaml_part import YamlPart, condition, expressions, nearest, text
+from tallyman.control.pipeline.yaml_part import ALIKE, YamlPart, condition, expressions, text
 from tallyman.domain.definition.frame import ALTERNATIVES, Frame
 from tallyman.domain.definition.plan import numbers
 from tallyman.errors import TallymanError
+from tallyman.errors.wording import nearest
 
 Inputs = Mapping[str, Frame]
 REFERENCE = ("from", "where", "steps")
@@ -115,7 +116,7 @@ def _step(part: YamlPart, verbs: Mapping[str, Verb]) -> tuple[YamlPart, YamlStep
         refused = ALTERNATIVES.get(name)
         message = f"{name} cannot be accounted for row by row. {refused}"
         given.fail(
-            message if refused else "unknown step", None if refused else nearest(name, verbs)
+            message if refused else "unknown step", None if refused else nearest(name, verbs, ALIKE)
         )
         return None
     verb = verbs[name]

@@ -17,11 +17,12 @@ from tallyman.control.publish.fragment import described
 from tallyman.domain.version.commit import Change, Commit, Operation, Publication
 from tallyman.domain.version.dataset import Dataset, Fragment, Kind
 from tallyman.domain.version.mutation import Mutation, needed, needed_by_load
-from tallyman.domain.version.table import Table, nearest
+from tallyman.domain.version.table import Table
 from tallyman.engine.table.load import Mode, load
 from tallyman.engine.table.mutation import mutate
 from tallyman.engine.table.state import Changed, Held
 from tallyman.errors import Conflict, FragmentGone, NotFound, TableWriteFailed, VersionConflict
+from tallyman.errors.wording import nearest
 from tallyman.faults import Point
 from tallyman.registry.database import Transaction
 from tallyman.registry.version.datasets import Datasets

@@ -9,7 +9,6 @@ from uuid import UUID, uuid5
 from tallyman.control.publish.apply import publish_plan
 from tallyman.control.publish.commit import publish
 from tallyman.domain.history.materialization import Materialization, RunRecord
-from tallyman.domain.version.change_plan import ChangePlan
 from tallyman.domain.version.commit import Change, Commit, Operation, Publication
 from tallyman.domain.version.dataset import Fragment
 from tallyman.engine.warehouse.warehouse import Warehouse
@@ -29,14 +28,13 @@ def publish_run(tx: Transaction, warehouse: Warehouse, run: RunRecord, actor: st
     for row in rows:
         if row.fragment_id not in fragments:
             raise FragmentGone(row.target.asset)
-    appended, forced = set(run.params.get("append", ())), set(run.params.get("force", ()))
+    options, appended = run.params.options, run.params.append
     assets = {row.fragment_id: row.target.asset for row in rows}
     beside = {UUID(i): row.target.asset for row in rows for i in _registered(row)}
     fragments, assets = fragments | Fragments(tx).get(beside), assets | beside
-    joining = set(run.params.get("replay", {}).get("adds", ()))
+    joining = options.replay.adds if options.replay else ()
     reused = {row.fragment_id: row.reused_id for row in rows if row.fragment_id and row.reused_id}
-    pinned = {UUID(dataset): ordinal for dataset, ordinal in run.pins.items()}
-    added = Fragments(tx).reused(reused, pinned)
+    added = Fragments(tx).reused(reused, run.pins)
     staged: dict[UUID, list[Fragment]] = {}
     for fragment in (fragments | added).values():
         staged.setdefault(fragment.dataset_id, []).append(fragment)
@@ -44,8 +42,8 @@ def publish_run(tx: Transaction, warehouse: Warehouse, run: RunRecord, actor: st
     for dataset, adds in staged.items():
         asset, joins = assets[adds[0].id], assets[adds[0].id] in joining
         appends = asset in appended or joins
-        change = _change(dataset, adds, appends=appends, read_at=pinned.get(dataset, 0))
-        changes.append(replace(change, anew=asset in forced, joins=joins))
+        change = _change(dataset, adds, appends=appends, read_at=run.pins.get(dataset, 0))
+        changes.append(replace(change, anew=asset in options.force, joins=joins))
     asked = Publication(
         key=uuid5(run.id, "\n".join(sorted(str(f) for f in fragments))),
         kind="run",
@@ -53,28 +51,27 @@ def publish_run(tx: Transaction, warehouse: Warehouse, run: RunRecord, actor: st
         project=run.project,
         changes=tuple(changes),
         run_id=run.id,
-        message=run.params.get("message"),
-        pipeline_version=run.params.get("pipeline_version"),
-        pipeline_before=run.params.get("pipeline_before"),
+        pipeline_version=run.params.pipeline_version,
+        pipeline_before=run.params.pipeline_before,
         pins=run.pins,
         details={"run": run.name},
     )
-    plan = run.params.get("plan")
-    if plan is None:
+    if options.plan is None:
         commit = publish(tx, warehouse, asked)
         _settle_replay(tx, run)
         return commit
-    return publish_plan(tx, warehouse, asked, ChangePlan.of_json(plan))
+    return publish_plan(tx, warehouse, asked, options.plan)
 
 
 def _settle_replay(tx: Transaction, run: RunRecord) -> None:
     """From now on the rejections it replayed are not open any more. The datasets are locked."""
-    replay = run.params.get("replay")
-    if replay is None:
+    options = run.params.options
+    if options.replay is None:
         return
-    found = Resolutions(tx).clashes(run.id, [UUID(other) for other in replay["taken_back"]])
+    found = Resolutions(tx).clashes(run.id, options.replay.taken_back)
     if found["count"]:
-        raise RejectionsTaken(run.params["replay_of"], found["count"], found["run"], found["actor"])
+        first = str(options.replay_of)
+        raise RejectionsTaken(first, found["count"], found["run"], found["actor"])
     Resolutions(tx).settle(run.id)
 
 
@@ -87,7 +84,7 @@ def _to_publish(run: RunRecord, rows: list[Materialization]) -> list[Materializa
     """All or nothing; a backfill that goes on over errors publishes the partitions it did."""
     if all(row.status.good for row in rows):
         return rows
-    if not run.params.get("publish_good_partitions"):
+    if not run.params.options.good_partitions:
         return []
     bad = {row.target.partition for row in rows if not row.status.good}
     return [row for row in rows if row.target.partition and row.target.partition not in bad]

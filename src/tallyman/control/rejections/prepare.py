@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from tallyman.control.bind.changes import changes
 from tallyman.control.bind.inputs import Pins, open_inputs
 from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.pipeline.load import Definition
@@ -273,7 +274,7 @@ class Preparation:
         self, one: Standing, accounted: list[str], folder: Path, *, whole: bool, corrects: bool
     ) -> None:
         """Records are known by their keys: two with one key cannot be told apart."""
-        known = ledger_in(one.place)["input_accounting"]["duplicate_keys"]
+        known = ledger_in(one.place).inputs.duplicate_keys
         alone = len(accounted) == 1  # keys are counted by input, and two may share one
         if (known == 0 and alone) or (whole and not corrects):
             return
@@ -296,11 +297,11 @@ class Preparation:
     def _check_unchanged(self, one: Standing, accounted: list[str], why: str) -> None:
         """Files of sources; what comes from a dataset cannot change."""
         first = self._project / one.root.location
-        then = ledger_in(first.parent)["input_accounting"]["input_hash"].split("+")
         pins = self.pins.recorded(one.row)
-        for name, before in zip(accounted, then, strict=True):
-            if pins[name].reading.of_source and pins[name].files.content_hash != before:
-                raise SourceChanged(one.root.run, name, why, one.target.asset)
+        now = {n: pins[n].files.content_hash for n in accounted if pins[n].reading.of_source}
+        known = ledger_in(first.parent).inputs.hashes_of(accounted)
+        for changed in changes({name: known.get(name) for name in now}, now):
+            raise SourceChanged(one.root.run, changed.name, why, one.target.asset)
 
 
 def _replayed(one: Standing) -> UUID | None:

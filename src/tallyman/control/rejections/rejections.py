@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from tallyman.control.bind.options import Options
 from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.pipeline.redaction import known_key
 from tallyman.control.pipeline.workspace import Workspace
@@ -27,6 +26,7 @@ from tallyman.domain.account.redaction import hashed
 from tallyman.domain.definition.selection import find_asset
 from tallyman.domain.definition.target import folder_of
 from tallyman.domain.history.materialization import RunRecord
+from tallyman.domain.history.options import Options, ReplayOptions
 from tallyman.domain.history.run import AssetResult, RunIdentity, RunResult
 from tallyman.engine.asset.work import Folders
 from tallyman.engine.files.past_run import Run
@@ -174,7 +174,7 @@ class Rejections:
             if not letters.targets():
                 return nothing
             assets = list(dict.fromkeys(found.standings[n].target.asset for n in letters.targets()))
-            then = Options.of(record.params)
+            then = record.params.options
             options = Options(evidence=then.evidence, thresholds=then.thresholds)
             definitions = Definitions.of(
                 self.workspace, assets, options.evidence, options.thresholds
@@ -213,11 +213,11 @@ class Rejections:
     def _begun(
         self, prepared: Preparation, parts: Sequence[ReplayPart], options: Options, listen: Listener
     ) -> Execution:
-        replay = {
-            "adds": sorted({part.target.asset for part in parts if not part.whole}),
-            "taken_back": [str(run) for run in prepared.rejected.taken_back],
-            "records": {str(part.target): part.records for part in parts},
-        }
+        replay = ReplayOptions(
+            adds=tuple(sorted({part.target.asset for part in parts if not part.whole})),
+            taken_back=tuple(prepared.rejected.taken_back),
+            records={str(part.target): part.records for part in parts},
+        )
         asked = begin.Begun(
             actor=self.workspace.actor,
             identity=RunIdentity.of(None, now=datetime.now(UTC)),

@@ -19,7 +19,7 @@ from tallyman.control.run.staging import files_there
 from tallyman.control.run.target import TargetMaker
 from tallyman.control.run.target_inputs import Corrections, TargetInputs
 from tallyman.domain.definition.target import Target
-from tallyman.domain.definition.threshold import Thresholds
+from tallyman.domain.definition.threshold import ANYTHING
 from tallyman.domain.history.materialization import Materialization
 from tallyman.engine.asset.work import Work
 from tallyman.engine.readback.dead_letters import rejected_keys
@@ -27,7 +27,6 @@ from tallyman.registry.database import Transaction
 from tallyman.registry.run.replays import Replays
 from tallyman.registry.run.resolutions import Resolutions
 
-ANYTHING = Thresholds(absolute=0, percentage=1.0, window=0)
 """All of a few records that were rejected before may be rejected again."""
 
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 from uuid import UUID, uuid4
 
 from tallyman.control.bind.inputs import Pins
-from tallyman.control.bind.options import Options
 from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.publish.commit import refuse_rolled_back
 from tallyman.control.run import ended, process, upkeep
@@ -22,6 +20,7 @@ from tallyman.control.seal.signature import signer
 from tallyman.domain.definition.pipeline import Pipeline
 from tallyman.domain.definition.target import Reading, Target, readings
 from tallyman.domain.history.materialization import RunRecord
+from tallyman.domain.history.options import Options, RunParams
 from tallyman.domain.history.run import RunIdentity, Status
 from tallyman.domain.version.dataset import Dataset, Kind
 from tallyman.errors import (
@@ -111,7 +110,6 @@ def register(asked: Begun, definitions: Definitions) -> Journal:
     pinned = found if asked.pins is None else dict(asked.pins)
     version = definitions.version()
     active = database.durably(lambda tx: Pipelines(tx).active(settings.name))
-    bound = {"pipeline_version": version, "pipeline_before": active[0] if active else None}
     if not asked.options.plan:
         database.durably(lambda tx: refuse_rolled_back(tx, settings.name, version))
     pins = Pins(definitions.workspace, ordinals=pinned)
@@ -127,8 +125,8 @@ def register(asked: Begun, definitions: Definitions) -> Journal:
         folder=f"{settings.runs}/{identity.folder_name}",
         actor=asked.actor,
         started_at=identity.started_at,
-        params=_params(asked, definitions.pipeline) | bound,
-        pins={str(dataset): ordinal for dataset, ordinal in pinned.items()},
+        params=_params(asked, definitions.pipeline, version, active[0] if active else None),
+        pins=pinned,
         executor=executor,
         executor_node=node,
     )
@@ -165,24 +163,16 @@ def datasets_of(pipeline: Pipeline, project: str, assets: Sequence[str]) -> list
     return found
 
 
-def _params(asked: Begun, pipeline: Pipeline) -> dict[str, Any]:
-    options = asked.options
-    assets = list(dict.fromkeys(target.asset for target in asked.targets))
+def _params(asked: Begun, pipeline: Pipeline, version: str, before: str | None) -> RunParams:
+    assets = dict.fromkeys(target.asset for target in asked.targets)
     appended = [name for name in assets if pipeline.assets[name].update_strategy == "append"]
-    replay = {"replay_of": options.replay_of, "replay": options.replay}
-    return {
-        **(replay if options.replay_of else {}),
-        "assets": assets,
-        "append": appended,
-        "plan": options.plan,
-        "publish_good_partitions": options.good_partitions,
-        "selection": list(options.selection),
-        "force": sorted(options.force),
-        "evidence": options.evidence.value if options.evidence else None,
-        "thresholds": options.thresholds.to_json() if options.thresholds else None,
-        "jobs": options.jobs,
-        "go_on": options.go_on,
-    }
+    return RunParams(
+        options=asked.options,
+        assets=tuple(assets),
+        append=tuple(appended),
+        pipeline_version=version,
+        pipeline_before=before,
+    )
 
 
 def resume(
@@ -190,16 +180,16 @@ def resume(
 ) -> Execution:
     """The same run goes on: what succeeded stays, the rest is done by the pipeline as it is now."""
     version, project = definitions.version(), definitions.settings.name
-    if run.params.get("replay_of"):
+    if run.params.options.replay_of:
         _check_replayed(definitions.database, run)
     if options.plan is None:
         definitions.database.durably(lambda tx: refuse_rolled_back(tx, project, version))
-    elif options.plan["pipeline_to"] != version:
-        raise PlanOutdated(options.plan["id"], "the pipeline was edited since")
+    elif options.plan.pipeline_to != version:
+        raise PlanOutdated(options.plan.id, "the pipeline was edited since")
     definitions.check_what_is_new()
     sign = definitions.database.durably(lambda tx: signer(tx, definitions.settings))
     executor, node = uuid4(), process.node()
-    run = replace(run, params={**run.params, "pipeline_version": version})
+    run = replace(run, params=replace(run.params, pipeline_version=version))
     journal = Journal(definitions.database, run, executor, node, actor, sign)
     journal.claim(definitions.description())
     targets = targets_in(definitions.database, run)
@@ -211,7 +201,7 @@ def _check_replayed(database: Database, run: RunRecord) -> None:
     """The records of a replay are gone with its process; what was made of them is not."""
     rows = database.durably(lambda tx: Materializations(tx).of_run(run.id))
     if not all(row.status.good or row.status is Status.WAITING for row in rows):
-        raise ReplayInterrupted(run.name, run.params["replay_of"])
+        raise ReplayInterrupted(run.name, str(run.params.options.replay_of))
 
 
 def targets_in(database: Database, run: RunRecord) -> list[Target]:
@@ -219,10 +209,9 @@ def targets_in(database: Database, run: RunRecord) -> list[Target]:
     return [row.target for row in rows]
 
 
-def options_in(params: Mapping[str, Any], jobs: int | None) -> Options:
+def options_in(params: RunParams, jobs: int | None) -> Options:
     """As the run was begun; only how many at once may be said anew."""
-    from_params = Options.of(params)
-    return from_params if jobs is None else from_params.with_jobs(jobs)
+    return params.options if jobs is None else params.options.with_jobs(jobs)
 
 
 def cancel(database: Database, settings: Settings, run: RunRecord, timeout_s: float) -> Status:

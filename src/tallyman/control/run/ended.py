@@ -10,6 +10,7 @@ from pathlib import Path
 from tallyman.control.openlineage.events import STATES, ToldAsset
 from tallyman.control.openlineage.files import FILES, START, Emitter, told_by_folder
 from tallyman.control.run import finish
+from tallyman.domain.definition.target import Target
 from tallyman.domain.history.lineage_event import LineageEvent
 from tallyman.domain.history.materialization import Materialization, RunRecord
 from tallyman.domain.history.run import RunResult, Status
@@ -63,10 +64,9 @@ def settled(home: Path, run: RunRecord, result: RunResult) -> Events:
         return []
 
     def assets() -> list[ToldAsset]:
-        listed = emitter.run.manifest["targets"]
-        folders = {(t["asset"], t["partition"]): t["folder"] for t in listed}
+        folders = emitter.run.manifest.folders
         return [
-            told_by_folder(home, f"{run.folder}/{folders[made.name, made.partition]}", made)
+            told_by_folder(home, f"{run.folder}/{folders[Target(made.name, made.partition)]}", made)
             for made in result.assets
             if made.status not in (Status.SKIPPED, Status.PENDING, Status.WAITING)
         ]

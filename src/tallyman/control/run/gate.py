@@ -20,9 +20,9 @@ def prove(ledger: Ledger, inputs: Sequence[Input], folder: Path) -> Ledger:
         if ledger.evidence == Evidence.DIGEST:
             found = _by_count(ledger)
         else:
-            found = compare_keys(inputs, ledger.to_json(), folder)
+            found = compare_keys(inputs, ledger, folder)
     if (folder / "output").exists() and not all(s.check.agrees for s in ledger.sub_ledgers):
-        found += compare_units(inputs[0].spark, ledger.to_json(), folder)
+        found += compare_units(inputs[0].spark, ledger, folder)
     return replace(ledger, discrepancy=found)
 
 

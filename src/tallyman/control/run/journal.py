@@ -67,11 +67,14 @@ class Journal:
             foreign = runs.foreign(sorted({t.asset for t in chosen}), self.run.project)
             if foreign:
                 raise ForeignAsset(*foreign)
-            version = self.run.params["pipeline_version"]
+            version = self.run.params.pipeline_version
+            assert version is not None
             Pipelines(tx).add(self.run.project, version, description)
             runs.add(self.run)
             Materializations(tx).plan(self.run.id, chosen)
-            self._audit(tx, "run.started", {"targets": len(chosen), **self.run.params}, key)
+            self._audit(
+                tx, "run.started", {"targets": len(chosen), **self.run.params.to_json()}, key
+            )
 
         key = uuid4()
         self.database.durably(work)
@@ -80,7 +83,8 @@ class Journal:
         """Go on with it, by the pipeline as it is now."""
 
         def work(tx: Transaction) -> None:
-            version = self.run.params["pipeline_version"]
+            version = self.run.params.pipeline_version
+            assert version is not None
             Pipelines(tx).add(self.run.project, version, description)
             Runs(tx).claim(self.run, self.executor, self.node)
             Materializations(tx).reset(self.run.id)

@@ -12,13 +12,15 @@ from pyspark.sql import SparkSession
 from tallyman import faults
 from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.pipeline.load import Definition
-from tallyman.control.pipeline.redaction import LEDGER_FIELD, redaction
+from tallyman.control.pipeline.redaction import redaction
 from tallyman.control.run import gate
 from tallyman.control.run.progress import TimedObserver
 from tallyman.control.run.target_inputs import TargetInputs
 from tallyman.control.run.timings import Stopwatch
+from tallyman.domain.account import ledger_json
 from tallyman.domain.account.fate import Evidence, Fate
 from tallyman.domain.account.ledger import Ledger
+from tallyman.domain.account.stored_ledger import StoredLedger
 from tallyman.domain.account.sub_tally import sub_tallies
 from tallyman.domain.account.verification_query import verification_query
 from tallyman.domain.definition.target import Target, folder_of
@@ -197,5 +199,5 @@ def _write_ledger(ledger: Ledger, work: Work) -> None:
     """With the hash of every file next to it, so that a change shows long after the run."""
     place, hidden = work.folders.result, sorted(work.redaction.columns)
     files = sorted(p for p in place.rglob("*") if p.is_file())
-    facts = {LEDGER_FIELD: hidden} if hidden else {}
-    write_json(place / LEDGER, ledger.to_json() | facts | {"files": hash_files(files, place)})
+    stored = StoredLedger.of(ledger, redacted=tuple(hidden), files=hash_files(files, place))
+    write_json(place / LEDGER, ledger_json.to_json(stored))

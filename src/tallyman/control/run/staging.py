@@ -105,7 +105,8 @@ def files_there(pins: Pins, target: Target) -> list[str]:
 def _hashes(place: Path, output: Path) -> dict[Path, str]:
     """As the ledger has them: what is published is what was proved."""
     files = sorted(output.glob("*.parquet"))
-    listed = ledger_in(place).get("files", {}) if output.is_relative_to(place) else {}
+    known = ledger_in(place).files if output.is_relative_to(place) else None
+    listed = known or {}
     names = {file: os.path.relpath(file, place) for file in files}
     new = {file: sha256(str(file)) for file, name in names.items() if name not in listed}
     return {file: new.get(file) or listed[name] for file, name in names.items()}

@@ -22,7 +22,7 @@ def consumed(pins: Mapping[str, Pin]) -> list[Consumed]:
 @dataclass(frozen=True, slots=True)
 class Unchanged:
     definitions: Definitions
-    ordinals: Mapping[str, int]
+    ordinals: Mapping[UUID, int]
     """The version of each dataset that the run reads."""
 
     def result(
@@ -53,7 +53,7 @@ class Unchanged:
                 return True
             if not any(fragment.rows for fragment in found.values()) and last.completed_at:
                 return not Commits(tx).gone_back_since(dataset, last.completed_at)
-            pinned = self.ordinals.get(str(dataset), 0)
+            pinned = self.ordinals.get(dataset, 0)
             return last.fragment_id in Fragments(tx).at(dataset, pinned)
 
         return self.definitions.database.durably(work)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from uuid import UUID
 
 from tallyman.control.bind.inputs import Pins
-from tallyman.control.bind.options import Options
 from tallyman.control.openlineage.run import RunEvents
 from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.pipeline.workspace import Workspace
@@ -16,6 +14,7 @@ from tallyman.control.run.progress import Listener, Terminal
 from tallyman.control.run.staging import Staging
 from tallyman.control.run.watch import Watch
 from tallyman.domain.definition.target import Target
+from tallyman.domain.history.options import Options
 from tallyman.domain.history.run import RunIdentity
 from tallyman.domain.version.dataset import Dataset, Kind
 from tallyman.engine.files.hashing import hasher_for
@@ -50,9 +49,8 @@ class Workbench:
         listen: Listener,
     ) -> Workbench:
         settings, run = definitions.settings, journal.run
-        ordinals = {UUID(dataset): ordinal for dataset, ordinal in run.pins.items()}
         hasher = hasher_for(settings.master, definitions.spark)
-        pins = Pins(definitions.workspace, run.id, ordinals, hasher)
+        pins = Pins(definitions.workspace, run.id, run.pins, hasher)
         folder = RunFolder(settings.home / run.folder)
         return cls(
             definitions=definitions,

@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_public_key,
 )
 
-from tallyman.engine.files.durable import sync
+from tallyman.engine.files.durable import sync, write
 from tallyman.errors import SigningKeyExists, SigningKeyUnusable
 from tallyman.settings import Settings
 
@@ -165,10 +165,7 @@ def _written(place: Path, key: Ed25519PrivateKey) -> Path:
     place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     aside = place.with_name(f".{place.name}.{uuid4()}")
     text = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    with open(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
+    write(aside, text, mode=0o600, new=True)
     return aside
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tallyman.domain.history.manifest import BoundInput, CodeVersion
 from tallyman.engine.files.run_folder import SEAL
 
 ABSENT = "absent"
@@ -68,33 +68,62 @@ def setting_change(path: str, then: Any, now: Any) -> BindingChange:
     )
 
 
-def input_change(
-    name: str, then: Mapping[str, Any] | None, now: Mapping[str, Any] | None
-) -> BindingChange:
-    known = then or now or {}
-    where = known.get("path") or f"v{known.get('version')} of its dataset"
-    missing = now is None or now["hash"] is None
+def code_change(then: CodeVersion, now: CodeVersion) -> BindingChange | None:
+    same_files = then.source_hash == now.source_hash
+    files = f"source_hash {then.source_hash} then, {now.source_hash} now"
+    if then.git_commit and now.git_commit and then.git_commit != now.git_commit:
+        own = "are the same" if same_files else f"differ: {files}"
+        return BindingChange(
+            kind="code",
+            name="git_commit",
+            then=then.git_commit,
+            now=now.git_commit,
+            message=f"Code has changed: commit {then.git_commit} then, {now.git_commit} "
+            f"now; the pipeline's own files {own}",
+            advice=f"as it was:  git checkout {then.git_commit}",
+        )
+    if same_files:
+        return None
+    return BindingChange(
+        kind="code",
+        name="source_hash",
+        then=then.source_hash,
+        now=now.source_hash,
+        message=f"Code has changed: {files}{_uncommitted(then, now)}",
+    )
+
+
+def _uncommitted(then: CodeVersion, now: CodeVersion) -> str:
+    if now.git_commit is None or then.git_commit != now.git_commit:
+        return ""
+    sides = [name for name, dirty in (("then", then.git_dirty), ("now", now.git_dirty)) if dirty]
+    return f" (commit {now.git_commit}, with uncommitted changes {' and '.join(sides) or 'aside'})"
+
+
+def input_change(name: str, then: BoundInput | None, now: BoundInput | None) -> BindingChange:
+    known = then or now
+    where = (known and known.path) or f"v{known and known.version} of its dataset"
+    missing = now is None or now.hash is None
     word = "Input is missing" if missing else "Input data has changed"
     hashes = f"{_shown_hash(then)} then, {_shown_hash(now)} now"
     sizes = f"{_size(then)} then; {_size(now)} now"
     return BindingChange(
         kind="input",
         name=name,
-        then=dict(then) if then else None,
-        now=dict(now) if now else None,
+        then=then.to_json() if then else None,
+        now=now.to_json() if now else None,
         message=f"{word}: {name} ({where}): {hashes} ({sizes})",
     )
 
 
-def _shown_hash(given: Mapping[str, Any] | None) -> str:
+def _shown_hash(given: BoundInput | None) -> str:
     return str(hash_of(given) or "nothing there")
 
 
-def _size(given: Mapping[str, Any] | None) -> str:
-    known = given or {}
-    files, size = known.get("files", 0), known.get("bytes", 0)
+def _size(given: BoundInput | None) -> str:
+    files, size = (given.files, given.bytes) if given else (0, 0)
     return f"{files:,} file{'s' if files != 1 else ''}, {size:,} bytes"
 
 
-def hash_of(given: Mapping[str, Any] | None) -> Any:
-    return given and given["hash"]
+def hash_of(given: BoundInput | None) -> str | None:
+    return given.hash if given else None

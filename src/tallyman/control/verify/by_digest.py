@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import copy
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from tallyman.domain.account.fate import Evidence
-from tallyman.domain.account.ledger import Discrepancy
+from tallyman.domain.account.fate import Evidence, Fate
+from tallyman.domain.account.ledger import Discrepancy, Partition
+from tallyman.domain.account.stored_ledger import StoredLedger
 from tallyman.domain.definition.frame import Frame
 from tallyman.domain.definition.pipeline import Asset
 from tallyman.domain.definition.target import Target
-from tallyman.domain.definition.threshold import Thresholds
+from tallyman.domain.definition.threshold import ANYTHING
 from tallyman.domain.history.run import RunIdentity
 from tallyman.engine.asset.asset_run import AssetRun
 from tallyman.engine.asset.work import Folders, Work
@@ -27,7 +26,6 @@ from tallyman.engine.evidence.proof import compare_keys
 from tallyman.engine.source.source import Input
 from tallyman.engine.spark import digest
 
-ANYTHING = Thresholds(absolute=0, percentage=1.0, window=0)
 NAMES = ("record_count", "key_digest_high", "key_digest_low")
 
 
@@ -46,7 +44,7 @@ def replayed(
     plan: Frame,
     moment: datetime,
     inputs: Mapping[str, Input],
-    ledger: dict[str, Any],
+    ledger: StoredLedger,
     folder: Path,
 ) -> Iterator[Replay]:
     """Run the plan aside with all keys, at the time of the run; gone when the block ends."""
@@ -67,7 +65,8 @@ def replayed(
         run = AssetRun(work, inputs)
         run.execute()
         broken = sum(
-            _differing(inputs, folder / location, place / location) for location in _grouped(ledger)
+            _differing(inputs, folder / part.location, place / part.location)
+            for part in ledger.evidence_of(Fate.AGGREGATED)
         )
         yield Replay(place, run.doors.accounted_inputs, broken)
 
@@ -77,24 +76,21 @@ def compare_by_replay(
     plan: Frame,
     moment: datetime,
     inputs: Mapping[str, Input],
-    ledger: dict[str, Any],
+    ledger: StoredLedger,
     folder: Path,
 ) -> Discrepancy:
     """The keys of a replay, accepted only where its groups have the digests the run stored."""
     with replayed(asset, plan, moment, inputs, ledger, folder) as replay:
-        merged = copy.deepcopy(ledger)
-        for partition in merged["output_accounting"]["partitions"]:
-            if partition["partition_type"] == "AGGREGATED":
-                location = partition["adjoint_location"]
-                partition["adjoint_location"] = str(replay.folder / location)
-        found = compare_keys(replay.accounted, merged, folder)
+        merged = (_replayed_part(part, replay.folder) for part in ledger.partitions)
+        found = compare_keys(replay.accounted, replace(ledger, partitions=tuple(merged)), folder)
     return replace(found, missing=found.missing + replay.broken)
 
 
-def _grouped(ledger: dict[str, Any]) -> list[str]:
-    parts = [*ledger["output_accounting"]["partitions"]]
-    parts += [part for sub in ledger["sub_ledgers"] for part in sub["partitions"]]
-    return [p["adjoint_location"] for p in parts if p["partition_type"] == "AGGREGATED"]
+def _replayed_part(part: Partition, folder: Path) -> Partition:
+    """Take the keys of groups from the replay: the run stored only their digests."""
+    if part.fate is not Fate.AGGREGATED:
+        return part
+    return replace(part, location=str(folder / part.location))
 
 
 def _differing(inputs: Mapping[str, Input], stored: Path, keys: Path) -> int:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
+from tallyman.control.bind.changes import changes
 from tallyman.control.bind.inputs import Pin, Pins
 from tallyman.control.bind.manifest import label
 from tallyman.control.pipeline.definitions import Definitions
@@ -20,6 +20,7 @@ from tallyman.domain.account.fate import Evidence
 from tallyman.domain.definition.plan import accounted_inputs
 from tallyman.domain.definition.target import Target
 from tallyman.domain.definition.threshold import Thresholds
+from tallyman.domain.history.manifest import SOURCE, BoundInput
 from tallyman.domain.history.materialization import Materialization, dependency_hash
 from tallyman.domain.history.reproduction import TargetAgain, Verdict
 from tallyman.domain.history.run import Status
@@ -54,14 +55,11 @@ class Reproducible:
     def pins(self) -> Pins:
         """As the run saw them: with what it made itself."""
         run = self.bound.record
-        ordinals = {UUID(dataset): ordinal for dataset, ordinal in run.pins.items()}
-        return Pins(self.definitions.workspace, run.id, ordinals)
+        return Pins(self.definitions.workspace, run.id, run.pins)
 
     def place(self, target: Target) -> Path:
         """What the run left of it."""
-        listed = self.bound.run.manifest["targets"]
-        folder = next(t["folder"] for t in listed if Target(t["asset"], t["partition"]) == target)
-        return self.bound.run.folder / folder
+        return self.bound.run.folder / self.bound.manifest.folders[target]
 
     # ---- the whole run ---------------------------------------------------------------------
 
@@ -69,7 +67,7 @@ class Reproducible:
         if self.bound.seal_change is not None:
             yield self.bound.seal_change.message
             return
-        run, code = self.bound.record, self.bound.binding["code_version"]
+        run, code = self.bound.record, self.bound.code_then
         if run.status in UNFINISHED or self.bound.run.report is None:
             yield (
                 f"the run did not finish, it is {run.status.value}: "
@@ -77,10 +75,10 @@ class Reproducible:
             )
         if not self.bound.config_is_bound:
             yield "config.json of the run is not what its manifest binds: it was changed since"
-        if code["git_dirty"]:
+        if code.git_dirty:
             yield (
                 f"the run's code was not committed: the pipeline's files had changes on top of "
-                f"commit {code['git_commit']}, so nobody can get it back"
+                f"commit {code.git_commit}, so nobody can get it back"
             )
 
     def environment(self) -> list[str]:
@@ -88,7 +86,7 @@ class Reproducible:
         if self.bound.seal_change is not None:
             return []
         settings = self.definitions.settings
-        then = self.bound.run.manifest["execution_metadata"]
+        then = self.bound.manifest.environment
         now = environment(settings.master, settings.spark)
         return [
             f"{name}: {then.get(name)} then, {now[name]} now"
@@ -101,7 +99,7 @@ class Reproducible:
         """Of the code that made the run, if it is known."""
         if self.bound.seal_change is not None:
             return None
-        return self.bound.binding["code_version"]["git_commit"]
+        return self.bound.code_then.git_commit
 
     # ---- one target ------------------------------------------------------------------------
 
@@ -169,8 +167,7 @@ class Reproducible:
         evidence, thresholds = self.pinned(name)
         found = Definitions.of(self.definitions.workspace, [name], evidence, thresholds)
         now = found.hash(name)
-        listed = self.bound.run.manifest["targets"]
-        bound = next(t["definition_hash"] for t in listed if t["asset"] == name)
+        bound = self.bound.manifest.definitions[name]
         then = row.definition_hash or bound
         if now == then:
             return None
@@ -181,10 +178,10 @@ class Reproducible:
 
     @property
     def _checkout(self) -> str:
-        code = self.bound.binding["code_version"]
-        if code["git_commit"]:
-            return f". It was made by commit {code['git_commit']}"
-        return f". No commit is known, only the hash of its files: {code['source_hash']}"
+        code = self.bound.code_then
+        if code.git_commit:
+            return f". It was made by commit {code.git_commit}"
+        return f". No commit is known, only the hash of its files: {code.source_hash}"
 
     # ---- from what it was made --------------------------------------------------------------
 
@@ -220,22 +217,20 @@ class Reproducible:
         if not pin.reading.of_source:
             return
         name = label(pin.reading)
-        bound = dict(self.bound.binding["input_hashes"].get(name) or {"hash": None})
-        then = self._at_the_door(row).get(pin.reading.name, bound["hash"])
-        now = pin.files.content_hash
-        if then != now:
-            files = {"files": len(pin.files.files), "bytes": pin.files.bytes}
-            change = input_change(name, bound | {"hash": then}, bound | files | {"hash": now})
-            yield change.message
+        bound = self.bound.inputs_then.get(name) or BoundInput(kind=SOURCE)
+        then = self._at_the_door(row).get(pin.reading.name, bound.hash)
+        for changed in changes({name: then}, {name: pin.files.content_hash}):
+            files, size = len(pin.files.files), pin.files.bytes
+            now = replace(bound, hash=changed.now, files=files, bytes=size)
+            yield input_change(name, replace(bound, hash=changed.then), now).message
 
     def _at_the_door(self, row: Materialization) -> dict[str, str]:
         """The hash of each input whose records it accounts for; not told apart in a replay."""
         place = self.place(row.target)
         accounted = accounted_inputs(self.definitions.pipeline.assets[row.target.asset].plan())
-        hashes = str(ledger_in(place)["input_accounting"]["input_hash"]).split("+")
-        if len(hashes) != len(accounted) or (place / FOLDER / FACTS).exists():
+        if (place / FOLDER / FACTS).exists():
             return {}
-        return dict(zip(accounted, hashes, strict=True))
+        return ledger_in(place).inputs.hashes_of(accounted)
 
 
 def _left_a_ledger(row: Materialization) -> bool:

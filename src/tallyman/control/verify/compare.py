@@ -21,6 +21,7 @@ from tallyman.errors import (
     StructuralError,
     TallymanError,
 )
+from tallyman.errors.wording import first_line
 
 LIMIT = 20
 """Samples of each kind; counts are exact."""
@@ -102,7 +103,7 @@ def _read(name: str, work: Callable[[], Told]) -> Told:
     try:
         return work()
     except (TallymanError, ValueError) as error:
-        return [f"{name}: what the run left cannot be read: {str(error).splitlines()[0]}"], {}
+        return [f"{name}: what the run left cannot be read: {first_line(error)}"], {}
 
 
 def _values(name: str, changes: Callable[[Path, Path], list[results.Value]], sides: _Sides) -> Told:

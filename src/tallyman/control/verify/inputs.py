@@ -5,18 +5,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
+from tallyman.control.bind.changes import changes
 from tallyman.control.bind.inputs import Pins
 from tallyman.control.bind.manifest import MANIFEST_VERSION, VOLATILE, config_of, inputs_of, label
 from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.verify.bound_change import (
     ABSENT,
     BindingChange,
+    code_change,
     file_change,
     hash_of,
     input_change,
@@ -25,13 +26,14 @@ from tallyman.control.verify.bound_change import (
 )
 from tallyman.domain.definition.canonical_json import canonical_hash, hashed
 from tallyman.domain.definition.target import Reading, Target, readings
+from tallyman.domain.history.manifest import BoundInput, CodeVersion, Manifest
 from tallyman.domain.history.materialization import RunRecord
 from tallyman.domain.history.seal import Seal
 from tallyman.domain.version.dataset import Fragment
 from tallyman.engine.files.listing import sha256
 from tallyman.engine.files.past_run import Run
 from tallyman.engine.files.run_folder import CONFIG, MANIFEST
-from tallyman.engine.plan.code_version import CodeVersion, code_version
+from tallyman.engine.plan.code_version import code_version
 from tallyman.engine.warehouse.warehouse import Warehouse
 from tallyman.errors import NotBound
 from tallyman.registry.seals import Seals
@@ -68,7 +70,7 @@ class Bound:
     def __post_init__(self) -> None:
         if self.seal_change is not None:
             return  # nothing else that the manifest says is worth reading
-        version = str(self.run.manifest.get("manifest_version"))
+        version = str(self.run.manifest.version)
         if version != MANIFEST_VERSION:
             raise NotBound(self.record.name, version)
 
@@ -83,13 +85,13 @@ class Bound:
     def check(self) -> Checked:
         """Stops at the first difference: what comes after may be no more than its consequence."""
         looked: dict[str, Any] = {}
-        for kind, changes in (
+        for kind, differences in (
             ("manifest", self.seal_changes),
             ("config", self.config_changes),
             ("code", self.code_changes),
             ("inputs", self.input_changes),
         ):
-            change = next(iter(changes()), None)
+            change = next(iter(differences()), None)
             if change is not None:
                 return self._checked(change, looked)
             looked[kind] = self._looked_at(kind)
@@ -104,26 +106,34 @@ class Bound:
             found = self.sealed or {}
             return {name: found.get(name) for name in ("ordinal", "hash")}
         if kind == "config":
-            return {"settings": len(flattened(self.config)), "hash": self.binding["config_hash"]}
+            return {"settings": len(flattened(self.config)), "hash": self.manifest.config_hash}
         if kind == "code":
-            return dict(self.binding["code_version"])
-        listed = list(self.binding["input_hashes"].values())
-        files, size = (sum(one[name] for one in listed) for name in ("files", "bytes"))
+            return self.code_then.to_json()
+        listed = self.inputs_then.values()
+        files, size = sum(one.files for one in listed), sum(one.bytes for one in listed)
         return {"inputs": len(listed), "files": files, "bytes": size}
 
     @property
-    def binding(self) -> Mapping[str, Any]:
-        return self.run.manifest["cryptographic_binding"]
+    def manifest(self) -> Manifest:
+        return self.run.manifest
+
+    @property
+    def code_then(self) -> CodeVersion:
+        assert self.manifest.code is not None  # every manifest of this version has it
+        return self.manifest.code
+
+    @property
+    def inputs_then(self) -> Mapping[str, BoundInput]:
+        return self.manifest.inputs or {}
 
     @cached_property
     def targets(self) -> list[Target]:
-        return [Target(t["asset"], t["partition"]) for t in self.run.manifest["targets"]]
+        return [one.target for one in self.manifest.targets]
 
     @cached_property
     def pins(self) -> Pins:
         """Every dataset at the version that the run read."""
-        ordinals = {UUID(dataset): ordinal for dataset, ordinal in self.record.pins.items()}
-        return Pins(self.definitions.workspace, ordinals=ordinals)
+        return Pins(self.definitions.workspace, ordinals=self.record.pins)
 
     # ---- the binding itself ---------------------------------------------------------------
 
@@ -170,11 +180,11 @@ class Bound:
     @property
     def config_is_bound(self) -> bool:
         """Whether config.json is what the manifest binds."""
-        return canonical_hash(self.config) == self.binding["config_hash"]
+        return canonical_hash(self.config) == self.manifest.config_hash
 
     def config_changes(self) -> Iterator[BindingChange]:
         if not self.config_is_bound:
-            bound, kept = self.binding["config_hash"], canonical_hash(self.config)
+            bound, kept = self.manifest.config_hash, canonical_hash(self.config)
             # Without its values only the hashes can be told, and those of the file are no proof.
             yield BindingChange(
                 kind="config",
@@ -186,7 +196,9 @@ class Bound:
                 advice="the run's own files were changed:  tallyman verify tells which",
             )
             return
-        now = flattened(config_of(self.definitions, self._still_declared(), self.record.params))
+        now = flattened(
+            config_of(self.definitions, self._still_declared(), self.record.params.options)
+        )
         then = flattened(self.config)
         for path in dict.fromkeys([*then, *now]):
             if then.get(path, ABSENT) != now.get(path, ABSENT):
@@ -203,55 +215,38 @@ class Bound:
         return code_version(settings.home / settings.pipelines)
 
     def code_changes(self) -> Iterator[BindingChange]:
-        then, now = self.binding["code_version"], self.code
-        same_files = then["source_hash"] == now.source_hash
-        files = f"source_hash {then['source_hash']} then, {now.source_hash} now"
-        if then["git_commit"] and now.git_commit and then["git_commit"] != now.git_commit:
-            own = "are the same" if same_files else f"differ: {files}"
-            yield BindingChange(
-                kind="code",
-                name="git_commit",
-                then=then["git_commit"],
-                now=now.git_commit,
-                message=f"Code has changed: commit {then['git_commit']} then, {now.git_commit} "
-                f"now; the pipeline's own files {own}",
-                advice=f"as it was:  git checkout {then['git_commit']}",
-            )
-        elif not same_files:
-            yield BindingChange(
-                kind="code",
-                name="source_hash",
-                then=then["source_hash"],
-                now=now.source_hash,
-                message=f"Code has changed: {files}{_uncommitted(then, now)}",
-            )
+        change = code_change(self.code_then, self.code)
+        if change is not None:
+            yield change
 
     # ---- inputs ---------------------------------------------------------------------------
 
     def input_changes(self) -> Iterator[BindingChange]:
         """Sources are hashed anew; of a version, its rows are known and its files are checked."""
-        then = self.binding["input_hashes"]
+        then = self.inputs_then
         now = inputs_of(self.definitions.pipeline, self.targets, self.pins)
+        hashes = [{name: hash_of(one) for name, one in side.items()} for side in (then, now)]
+        changed = {change.name for change in changes(*hashes)}
         for name in dict.fromkeys([*then, *now]):
             before, after = then.get(name), now.get(name)
-            if hash_of(before) != hash_of(after):
+            if name in changed:
                 yield input_change(name, before, after)
-            elif before and before["kind"] != "source":
+            elif before and not before.of_source:
                 yield from self._damage(name, before)
 
-    def _damage(self, name: str, before: Mapping[str, Any]) -> Iterator[BindingChange]:
+    def _damage(self, name: str, before: BoundInput) -> Iterator[BindingChange]:
         reading = self._readings[name]
         problem = damage(self.pins.workspace.warehouse, self.pins.fragments(reading))
         if problem:
-            where = f"{name} (v{before['version']} of its dataset)"
+            where = f"{name} (v{before.version} of its dataset)"
             yield BindingChange(
                 kind="input",
                 name=name,
-                then=dict(before),
-                now={**before, "hash": None, "problem": problem},
-                message=f"Input data has changed: {where}: {before['hash']} then, {problem} now",
+                then=before.to_json(),
+                now=replace(before, hash=None, problem=problem).to_json(),
+                message=f"Input data has changed: {where}: {before.hash} then, {problem} now",
                 advice=f"look closer:  tallyman verify --dataset {reading.name} "
-                f"--version {before['version']}",
+                f"--version {before.version}",
             )
 
     @cached_property
@@ -296,10 +291,3 @@ def flattened(value: Mapping[str, Any], above: str = "") -> dict[str, Any]:
         else:
             found[path] = given
     return found
-
-
-def _uncommitted(then: Mapping[str, Any], now: CodeVersion) -> str:
-    if now.git_commit is None or then["git_commit"] != now.git_commit:
-        return ""
-    sides = [name for name, dirty in (("then", then["git_dirty"]), ("now", now.git_dirty)) if dirty]
-    return f" (commit {now.git_commit}, with uncommitted changes {' and '.join(sides) or 'aside'})"

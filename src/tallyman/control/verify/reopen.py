@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from uuid import UUID
 
 from pyspark.sql import SparkSession
 
@@ -16,6 +15,7 @@ from tallyman.control.pipeline import load
 from tallyman.control.pipeline.load import Definition
 from tallyman.control.pipeline.redaction import redaction_then
 from tallyman.control.pipeline.workspace import Workspace
+from tallyman.domain.account.stored_ledger import StoredLedger
 from tallyman.domain.definition.frame import Frame
 from tallyman.domain.definition.pipeline import Asset
 from tallyman.domain.definition.plan import accounted_inputs
@@ -32,7 +32,9 @@ class Again:
 
     target: Target
     place: Path
-    run: Mapping[str, Any]
+    run: UUID
+    clock: datetime
+    """The time that the run's expressions saw."""
     pins: Pins
 
     @property
@@ -43,7 +45,7 @@ class Again:
         return self._workspace.spark()
 
     @cached_property
-    def ledger(self) -> dict[str, Any]:
+    def ledger(self) -> StoredLedger:
         return ledger_in(self.place)
 
     @property
@@ -63,16 +65,10 @@ class Again:
     def plan(self) -> Frame:
         return self.definition.plan(self.target)
 
-    @property
-    def clock(self) -> datetime:
-        """The time that the run's expressions saw."""
-        return datetime.fromisoformat(self.run["timestamp"])
-
     @cached_property
     def inputs(self) -> dict[str, Input]:
-        from_registry = self._workspace.database.durably(
-            lambda tx: Materializations(tx).of_run(self.run["openlineage_run_id"])
-        )
+        database = self._workspace.database
+        from_registry = database.durably(lambda tx: Materializations(tx).of_run(self.run))
         made = next((m for m in from_registry if m.target == self.target), None)
         pins = self.pins.recorded(made) if made else self.pins.of(self.target)
         hiding = redaction_then(self._workspace.settings, self.ledger)

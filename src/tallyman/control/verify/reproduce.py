@@ -19,7 +19,6 @@ from uuid import uuid4
 
 from pyspark.sql import SparkSession
 
-from tallyman.control.rejections.replay import ANYTHING
 from tallyman.control.run import process
 from tallyman.control.run.make import Maker, Making, work_on
 from tallyman.control.run.target_inputs import Corrections, TargetInputs
@@ -27,7 +26,7 @@ from tallyman.control.verify.can_reproduce import Reproducible
 from tallyman.control.verify.compare import Differ, compare
 from tallyman.domain.definition.plan import accounted_inputs
 from tallyman.domain.definition.target import Target
-from tallyman.domain.definition.threshold import Thresholds
+from tallyman.domain.definition.threshold import ANYTHING, Thresholds
 from tallyman.domain.history.materialization import Materialization
 from tallyman.domain.history.reproduction import Reproduced, TargetAgain, Verdict
 from tallyman.domain.history.run import RunIdentity
@@ -176,7 +175,7 @@ class Reproduction:
             thresholds=_bearing(thresholds, replay),
             evidence=evidence,
             tag=self._tag,
-            replay_of=run.params.get("replay_of"),
+            replay_of=run.params.options.replay_of,
         )
         corrections = None
         if (replay / FACTS).exists():

@@ -7,16 +7,18 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from pyarrow import ArrowException
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from tallyman.control.bind.changes import changes
 from tallyman.control.seal.check import ChangedFile, Sealed
 from tallyman.control.verify.by_digest import compare_by_replay
 from tallyman.control.verify.reopen import Again
-from tallyman.domain.account.ledger import PROOF, Discrepancy
+from tallyman.domain.account.ledger import Discrepancy
+from tallyman.domain.account.stored_ledger import StoredLedger
 from tallyman.domain.definition.target import Target
 from tallyman.domain.history.seal import Seal
 from tallyman.engine.evidence.kept import Kept
@@ -27,6 +29,7 @@ from tallyman.engine.files.run_folder import LEDGER, MANIFEST, REPORT
 from tallyman.engine.readback.compare_results import output_gone
 from tallyman.engine.source import repeated
 from tallyman.errors import NotFound, RunDamaged, TallymanError
+from tallyman.errors.wording import first_line
 
 Opened: TypeAlias = Callable[[Run], Callable[[Target, Path], Again]]
 
@@ -90,15 +93,15 @@ class Case:
 
 def verify(case: Case, again: Opened, spark: Callable[[], SparkSession]) -> Verification:
     """What could not be checked counts as failure, never as success."""
-    changes = case.sealed.changes
-    reasons = [f"{one.file}: changed, missing or added since the run" for one in changes]
+    altered = case.sealed.changes
+    reasons = [f"{one.file}: changed, missing or added since the run" for one in altered]
     found = Discrepancy()
     run = _opened(case, reasons)
     repeats: dict[str, int] = {}
     if run is not None:
         for target, place in run.places().items():
             shown = os.path.relpath(place, run.folder)
-            differing = {one.file for one in changes if one.file.startswith(f"{shown}/")}
+            differing = {one.file for one in altered if one.file.startswith(f"{shown}/")}
             # By a ledger that is not the run's own no keys are compared.
             whole = _check_ledger(target, place, reasons) and f"{shown}/{LEDGER}" not in differing
             if whole and not differing:
@@ -141,7 +144,7 @@ def _check_ledger(target: Target, place: Path, reasons: list[str]) -> bool:
     except NotFound:
         reasons.append(f"{target}: there is no ledger")
         return False
-    except (AttributeError, KeyError, OSError, TypeError, ValueError):
+    except (OSError, ValueError):
         reasons.append(f"{target}: what is in its {LEDGER} is no ledger")
         return False
     return True
@@ -167,36 +170,33 @@ def _by_key(
         found = _compare(again)
         reasons += _input_changed(again)
     except (PySparkException, TallymanError) as error:
-        # Of what Spark says the first line tells what it met; the rest is where it was.
-        said = str(error).strip().splitlines() or [type(error).__name__]
-        reasons.append(f"{target}: could not be checked key by key: {said[0]}")
+        reasons.append(f"{target}: could not be checked key by key: {first_line(error)}")
         return Discrepancy()
     return found
 
 
 def _repeated(again: Again) -> dict[str, int]:
     """What the run left open because it would have taken too long."""
-    if again.ledger["input_accounting"]["duplicate_keys"] is not None:
+    if again.ledger.inputs.duplicate_keys is not None:
         return {}
     found = repeated.count({source.name: source for source in again.accounted}, limit=0)
     return {str(again.target): sum(count or 0 for count in found.counts.values())}
 
 
-def _arithmetic(asset: str, ledger: dict[str, Any]) -> list[str]:
+def _arithmetic(asset: str, ledger: StoredLedger) -> list[str]:
     """The ledger against itself: a number changed by hand does not add up."""
-    door, out = ledger["input_accounting"], ledger["output_accounting"]
-    total = sum(p["record_count"] for p in out["partitions"])
-    sums = total == out["total_accounted"] and total + out["unaccounted"] == door["total_records"]
-    if not sums or not ledger["verification"]["accounting_balanced"]:
+    total, balanced = ledger.accounted.count, ledger.proof.balanced
+    sums = total == ledger.total_accounted and total + ledger.unaccounted == ledger.records_in
+    if not sums or not balanced:
         return [
-            f"{asset}: {door['total_records']:,} records in, {total:,} accounted for, "
-            f"ledger says balanced: {ledger['verification']['accounting_balanced']}"
+            f"{asset}: {ledger.records_in:,} records in, {total:,} accounted for, "
+            f"ledger says balanced: {balanced}"
         ]
     return []
 
 
 def _compare(again: Again) -> Discrepancy:
-    if again.ledger["verification"]["proof_method"] == PROOF:
+    if again.ledger.has_keys:
         found = compare_keys(again.accounted, again.ledger, again.place)
     else:
         found = compare_by_replay(
@@ -206,8 +206,11 @@ def _compare(again: Again) -> Discrepancy:
 
 
 def _input_changed(again: Again) -> list[str]:
-    now = "+".join(source.files.content_hash for source in again.accounted)
-    then = again.ledger["input_accounting"]["input_hash"]
-    if now == then:
+    """What has no hash of its own in the ledger counts as changed."""
+    names = [source.name for source in again.accounted]
+    now = [source.files.content_hash for source in again.accounted]
+    then = again.ledger.inputs
+    if not changes(then.hashes_of(names), dict(zip(names, now, strict=True))):
         return []
-    return [f"{again.target}: the input has changed since the run: {then} then, {now} now"]
+    hashes = f"{'+'.join(then.hashes)} then, {'+'.join(now)} now"
+    return [f"{again.target}: the input has changed since the run: {hashes}"]

@@ -2,34 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from tallyman.domain.account.fate import Fate
 
 PROOF = "set_equality_with_collision_detection"
 WEAKER_PROOF = "count_and_additive_key_digest"
+_LANES = re.compile(r"[0-9a-f]{32}")
 
-PARTITION_TYPE = {Fate.PASSED: "PASS_THROUGH"}
-ADJOINT_TYPE = {
-    Fate.PASSED: "PassThrough",
-    Fate.FILTERED: "FilteredKeysMetadata",
-    Fate.ERROR: "ErrorRecords",
-    Fate.AGGREGATED: "ReverseJoinMetadata",
-    Fate.EXPLODED: "ParentChildMetadata",
-}
-VERIFICATION = {
-    Fate.PASSED: "Each row of the output carries its source key",
-    Fate.FILTERED: "All filtered keys captured with filter predicate",
-    Fate.ERROR: "All error records have source_key linking to input",
-    Fate.AGGREGATED: "All source keys recoverable via backward traversal",
-    Fate.EXPLODED: "All parent keys recoverable from their children",
-}
 UNITS = {"record": "records", "child": "children", "group": "groups", "row": "added rows"}
 """What the units of a ledger and its sub-ledgers are called when there are several."""
-KEPT_FILES = "kept_files"
-"""What the numbers of a ledger were measured on; older ledgers do not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +30,12 @@ class KeyDigest:
     def __sub__(self, other: KeyDigest) -> KeyDigest:
         return KeyDigest(self.count - other.count, self.high - other.high, self.low - other.low)
 
-    def to_json(self) -> dict[str, object]:
-        return {"record_count": self.count, "key_digest": str(self)}
+    @classmethod
+    def of_text(cls, count: int, text: str) -> KeyDigest:
+        """Read what `str` wrote: the lanes, modulo 2**64."""
+        if not _LANES.fullmatch(text):
+            raise ValueError(f"{text!r} is no digest of keys")
+        return cls(count, int(text[:16], 16), int(text[16:], 16))
 
     def __str__(self) -> str:
         return f"{self.high % 2**64:016x}{self.low % 2**64:016x}"
@@ -68,19 +56,10 @@ class Partition:
     staged: KeyDigest | None = None
     """What the segments wrote for it, where that was counted; `digest` is what is kept."""
 
-    def to_json(self) -> dict[str, object]:
-        found: dict[str, object] = {
-            "partition_type": PARTITION_TYPE.get(self.fate, self.fate.value),
-            "description": self.description,
-            "record_count": self.digest.count,
-            "adjoint_type": ADJOINT_TYPE[self.fate],
-            "adjoint_location": self.location,
-            "verification": VERIFICATION[self.fate],
-            "key_digest": str(self.digest),
-        }
-        if self.key_columns:
-            found["key_columns"] = list(self.key_columns)
-        return found | ({"marked": True} if self.marked else {})
+    @property
+    def step(self) -> str:
+        """The step that gave the fate, by the name of its evidence."""
+        return self.location.rstrip("/").rpartition("/")[2].removesuffix(".parquet")
 
 
 def _no_samples() -> dict[str, list[str]]:
@@ -159,17 +138,6 @@ class SubLedger:
     def check(self) -> Check:
         what = f"{UNITS[self.unit]} of {self.opened_by}"
         return Check(what=what, expected=self.units, found=self.accounted)
-
-    def to_json(self) -> dict[str, object]:
-        return {
-            "opened_by": self.opened_by,
-            "unit": self.unit,
-            "units_in": self.units_in,
-            "key_digest": str(self.units),
-            "partitions": [p.to_json() for p in self.partitions],
-            "unaccounted": self.unaccounted,
-            **({"sources": self.sources.to_json()} if self.sources is not None else {}),
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,47 +220,3 @@ class Ledger:
     def balanced(self) -> bool:
         proved = self.digests_agree and self.discrepancy.empty and not self.failed_checks
         return self.completed and proved
-
-    def to_json(self) -> dict[str, Any]:
-        one = self.inputs[0] if len(self.inputs) == 1 else None
-        duplicates = [account.duplicate_keys for account in self.inputs]
-        accounting: dict[str, object] = {
-            "total_records": self.records_in,
-            "source_key_field": " + ".join(dict.fromkeys(a.key_field for a in self.inputs)),
-            "input_hash": one.content_hash if one else _joint_hash(self.inputs),
-            "null_keys": sum(a.null_keys for a in self.inputs),
-            "duplicate_keys": None if None in duplicates else sum(d or 0 for d in duplicates),
-            "blank_lines": sum(a.blank_lines for a in self.inputs),
-            "key_digest": str(self.door),
-            **({"named_by_place": True} if any(a.named_by_place for a in self.inputs) else {}),
-        }
-        found = self.discrepancy
-        return {
-            "ledger_version": "1.0",
-            "run_id": self.run_id,
-            **({"replay_of": self.replay_of} if self.replay_of else {}),
-            "asset": self.asset,
-            "input_dataset": " + ".join(a.dataset for a in self.inputs),
-            "input_accounting": accounting,
-            "output_accounting": {
-                "partitions": [p.to_json() for p in self.partitions],
-                "total_accounted": self.accounted.count,
-                "unaccounted": self.unaccounted,
-            },
-            "sub_ledgers": [sub.to_json() for sub in self.sub_ledgers],
-            "verification": {
-                "accounting_balanced": self.balanced,
-                "proof_method": PROOF if self.evidence == "keys" else WEAKER_PROOF,
-                "measured_on": KEPT_FILES,
-                "verification_query": self.query,
-                "missing": found.missing,
-                "extra": found.extra,
-                "duplicate": found.duplicate,
-                "samples": dict(found.samples),
-                "failed_checks": [str(check) for check in self.failed_checks],
-            },
-        }
-
-
-def _joint_hash(inputs: tuple[InputAccount, ...]) -> str:
-    return "+".join(account.content_hash for account in inputs)

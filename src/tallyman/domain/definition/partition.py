@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 import re
@@ -15,6 +14,7 @@ from typing import TypeAlias
 from urllib.parse import quote
 
 from tallyman.errors import UsageError
+from tallyman.errors.wording import nearest
 
 Value: TypeAlias = "date | datetime | str | tuple[Value, ...]"
 
@@ -177,9 +177,9 @@ class Partitioning:
                 return text
         if text in self.values:
             return encode(text)
-        near = difflib.get_close_matches(text, self.values, 1)
+        near = nearest(text, self.values)
         some = ", ".join(self.values[:5]) + (", …" if len(self.values) > 5 else "")
-        meant = f"Did you mean {near[0]!r}?" if near else f"There are {some}."
+        meant = f"Did you mean {near!r}?" if near else f"There are {some}."
         raise UsageError(f"there is no partition {text!r} of {self.column!r}. {meant}")
 
     def _days(self, first: str | None, last: str | None) -> list[str]:

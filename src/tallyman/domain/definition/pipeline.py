@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from tallyman.domain.definition.threshold import Thresholds
 from tallyman.domain.version.dataset import DATASET_NAME
 from tallyman.domain.version.table import Reference, Table
 from tallyman.errors import DefinitionError, Problem, UsageError
+from tallyman.errors.wording import nearest
 
 Declared = TypeVar("Declared", "Source", "Asset", Table)
 
@@ -96,10 +96,8 @@ class Pipeline:
         for item in assets.values():
             for name in item.inputs:
                 if name not in seen:
-                    near = difflib.get_close_matches(name, list(seen), 1)
-                    problems.append(
-                        Problem(_where(item), f"unknown input {name!r}", near[0] if near else None)
-                    )
+                    near = nearest(name, seen)
+                    problems.append(Problem(_where(item), f"unknown input {name!r}", near))
         problems += [*_datasets(assets, tables), *_references(tables), *_cycles(assets)]
         if problems:
             raise DefinitionError(problems)
@@ -146,9 +144,8 @@ def _references(tables: Mapping[str, Table]) -> Iterator[Problem]:
         for reference in table.references:
             target = tables.get(reference.table)
             if target is None:
-                near = difflib.get_close_matches(reference.table, list(tables), 1)
                 message = f"{reference.column!r} refers to unknown table {reference.table!r}"
-                yield Problem(_where(table), message, near[0] if near else None)
+                yield Problem(_where(table), message, nearest(reference.table, tables))
             elif mistake := _mistake(table, reference, target):
                 yield Problem(_where(table), f"{reference.column!r} refers to {mistake}")
 

@@ -3,11 +3,11 @@ spaces unite."""
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Collection, Sequence
 
 from tallyman.domain.definition.pipeline import Asset, Pipeline
 from tallyman.errors import NotFound
+from tallyman.errors.wording import nearest
 
 Modified = Callable[[], Collection[str]]
 """Asked only for `state:modified`: the assets without a result of their present definition."""
@@ -30,7 +30,7 @@ def named(pipeline: Pipeline, terms: Sequence[str]) -> set[str]:
 
 def find_asset(pipeline: Pipeline, name: str) -> Asset:
     if name not in pipeline.assets:
-        raise NotFound("asset", name, _nearest(name, list(pipeline.assets)))
+        raise NotFound("asset", name, nearest(name, list(pipeline.assets)))
     return pipeline.assets[name]
 
 
@@ -48,7 +48,7 @@ def _matching(pipeline: Pipeline, word: str, modified: Modified) -> set[str]:
         start = {a.name for a in pipeline.assets.values() if name[4:] in a.tags}
         known = sorted({tag for a in pipeline.assets.values() for tag in a.tags})
         if not start:
-            raise NotFound("tag", name[4:], _nearest(name[4:], known))
+            raise NotFound("tag", name[4:], nearest(name[4:], known))
     else:
         start = {find_asset(pipeline, name).name}
     chosen = set(start)
@@ -75,8 +75,3 @@ def _consumers(pipeline: Pipeline) -> dict[str, list[str]]:
         for name in item.inputs:
             consumers.setdefault(name, []).append(item.name)
     return consumers
-
-
-def _nearest(name: str, known: list[str]) -> str | None:
-    near = difflib.get_close_matches(name, known, 1)
-    return near[0] if near else None

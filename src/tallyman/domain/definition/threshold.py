@@ -151,3 +151,7 @@ class Thresholds:
         except ValueError as error:
             raise UsageError(f"thresholds: {error}") from None
         return cls(**typed)  # type: ignore[arg-type]
+
+
+ANYTHING = Thresholds(absolute=0, percentage=1.0, window=0)
+"""Halts nothing, whatever is rejected."""

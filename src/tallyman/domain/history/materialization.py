@@ -11,6 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from tallyman.domain.definition.target import Target
+from tallyman.domain.history.options import RunParams
 from tallyman.domain.history.run import Status
 from tallyman.domain.version.dataset import Fragment
 
@@ -78,8 +79,8 @@ class RunRecord:
     folder: str
     actor: str
     started_at: datetime
-    params: Mapping[str, Any] = field(default_factory=dict)
-    pins: Mapping[str, int] = field(default_factory=dict)
+    params: RunParams = field(default_factory=RunParams)
+    pins: Mapping[UUID, int] = field(default_factory=dict)
     """The version of each dataset that the run reads, and expects when it publishes."""
     executor: UUID | None = None
     executor_node: str | None = None

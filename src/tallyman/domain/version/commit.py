@@ -70,7 +70,7 @@ class Publication:
     pipeline_version: str | None = None
     pipeline_before: str | None = None
     """The one that was active when the work began."""
-    pins: Mapping[str, int] | None = None
+    pins: Mapping[UUID, int] | None = None
     """The versions that a run read: what was replaced since is still to be looked at."""
     details: Mapping[str, Any] = field(default_factory=dict)
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
 
-from tallyman.domain.version.table import Table, nearest
+from tallyman.domain.version.table import Table
 from tallyman.errors import InvalidMutation, MixedMutation, Problem
+from tallyman.errors.wording import nearest
 
 Where = str | Mapping[str, object]
 """A condition in Spark's SQL, or columns with the values they equal; None means IS NULL."""

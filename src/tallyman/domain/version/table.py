@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tallyman.domain.version.dataset import DATASET_NAME, checked_name
 from tallyman.errors import UsageError
+from tallyman.errors.wording import nearest
 
 RESERVED = "_tm"
 SUPPORTED = (
@@ -90,10 +90,6 @@ class Table:
 
     def nearest(self, name: str) -> str | None:
         return nearest(name, self.names)
-
-
-def nearest(name: str, names: Sequence[str]) -> str | None:
-    return next(iter(difflib.get_close_matches(name, names, 1)), None)
 
 
 def _columns(schema: str, keys: Sequence[str]) -> tuple[list[Column], list[str]]:

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from tallyman.engine.evidence import settle
 from tallyman.engine.evidence.content import measure
-from tallyman.engine.expressions.columns import SYSTEM, col
+from tallyman.engine.expressions.columns import SYSTEM, col, quoted
 from tallyman.errors import RowsUnaccountedFor
 
 RANK = "_tm_rank"
@@ -61,9 +61,5 @@ def _once(rows: DataFrame, key: Sequence[str]) -> DataFrame:
 
 def _same_key(key: Sequence[str]) -> Column:
     """NULL is a key like any other."""
-    pairs = [F.col(f"mine.{_q(n)}").eqNullSafe(F.col(f"theirs.{_q(n)}")) for n in key]
+    pairs = [F.col(f"mine.{quoted(n)}").eqNullSafe(F.col(f"theirs.{quoted(n)}")) for n in key]
     return reduce(lambda a, b: a & b, pairs)
-
-
-def _q(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

@@ -24,6 +24,7 @@ from tallyman.engine.evidence.content import row_hashes
 from tallyman.engine.expressions.columns import col
 from tallyman.engine.expressions.redact import Redaction
 from tallyman.errors import KeysRepeat, StepFailed
+from tallyman.errors.wording import first_line
 
 EXAMPLES = 5
 NEW = "_tm_new"
@@ -77,7 +78,7 @@ class KeyCheck:
         try:
             found = self._counted.result() if self._counted is not None else self._count()
         except PySparkException as error:
-            reason = str(error).strip().splitlines()[0][:500]
+            reason = first_line(error, 500)
             raise StepFailed(self.asset.name, f"counting its keys: {reason}") from error
         if found is not None:
             key = self.asset.key

@@ -6,17 +6,18 @@ them. Every difference is counted, and at most a hundred keys of each kind are n
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import MapType, StringType, StructType
 
-from tallyman.domain.account.ledger import Discrepancy
+from tallyman.domain.account.fate import Fate
+from tallyman.domain.account.ledger import Discrepancy, Ledger, Partition, SubLedger
+from tallyman.domain.account.stored_ledger import StoredLedger
 from tallyman.engine.evidence.kept import EVIDENCE, WHOLE_GROUP
 from tallyman.engine.expressions.columns import KEY, SYSTEM, col
 from tallyman.engine.segment.group_key import (
@@ -34,18 +35,20 @@ LETTER = StructType().add(SOURCE_KEY, "string").add("context", MapType(StringTyp
 KINDS = ("missing", "extra", "duplicate")
 
 
-def compare_keys(inputs: Sequence[Input], ledger: Mapping[str, Any], folder: Path) -> Discrepancy:
+def compare_keys(
+    inputs: Sequence[Input], ledger: Ledger | StoredLedger, folder: Path
+) -> Discrepancy:
     """One shuffle of keys: how often each record came in, and how often it was accounted for."""
     came = reduce(DataFrame.unionAll, [source.keys() for source in inputs])
     claims = Claims(inputs[0].spark, folder, ledger)
     return _compare(came, claims.accounted(0))
 
 
-def compare_units(spark: SparkSession, ledger: Mapping[str, Any], folder: Path) -> Discrepancy:
+def compare_units(spark: SparkSession, ledger: Ledger | StoredLedger, folder: Path) -> Discrepancy:
     """The same for the rows that steps made out of records."""
     claims = Claims(spark, folder, ledger)
     found = Discrepancy()
-    for level in range(1, 1 + len(ledger["sub_ledgers"])):
+    for level in range(1, 1 + len(ledger.sub_ledgers)):
         found += _compare(claims.made(level), claims.accounted(level))
     return found
 
@@ -79,7 +82,7 @@ class Claims:
 
     spark: SparkSession
     folder: Path
-    ledger: Mapping[str, Any]
+    ledger: Ledger | StoredLedger
 
     def accounted(self, level: int) -> DataFrame:
         """Every key that some partition of the level claims, as often as it is claimed."""
@@ -90,7 +93,7 @@ class Claims:
     def made(self, level: int) -> DataFrame:
         """The keys of all rows that a step made, from the evidence it left."""
         sub = self._sub(level)
-        step, unit = sub["opened_by"], sub["unit"]
+        step, unit = sub.opened_by, sub.unit
         rows = self._parquet(f"{EVIDENCE[unit]}/{step}.parquet")
         if unit == "child":
             return self._none() if rows is None else rows.select(col("child_key").alias(KEY))
@@ -101,58 +104,54 @@ class Claims:
             groups = rows.select(text_of_group(rows).alias(KEY)).distinct()
         return groups.unionAll(self._failed_groups(step)) if unit == "group" else groups
 
-    def _partitions(self, level: int) -> list[Mapping[str, Any]]:
-        out = self._sub(level) if level else self.ledger["output_accounting"]
-        return list(out["partitions"])
+    def _partitions(self, level: int) -> Sequence[Partition]:
+        return self._sub(level).partitions if level else self.ledger.partitions
 
-    def _sub(self, level: int) -> Mapping[str, Any]:
-        return dict(self.ledger["sub_ledgers"][level - 1])
+    def _sub(self, level: int) -> SubLedger:
+        return self.ledger.sub_ledgers[level - 1]
 
-    def _claimed(
-        self, part: Mapping[str, Any], level: int, partitions: Sequence[Mapping[str, Any]]
-    ) -> DataFrame:
-        kind, place = part["adjoint_type"], part["adjoint_location"]
-        if kind == "ErrorRecords":
+    def _claimed(self, part: Partition, level: int, partitions: Sequence[Partition]) -> DataFrame:
+        if part.fate is Fate.ERROR:
             return self._rejected(level, partitions)
-        rows = self._parquet(place)
+        rows = self._parquet(part.location)
         if rows is None:
             return self._none()
-        if kind == "ParentChildMetadata":
+        if part.fate is Fate.EXPLODED:
             # Every parent has exactly one first child; two parents with one key have two.
             first = F.col("child_key") == F.concat("parent_key", F.lit("/0"))
             return rows.where(first).select(F.col("parent_key").alias(KEY))
-        if kind == "PassThrough":
+        if part.fate is Fate.PASSED:
             return self._passed(rows, part, level)
         return rows.select(col(SOURCE_KEY).alias(KEY))
 
-    def _passed(self, rows: DataFrame, part: Mapping[str, Any], level: int) -> DataFrame:
+    def _passed(self, rows: DataFrame, part: Partition, level: int) -> DataFrame:
         fields = rows.select(f"{SYSTEM}.*").columns if SYSTEM in rows.columns else []
         if "key" not in fields:
             names = self._group_columns(level)
             return rows.select(group_text(names, [col(name) for name in names]).alias(KEY))
         own = [F.col(f"{SYSTEM}.key")]
-        if part.get("key_columns"):
-            own.append(key_text(part["key_columns"]))
+        if part.key_columns:
+            own.append(key_text(part.key_columns))
         if "step" in fields:
-            made_by = F.lit(self._sub(level)["opened_by"] if level else None)
+            made_by = F.lit(self._sub(level).opened_by if level else None)
             rows = rows.where(F.col(f"{SYSTEM}.step").eqNullSafe(made_by))
         return rows.select(F.coalesce(*own).alias(KEY))
 
     def _group_columns(self, level: int) -> list[str]:
         """The columns that tell a group, by the evidence of the step that made it."""
-        evidence = self._parquet(f"{EVIDENCE['group']}/{self._sub(level)['opened_by']}.parquet")
+        evidence = self._parquet(f"{EVIDENCE['group']}/{self._sub(level).opened_by}.parquet")
         if evidence is None:
             return []
         return [n for n in evidence.select(f"{GROUP_KEY}.*").columns if n != WHOLE]
 
     # ---- dead letters ----------------------------------------------------------------------
 
-    def _rejected(self, level: int, partitions: Sequence[Mapping[str, Any]]) -> DataFrame:
+    def _rejected(self, level: int, partitions: Sequence[Partition]) -> DataFrame:
         """Rows that failed themselves, and rows behind groups that failed; groups by their key."""
         first = self._letters()
         sub = self._sub(level) if level else None
-        if sub is not None and sub["unit"] == "group":
-            found = self._failed_groups(sub["opened_by"])
+        if sub is not None and sub.unit == "group":
+            found = self._failed_groups(sub.opened_by)
         else:
             alone = F.col("context")["group_key"].isNull()
             here = F.coalesce(F.col("context")["level"].cast("int"), F.lit(0)) == level
@@ -184,15 +183,14 @@ class Claims:
         return table(self.spark, [f"{KEY} string"], [])
 
 
-def is_whole(sub: Mapping[str, Any]) -> bool:
+def is_whole(sub: SubLedger) -> bool:
     """True if a sub-ledger is of the one group of all rows."""
-    return bool(sub["unit"] == "group" and sub["key_digest"] == str(WHOLE_GROUP))
+    return sub.unit == "group" and str(sub.units) == str(WHOLE_GROUP)
 
 
-def grouped_by(partitions: Sequence[Mapping[str, Any]]) -> list[str]:
+def grouped_by(partitions: Sequence[Partition]) -> list[str]:
     """The steps that made groups out of rows of a level."""
-    places = [p["adjoint_location"] for p in partitions if p["partition_type"] == "AGGREGATED"]
-    return [Path(place).name.removesuffix(".parquet") for place in places]
+    return [part.step for part in partitions if part.fate is Fate.AGGREGATED]
 
 
 def _files(place: Path) -> Iterator[Path]:

@@ -14,3 +14,14 @@ def sync(*paths: Path) -> None:
             os.fsync(opened)
         finally:
             os.close(opened)
+
+
+def write(path: Path, content: bytes, *, mode: int = 0o666, new: bool = False) -> None:
+    """Write a whole file to the disk, not only to memory. `new`: refuse if there is one.
+
+    A reader may meet half of it: write under another name, then move it to its place."""
+    flags = os.O_WRONLY | os.O_CREAT | (os.O_EXCL if new else os.O_TRUNC)
+    with open(os.open(path, flags, mode), "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from tallyman.engine.files.listing import fresh_sha256, read_before, sha256_once
 from tallyman.errors import DatasetDamaged
+from tallyman.errors.wording import first_line
 
 WORKERS = 4
 BATCH = 8_192
@@ -131,10 +132,5 @@ def _place_of_change(file: Expected) -> str:
                 for _ in parquet.iter_batches(BATCH, row_groups=[group], use_threads=False):
                     pass
             except Exception as problem:
-                return f"a page in row group {group} is corrupt ({_first_line(problem)})"
+                return f"a page in row group {group} is corrupt ({first_line(problem, 160)})"
     return "all its pages can be read and the checksums they have are right"
-
-
-def _first_line(problem: Exception) -> str:
-    text = str(problem).strip() or type(problem).__name__
-    return text.splitlines()[0][:160]

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tallyman.domain.account import ledger_json
+from tallyman.domain.account.stored_ledger import StoredLedger
 from tallyman.domain.definition.target import Target
-from tallyman.engine.files.run_folder import MANIFEST, REPORT, SEAL
+from tallyman.domain.history.manifest import Manifest
+from tallyman.engine.files.run_folder import LEDGER, MANIFEST, REPORT, SEAL
 from tallyman.engine.files.vouched import Vouched
-from tallyman.errors import NotFound, UsageError
+from tallyman.errors import NotFound, RunDamaged, UsageError
+from tallyman.errors.wording import nearest
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +23,7 @@ class Run:
     """One run folder. Without a report the run was interrupted, or is still at work."""
 
     folder: Path
-    manifest: dict[str, Any]
+    manifest: Manifest
     report: dict[str, Any] | None
     reused: Mapping[Target, Path] = field(default_factory=dict)
     """Where the files of targets are that this run did not make anew."""
@@ -35,25 +38,29 @@ class Run:
         vouched: Vouched | None = None,
     ) -> Run:
         known = vouched or Vouched(folder.parent)
-        manifest = known.json(folder / MANIFEST)
-        if manifest is None:
+        found = known.json(folder / MANIFEST)
+        if found is None:
             raise NotFound("folder of the run", folder.name)
+        try:
+            manifest = Manifest.of_json(found)
+        except ValueError as error:
+            raise RunDamaged(f"{folder.name}/{MANIFEST}", str(error)) from error
         return cls(folder, manifest, known.json(folder / REPORT), reused or {}, known)
 
     @property
     def run_id(self) -> str:
-        return str(self.manifest["run_id"])
+        return self.manifest.run_id
 
     def places(self, asset: str | None = None) -> dict[Target, Path]:
         """Where the files of each target are, for those that have any."""
-        listed = self.manifest["targets"]
-        if asset is not None and asset not in {t["asset"] for t in listed}:
-            near = difflib.get_close_matches(asset, [t["asset"] for t in listed], 1)
-            raise NotFound(f"asset in run {self.run_id}", asset, near[0] if near else None)
+        listed = self.manifest.targets
+        assets = {one.target.asset for one in listed}
+        if asset is not None and asset not in assets:
+            raise NotFound(f"asset in run {self.run_id}", asset, nearest(asset, assets))
         found = {
-            Target(t["asset"], t["partition"]): self.folder / t["folder"]
-            for t in listed
-            if asset in (None, t["asset"])
+            one.target: self.folder / one.folder
+            for one in listed
+            if asset in (None, one.target.asset)
         }
         found |= {target: place for target, place in self.reused.items() if target in found}
         return {target: place for target, place in found.items() if place.is_dir()}
@@ -89,11 +96,12 @@ def _told(path: Path) -> str | None:
         return None
 
 
-def ledger_in(place: Path) -> dict[str, Any]:
-    path = place / "ledger.json"
+def ledger_in(place: Path) -> StoredLedger:
+    """Read the ledger of a target; ValueError if what is there is none."""
+    path = place / LEDGER
     if not path.exists():
         raise NotFound("ledger in", place.name)
-    return _json(path)
+    return ledger_json.of_json(_json(path))
 
 
 def _json(path: Path) -> dict[str, Any]:

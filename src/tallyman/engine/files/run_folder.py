@@ -9,6 +9,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from tallyman.engine.files import durable
 from tallyman.errors import RunTaken
 
 MANIFEST = "manifest.json"
@@ -80,14 +81,7 @@ def write_text(path: Path, text: str) -> None:
     if path.exists():
         raise FileExistsError(path)
     aside = path.with_name(f".{path.name}.part")
-    with open(aside, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
+    durable.write(aside, text.encode())
     os.rename(aside, path)
     with contextlib.suppress(OSError):
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        durable.sync(path)

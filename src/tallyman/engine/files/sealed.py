@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from tallyman.domain.account.ledger_json import files_listed
 from tallyman.engine.files.listing import hash_files
 from tallyman.engine.files.run_folder import LEDGER, SEAL
 
@@ -22,8 +23,7 @@ def binds(ledger: Path) -> dict[str, str] | None:
         found = json.loads(ledger.read_bytes())
     except (OSError, RecursionError, ValueError):
         return None  # then it binds nothing, and its own hash tells why
-    files = found.get("files") if isinstance(found, dict) else None
-    return files if isinstance(files, dict) else None
+    return files_listed(found)
 
 
 def files_in(folder: Path) -> Iterator[Path]:

@@ -14,10 +14,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tallyman.domain.account import ledger_json
+from tallyman.domain.account.stored_ledger import StoredLedger
 from tallyman.domain.history.seal import Seal
 from tallyman.engine.files.listing import hash_once
 from tallyman.engine.files.run_folder import LEDGER
 from tallyman.errors import NotFound, RunDamaged
+from tallyman.errors.wording import first_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,7 @@ class Vouched:
         try:
             return dict(json.loads(found))
         except (RecursionError, TypeError, ValueError) as error:
-            reason = str(error).splitlines()[0][:160]
+            reason = first_line(error, 160)
             raise RunDamaged(self._shown(path), f"it is no JSON object: {reason}") from error
 
     def readable(self, path: Path) -> dict[str, Any] | None:
@@ -76,19 +79,21 @@ class Vouched:
                 raise
             return None
 
-    def ledger(self, place: Path) -> dict[str, Any]:
+    def ledger(self, place: Path) -> StoredLedger:
         """Of one target; NotFound if it has none."""
         found = self.json(place / LEDGER)
         if found is None:
             raise NotFound("ledger in", place.name)
-        return found
+        try:
+            return ledger_json.of_json(found)
+        except ValueError as error:
+            raise RunDamaged(self._shown(place / LEDGER), str(error)) from error
 
     def check(self, place: Path, *below: str) -> None:
         """All files of a target in these folders: none is gone, none was added, each is what the
         ledger lists. The ledger of a target that failed may list none."""
-        ledger = self.readable(place / LEDGER) or {}
-        listed = ledger.get("files")
-        if not isinstance(listed, dict):
+        listed = ledger_json.files_listed(self.readable(place / LEDGER))
+        if listed is None:
             return
         wanted = {name for name in listed if name.startswith(tuple(f"{b}/" for b in below))}
         self._check_files({place / name: str(listed[name]) for name in sorted(wanted)})

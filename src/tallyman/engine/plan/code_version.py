@@ -7,33 +7,15 @@ import os
 import stat
 import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+from tallyman.domain.history.manifest import CodeVersion
 
 SECONDS = 10
 """A repository that does not answer in time is treated as none."""
 SUFFIXES = (".py", ".yaml", ".yml", ".sql", ".json", ".csv")
 UNREADABLE = "unreadable"
 """Hashed in place of the content of a file that cannot be read."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CodeVersion:
-    """Without git, or when git does not know the files, only `source_hash` is there."""
-
-    source_hash: str
-    git_commit: str | None = None
-    git_branch: str | None = None
-    git_dirty: bool | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "git_commit": self.git_commit,
-            "git_branch": self.git_branch,
-            "git_dirty": self.git_dirty,
-            "source_hash": self.source_hash,
-        }
 
 
 def code_version(folder: Path) -> CodeVersion:

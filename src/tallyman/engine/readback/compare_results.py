@@ -6,22 +6,21 @@ Only content counts: neither the order of rows nor how they are cut into files. 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pyarrow.parquet as pq
 
+from tallyman.domain.account import ledger_json
 from tallyman.engine.files.duck import connect
 from tallyman.engine.files.listing import hash_files
 from tallyman.engine.files.past_run import ledger_in
 from tallyman.engine.readback.dead_letters import FIELDS, READ, files_in
 from tallyman.engine.working.working_run import outputs_in
 from tallyman.errors import DatasetDamaged
-
-FILES = "files"
-"""In a ledger: hashes of files. Other bytes may hold the same rows."""
+from tallyman.errors.wording import first_line
 
 TEXTS = {
     "json": "SELECT json::VARCHAR AS line FROM read_ndjson_objects({files})",
@@ -71,7 +70,8 @@ def ledger_changes(then: Path, now: Path) -> list[Value]:
 
 
 def _proved(place: Path) -> dict[str, Any]:
-    return {name: value for name, value in ledger_in(place).items() if name != FILES}
+    """Without hashes of files: other bytes may hold the same rows."""
+    return ledger_json.to_json(replace(ledger_in(place), files=None))
 
 
 def _leaves(value: Any, path: str = "") -> dict[str, Any]:
@@ -134,7 +134,7 @@ def _multisets(reads: Sequence[str], files: Sequence[Sequence[str]], limit: int)
                 db.execute(text, {"files": list(given or some)})
             return _differing(db, limit)
     except duckdb.Error as error:
-        raise DatasetDamaged("dead letters or texts", str(error).splitlines()[0]) from error
+        raise DatasetDamaged("dead letters or texts", first_line(error)) from error
 
 
 def _differing(db: duckdb.DuckDBPyConnection, limit: int) -> Multisets:
@@ -172,7 +172,7 @@ def output_gone(place: Path) -> bool:
 
 
 def _output_then(place: Path) -> dict[str, str]:
-    listed = ledger_in(place).get(FILES, {})
+    listed = ledger_in(place).files or {}
     return {name: given for name, given in listed.items() if name.startswith("output/")}
 
 

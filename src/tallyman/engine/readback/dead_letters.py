@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from tallyman.engine.files.duck import connect
 from tallyman.errors import UsageError
+from tallyman.errors.wording import first_line
 
 FIELDS = (
     "source_key",
@@ -273,7 +274,7 @@ class Letters:
         except duckdb.Error as error:
             if where is None:
                 raise
-            first = str(error).splitlines()[0]
+            first = first_line(error)
             raise UsageError(
                 f"--where {where!r} cannot be asked: {first}. The fields are {', '.join(FIELDS)}"
             ) from None

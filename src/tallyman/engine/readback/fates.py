@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
+from tallyman.domain.account.fate import Fate
+from tallyman.domain.account.ledger import Partition
 from tallyman.domain.account.redaction import covers
 from tallyman.domain.history.walk import Ended, Rejected, WalkCounts
 from tallyman.engine.files.duck import quoted, text
@@ -57,12 +58,9 @@ class Forward:
         found = Fates()
         keys, shape = self._as_kept(keys)
         keys = self.desk.keep(f"SELECT k, p, {NONE} AS s FROM {keys}")
-        accounts: list[Mapping[str, Any]] = [
-            self.levels.ledger["output_accounting"],
-            *self.levels.ledger["sub_ledgers"],
-        ]
-        for number, account in enumerate(accounts):
-            self._ended(account, number, keys, shape, found)
+        accounts = self.levels.ledger.levels
+        for number, partitions in enumerate(accounts):
+            self._ended(partitions, number, keys, shape, found)
             if number == len(accounts) - 1:
                 break
             level = self.levels.opened[number]
@@ -81,7 +79,7 @@ class Forward:
 
     def _as_kept(self, keys: str) -> tuple[str, KeyShape | None]:
         """The keys as the run wrote them: hashes in the place of what it redacted."""
-        hidden = self.levels.ledger.get("redacted", ())
+        hidden = self.levels.ledger.redacted
         covered = [name for name in self.shape.names if covers(hidden, name)] if self.shape else []
         if self.shape is None or not covered:
             return keys, self.shape
@@ -92,17 +90,16 @@ class Forward:
         """How many of the records were rejected or left out by one of these steps, or at the
         door."""
         ended = self.desk.keep(EMPTY)
-        for part in self.levels.ledger["output_accounting"]["partitions"]:
-            place = self.levels.folder / part["adjoint_location"]
-            step = place.name.removesuffix(".parquet")
+        for part in self.levels.ledger.partitions:
+            place = self.levels.folder / part.location
             files = parquet_files(place)
-            if part["partition_type"] == "FILTERED" and files and step in steps:
+            if part.fate is Fate.FILTERED and files and part.step in steps:
                 at = self.levels.evidence_of(files, "source_place")
                 self.desk.rows(
                     f"INSERT INTO {ended} SELECT source_key, {at}, {NONE} FROM {parquet(files)}"
                 )
             letters = self._letters(place)
-            if part["partition_type"] == "ERROR" and letters:
+            if part.fate is Fate.ERROR and letters:
                 listed = ", ".join(text(one) for one in ("ingest", *steps))
                 self.desk.rows(
                     f"INSERT INTO {ended} SELECT source_key, {LETTER_PLACE}, {NONE} FROM {letters} "
@@ -124,18 +121,17 @@ class Forward:
 
     def _ended(
         self,
-        account: Mapping[str, Any],
+        partitions: Sequence[Partition],
         level: int,
         keys: str,
         shape: KeyShape | None,
         found: Fates,
     ) -> None:
-        for part in account["partitions"]:
-            if part["partition_type"] == "FILTERED":
-                place = self.levels.folder / part["adjoint_location"]
-                found.filtered += self._filtered(place, part["description"], keys, shape)
-            if part["partition_type"] == "ERROR":
-                place = self.levels.folder / part["adjoint_location"]
+        for part in partitions:
+            place = self.levels.folder / part.location
+            if part.fate is Fate.FILTERED:
+                found.filtered += self._filtered(place, part.description, keys, shape)
+            if part.fate is Fate.ERROR:
                 found.rejections += self._rejected(place, level, keys, shape)
 
     def _filtered(self, place: Path, why: str, keys: str, shape: KeyShape | None) -> list[Ended]:

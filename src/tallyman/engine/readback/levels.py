@@ -12,8 +12,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
+from tallyman.domain.account.fate import Fate
+from tallyman.domain.account.stored_ledger import StoredLedger
 from tallyman.domain.history.walk import WalkCounts
 from tallyman.engine.files.duck import quoted, text
 from tallyman.engine.readback.key_text import KeyShape
@@ -58,30 +59,29 @@ class Levels:
 
     desk: Desk
     folder: Path
-    ledger: Mapping[str, Any]
+    ledger: StoredLedger
 
     @cached_property
     def opened(self) -> list[Level]:
-        below = self.ledger["output_accounting"]["partitions"]
+        below = self.ledger.partitions
         found = []
-        for sub in self.ledger["sub_ledgers"]:
-            step, unit = str(sub["opened_by"]), str(sub["unit"])
+        for sub in self.ledger.sub_ledgers:
+            step, unit = sub.opened_by, sub.unit
             place = f"adjoint/{KIND.get(unit, KIND['group'])}/{step}.parquet"
             # Rows that went on beside the groups were not replaced by them.
-            on = any(part["partition_type"] == "PASS_THROUGH" for part in below)
-            replaces = not on and any(part["adjoint_location"] == place for part in below)
+            on = any(part.fate is Fate.PASSED for part in below)
+            replaces = not on and any(part.location == place for part in below)
             files = tuple(parquet_files(self.folder / place))
             found.append(Level(step, "child" if unit == "child" else "group", files, replaces))
-            below = sub["partitions"]
+            below = sub.partitions
         return found
 
     @cached_property
     def key_columns(self) -> tuple[str, ...]:
         """The columns of the output that hold the source key, when they do."""
-        last = self.ledger["sub_ledgers"][-1] if self.opened else self.ledger["output_accounting"]
-        for part in last["partitions"]:
-            if part["partition_type"] == "PASS_THROUGH":
-                return tuple(part.get("key_columns", ()))
+        for part in self.ledger.levels[-1]:
+            if part.fate is Fate.PASSED:
+                return part.key_columns
         return ()
 
     def needed(self, types: Mapping[str, str]) -> list[str]:

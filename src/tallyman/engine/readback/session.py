@@ -13,6 +13,7 @@ import duckdb
 from tallyman.domain.account.redaction import BEGINS, LENGTH
 from tallyman.engine.files.duck import connect, text
 from tallyman.errors import DatasetDamaged
+from tallyman.errors.wording import first_line
 
 HIDDEN = "tm_hidden"
 """A macro: what a run wrote in the place of a text that is redacted."""
@@ -71,7 +72,7 @@ class Desk:
         try:
             return self.connection.execute(sql, dict(given or {}))
         except (duckdb.IOException, duckdb.InvalidInputException) as error:
-            raise DatasetDamaged("evidence or data", str(error).splitlines()[0]) from error
+            raise DatasetDamaged("evidence or data", first_line(error)) from error
 
 
 def parquet_files(folder: Path) -> list[str]:

@@ -22,6 +22,7 @@ from tallyman.engine.files.duck import quoted
 from tallyman.engine.table.state import GIVEN, ROW, TableState, column_or_null
 from tallyman.engine.table.values import arrow_schema, decimal_parts, duck_type, text_pattern
 from tallyman.errors import InputMissing, InputUnreadable, UsageError
+from tallyman.errors.wording import first_line
 
 LINES = (".jsonl", ".ndjson", ".json")
 SUFFIXES = (".csv", *LINES, ".parquet")
@@ -61,8 +62,7 @@ def give_file(state: TableState, dataset: str, file: Path) -> None:
         else:
             raise UsageError(f"file {file.name!r}: its name ends in one of {', '.join(SUFFIXES)}")
     except (duckdb.Error, pa.ArrowException, UnicodeDecodeError, csv.Error) as error:
-        reason = str(error).splitlines()[0]
-        raise InputUnreadable(dataset, file.name, reason) from error
+        raise InputUnreadable(dataset, file.name, first_line(error)) from error
 
 
 def _give_csv(state: TableState, dataset: str, file: Path) -> None:

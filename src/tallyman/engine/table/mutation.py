@@ -22,6 +22,7 @@ from tallyman.engine.table.condition import Condition, condition
 from tallyman.engine.table.state import FRAGMENT, GIVEN, NEW, Changed, Held, TableState, shown
 from tallyman.engine.table.values import arrow_type, typed
 from tallyman.errors import InvalidMutation, Problem
+from tallyman.errors.wording import first_line
 
 __all__ = ["Changed", "Held", "mutate"]
 
@@ -122,8 +123,8 @@ def _touch(state: TableState, dataset: str, which: str, chosen: Condition, path:
 
 
 def _unusable(path: str, error: duckdb.Error) -> InvalidMutation:
-    reason = str(error).splitlines()[0]
-    return InvalidMutation([Problem(path, f"the condition cannot be evaluated: {reason}")])
+    reason = f"the condition cannot be evaluated: {first_line(error)}"
+    return InvalidMutation([Problem(path, reason)])
 
 
 def _check_columns(state: TableState, table: Table, names: Sequence[str]) -> None:

@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 
 from tallyman import faults
 from tallyman.domain.history.run import RunIdentity
-from tallyman.engine.expressions.columns import KEY, LIVE, PART
+from tallyman.engine.expressions.columns import KEY, LIVE, PART, quoted
 from tallyman.engine.expressions.redact import Redaction
 from tallyman.engine.files.durable import sync
 from tallyman.engine.files.run_folder import write_json
@@ -126,7 +126,7 @@ class Tracer:
         return self.ids.of(member, F.col(KEY)).alias(ROW_ID)
 
     def _values(self, names: Iterable[str], within: str = "") -> list[Column]:
-        found = [(n, F.col(f"{within}`{n.replace('`', '``')}`")) for n in names]
+        found = [(n, F.col(f"{within}{quoted(n)}")) for n in names]
         return [self.redaction.value(name, value).alias(name) for name, value in found]
 
     def _jobs(self, member: Member, name: str) -> list[tuple[str, int | None, Future[Path]]]:

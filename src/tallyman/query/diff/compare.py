@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tallyman.domain.account.ledger_json import partition_type
 from tallyman.domain.definition.target import Target
 from tallyman.domain.history.run import Status
 from tallyman.engine.files.past_run import Run
@@ -81,10 +82,6 @@ class RunSide:
     known: KnownRun | None
 
     @property
-    def binding(self) -> Facts:
-        return self.run.manifest.get("cryptographic_binding", {})
-
-    @property
     def targets(self) -> list[dict[str, Any]]:
         return list(told_of(self.run, self.known)["assets"])
 
@@ -136,27 +133,31 @@ def _flat(path: str, value: Any) -> list[tuple[str, Any]]:
 
 def _config(side: RunSide) -> Facts | None:
     found = side.run.vouched.json(side.run.folder / CONFIG)
-    if not side.binding or found is None:
+    if side.run.manifest.config_hash is None or found is None:
         return None
     return {name: value for name, value in found.items() if name != VOLATILE}
 
 
 def _code(side: RunSide) -> Facts | None:
-    code = side.binding.get("code_version")
+    code = side.run.manifest.code
     if code is None:
         return None
-    wanted = ("git_commit", "git_dirty", "source_hash")
-    definitions = {t["asset"]: t["definition_hash"] for t in side.run.manifest["targets"]}
-    return {name: code.get(name) for name in wanted} | {"definition_hash": definitions}
+    return {
+        "git_commit": code.git_commit,
+        "git_dirty": code.git_dirty,
+        "source_hash": code.source_hash,
+        "definition_hash": side.run.manifest.definitions,
+    }
 
 
 def _environment(side: RunSide) -> Facts | None:
-    found = side.run.manifest.get("execution_metadata", {})
+    found = side.run.manifest.environment
     return found if "packages" in found else None
 
 
 def _inputs(side: RunSide) -> Facts | None:
-    return side.binding.get("input_hashes")
+    inputs = side.run.manifest.inputs
+    return None if inputs is None else {name: one.to_json() for name, one in inputs.items()}
 
 
 def _ledgers(side: RunSide) -> Facts | None:
@@ -173,9 +174,9 @@ def _outcome(one: Facts, place: Path | None, vouched: Vouched) -> dict[str, Any]
     status = Status.SUCCESS.value if one["status"] == Status.SKIPPED else one["status"]
     found: dict[str, Any] = {"status": status, "rows_out": one.get("rows_out")}
     found["content_digest"] = one.get("content_digest")
-    ledger = vouched.json(place / LEDGER) if place else None
-    if place is None or ledger is None:
+    if place is None or vouched.content(place / LEDGER) is None:
         return found
+    ledger = vouched.ledger(place)
     vouched.check(place, "errors")
     records, *made = flows([ledger])
     found |= {
@@ -189,10 +190,9 @@ def _outcome(one: Facts, place: Path | None, vouched: Vouched) -> dict[str, Any]
     }
     found["rejections"] = _by_type(place)
     digests = {
-        f"{part['partition_type']} {part['adjoint_location']}": part["key_digest"]
-        for part in ledger["output_accounting"]["partitions"]
+        f"{partition_type(part)} {part.location}": str(part.digest) for part in ledger.partitions
     }
-    return found | {"keys": {"in": ledger["input_accounting"]["key_digest"], **digests}}
+    return found | {"keys": {"in": str(ledger.inputs.digest), **digests}}
 
 
 def _fates(flow: RecordFlow) -> dict[str, int]:

@@ -22,6 +22,7 @@ from duckdb.sqltypes import DuckDBPyType
 
 from tallyman.engine.files.duck import connect
 from tallyman.errors import DatasetDamaged
+from tallyman.errors.wording import first_line
 from tallyman.query.diff.columns import forms, literal, shown
 
 SYSTEM = "_tm"
@@ -132,7 +133,7 @@ def told_difference(
     try:
         return diff(before, after, key=key, limit=limit).to_json()
     except duckdb.Error as error:
-        raise DatasetDamaged("output", str(error).splitlines()[0]) from error
+        raise DatasetDamaged("output", first_line(error)) from error
 
 
 class _Side:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tallyman.domain.account.fate import Fate
+from tallyman.domain.account.ledger_json import is_ledger
+from tallyman.domain.account.stored_ledger import StoredLedger
 from tallyman.domain.definition.target import Target
 from tallyman.domain.history.report import run_facts
 from tallyman.domain.history.run import Status
+from tallyman.engine.files.past_run import ledger_in
 from tallyman.engine.files.run_folder import LEDGER
 from tallyman.engine.files.vouched import Vouched
-from tallyman.query.report.flow import RecordFlow, accounted_digest, flows
+from tallyman.errors import NotFound
+from tallyman.query.report.flow import RecordFlow, flows
 from tallyman.query.report.rules import filters, rules
 
 TOLD = ("errors", "adjoint/filtered_keys")
@@ -90,21 +93,21 @@ class Places:
     of: Mapping[Target, Path]
     vouched: Vouched
 
-    def ledger(self, target: Target) -> tuple[Path, dict[str, Any]] | None:
+    def ledger(self, target: Target) -> tuple[Path, StoredLedger] | None:
         """With its folder, whose evidence is what the run wrote; None when there is no ledger."""
         place = self.of.get(target)
         found = self.vouched.readable(place / LEDGER) if place else None
-        if place is None or found is None or "output_accounting" not in found:
+        if place is None or not is_ledger(found):
             return None
         self.vouched.check(place, *TOLD)
-        return place, found
+        return place, self.vouched.ledger(place)
 
 
 def asset_report(targets: Sequence[Mapping[str, Any]], places: Places, hidden: bool) -> AssetReport:
     """From its ledgers and dead letters; what was skipped is told where it was made. Where values
     are hidden, no key and no rejected value is in it."""
     name = str(targets[0]["name"])
-    found: dict[Target, tuple[Path, dict[str, Any]]] = {}
+    found: dict[Target, tuple[Path, StoredLedger]] = {}
     for one in targets:
         target = Target(name, one.get("partition"))
         if one["status"] not in NOT_MADE and (read := places.ledger(target)) is not None:
@@ -125,14 +128,13 @@ def asset_report(targets: Sequence[Mapping[str, Any]], places: Places, hidden: b
 
 
 def _as_the_ledger_has_it(
-    one: Mapping[str, Any], found: tuple[Path, Mapping[str, Any]] | None
+    one: Mapping[str, Any], found: tuple[Path, StoredLedger] | None
 ) -> Mapping[str, Any]:
     """A target that failed tells nothing of its records; its ledger knows who stood at the door."""
     if found is None:
         return one
     _, ledger = found
-    counted = ledger["input_accounting"]["total_records"]
-    return {**one, "records_in": counted, "unaccounted": ledger["output_accounting"]["unaccounted"]}
+    return {**one, "records_in": ledger.records_in, "unaccounted": ledger.unaccounted}
 
 
 def _totals(targets: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -152,36 +154,36 @@ def keys_uncounted(places: Mapping[Target, Path], most: int = 20) -> list[Target
     found = []
     for target, place in list(places.items())[:most]:
         ledger = _ledger(place)
-        proved = ledger is not None and ledger["verification"]["accounting_balanced"]
-        if ledger and proved and ledger["input_accounting"].get("duplicate_keys") is None:
+        if ledger and ledger.proof.balanced and ledger.inputs.duplicate_keys is None:
             found.append(target)
     return found
 
 
-def _ledger(place: Path) -> dict[str, Any] | None:
+def _ledger(place: Path) -> StoredLedger | None:
     """None when there is none, or what is there is no ledger any more."""
     try:
-        found = json.loads((place / "ledger.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return ledger_in(place)
+    except (NotFound, OSError, ValueError):
         return None
-    return found if isinstance(found, dict) and "output_accounting" in found else None
 
 
-def _proof(target: Target, ledger: Mapping[str, Any], hidden: bool) -> dict[str, Any]:
-    found, door = ledger["verification"], ledger["input_accounting"]
-    shown = {kind: keys[:5] for kind, keys in found["samples"].items() if not hidden}
+def _proof(target: Target, ledger: StoredLedger, hidden: bool) -> dict[str, Any]:
+    proof, read = ledger.proof, ledger.inputs
+    shown = {kind: keys[:5] for kind, keys in proof.found.samples.items() if not hidden}
     return {
         "target": str(target),
         "partition": target.partition,
-        "balanced": found["accounting_balanced"],
-        "method": found["proof_method"],
-        "records": door["total_records"],
-        "door_digest": door["key_digest"],
-        "fates_digest": accounted_digest(ledger),
-        **{kind: found[kind] for kind in ("missing", "extra", "duplicate")},
+        "balanced": proof.balanced,
+        "method": proof.method,
+        "records": read.records,
+        "door_digest": str(read.digest),
+        "fates_digest": str(ledger.accounted),
+        "missing": proof.found.missing,
+        "extra": proof.found.extra,
+        "duplicate": proof.found.duplicate,
         "samples": shown,
-        "files": len(ledger.get("files", {})),
-        "null_keys": door.get("null_keys"),
-        "duplicate_keys": door.get("duplicate_keys"),
-        "blank_lines": door.get("blank_lines"),
+        "files": len(ledger.files or {}),
+        "null_keys": read.null_keys,
+        "duplicate_keys": read.duplicate_keys,
+        "blank_lines": read.blank_lines,
     }

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tallyman.domain.account.fate import Fate
+from tallyman.domain.account.ledger import Partition, SubLedger
+from tallyman.domain.account.stored_ledger import StoredLedger
 
-LANE = 2**64
-NAMES = {"PASS_THROUGH": Fate.PASSED.value}
 ORDER = [fate.value for fate in (Fate.PASSED, Fate.AGGREGATED, Fate.EXPLODED, Fate.FILTERED)]
 
 
@@ -47,55 +47,44 @@ class RecordFlow:
         }
 
 
-def flows(ledgers: Sequence[Mapping[str, Any]], *, stopped: bool = False) -> tuple[RecordFlow, ...]:
+def flows(ledgers: Sequence[StoredLedger], *, stopped: bool = False) -> tuple[RecordFlow, ...]:
     """The records of one asset, and then its groups or children; partitions added up."""
     if not ledgers:
         return ()
     found = [_records(ledgers, stopped)]
-    by_step: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
-    for sub in (sub for ledger in ledgers for sub in ledger.get("sub_ledgers", ())):
-        by_step.setdefault((sub["opened_by"], sub["unit"]), []).append(sub)
+    by_step: dict[tuple[str, str], list[SubLedger]] = {}
+    for sub in (sub for ledger in ledgers for sub in ledger.sub_ledgers):
+        by_step.setdefault((sub.opened_by, sub.unit), []).append(sub)
     for (step, unit), subs in by_step.items():
         found.append(
             RecordFlow(
                 unit=unit,
                 opened_by=step,
-                count=sum(sub["units_in"] for sub in subs),
-                parts=_parts(part for sub in subs for part in sub["partitions"]),
-                unaccounted=sum(sub["unaccounted"] for sub in subs),
+                count=sum(sub.units_in for sub in subs),
+                parts=_parts(part for sub in subs for part in sub.partitions),
+                unaccounted=sum(sub.unaccounted for sub in subs),
             )
         )
     return tuple(found)
 
 
-def _records(ledgers: Sequence[Mapping[str, Any]], stopped: bool) -> RecordFlow:
-    outs = [ledger["output_accounting"] for ledger in ledgers]
+def _records(ledgers: Sequence[StoredLedger], stopped: bool) -> RecordFlow:
     return RecordFlow(
         unit="record",
         opened_by=None,
-        count=sum(ledger["input_accounting"]["total_records"] for ledger in ledgers),
-        parts=_parts(part for out in outs for part in out["partitions"]),
-        unaccounted=sum(out["unaccounted"] for out in outs),
+        count=sum(ledger.records_in for ledger in ledgers),
+        parts=_parts(part for ledger in ledgers for part in ledger.partitions),
+        unaccounted=sum(ledger.unaccounted for ledger in ledgers),
         stopped=stopped,
     )
 
 
-def _parts(listed: Iterable[Mapping[str, Any]]) -> tuple[FlowPart, ...]:
+def _parts(listed: Iterable[Partition]) -> tuple[FlowPart, ...]:
     counts: dict[tuple[str, str], int] = {}
     for part in listed:
-        fate = NAMES.get(part["partition_type"], part["partition_type"])
-        place = (fate, part["description"])
-        counts[place] = counts.get(place, 0) + part["record_count"]
+        place = (part.fate.value, part.description)
+        counts[place] = counts.get(place, 0) + part.digest.count
     found = [FlowPart(fate, text, count) for (fate, text), count in counts.items() if count]
     return tuple(
         sorted(found, key=lambda p: ORDER.index(p.fate) if p.fate in ORDER else len(ORDER))
     )
-
-
-def accounted_digest(ledger: Mapping[str, Any]) -> str:
-    """The sum of what each fate's keys add up to: equal to that of the door, or not balanced."""
-    lanes = [0, 0]
-    for part in ledger["output_accounting"]["partitions"]:
-        digest = part["key_digest"]
-        lanes = [(lanes[0] + int(digest[:16], 16)) % LANE, (lanes[1] + int(digest[16:], 16)) % LANE]
-    return f"{lanes[0]:016x}{lanes[1]:016x}"

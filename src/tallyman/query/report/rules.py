@@ -9,6 +9,8 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import parquet as pq
 
+from tallyman.domain.account.fate import Fate
+from tallyman.domain.account.stored_ledger import StoredLedger
 from tallyman.engine.files.duck import connect
 from tallyman.engine.readback.dead_letters import READ, files_in
 
@@ -46,24 +48,23 @@ def _without_values(row: Mapping[str, Any]) -> dict[str, Any]:
     return {**row, "samples": [{**sample, **shown} for sample in row["samples"]]}
 
 
-def filters(places: Sequence[tuple[Path, Mapping[str, Any]]]) -> list[dict[str, Any]]:
+def filters(places: Sequence[tuple[Path, StoredLedger]]) -> list[dict[str, Any]]:
     """What was filtered by which predicate; ledgers of one asset, with their folders."""
     found: dict[str, dict[str, Any]] = {}
     for place, ledger in places:
-        for part in ledger["output_accounting"]["partitions"]:
-            if part["partition_type"] != "FILTERED" or not part["record_count"]:
+        for part in ledger.partitions:
+            if part.fate is not Fate.FILTERED or not part.digest.count:
                 continue
-            location = part["adjoint_location"]
             one = found.setdefault(
-                location,
+                part.location,
                 {
-                    "step": Path(location).stem,
-                    "description": part["description"],
-                    "predicate": _predicate(place / location),
+                    "step": part.step,
+                    "description": part.description,
+                    "predicate": _predicate(place / part.location),
                     "count": 0,
                 },
             )
-            one["count"] += part["record_count"]
+            one["count"] += part.digest.count
     return sorted(found.values(), key=lambda one: -one["count"])
 
 

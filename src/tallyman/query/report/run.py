@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from tallyman.domain.account.redaction import without_values
+from tallyman.domain.definition.target import Target
+from tallyman.domain.history.manifest import Manifest
 from tallyman.domain.history.materialization import Materialization, RunRecord
 from tallyman.domain.history.report import run_facts, target_facts, versions_of
 from tallyman.domain.history.run import RunResult
@@ -63,7 +65,7 @@ def report(run: Run | None, known: KnownRun | None, redacted: Collection[str] = 
     A column may have been renamed or computed from one of them, and the plan that would tell is
     not here: as soon as anything is redacted, then or now, no value of a record is shown."""
     told = told_of(run, known)
-    manifest = run.manifest if run else {}
+    manifest = run.manifest if run else None
     hidden = bool(redacted or _config(run).get("redact"))
     told = _without_values(told) if hidden else told
     read = Places(run.places(), run.vouched) if run else Places({}, Vouched(Path()))
@@ -72,15 +74,15 @@ def report(run: Run | None, known: KnownRun | None, redacted: Collection[str] = 
         asset_report([o for o in told["assets"] if o["name"] == name], read, hidden)
         for name in names
     )
-    binding = {**bound_to(run), "inputs": manifest.get("cryptographic_binding", {})}
-    inputs = binding["inputs"].get("input_hashes", {})
+    inputs = manifest.inputs or {} if manifest else {}
+    binding = {**bound_to(run), "inputs": {name: one.to_json() for name, one in inputs.items()}}
     return Report(
         head=_head(run, known, told),
         totals=run_facts([one for asset in assets for one in asset.targets]),
         assets=assets,
         versions=tuple(told["versions"]),
         seal=seal_facts(run, known),
-        binding={**binding, "inputs": inputs, "environment": _environment(manifest)},
+        binding={**binding, "environment": _environment(manifest)},
         lineage=lineage_ids(run, known),
         timings=tuple(told["timings"]),
     )
@@ -92,7 +94,7 @@ def told_of(run: Run | None, known: KnownRun | None) -> dict[str, Any]:
     found: dict[str, Any] = {name: [] for name in ("assets", "versions", "timings")} | written
     if known is None:
         if not written and run is not None:
-            found["assets"] = [_unknown(target) for target in run.manifest["targets"]]
+            found["assets"] = [_unknown(one.target) for one in run.manifest.targets]
         return found
     made = zip(known.result.assets, known.rows, strict=True)
     found["assets"] = [target_facts(result, row) for result, row in made]
@@ -110,29 +112,31 @@ def _without_values(told: Mapping[str, Any]) -> dict[str, Any]:
     return {**told, "assets": assets, "error": without_values(error) if error else None}
 
 
-def _unknown(target: Mapping[str, Any]) -> dict[str, Any]:
-    return {"name": target["asset"], "partition": target["partition"], "status": UNKNOWN}
+def _unknown(target: Target) -> dict[str, Any]:
+    return {"name": target.asset, "partition": target.partition, "status": UNKNOWN}
 
 
 def _head(run: Run | None, known: KnownRun | None, told: Mapping[str, Any]) -> dict[str, Any]:
-    manifest = run.manifest if run else {}
+    manifest = run.manifest if run else None
     record = known.record if known else None
     ended = record.completed_at if record else None
-    started = f"{record.started_at:%Y-%m-%dT%H:%M:%SZ}" if record else manifest.get("timestamp")
+    started = (
+        f"{record.started_at:%Y-%m-%dT%H:%M:%SZ}" if record else manifest and manifest.timestamp
+    )
     return {
         "run_id": record.name if record else run.run_id if run else None,
-        "project": record.project if record else manifest.get("project"),
+        "project": record.project if record else manifest and manifest.project,
         "status": record.status.value if record else told.get("status", UNKNOWN),
         "started_at": started,
         "finished_at": told.get("finished_at") or (ended and f"{ended:%Y-%m-%dT%H:%M:%SZ}"),
         "duration_ms": told.get("duration_ms") or _took(record),
-        "actor": record.actor if record else manifest.get("actor"),
+        "actor": record.actor if record else manifest and manifest.actor,
         "executor_node": record.executor_node if record else None,
         "folder": record.folder if record else run.folder.name if run else None,
-        "replay_of": record.params.get("replay_of") if record else _config(run).get("replay_of"),
+        "replay_of": record.params.options.replay_of if record else _config(run).get("replay_of"),
         "commit": told.get("commit"),
         "error": told.get("error"),
-        "window": manifest.get("processing_window"),
+        "window": manifest.window.to_json() if manifest and manifest.window else None,
         "registered": record is not None,
         "has_folder": run is not None,
     }
@@ -171,21 +175,19 @@ def seal_facts(run: Run | None, known: KnownRun | None) -> dict[str, Any] | None
 
 def bound_to(run: Run | None) -> dict[str, Any]:
     """The hashes of the manifest; None for what an older one did not have."""
-    manifest = run.manifest if run else {}
-    binding = manifest.get("cryptographic_binding", {})
-    code = binding.get("code_version", {})
+    manifest = run.manifest if run else None
     return {
-        "manifest_version": manifest.get("manifest_version"),
-        "config_hash": binding.get("config_hash"),
-        "code_version": code,
-        "pipeline_version": manifest.get("pipeline_version"),
-        "definitions": {t["asset"]: t["definition_hash"] for t in manifest.get("targets", ())},
+        "manifest_version": manifest and manifest.version,
+        "config_hash": manifest and manifest.config_hash,
+        "code_version": manifest.code.to_json() if manifest and manifest.code else {},
+        "pipeline_version": manifest and manifest.pipeline_version,
+        "definitions": manifest.definitions if manifest else {},
     }
 
 
 def lineage_ids(run: Run | None, known: KnownRun | None) -> dict[str, Any]:
     """The id of the run in OpenLineage, and of each target in it where events were written."""
-    own = str(known.record.id) if known else run.manifest.get("openlineage_run_id") if run else None
+    own = str(known.record.id) if known else run.manifest.openlineage_run_id if run else None
     events = run.vouched.content(run.folder / "lineage" / "job_events.jsonl") if run else None
     started = _started(events or b"")
     return {"openlineage_run_id": own, "assets": {n: i for n, i in started.items() if i != own}}
@@ -206,8 +208,8 @@ def _started(events: bytes) -> dict[str, str]:
     return found
 
 
-def _environment(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    kept = manifest.get("execution_metadata", {})
+def _environment(manifest: Manifest | None) -> dict[str, Any]:
+    kept = manifest.environment if manifest else {}
     return {name: value for name, value in kept.items() if not isinstance(value, dict)}
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 from uuid import UUID
 
+from tallyman.domain.account.ledger_json import files_listed
 from tallyman.domain.definition.target import Target
 from tallyman.domain.history.trace import TraceStep
 from tallyman.engine.files.listing import hash_once
@@ -152,8 +153,7 @@ class TraceFolder:
 
 def _recorded(place: Path, vouched: Vouched) -> dict[str, str]:
     """By the ledger."""
-    listed = (vouched.readable(place / LEDGER) or {}).get("files")
-    names = listed if isinstance(listed, dict) else {}
+    names = files_listed(vouched.readable(place / LEDGER)) or {}
     return {
         os.path.abspath(place / name): str(digest)
         for name, digest in names.items()

@@ -12,6 +12,7 @@ import duckdb
 from tallyman.domain.history.trace import BASELINE, DELETED, ChangeType, TraceRecord, Values
 from tallyman.engine.files.duck import connect
 from tallyman.errors import TraceCorrupt
+from tallyman.errors.wording import first_line
 from tallyman.query.arrow_values import rows_of
 from tallyman.query.diff.columns import literal
 from tallyman.query.trace.files import TraceFile, check
@@ -101,9 +102,7 @@ class TraceReader:
                 self._connection.sql(query(_source([file]))).fetchall()
             except duckdb.Error as problem:
                 reason = str(problem).replace(file.path, os.path.basename(file.path))
-                return TraceCorrupt(
-                    file.shown, f"it cannot be read: {reason.splitlines()[0][:200]}"
-                )
+                return TraceCorrupt(file.shown, f"it cannot be read: {first_line(reason, 200)}")
         return error
 
 

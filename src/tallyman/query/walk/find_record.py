@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -16,6 +15,7 @@ from tallyman.engine.readback.open import Shelf
 from tallyman.engine.readback.records import Records
 from tallyman.engine.readback.session import Desk
 from tallyman.errors import NotFound, UsageError
+from tallyman.errors.wording import nearest
 from tallyman.query.walk.results import Past
 from tallyman.query.walk.why import RowQuestion, check_columns
 
@@ -45,8 +45,7 @@ class Sought:
         """Found in the source's files; or by its key alone, when it is not in them any more."""
         sources = self.past.workspace.pipeline.sources
         if name not in sources:
-            near = difflib.get_close_matches(name, list(sources), 1)
-            raise NotFound("source", name, near[0] if near else None)
+            raise NotFound("source", name, nearest(name, sources))
         source, home = sources[name], self.past.workspace.home
         files = list_files(name, source_path(source, None), home)
         records = self.shelf.source(source, files)

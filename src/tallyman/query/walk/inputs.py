@@ -88,7 +88,7 @@ class PastInputs:
             gone = f"{len(listed) - len(fragments)} of {len(listed)} parts of it were purged"
             return PastInput(name, "asset", partition, None, gone=gone)
         dataset = Datasets(tx).by_ids([fragments[0].dataset_id])[fragments[0].dataset_id]
-        pinned = run.pins.get(str(dataset.id), 0)
+        pinned = run.pins.get(dataset.id, 0)
         versions = [Reads(tx).version_of(dataset.id, f.id, pinned) for f in fragments]
         version = max((v for v in versions if v is not None), default=None)
         producer = self.workspace.pipeline.assets.get(dataset.producer)
@@ -97,7 +97,7 @@ class PastInputs:
 
     def _of_table(self, tx: Transaction, name: str, run: RunRecord) -> PastInput:
         dataset = Datasets(tx).of_producer(self.workspace.name, name, Kind.TABLE)
-        pinned = run.pins.get(str(dataset.id)) if dataset else None
+        pinned = run.pins.get(dataset.id) if dataset else None
         if dataset is None or pinned is None:
             return PastInput(
                 name, "table", None, None, gone="the version that was read is not known"

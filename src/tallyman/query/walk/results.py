@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Collection, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 from uuid import UUID
 
-from tallyman.control.bind.inputs import Pins
+from tallyman.control.bind.changes import ChangedInput, changes
+from tallyman.control.bind.inputs import Pins, table_digest
 from tallyman.control.bind.vouch import vouched
 from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.pipeline.redaction import hidden_columns, known_key
@@ -21,8 +21,8 @@ from tallyman.control.pipeline.workspace import Workspace
 from tallyman.control.run.begin import options_in
 from tallyman.control.verify.by_digest import replayed
 from tallyman.control.verify.reopen import Again
-from tallyman.domain.account.ledger import PROOF
 from tallyman.domain.account.redaction import covers, hashed, without_redacted
+from tallyman.domain.account.stored_ledger import StoredLedger
 from tallyman.domain.definition.frame import Frame
 from tallyman.domain.definition.pipeline import Asset
 from tallyman.domain.definition.plan import accounted_inputs
@@ -64,7 +64,7 @@ class Result:
     vouched: Vouched
 
     @cached_property
-    def ledger(self) -> dict[str, Any]:
+    def ledger(self) -> StoredLedger:
         return self.vouched.ledger(self.place)
 
     @property
@@ -85,13 +85,12 @@ class Result:
     @property
     def repeated_keys(self) -> int | None:
         """How many records have a key that another has; None where it was not counted."""
-        known = self.ledger["input_accounting"]["duplicate_keys"]
-        return None if known is None else int(known)
+        return self.ledger.inputs.duplicate_keys
 
     @property
     def names_places(self) -> bool:
         """Whether its evidence names records by their place: keys did not tell them apart."""
-        return bool(self.ledger["input_accounting"].get("named_by_place"))
+        return self.ledger.inputs.named_by_place
 
     @property
     def unsure(self) -> str | None:
@@ -111,7 +110,7 @@ class Result:
 
     @property
     def digests_only(self) -> bool:
-        return bool(self.ledger["verification"]["proof_method"] != PROOF)
+        return not self.ledger.has_keys
 
 
 @dataclass
@@ -257,11 +256,10 @@ class Past:
         if given.kind != "source" or result.plan is None:
             return None
         now = self.content_hash(given)
-        accounted = accounted_inputs(result.plan)
-        then = str(result.ledger["input_accounting"]["input_hash"]).split("+")
-        if given.name in accounted and len(then) == len(accounted):
-            before = then[accounted.index(given.name)]
-            return None if now == before else _differs(result, before, str(now))
+        then = result.ledger.inputs.hashes_of(accounted_inputs(result.plan))
+        if given.name in then:
+            found = changes({given.name: then[given.name]}, {given.name: now})
+            return _differs(result, found[0]) if found else None
         if dependency_hash(self._consumed(result)) == result.made.dependency_hash:
             return None
         others = [
@@ -289,7 +287,7 @@ class Past:
             elif given.kind == "asset":
                 found += [Consumed(given.name, f.partition, f.digest) for f in given.fragments]
             else:
-                found.append(Consumed(given.name, None, _table_digest(given.fragments)))
+                found.append(Consumed(given.name, None, table_digest(given.fragments)))
         return found
 
     # ---- replay -------------------------------------------------------------------------
@@ -297,7 +295,7 @@ class Past:
     @contextmanager
     def evidence(self, result: Result) -> Iterator[Path]:
         """The folder with keys: the run's own, or that of a replay whose digests agree."""
-        groups = any(sub["unit"] != "child" for sub in result.ledger["sub_ledgers"])
+        groups = any(sub.unit != "child" for sub in result.ledger.sub_ledgers)
         if not result.digests_only or not groups:
             yield result.place
             return
@@ -312,14 +310,9 @@ class Past:
             yield replay.folder
 
     def again(self, result: Result) -> Again:
-        pinned = {UUID(dataset): ordinal for dataset, ordinal in result.run.pins.items()}
-        pins = Pins(self.workspace, ordinals=pinned)
-        run = {
-            "openlineage_run_id": result.run.id,
-            "run_id": result.run.name,
-            "timestamp": f"{result.run.started_at:%Y-%m-%dT%H:%M:%SZ}",
-        }
-        return Again(result.made.target, result.place, run, pins)
+        pins = Pins(self.workspace, ordinals=result.run.pins)
+        clock = datetime.fromisoformat(f"{result.run.started_at:%Y-%m-%dT%H:%M:%SZ}")
+        return Again(result.made.target, result.place, result.run.id, clock, pins)
 
     def _why(self, result: Result) -> str:
         for given in result.accounted:
@@ -330,13 +323,8 @@ class Past:
         return "what the run left was changed, or the plan does not give the same twice"
 
 
-def _table_digest(fragments: tuple[Fragment, ...]) -> str:
-    """As `Pin.consumed` has it."""
-    return hashlib.sha256("\n".join(sorted(f.digest for f in fragments)).encode()).hexdigest()
-
-
-def _differs(result: Result, then: str, now: str) -> str:
-    short = [one.removeprefix("sha256:")[:12] for one in (then, now)]
+def _differs(result: Result, changed: ChangedInput) -> str:
+    short = [str(one).removeprefix("sha256:")[:12] for one in (changed.then, changed.now)]
     return (
         f"its files changed since run {result.run.name} read them "
         f"(sha256 {short[0]}… then, {short[1]}… now)"

@@ -219,7 +219,7 @@ class Onward:
         if fragment is None:
             return None, None, None
         dataset = Datasets(tx).by_ids([fragment.dataset_id])[fragment.dataset_id]
-        pinned = dataset.ordinal if self.run is None else self.run.pins.get(str(dataset.id), 0)
+        pinned = dataset.ordinal if self.run is None else self.run.pins.get(dataset.id, 0)
         return dataset, Reads(tx).version_of(dataset.id, fragment.id, pinned), fragment
 
     def _reached(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -20,6 +19,7 @@ from tallyman.engine.readback.open import Shelf
 from tallyman.engine.readback.records import Records
 from tallyman.engine.readback.session import Desk, parquet
 from tallyman.errors import NotFound, UsageError
+from tallyman.errors.wording import nearest
 from tallyman.query.walk import joins
 from tallyman.query.walk.inputs import PastInput
 from tallyman.query.walk.joins import JoinLink
@@ -297,8 +297,8 @@ def check_columns(records: Records, wanted: Mapping[str, str], what: str) -> Non
     """UsageError for a column that is not there, or a value that is not of its type."""
     for name, value in wanted.items():
         if name not in records.types:
-            near = difflib.get_close_matches(name, list(records.types), 1)
-            meant = f" Did you mean {near[0]!r}?" if near else ""
+            near = nearest(name, records.types)
+            meant = f" Did you mean {near!r}?" if near else ""
             known = ", ".join(records.types)
             raise UsageError(f"{what} has no column {name!r}.{meant} There are: {known}")
         kind = records.types[name]

@@ -97,10 +97,13 @@ class Invalidations:
         self.tx.execute(CASCADE, given)
 
     def process(
-        self, dataset: UUID, partitions: Iterable[str | None], pins: Mapping[str, int]
+        self, dataset: UUID, partitions: Iterable[str | None], pins: Mapping[UUID, int]
     ) -> None:
         """These scopes were made again from these versions, or were found unchanged."""
-        given = {"dataset": dataset, "pins": Jsonb(dict(pins))}
+        given = {
+            "dataset": dataset,
+            "pins": Jsonb({str(read): ordinal for read, ordinal in pins.items()}),
+        }
         with self.tx.cursor() as cursor:
             cursor.executemany(PROCESS, [given | {"partition": p} for p in partitions])
 

@@ -6,12 +6,11 @@ level and remembers what it has seen, so what it reaches has its smallest depth 
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Sequence
 from typing import get_args
 
 from tallyman.domain.history.lineage import Granularity, Reached
 from tallyman.errors import NotFound, UsageError
+from tallyman.errors.wording import nearest
 from tallyman.registry.database import Transaction
 
 DEPTH_CAP = 100
@@ -203,13 +202,9 @@ class Lineage:
     def _nothing(self, what: str, asset: str, partition: str | None) -> NotFound:
         names = [row["name"] for row in self._tx.execute(KNOWN_NAMES)]
         if asset not in names:
-            return NotFound("asset or source", asset, _nearest(asset, names))
+            return NotFound("asset or source", asset, nearest(asset, names))
         if partition is None:
             return NotFound(what, asset)
         known = [pair.partition("|")[2] for pair in self._known(asset, None)]
-        return NotFound(f"{what} {asset!r} in partition", partition, _nearest(partition, known))
-
-
-def _nearest(name: str, known: Sequence[str]) -> str | None:
-    others = [other for other in known if other != name]
-    return next(iter(difflib.get_close_matches(name, others, 1)), None)
+        others = [one for one in known if one != partition]
+        return NotFound(f"{what} {asset!r} in partition", partition, nearest(partition, others))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
@@ -10,8 +9,10 @@ from uuid import UUID
 from psycopg.types.json import Jsonb
 
 from tallyman.domain.history.materialization import RunRecord
+from tallyman.domain.history.options import RunParams
 from tallyman.domain.history.run import Status
 from tallyman.errors import NotFound, RunBusy, RunExists, RunTaken, UsageError
+from tallyman.errors.wording import nearest
 from tallyman.registry.database import Transaction
 
 LEASE = "30 seconds"
@@ -108,8 +109,8 @@ class Runs:
             "id": run.id,
             "name": run.name,
             "project": run.project,
-            "params": Jsonb(dict(run.params)),
-            "pins": Jsonb(dict(run.pins)),
+            "params": Jsonb(run.params.to_json()),
+            "pins": Jsonb({str(dataset): ordinal for dataset, ordinal in run.pins.items()}),
             "folder": run.folder,
             "actor": run.actor[:255],
             "executor": run.executor,
@@ -150,7 +151,7 @@ class Runs:
     def claim(self, run: RunRecord, executor: UUID, node: str) -> None:
         """Go on with a run that nobody is at work on, or RunBusy."""
         given = {"id": run.id, "executor": executor, "node": node, "lease": LEASE}
-        given |= {"params": Jsonb(dict(run.params))}
+        given |= {"params": Jsonb(run.params.to_json())}
         if not self.tx.execute(CLAIM, given).rowcount:
             raise RunBusy(run.name, run.executor_node or "another process")
 
@@ -187,10 +188,8 @@ class Runs:
         if len(found) > 1:
             raise UsageError(f"run {wanted!r} is not unique: {', '.join(r.name for r in found)}")
         if not found:
-            near = difflib.get_close_matches(
-                wanted, [r.name for r in self.list(project, limit=1000)], 1
-            )
-            raise NotFound("run", wanted, near[0] if near else None)
+            known = [run.name for run in self.list(project, limit=1000)]
+            raise NotFound("run", wanted, nearest(wanted, known))
         return found[0]
 
     def by_id(self, run: UUID) -> RunRecord:
@@ -218,4 +217,9 @@ class Runs:
 
 def _record(row: Mapping[str, Any]) -> RunRecord:
     found = dict(row)
-    return RunRecord(status=Status(found.pop("status")), **found)
+    return RunRecord(
+        status=Status(found.pop("status")),
+        params=RunParams.of_json(found.pop("params")),
+        pins={UUID(dataset): ordinal for dataset, ordinal in found.pop("pins").items()},
+        **found,
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -10,6 +9,7 @@ from uuid import UUID
 
 from tallyman.domain.version.dataset import Dataset, Kind
 from tallyman.errors import NameTaken, NotFound, SingleProducer
+from tallyman.errors.wording import nearest
 from tallyman.registry.database import Transaction
 
 COLUMNS = """
@@ -139,8 +139,8 @@ class Datasets:
         """By the dataset's name, or by that of the asset that produces it in this project."""
         found = self.find(name) or self._produced(project, name)
         if found is None:
-            near = difflib.get_close_matches(name, [d.name for d in self.list(project)], 1)
-            raise NotFound("dataset", name, near[0] if near else None)
+            known = [dataset.name for dataset in self.list(project)]
+            raise NotFound("dataset", name, nearest(name, known))
         return found
 
     def own(self, name: str, project: str) -> Dataset:

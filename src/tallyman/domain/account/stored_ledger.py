@@ -1,0 +1,164 @@
+"""A ledger as its run stored it: what the file claims, not what can be derived.
+
+A `Ledger` derives its sums; a `StoredLedger` repeats those of the file, so that a claim can be
+checked against the rest of it. Older files lack some facts: those are None or empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from tallyman.domain.account.fate import Fate
+from tallyman.domain.account.ledger import (
+    PROOF,
+    WEAKER_PROOF,
+    Discrepancy,
+    KeyDigest,
+    Ledger,
+    Partition,
+    SubLedger,
+)
+
+KEPT_FILES = "kept_files"
+"""What the numbers of a ledger were measured on; older ledgers do not say."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredInputs:
+    """What an asset read, of all its inputs together."""
+
+    digest: KeyDigest
+    key_field: str = ""
+    hashes: tuple[str, ...] = ()
+    """The content of each accounted input, in the order in which the plan reads them."""
+    null_keys: int | None = None
+    duplicate_keys: int | None = None
+    """None where they were not counted."""
+    blank_lines: int | None = None
+    named_by_place: bool = False
+
+    @property
+    def records(self) -> int:
+        return self.digest.count
+
+    def hashes_of(self, inputs: Sequence[str]) -> dict[str, str]:
+        """The content hash of each input; empty if the file does not tell these inputs apart."""
+        if len(self.hashes) != len(inputs):
+            return {}
+        return dict(zip(inputs, self.hashes, strict=True))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredProof:
+    """What the run concluded about its own accounting."""
+
+    balanced: bool
+    method: str
+    measured_on: str | None = None
+    query: str = ""
+    found: Discrepancy = field(default_factory=Discrepancy)
+    failed_checks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredLedger:
+    """One ledger.json."""
+
+    run_id: str
+    asset: str
+    input_dataset: str
+    inputs: StoredInputs
+    partitions: tuple[Partition, ...]
+    total_accounted: int
+    unaccounted: int
+    proof: StoredProof
+    sub_ledgers: tuple[SubLedger, ...] = ()
+    replay_of: str | None = None
+    redacted: tuple[str, ...] = ()
+    """The columns of which the run kept only hashes."""
+    files: Mapping[str, str] | None = None
+    """sha256 of each file next to the ledger, by its path from there."""
+
+    @classmethod
+    def of(
+        cls,
+        ledger: Ledger,
+        *,
+        redacted: tuple[str, ...] = (),
+        files: Mapping[str, str] | None = None,
+    ) -> StoredLedger:
+        """Take down what the ledger of a finished asset claims."""
+        return cls(
+            run_id=ledger.run_id,
+            asset=ledger.asset,
+            input_dataset=" + ".join(account.dataset for account in ledger.inputs),
+            inputs=_inputs(ledger),
+            partitions=ledger.partitions,
+            total_accounted=ledger.accounted.count,
+            unaccounted=ledger.unaccounted,
+            proof=_proof(ledger),
+            sub_ledgers=ledger.sub_ledgers,
+            replay_of=ledger.replay_of,
+            redacted=redacted,
+            files=files,
+        )
+
+    @property
+    def has_keys(self) -> bool:
+        """True if every key is stored, False if groups are stored as digests."""
+        return self.proof.method == PROOF
+
+    @property
+    def records_in(self) -> int:
+        return self.inputs.records
+
+    @property
+    def accounted(self) -> KeyDigest:
+        return sum((part.digest for part in self.partitions), KeyDigest())
+
+    @property
+    def levels(self) -> tuple[tuple[Partition, ...], ...]:
+        """The partitions of the records, then those of each sub-ledger."""
+        return (self.partitions, *(sub.partitions for sub in self.sub_ledgers))
+
+    def evidence_of(self, fate: Fate) -> Iterator[Partition]:
+        """Yield the partitions of one fate, of records and of what steps made out of them."""
+        return (part for level in self.levels for part in level if part.fate is fate)
+
+    def totals(self) -> StoredLedger:
+        """Condense to one partition for each fate, so that a run with many targets fits in
+        memory."""
+        counts: dict[Fate, int] = {}
+        for part in self.partitions:
+            counts[part.fate] = counts.get(part.fate, 0) + part.digest.count
+        parts = (
+            Partition(fate=fate, description="", digest=KeyDigest(count), location="")
+            for fate, count in counts.items()
+        )
+        proof = StoredProof(balanced=self.proof.balanced, method=self.proof.method)
+        return replace(self, partitions=tuple(parts), sub_ledgers=(), files=None, proof=proof)
+
+
+def _inputs(ledger: Ledger) -> StoredInputs:
+    duplicates = [account.duplicate_keys for account in ledger.inputs]
+    return StoredInputs(
+        digest=ledger.door,
+        key_field=" + ".join(dict.fromkeys(account.key_field for account in ledger.inputs)),
+        hashes=tuple(account.content_hash for account in ledger.inputs),
+        null_keys=sum(account.null_keys for account in ledger.inputs),
+        duplicate_keys=None if None in duplicates else sum(d or 0 for d in duplicates),
+        blank_lines=sum(account.blank_lines for account in ledger.inputs),
+        named_by_place=any(account.named_by_place for account in ledger.inputs),
+    )
+
+
+def _proof(ledger: Ledger) -> StoredProof:
+    return StoredProof(
+        balanced=ledger.balanced,
+        method=PROOF if ledger.evidence == "keys" else WEAKER_PROOF,
+        measured_on=KEPT_FILES,
+        query=ledger.query,
+        found=ledger.discrepancy,
+        failed_checks=tuple(str(check) for check in ledger.failed_checks),
+    )

@@ -1,0 +1,230 @@
+"""manifest.json: what a run is bound to. The names of its keys are known here only.
+
+Older manifests lack some facts: those are None, or empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from tallyman.domain.definition.target import Target
+
+SOURCE = "source"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodeVersion:
+    """Without git, or when git does not know the files, only `source_hash` is there."""
+
+    source_hash: str
+    git_commit: str | None = None
+    git_branch: str | None = None
+    git_dirty: bool | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "git_commit": self.git_commit,
+            "git_branch": self.git_branch,
+            "git_dirty": self.git_dirty,
+            "source_hash": self.source_hash,
+        }
+
+    @classmethod
+    def of_json(cls, found: Mapping[str, Any]) -> CodeVersion:
+        return cls(
+            source_hash=found["source_hash"],
+            git_commit=found.get("git_commit"),
+            git_branch=found.get("git_branch"),
+            git_dirty=found.get("git_dirty"),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoundInput:
+    """What a run reads and does not make itself: files of a source, or a version of a dataset."""
+
+    kind: str
+    hash: str | None = None
+    """Of the content; None if it could not be read."""
+    path: str | None = None
+    partition: str | None = None
+    dataset_id: str | None = None
+    version: int | None = None
+    files: int = 0
+    bytes: int = 0
+    problem: str | None = None
+
+    @property
+    def of_source(self) -> bool:
+        return self.kind == SOURCE
+
+    def to_json(self) -> dict[str, Any]:
+        place = (
+            {"path": self.path}
+            if self.of_source
+            else {"dataset_id": self.dataset_id, "version": self.version}
+        )
+        return {
+            "kind": self.kind,
+            **place,
+            **({"partition": self.partition} if self.partition else {}),
+            "files": self.files,
+            "bytes": self.bytes,
+            "hash": self.hash,
+            **({"problem": self.problem} if self.problem is not None else {}),
+        }
+
+    @classmethod
+    def of_json(cls, found: Mapping[str, Any]) -> BoundInput:
+        return cls(
+            kind=found["kind"],
+            hash=found.get("hash"),
+            path=found.get("path"),
+            partition=found.get("partition"),
+            dataset_id=found.get("dataset_id"),
+            version=found.get("version"),
+            files=found.get("files", 0),
+            bytes=found.get("bytes", 0),
+            problem=found.get("problem"),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoundTarget:
+    """A target of the run. `folder` is where its files are, below that of the run."""
+
+    target: Target
+    folder: str
+    definition_hash: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "asset": self.target.asset,
+            "partition": self.target.partition,
+            "folder": self.folder,
+            "definition_hash": self.definition_hash,
+        }
+
+    @classmethod
+    def of_json(cls, found: Mapping[str, Any]) -> BoundTarget:
+        return cls(
+            target=Target(found["asset"], found.get("partition")),
+            folder=found["folder"],
+            definition_hash=found.get("definition_hash"),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessingWindow:
+    """From the first day to the end of the last; without days only how many partitions."""
+
+    start: str | None = None
+    end: str | None = None
+    partitions: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        return {"start": self.start, "end": self.end, "partitions": self.partitions}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """One manifest.json. Without `config_hash`, `code` and `inputs` it is an older one."""
+
+    run_id: str
+    targets: tuple[BoundTarget, ...]
+    version: str | None = None
+    project: str | None = None
+    actor: str | None = None
+    timestamp: str | None = None
+    folder_name: str | None = None
+    config_hash: str | None = None
+    code: CodeVersion | None = None
+    inputs: Mapping[str, BoundInput] | None = None
+    pipeline_version: str | None = None
+    window: ProcessingWindow | None = None
+    environment: Mapping[str, Any] = field(default_factory=dict)
+    locations: Mapping[str, Any] = field(default_factory=dict)
+    openlineage_run_id: str | None = None
+
+    @property
+    def id(self) -> UUID:
+        return UUID(str(self.openlineage_run_id))
+
+    @property
+    def started_at(self) -> datetime:
+        """The time that the run's expressions saw."""
+        return datetime.fromisoformat(str(self.timestamp))
+
+    @property
+    def folder(self) -> str:
+        """Of the run, below the project."""
+        return str(self.locations.get("run_dir") or f"runs/{self.folder_name}")
+
+    @property
+    def definitions(self) -> dict[str, str | None]:
+        """The hash of each asset's definition."""
+        return {one.target.asset: one.definition_hash for one in self.targets}
+
+    @property
+    def folders(self) -> dict[Target, str]:
+        """Of each target, below that of the run."""
+        return {one.target: one.folder for one in self.targets}
+
+    def to_json(self) -> dict[str, Any]:
+        assert self.code is not None
+        inputs = self.inputs or {}
+        return {
+            "manifest_version": self.version,
+            "run_id": self.run_id,
+            "project": self.project,
+            "actor": self.actor,
+            "timestamp": self.timestamp,
+            "folder_name": self.folder_name,
+            "cryptographic_binding": {
+                "config_hash": self.config_hash,
+                "code_version": self.code.to_json(),
+                "input_hashes": {name: given.to_json() for name, given in inputs.items()},
+            },
+            "pipeline_version": self.pipeline_version,
+            "assets": list(self.definitions),
+            "targets": [one.to_json() for one in self.targets],
+            "processing_window": self.window.to_json() if self.window else None,
+            "execution_metadata": dict(self.environment),
+            "output_locations": dict(self.locations),
+            "openlineage_run_id": self.openlineage_run_id,
+        }
+
+    @classmethod
+    def of_json(cls, found: Mapping[str, Any]) -> Manifest:
+        """Read what `to_json` wrote, now or in an older version; ValueError if it is none."""
+        try:
+            binding = found.get("cryptographic_binding") or {}
+            code, inputs = binding.get("code_version"), binding.get("input_hashes")
+            window = found.get("processing_window")
+            return cls(
+                run_id=str(found["run_id"]),
+                targets=tuple(map(BoundTarget.of_json, found["targets"])),
+                version=found.get("manifest_version"),
+                project=found.get("project"),
+                actor=found.get("actor"),
+                timestamp=found.get("timestamp"),
+                folder_name=found.get("folder_name"),
+                config_hash=binding.get("config_hash"),
+                code=CodeVersion.of_json(code) if code else None,
+                inputs=None if inputs is None else _inputs(inputs),
+                pipeline_version=found.get("pipeline_version"),
+                window=ProcessingWindow(**window) if window else None,
+                environment=dict(found.get("execution_metadata") or {}),
+                locations=dict(found.get("output_locations") or {}),
+                openlineage_run_id=found.get("openlineage_run_id"),
+            )
+        except (AttributeError, KeyError, TypeError) as error:
+            raise ValueError(f"it is no manifest: {error!r}") from error
+
+
+def _inputs(found: Mapping[str, Any]) -> dict[str, BoundInput]:
+    return {name: BoundInput.of_json(given) for name, given in found.items()}

@@ -1,0 +1,127 @@
+"""How a run was asked for, and what is kept of that with the run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+from uuid import UUID
+
+from tallyman.domain.account.fate import Evidence
+from tallyman.domain.definition.threshold import Thresholds
+from tallyman.domain.version.change_plan import ChangePlan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayOptions:
+    """What the commit of a replay has to know."""
+
+    adds: tuple[str, ...] = ()
+    """Assets whose rows join those that are there; the others are made whole."""
+    taken_back: tuple[UUID, ...] = ()
+    """Runs whose replays of the same rejections were rolled back."""
+    records: Mapping[str, int] = field(default_factory=dict)
+    """How many records of each target are replayed."""
+
+    @classmethod
+    def of_json(cls, found: Mapping[str, Any]) -> ReplayOptions:
+        return cls(
+            adds=tuple(found.get("adds", ())),
+            taken_back=tuple(UUID(run) for run in found.get("taken_back", ())),
+            records=dict(found.get("records", {})),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "adds": list(self.adds),
+            "taken_back": [str(run) for run in self.taken_back],
+            "records": dict(self.records),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How a run was asked for; kept with it, so that a resume goes on in the same way."""
+
+    selection: tuple[str, ...] = ()
+    force: frozenset[str] = frozenset()
+    evidence: Evidence | None = None
+    thresholds: Thresholds | None = None
+    jobs: int = 1
+    go_on: bool = True
+    good_partitions: bool = False
+    """Publish the partitions that were done when others were not."""
+    plan: ChangePlan | None = None
+    """The plan that is applied, if one is."""
+    replay_of: str | None = None
+    """The run whose rejections are replayed."""
+    replay: ReplayOptions | None = None
+
+    @classmethod
+    def of_json(cls, found: Mapping[str, Any]) -> Options:
+        evidence, thresholds = found.get("evidence"), found.get("thresholds")
+        plan, replay = found.get("plan"), found.get("replay")
+        return cls(
+            selection=tuple(found.get("selection", ())),
+            force=frozenset(found.get("force", ())),
+            evidence=Evidence(evidence) if evidence else None,
+            thresholds=Thresholds.of_json(thresholds) if thresholds else None,
+            jobs=int(found.get("jobs", 1)),
+            go_on=bool(found.get("go_on", True)),
+            good_partitions=bool(found.get("publish_good_partitions")),
+            plan=ChangePlan.of_json(plan) if plan else None,
+            replay_of=found.get("replay_of"),
+            replay=ReplayOptions.of_json(replay) if replay is not None else None,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        replay = self.replay.to_json() if self.replay else None
+        return {
+            **({"replay_of": self.replay_of, "replay": replay} if self.replay_of else {}),
+            "plan": self.plan.to_json() if self.plan else None,
+            "publish_good_partitions": self.good_partitions,
+            "selection": list(self.selection),
+            "force": sorted(self.force),
+            "evidence": self.evidence.value if self.evidence else None,
+            "thresholds": self.thresholds.to_json() if self.thresholds else None,
+            "jobs": self.jobs,
+            "go_on": self.go_on,
+        }
+
+    def with_force(self, force: frozenset[str]) -> Options:
+        return replace(self, force=force)
+
+    def with_jobs(self, jobs: int) -> Options:
+        return replace(self, jobs=jobs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunParams:
+    """What the registry keeps of how a run was begun: its options, and what they came to."""
+
+    options: Options = Options()
+    assets: tuple[str, ...] = ()
+    append: tuple[str, ...] = ()
+    """Those of its assets whose rows are added to what is there."""
+    pipeline_version: str | None = None
+    pipeline_before: str | None = None
+    """The version of the pipeline that was active when the run began."""
+
+    @classmethod
+    def of_json(cls, found: Mapping[str, Any]) -> RunParams:
+        return cls(
+            options=Options.of_json(found),
+            assets=tuple(found.get("assets", ())),
+            append=tuple(found.get("append", ())),
+            pipeline_version=found.get("pipeline_version"),
+            pipeline_before=found.get("pipeline_before"),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "assets": list(self.assets),
+            "append": list(self.append),
+            **self.options.to_json(),
+            "pipeline_version": self.pipeline_version,
+            "pipeline_before": self.pipeline_before,
+        }

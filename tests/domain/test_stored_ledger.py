@@ -1,0 +1,193 @@
+"""A ledger that was written is read back as it was, also one that an older version wrote."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tallyman.domain.account.fate import Fate
+from tallyman.domain.account.ledger import (
+    Check,
+    Discrepancy,
+    InputAccount,
+    KeyDigest,
+    Ledger,
+    Partition,
+    SubLedger,
+)
+from tallyman.domain.account.ledger_json import files_listed, is_ledger, of_json, to_json
+from tallyman.domain.account.stored_ledger import StoredLedger
+
+LANE = st.integers(0, 2**64 - 1)
+COUNTS = st.integers(0, 10**9)
+NAMES = st.text(min_size=1, max_size=8)
+DIGESTS = st.builds(KeyDigest, COUNTS, LANE, LANE)
+PARTITIONS = st.builds(
+    Partition,
+    fate=st.sampled_from(Fate),
+    description=NAMES,
+    digest=DIGESTS,
+    location=NAMES,
+    key_columns=st.lists(NAMES, max_size=2).map(tuple),
+    marked=st.booleans(),
+)
+INPUTS = st.builds(
+    InputAccount,
+    dataset=NAMES,
+    key_field=NAMES,
+    content_hash=st.text("0123456789abcdef", min_size=1).map("sha256:{}".format),
+    digest=st.builds(KeyDigest, COUNTS, st.integers(0, 2**62), st.integers(0, 2**62)),
+    null_keys=COUNTS,
+    duplicate_keys=st.none() | COUNTS,
+    blank_lines=COUNTS,
+    named_by_place=st.booleans(),
+)
+SUBS = st.builds(
+    SubLedger,
+    opened_by=NAMES,
+    unit=st.sampled_from(["child", "group", "row"]),
+    units=DIGESTS,
+    partitions=st.lists(PARTITIONS, max_size=3).map(tuple),
+    sources=st.none() | DIGESTS,
+)
+KEYS = st.lists(NAMES, max_size=2)
+FOUND = st.builds(
+    Discrepancy,
+    missing=COUNTS,
+    extra=COUNTS,
+    duplicate=COUNTS,
+    samples=st.fixed_dictionaries(dict.fromkeys(("missing", "extra", "duplicate"), KEYS)),
+)
+LEDGERS = st.builds(
+    Ledger,
+    run_id=NAMES,
+    asset=NAMES,
+    inputs=st.lists(INPUTS, min_size=1, max_size=3).map(tuple),
+    partitions=st.lists(PARTITIONS, max_size=4).map(tuple),
+    sub_ledgers=st.lists(SUBS, max_size=2).map(tuple),
+    evidence=st.sampled_from(["keys", "digest"]),
+    discrepancy=FOUND,
+    completed=st.booleans(),
+    replay_of=st.none() | NAMES,
+    checks=st.lists(st.builds(Check, what=NAMES, expected=DIGESTS, found=DIGESTS), max_size=2).map(
+        tuple
+    ),
+    query=NAMES,
+)
+FILES = st.none() | st.dictionaries(NAMES, NAMES, max_size=3)
+REDACTED = st.lists(NAMES, max_size=2).map(tuple)
+
+
+@given(LEDGERS, REDACTED, FILES)
+def test_what_is_written_is_read_back(
+    ledger: Ledger, redacted: tuple[str, ...], files: dict[str, str] | None
+) -> None:
+    stored = StoredLedger.of(ledger, redacted=redacted, files=files)
+    assert of_json(json.loads(json.dumps(to_json(stored)))) == stored
+    assert (stored.records_in, stored.unaccounted) == (ledger.records_in, ledger.unaccounted)
+    assert (stored.has_keys, stored.proof.balanced) == (ledger.evidence == "keys", ledger.balanced)
+
+
+@given(st.builds(KeyDigest, COUNTS, st.integers(), st.integers()))
+def test_the_lanes_of_a_digest_are_stored_modulo_their_size(digest: KeyDigest) -> None:
+    read = KeyDigest.of_text(digest.count, str(digest))
+    assert (read.count, str(read)) == (digest.count, str(digest))
+
+
+@given(LEDGERS)
+def test_totals_keep_the_sums(ledger: Ledger) -> None:
+    whole = StoredLedger.of(ledger)
+    found = whole.totals()
+    assert (found.accounted.count, found.records_in) == (whole.accounted.count, whole.records_in)
+    assert (found.has_keys, found.proof.balanced) == (whole.has_keys, whole.proof.balanced)
+    assert len(found.partitions) == len({part.fate for part in whole.partitions})
+
+
+def test_the_hash_of_each_input_is_told_by_its_name() -> None:
+    read = of_json(_written()).inputs
+    assert read.hashes_of(["a", "b"]) == {"a": "sha256:1", "b": "sha256:2"}
+    assert read.hashes_of(["a"]) == {}, "one of two hashes is nobody's"
+
+
+def test_an_older_ledger_is_read() -> None:
+    """Without what was added since: what it was measured on, digests of units, hashes of files."""
+    written = _written()
+    for name in ("files", "redacted", "replay_of"):
+        written.pop(name, None)
+    for name in ("measured_on", "failed_checks"):
+        del written["verification"][name]
+    for sub in written["sub_ledgers"]:
+        del sub["key_digest"], sub["sources"]
+    read = of_json(written)
+    assert (read.proof.measured_on, read.proof.failed_checks) == (None, ())
+    assert (read.files, read.redacted, read.replay_of) == (None, (), None)
+    assert [(sub.units_in, sub.sources) for sub in read.sub_ledgers] == [(2, None)]
+    assert read.inputs.named_by_place is False
+    del written["sub_ledgers"], written["input_accounting"]["duplicate_keys"]
+    assert (of_json(written).sub_ledgers, of_json(written).inputs.duplicate_keys) == ((), None)
+
+
+@pytest.mark.parametrize(
+    ("place", "wrong"),
+    [
+        (("output_accounting",), None),
+        (("output_accounting", "partitions", 0, "record_count"), "3"),
+        (("output_accounting", "partitions", 0, "partition_type"), "LOST"),
+        (("output_accounting", "partitions", 0, "key_digest"), "0x1"),
+        (("input_accounting", "total_records"), True),
+        (("verification",), []),
+        (("sub_ledgers",), 1),
+    ],
+)
+def test_what_is_no_ledger_is_refused(place: tuple[Any, ...], wrong: Any) -> None:
+    written = _written()
+    inside = written
+    for name in place[:-1]:
+        inside = inside[name]
+    inside[place[-1]] = wrong
+    with pytest.raises(ValueError, match="no "):
+        of_json(written)
+
+
+def test_a_number_that_was_changed_is_read_as_it_stands() -> None:
+    written = _written()
+    written["output_accounting"]["unaccounted"] = 7
+    assert of_json(written).unaccounted == 7
+
+
+def test_only_the_ledger_of_a_target_is_one() -> None:
+    written = _written()
+    assert is_ledger(written)
+    assert not is_ledger({"ledger_version": "1.0", "balanced": True, "assets": {}})
+    assert files_listed(written) == {"output/a.parquet": "12ab"}
+    assert files_listed({"files": ["a"]}) is None
+    assert files_listed(None) is None
+
+
+def _written() -> dict[str, Any]:
+    one = Partition(
+        fate=Fate.PASSED, description="kept", digest=KeyDigest(3, 1, 2), location="output/"
+    )
+    inputs = [
+        InputAccount(
+            dataset=f"data/{name}", key_field="id", content_hash=f"sha256:{n}", digest=KeyDigest(n)
+        )
+        for n, name in enumerate(("a", "b"), 1)
+    ]
+    sub = SubLedger(
+        opened_by="10_groupBy",
+        unit="group",
+        units=KeyDigest(2),
+        partitions=(),
+        sources=KeyDigest(3),
+    )
+    ledger = Ledger(
+        run_id="r1", asset="daily", inputs=tuple(inputs), partitions=(one,), sub_ledgers=(sub,)
+    )
+    files = {"output/a.parquet": "12ab"}
+    return copy.deepcopy(to_json(StoredLedger.of(ledger, redacted=("name",), files=files)))
