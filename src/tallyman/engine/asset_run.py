@@ -22,8 +22,9 @@ from tallyman.domain.definition.plan import (
     is_traced,
     step_ids,
 )
-from tallyman.domain.definition.step import Append, Expect, GroupBy, Join, Step
+from tallyman.domain.definition.step_facts import Step
 from tallyman.domain.definition.threshold import Halt, Thresholds
+from tallyman.domain.definition.working_step import Append
 from tallyman.domain.history.run import RunIdentity
 from tallyman.engine.columns.reads import columns_read
 from tallyman.engine.columns.tainted import tainted
@@ -426,7 +427,7 @@ def _succeeded(measured: Future[Door]) -> bool:
 def _validates_groups(plan: Frame) -> bool:
     steps = list(plan.steps())
     grouped = [n for n, step in enumerate(steps) if _groups(step)]
-    if grouped and any(map(_rejects, steps[grouped[0] :])):
+    if grouped and any(step.rejects for step in steps[grouped[0] :]):
         return True
     return any(_validates_groups(step.other) for step in steps if isinstance(step, Append))
 
@@ -434,8 +435,4 @@ def _validates_groups(plan: Frame) -> bool:
 def _groups(step: Step) -> bool:
     if isinstance(step, Append):
         return any(map(_groups, step.other.steps()))
-    return isinstance(step, GroupBy)
-
-
-def _rejects(step: Step) -> bool:
-    return isinstance(step, Expect) or (isinstance(step, Join) and step.unmatched == "error")
+    return step.groups

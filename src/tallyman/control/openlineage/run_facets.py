@@ -30,7 +30,7 @@ from tallyman.domain.account.ledger import PARTITION_TYPE, PROOF, WEAKER_PROOF
 from tallyman.domain.definition.frame import Frame
 from tallyman.domain.definition.partition import decode
 from tallyman.domain.definition.plan import chain, others, step_ids
-from tallyman.domain.definition.step import Expect, Join, Step
+from tallyman.domain.definition.step_facts import Step
 from tallyman.domain.history.run import AssetResult
 from tallyman.engine.files.run_folder import LEDGER, MANIFEST
 
@@ -200,7 +200,7 @@ def step_ledgers(
     found = {}
     for step, name in _steps(plan, ids):
         # Two expectations of one rule cannot be told apart: the first one has it all.
-        count = letters.pop(f"{asset}.{_rule(step, name)}", 0)
+        count = letters.pop(f"{asset}.{step.rejects_as(name)}", 0)
         found[name] = facet(
             TallymanLedgerFacet,
             records_in=None,
@@ -221,15 +221,6 @@ def _steps(plan: Frame, ids: Mapping[int, str]) -> list[tuple[Step, str]]:
         if id(node) in ids:
             found.append((node.step, ids[id(node)]))
     return found
-
-
-def _rule(step: Step, name: str) -> str | None:
-    match step:
-        case Expect():
-            return step.rule
-        case Join():
-            return name
-    return None
 
 
 def _by_step(

@@ -8,9 +8,6 @@ from dataclasses import dataclass, field
 from tallyman.domain.definition.frame import Frame
 from tallyman.domain.definition.plan import chain, others, step_ids
 from tallyman.domain.definition.step import (
-    Aggregate,
-    Append,
-    Delete,
     Drop,
     DropDuplicates,
     Expect,
@@ -18,14 +15,13 @@ from tallyman.domain.definition.step import (
     Filter,
     GroupBy,
     Join,
-    Output,
     Rename,
     Select,
-    Step,
     Union,
-    Update,
     WithColumns,
 )
+from tallyman.domain.definition.step_facts import Step
+from tallyman.domain.definition.working_step import Aggregate, Append, Delete, Output, Update
 from tallyman.engine.expressions.columns import quoted, text_of
 
 INDENT = "\n  "

@@ -22,7 +22,8 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-from tallyman.domain.definition.step import Step, Update
+from tallyman.domain.definition.step_facts import Step
+from tallyman.domain.definition.working_step import Update
 from tallyman.engine.expressions.columns import ERROR, KEY, LIVE, PART, REJECTIONS, col
 from tallyman.engine.plan.in_place import assigned_by, may_assign, renamed_by, spelled
 from tallyman.engine.segment.fate_book import Book
