@@ -18,7 +18,7 @@ from tallyman.domain.definition import pipeline as declare
 from tallyman.domain.definition.frame import Frame
 from tallyman.domain.definition.pipeline import Pipeline
 from tallyman.domain.definition.plan import frames
-from tallyman.domain.definition.step import Step
+from tallyman.domain.definition.step_facts import Step
 from tallyman.engine.plan.canonical import definition_hash
 from tallyman.errors import DefinitionError
 

@@ -31,7 +31,7 @@ from tallyman.domain.account.stored_ledger import StoredLedger
 from tallyman.domain.definition.frame import Frame
 from tallyman.domain.definition.partition import decode
 from tallyman.domain.definition.plan import chain, others, step_ids
-from tallyman.domain.definition.step import Expect, Join, Step
+from tallyman.domain.definition.step_facts import Step
 from tallyman.domain.history.manifest import BoundInput, Manifest
 from tallyman.domain.history.run import AssetResult
 from tallyman.engine.files.run_folder import LEDGER, MANIFEST
@@ -183,7 +183,7 @@ def step_ledgers(
     found = {}
     for step, name in _steps(plan, ids):
         # Two expectations of one rule cannot be told apart: the first one has it all.
-        count = letters.pop(f"{asset}.{_rule(step, name)}", 0)
+        count = letters.pop(f"{asset}.{step.rejects_as(name)}", 0)
         found[name] = facet(
             TallymanLedgerFacet,
             records_in=None,
@@ -204,15 +204,6 @@ def _steps(plan: Frame, ids: Mapping[Frame, str]) -> list[tuple[Step, str]]:
         if node in ids:
             found.append((node.step, ids[node]))
     return found
-
-
-def _rule(step: Step, name: str) -> str | None:
-    match step:
-        case Expect():
-            return step.rule
-        case Join():
-            return name
-    return None
 
 
 def _by_step(partitions: Sequence[Partition], steps: Collection[str]) -> dict[str, dict[str, int]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from tallyman.domain.definition.step import Expression
+from tallyman.domain.definition.expression import Expression
 from tallyman.errors import UsageError
 
 SAFE_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")

@@ -2,24 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
+from tallyman.domain.definition.expression import bare_name
 from tallyman.domain.definition.frame import Frame
-from tallyman.domain.definition.step import (
-    Delete,
-    Drop,
-    DropDuplicates,
-    Expect,
-    Filter,
-    GroupBy,
-    Join,
-    Output,
-    Rename,
-    Select,
-    Step,
-    Update,
-    WithColumns,
-)
+from tallyman.domain.definition.step_facts import Step
 
 
 def told_apart_by(plan: Frame) -> frozenset[str] | None:
@@ -35,42 +22,33 @@ def told_apart_by(plan: Frame) -> frozenset[str] | None:
 
 
 def _after(step: Step, before: frozenset[str] | None) -> frozenset[str] | None:
-    match step:
-        case GroupBy():
-            return _lowered(step.by)
-        case DropDuplicates(subset=subset) if subset is not None:
-            return _lowered(subset)
-    if before is None:
+    if step.tells_apart is not None:
+        return _lowered(step.tells_apart)
+    if before is None or step.multiplies or step.adds_rows:
         return None
-    match step:
-        case Filter() | Expect() | Delete() | Output() | DropDuplicates():
-            return before
-        case Join(fanout="error"):
-            return before
-        case WithColumns(columns=written) | Update(set=written):
-            return None if before & _lowered(name for name, _ in written) else before
-        case Drop():
-            return None if before & _lowered(step.columns) else before
-        case Select():
-            kept = _kept(step)
-            return before if "*" in kept or before <= kept else None
-        case Rename():
-            return _renamed(step, before)
-    return None
+    written = (each.name for each in step.assigns() if each.name is not None)
+    if before & _lowered((*step.drops(), *written)):
+        return None
+    if step.keeps_only is not None:
+        kept = _kept(step)
+        return before if "*" in kept or before <= kept else None
+    return _renamed(step.renames(), before)
 
 
 def _lowered(names: Iterable[str]) -> frozenset[str]:
     return frozenset(name.lower() for name in names)
 
 
-def _kept(step: Select) -> frozenset[str]:
+def _kept(step: Step) -> frozenset[str]:
     """Columns taken as they are; an expression may be anything."""
-    names = (text.strip().strip("`") for text in step.columns if isinstance(text, str))
-    return _lowered(name for name in names if "`" not in name)
+    given = (each.operand.value for each in step.assigns() if each.name is None)
+    names = (bare_name(text) for text in given if isinstance(text, str))
+    return _lowered((*(step.keeps_only or ()), *(name for name in names if "`" not in name)))
 
 
-def _renamed(step: Rename, before: frozenset[str]) -> frozenset[str] | None:
-    old, new = step.old.lower(), step.new.lower()
-    if new in before:
-        return before if new == old else None
-    return before - {old} | {new} if old in before else before
+def _renamed(renames: Mapping[str, str], before: frozenset[str]) -> frozenset[str] | None:
+    for old, new in ((old.lower(), new.lower()) for old, new in renames.items()):
+        if new in before:
+            return before if new == old else None
+        before = before - {old} | {new} if old in before else before
+    return before

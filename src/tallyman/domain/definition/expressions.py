@@ -1,43 +1,23 @@
-"""The expressions of a plan: where its steps hold them, and the same plan with others."""
+"""The expressions of a plan: those of all its steps, and the same plan with others."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import fields, replace
 
+from tallyman.domain.definition.expression import Expression
 from tallyman.domain.definition.frame import Frame
 from tallyman.domain.definition.plan import frames
-from tallyman.domain.definition.step import Append, Expression, Join, Step, Union, Update
-
-EXPRESSIONS: Mapping[str, tuple[str, ...]] = {
-    "select": ("columns",),
-    "withColumn": ("columns",),
-    "filter": ("predicate",),
-    "expect": ("predicate",),
-    "groupBy": ("aggregates",),
-    "update": ("set", "where"),
-    "delete": ("where",),
-    "aggregate": ("aggregates", "where"),
-}
-"""The fields of a step that hold SQL or Columns; all other fields are taken as they are."""
+from tallyman.domain.definition.step_facts import Lookup, Step
 
 Change = Callable[[Expression], Expression]
-
-
-def of_step(step: Step) -> Iterator[Expression]:
-    for name in EXPRESSIONS.get(step.kind, ()):
-        value = getattr(step, name)
-        if isinstance(value, tuple):
-            yield from (each[1] if isinstance(each, tuple) else each for each in value)
-        elif value is not None:
-            yield value
 
 
 def of_plan(frame: Frame) -> Iterator[Expression]:
     """Of every step, also of the other plans that steps read."""
     for each in frames(frame):
         for step in each.steps():
-            yield from of_step(step)
+            yield from step.expressions()
 
 
 def rewritten(frame: Frame, change: Change) -> Frame:
@@ -59,16 +39,25 @@ class _Rewriting:
         return self.done[id(frame)]
 
     def _step(self, step: Step) -> Step:
-        fields: dict[str, object] = {
-            name: self._field(getattr(step, name)) for name in EXPRESSIONS.get(step.kind, ())
+        values = {field.name: getattr(step, field.name) for field in fields(step)}
+        changed = {
+            name: self._expressions(value) if name in step.holds else self._plans(value)
+            for name, value in values.items()
         }
-        if isinstance(step, (Join, Union, Append)):
-            fields["other"] = self.frame(step.other)
-        if isinstance(step, Update):
-            fields["join"] = tuple(replace(e, other=self.frame(e.other)) for e in step.join)
-        return replace(step, **fields)  # type: ignore[arg-type]
+        return replace(step, **changed)  # type: ignore[arg-type]
 
-    def _field(self, value: object) -> object:
+    def _plans(self, value: object) -> object:
+        """Any other field: its plans, where it is or holds some."""
+        if isinstance(value, Frame):
+            return self.frame(value)
+        if isinstance(value, tuple):
+            return tuple(
+                replace(each, other=self.frame(each.other)) if isinstance(each, Lookup) else each
+                for each in value
+            )
+        return value
+
+    def _expressions(self, value: object) -> object:
         if isinstance(value, tuple):
             return tuple(
                 (each[0], self.change(each[1])) if isinstance(each, tuple) else self.change(each)

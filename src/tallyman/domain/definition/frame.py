@@ -22,27 +22,22 @@ from tallyman.domain.definition.arguments import (
     step_name,
     step_number,
 )
+from tallyman.domain.definition.expression import Expression
+from tallyman.domain.definition.step import Drop as DropStep
 from tallyman.domain.definition.step import (
-    Aggregate,
-    Append,
-    Delete,
     DropDuplicates,
     Expect,
     Explode,
-    Expression,
     Filter,
     GroupBy,
     Join,
-    Lookup,
-    Output,
     Rename,
     Select,
-    Step,
     Union,
-    Update,
     WithColumns,
 )
-from tallyman.domain.definition.step import Drop as DropStep
+from tallyman.domain.definition.step_facts import Lookup, Step
+from tallyman.domain.definition.working_step import Aggregate, Append, Delete, Output, Update
 from tallyman.errors import UnaccountableOperation, UsageError
 
 

@@ -6,17 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from tallyman.domain.definition.frame import Frame
-from tallyman.domain.definition.step import (
-    CHANGES,
-    COMBINES,
-    LOADING,
-    WORKING,
-    Append,
-    Join,
-    Step,
-    Union,
-    Update,
-)
+from tallyman.domain.definition.step_facts import LOADING, Step
 from tallyman.errors import UsageError
 
 
@@ -65,8 +55,8 @@ def _name(frame: Frame, prefix: str, named: dict[Frame, str]) -> None:
         assert node.step is not None
         own = node.step.name or f"{prefix}{seq}_{node.step.kind}"
         named.setdefault(node, own)
-        if isinstance(node.step, (Union, Append)):
-            _name(node.step.other, f"{own}.", named)
+        if node.step.inflow is not None:
+            _name(node.step.inflow, f"{own}.", named)
 
 
 def loading(frame: Frame, *steps: Step) -> Frame:
@@ -81,17 +71,15 @@ def accounted_inputs(frame: Frame) -> list[str]:
     if frame.step is None or frame.parent is None:
         return [frame.input]
     own = accounted_inputs(frame.parent)
-    if isinstance(frame.step, (Union, Append)):
-        return own + accounted_inputs(frame.step.other)
-    return own
+    inflow = frame.step.inflow
+    return own if inflow is None else own + accounted_inputs(inflow)
 
 
 def others(step: Step) -> Iterator[Frame]:
     """The other plans a step reads."""
-    if isinstance(step, (Join, Union, Append)):
-        yield step.other
-    if isinstance(step, Update):
-        yield from (lookup.other for lookup in step.join)
+    if step.inflow is not None:
+        yield step.inflow
+    yield from (lookup.other for lookup in step.references)
 
 
 def frames(frame: Frame) -> Iterator[Frame]:
@@ -102,18 +90,13 @@ def frames(frame: Frame) -> Iterator[Frame]:
             yield from frames(other)
 
 
-def combines(step: Step) -> bool:
-    """Whether rows behind the step are other rows than before it."""
-    return isinstance(step, COMBINES) or (isinstance(step, Join) and step.fanout == "expand")
-
-
 def working_steps(frame: Frame) -> list[Frame]:
     """The chain behind the last step that combines rows, and behind loading: where rows keep
     their identity from step to step."""
     found: list[Frame] = []
     for node in chain(frame):
         assert node.step is not None
-        found = [] if combines(node.step) or node.step.seq == LOADING else [*found, node]
+        found = [] if node.step.combines or node.step.seq == LOADING else [*found, node]
     return found
 
 
@@ -121,8 +104,8 @@ def is_traced(trace: str | None, frame: Frame) -> bool:
     """As the asset says; else, whether it has a step that changes rows in place."""
     if trace is not None:
         return trace == "changes"
-    return any(isinstance(step, CHANGES) for step in frame.steps())
+    return any(step.changes_rows for step in frame.steps())
 
 
 def has_working_set(trace: str | None, frame: Frame) -> bool:
-    return is_traced(trace, frame) or any(isinstance(step, WORKING) for step in frame.steps())
+    return is_traced(trace, frame) or any(step.in_place for step in frame.steps())

@@ -1,66 +1,112 @@
-"""The steps a Frame is made of: what is done to rows, as data. Expressions are SQL or Columns."""
+"""The steps a Frame is made of: what is done to rows, as data, with the facts of each verb."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
+
+from tallyman.domain.definition.column_lineage import Way
+from tallyman.domain.definition.expression import Expression, text_of
+from tallyman.domain.definition.step_facts import (
+    EVERY_COLUMN,
+    Assigned,
+    Lookup,
+    Operand,
+    Pairs,
+    Step,
+    by_names,
+    computed,
+    listed,
+    said_where,
+    when,
+)
 
 if TYPE_CHECKING:
     from tallyman.domain.definition.frame import Frame
-
-Expression = object
-"""SQL text, or a pyspark Column, which only the engine looks into."""
-
-LOADING = 0
-"""The number of what happens before the first step: rows are loaded, not changed."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Step:
-    kind: ClassVar[str] = "step"
-    name: str | None = None
-    seq: int | None = None
-    """Its number in the chain. None: the next ten; LOADING: a step that its author never wrote."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Select(Step):
     kind = "select"
+    holds = ("columns",)
+    only_columns = True
     columns: tuple[Expression, ...]
+
+    def assigns(self) -> tuple[Assigned, ...]:
+        return tuple(Assigned(None, Operand(each)) for each in self.columns)
+
+    @property
+    def keeps_only(self) -> tuple[str, ...]:
+        return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Drop(Step):
     kind = "drop"
+    only_columns = True
     columns: tuple[str, ...]
+
+    def drops(self) -> tuple[str, ...]:
+        return self.columns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class WithColumns(Step):
     kind = "withColumn"
-    columns: tuple[tuple[str, Expression], ...]
+    holds = ("columns",)
+    only_columns = True
+    columns: Pairs
+
+    def assigns(self) -> tuple[Assigned, ...]:
+        return computed(self.columns)
+
+    def text(self) -> str:
+        return listed(self.columns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rename(Step):
     kind = "withColumnRenamed"
+    only_columns = True
     old: str
     new: str
+
+    def renames(self) -> Mapping[str, str]:
+        return {self.old: self.new}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Filter(Step):
     kind = "filter"
+    holds = ("predicate",)
     predicate: Expression
     reason: str | None = None
+
+    def decided_by(self) -> tuple[Operand, ...]:
+        return when(self.predicate, Way.FILTER)
+
+    def text(self) -> str:
+        return said_where("keep rows", self.predicate)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Expect(Step):
     kind = "expect"
+    holds = ("predicate",)
+    rejects = True
     rule: str
     predicate: Expression
     code: str | None = None
+
+    def decided_by(self) -> tuple[Operand, ...]:
+        return when(self.predicate, Way.FILTER)
+
+    def rejects_as(self, step_id: str) -> str:
+        return self.rule
+
+    def text(self) -> str:
+        return f"{self.rule}: {text_of(self.predicate)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -72,87 +118,88 @@ class Join(Step):
     unmatched: str
     fanout: str
 
+    @property
+    def references(self) -> tuple[Lookup, ...]:
+        return (Lookup("", self.other, self.on),)
+
+    @property
+    def multiplies(self) -> bool:
+        return self.fanout == "expand"
+
+    @property
+    def rejects(self) -> bool:
+        return self.unmatched == "error"
+
+    def rejects_as(self, step_id: str) -> str:
+        return step_id
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class GroupBy(Step):
     kind = "groupBy"
+    holds = ("aggregates",)
+    groups = True
+    looks_at_other_rows = True
     by: tuple[str, ...]
-    aggregates: tuple[tuple[str, Expression], ...]
+    aggregates: Pairs
+
+    @property
+    def keeps_only(self) -> tuple[str, ...]:
+        return self.by
+
+    def assigns(self) -> tuple[Assigned, ...]:
+        return computed(self.aggregates, Way.AGGREGATION)
+
+    def decided_by(self) -> tuple[Operand, ...]:
+        return by_names(self.by, Way.GROUP_BY)
+
+    @property
+    def tells_apart(self) -> tuple[str, ...]:
+        return self.by
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Explode(Step):
     kind = "explode"
+    multiplies = True
     column: str
     alias: str
     outer: bool
+
+    def assigns(self) -> tuple[Assigned, ...]:
+        return (Assigned(self.alias, Operand(self.column, Way.TRANSFORMATION, is_name=True)),)
+
+    def decided_by(self) -> tuple[Operand, ...]:
+        # How many rows there are, and whether there is one, is up to the array.
+        return by_names((self.column,), Way.FILTER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Union(Step):
     kind = "union"
+    combines = True
     other: Frame
     by_name: bool
+
+    @property
+    def inflow(self) -> Frame:
+        return self.other
+
+    @property
+    def meets_by_name(self) -> bool:
+        return self.by_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DropDuplicates(Step):
     kind = "dropDuplicates"
+    combines = True
+    looks_at_other_rows = True
     subset: tuple[str, ...] | None
 
+    def decided_by(self) -> tuple[Operand, ...]:
+        return by_names((EVERY_COLUMN,) if self.subset is None else self.subset, Way.GROUP_BY)
 
-# ---- steps on a working set: rows are changed in place, and each change is recorded ----------
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Lookup:
-    """A reference that one step looks rows up in, as `alias.column`."""
-
-    alias: str
-    other: Frame
-    on: object
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Update(Step):
-    kind = "update"
-    set: tuple[tuple[str, Expression], ...]
-    where: Expression | None = None
-    join: tuple[Lookup, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Delete(Step):
-    kind = "delete"
-    where: Expression | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Aggregate(Step):
-    kind = "aggregate"
-    by: tuple[str, ...]
-    aggregates: tuple[tuple[str, Expression], ...]
-    where: Expression | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Append(Step):
-    kind = "append"
-    other: Frame
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Output(Step):
-    kind = "output"
-    path: str
-    columns: tuple[str, ...] | None = None
-    include_deleted: bool = False
-    format: str = "parquet"
-    register_as: str | None = None
-
-
-WORKING = (Update, Delete, Aggregate, Append, Output)
-CHANGES = (Update, Delete, Aggregate, Append)
-"""Steps that make an asset a traced one, unless it says otherwise."""
-COMBINES = (GroupBy, Explode, Union, DropDuplicates)
-"""Steps after which rows are other rows: a working set begins behind the last of them."""
+    @property
+    def tells_apart(self) -> tuple[str, ...] | None:
+        return self.subset

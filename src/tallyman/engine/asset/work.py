@@ -13,9 +13,10 @@ from tallyman.domain.account.fate import Evidence
 from tallyman.domain.definition.frame import Frame
 from tallyman.domain.definition.pipeline import Asset
 from tallyman.domain.definition.plan import is_traced
-from tallyman.domain.definition.step import Append, Expect, GroupBy, Join, Step
+from tallyman.domain.definition.step_facts import Step
 from tallyman.domain.definition.target import Target
 from tallyman.domain.definition.threshold import Thresholds
+from tallyman.domain.definition.working_step import Append
 from tallyman.domain.history.run import RunIdentity
 from tallyman.engine.columns.tainted import tainted
 from tallyman.engine.expressions.redact import Redaction
@@ -89,7 +90,7 @@ class Work:
 def _validates_groups(plan: Frame) -> bool:
     steps = list(plan.steps())
     grouped = [n for n, step in enumerate(steps) if _groups(step)]
-    if grouped and any(map(_rejects, steps[grouped[0] :])):
+    if grouped and any(step.rejects for step in steps[grouped[0] :]):
         return True
     return any(_validates_groups(step.other) for step in steps if isinstance(step, Append))
 
@@ -97,8 +98,4 @@ def _validates_groups(plan: Frame) -> bool:
 def _groups(step: Step) -> bool:
     if isinstance(step, Append):
         return any(map(_groups, step.other.steps()))
-    return isinstance(step, GroupBy)
-
-
-def _rejects(step: Step) -> bool:
-    return isinstance(step, Expect) or (isinstance(step, Join) and step.unmatched == "error")
+    return step.groups

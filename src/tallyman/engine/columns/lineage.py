@@ -6,33 +6,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tallyman.domain.definition.column_lineage import ColumnLineage, Origin, Way
+from tallyman.domain.definition.expression import is_star
 from tallyman.domain.definition.frame import Frame
 from tallyman.domain.definition.plan import chain
-from tallyman.domain.definition.step import (
-    Aggregate,
-    Append,
-    Delete,
-    Drop,
-    DropDuplicates,
-    Expect,
-    Explode,
-    Filter,
-    GroupBy,
-    Join,
-    Lookup,
-    Output,
-    Rename,
-    Select,
-    Step,
-    Union,
-    Update,
-    WithColumns,
-)
+from tallyman.domain.definition.step_facts import EVERY_COLUMN, Lookup, Operand, Step
+from tallyman.domain.definition.working_step import Output
 from tallyman.engine.columns.names import selected_as
 from tallyman.engine.columns.uses import Names, uses
 from tallyman.engine.plan import plain
 from tallyman.engine.plan.in_place import equalities, spelled
-from tallyman.errors import UsageError
 
 Origins = frozenset[Origin]
 Columns = Mapping[str, Origins]
@@ -79,6 +61,15 @@ class _Rows:
 
     def all_named(self, names: Iterable[str], later: Way) -> Origins:
         return frozenset(origin for name in names for origin in self.named(name, later))
+
+    def of_operand(self, operand: Operand) -> Origins:
+        if not operand.is_name:
+            return self.of(operand.value, operand.way)
+        name = str(operand.value)
+        return self.all_named(self.columns if name == EVERY_COLUMN else [name], operand.way)
+
+    def all_of(self, operands: Iterable[Operand]) -> Origins:
+        return frozenset(origin for each in operands for origin in self.of_operand(each))
 
     def everything(self, later: Way = Way.TRANSFORMATION) -> Origins:
         origins = frozenset(origin for each in self.columns.values() for origin in each)
@@ -138,89 +129,60 @@ def _trace(frame: Frame, inputs: Inputs) -> _Rows:
 
 
 def _step(step: Step, rows: _Rows, other: Callable[[Frame], _Rows]) -> _Rows:
-    match step:
-        case Select():
-            return _selected(step, rows)
-        case Drop():
-            gone = {name.lower() for name in step.columns}
-            kept = {n: origins for n, origins in rows.columns.items() if n.lower() not in gone}
-            return replace(rows, columns=kept)
-        case WithColumns():
-            return rows.with_columns({name: rows.of(value) for name, value in step.columns})
-        case Rename():
-            names = {spelled(step.old, list(rows.columns)): step.new}
-            return replace(rows, columns={names.get(n, n): o for n, o in rows.columns.items()})
-        case Explode():
-            made = rows.with_columns({step.alias: rows.named(step.column, Way.TRANSFORMATION)})
-            # How many rows there are, and whether there is one, is up to the array.
-            return made.decided_by(rows.named(step.column, Way.FILTER))
-        case Join():
-            return _joined(step, rows, other(step.other))
-        case Union() | Append():
-            by_name = isinstance(step, Append) or step.by_name
-            return _together(rows, other(step.other), by_name=by_name)
-        case Update():
-            return _updated(step, rows, other)
-    return _left(step, rows)
+    looked = {e.alias: _looked(e, rows, other(e.other)) for e in step.references if e.alias}
+    before = replace(rows, looked=looked)
+    now = _assigned(step, before)
+    for lookup in step.references:
+        now = now if lookup.alias else _joined(lookup, now, other(lookup.other))
+    if step.inflow is not None:
+        now = _together(now, other(step.inflow), by_name=step.meets_by_name)
+    decides = [o for o in step.decided_by() if o.way is not Way.CONDITIONAL]
+    return replace(now, looked={}).decided_by(before.all_of(decides))
 
 
-def _left(step: Step, rows: _Rows) -> _Rows:
-    """Steps that decide which rows there are, out of those there were."""
-    match step:
-        case Filter() | Expect():
-            return rows.decided_by(rows.of(step.predicate, Way.FILTER))
-        case Delete():
-            return rows.decided_by(_where(step.where, rows, Way.FILTER))
-        case DropDuplicates():
-            told = rows.columns if step.subset is None else step.subset
-            return rows.decided_by(rows.all_named(told, Way.GROUP_BY))
-        case GroupBy():
-            groups = {name: rows.named(name) for name in step.by}
-            return replace(_grouped(step, rows), columns=groups | _aggregates(step, rows))
-        case Aggregate():
-            added = _aggregates(step, rows)
-            made = {name: rows.named(name) | origins for name, origins in added.items()}
-            where = _where(step.where, rows, Way.FILTER)
-            return _grouped(step, rows).with_columns(made).decided_by(where)
-        case Output():
-            return rows  # it writes them, and changes nothing
-    raise UsageError(f"unknown step {step.kind}")
+def _assigned(step: Step, before: _Rows) -> _Rows:
+    # A condition is asked before the first assignment.
+    where = before.all_of(o for o in step.decided_by() if o.way is Way.CONDITIONAL)
+    now = _kept(step, before)
+    for each in step.assigns():
+        seen = now if step.in_order else before
+        if each.name is None:
+            now = _selected(each.operand.value, before, now)
+            continue
+        kept = seen.named(each.name) if each.keeps else NONE
+        now = now.with_columns({each.name: seen.of_operand(each.operand) | kept | where})
+    return now
+
+
+def _kept(step: Step, rows: _Rows) -> _Rows:
+    """The columns that a step leaves as they are, under the names they have after it."""
+    if step.keeps_only is not None:
+        return replace(rows, columns={name: rows.named(name) for name in step.keeps_only})
+    gone = {name.lower() for name in step.drops()}
+    names = {spelled(old, list(rows.columns)): new for old, new in step.renames().items()}
+    left = {n: origins for n, origins in rows.columns.items() if n.lower() not in gone}
+    return replace(rows, columns={names.get(n, n): origins for n, origins in left.items()})
 
 
 def _then(origins: Origins, later: Way) -> Origins:
     return frozenset(origin.then(later) for origin in origins)
 
 
-def _where(condition: object | None, rows: _Rows, way: Way) -> Origins:
-    return NONE if condition is None else rows.of(condition, way)
+def _selected(expression: object, rows: _Rows, listed: _Rows) -> _Rows:
+    """With one more of the columns that are listed."""
+    if is_star(expression):
+        return replace(listed, columns={**listed.columns, **rows.columns})
+    name, known = selected_as(expression, list(rows.columns))
+    origins = listed.columns.get(name, NONE) | rows.of(expression)
+    complete = listed.complete and known
+    return replace(listed, columns={**listed.columns, name: origins}, complete=complete)
 
 
-def _selected(step: Select, rows: _Rows) -> _Rows:
-    columns: dict[str, Origins] = {}
-    complete = rows.complete
-    for expression in step.columns:
-        if plain.is_star(expression):
-            columns |= rows.columns
-            continue
-        name, known = selected_as(expression, list(rows.columns))
-        columns[name] = columns.get(name, NONE) | rows.of(expression)
-        complete = complete and known
-    return replace(rows, columns=columns, complete=complete)
-
-
-def _grouped(step: GroupBy | Aggregate, rows: _Rows) -> _Rows:
-    return rows.decided_by(rows.all_named(step.by, Way.GROUP_BY))
-
-
-def _aggregates(step: GroupBy | Aggregate, rows: _Rows) -> dict[str, Origins]:
-    return {name: rows.of(value, Way.AGGREGATION) for name, value in step.aggregates}
-
-
-def _joined(step: Join, rows: _Rows, reference: _Rows) -> _Rows:
-    pairs = plain.join_pairs(step.on, list(rows.columns), list(reference.columns))
-    shared = {right.lower() for _, right in pairs} if plain.shares_names(step.on) else set()
+def _joined(lookup: Lookup, rows: _Rows, reference: _Rows) -> _Rows:
+    pairs = plain.join_pairs(lookup.on, list(rows.columns), list(reference.columns))
+    shared = {right.lower() for _, right in pairs} if plain.shares_names(lookup.on) else set()
     added = {n: o for n, o in reference.columns.items() if n.lower() not in shared}
-    order = plain.joined_columns(step.on, list(rows.columns), list(added))
+    order = plain.joined_columns(lookup.on, list(rows.columns), list(added))
     columns = {name: rows.named(name) | added.get(name, NONE) for name in order}
     return _Rows(
         columns,
@@ -247,17 +209,6 @@ def _together(rows: _Rows, added: _Rows, *, by_name: bool) -> _Rows:
     if not by_name and len(names) != len(theirs):
         columns = {name: origins | added.everything() for name, origins in columns.items()}
     return _Rows(columns, rows.rows | added.rows, both)
-
-
-def _updated(step: Update, rows: _Rows, other: Callable[[Frame], _Rows]) -> _Rows:
-    looked = {each.alias: _looked(each, rows, other(each.other)) for each in step.join}
-    now = replace(rows, looked=looked)
-    # The condition is asked before the first assignment, and each of those sees the ones before.
-    where = _where(step.where, now, Way.CONDITIONAL)
-    for name, value in step.set:
-        kept = NONE if step.where is None else now.named(name)
-        now = now.with_columns({name: now.of(value) | kept | where})
-    return replace(now, looked={})
 
 
 def _looked(lookup: Lookup, rows: _Rows, reference: _Rows) -> _Looked:

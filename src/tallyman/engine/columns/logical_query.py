@@ -8,24 +8,16 @@ from dataclasses import dataclass, field
 from tallyman.domain.definition.frame import Frame
 from tallyman.domain.definition.plan import chain, others, step_ids
 from tallyman.domain.definition.step import (
-    Aggregate,
-    Append,
-    Delete,
-    Drop,
     DropDuplicates,
     Expect,
     Explode,
     Filter,
     GroupBy,
     Join,
-    Output,
-    Rename,
-    Select,
-    Step,
     Union,
-    Update,
-    WithColumns,
 )
+from tallyman.domain.definition.step_facts import Step
+from tallyman.domain.definition.working_step import Aggregate, Append, Delete, Output, Update
 from tallyman.engine.expressions.columns import quoted, text_of
 
 INDENT = "\n  "
@@ -100,16 +92,6 @@ def _sql(step: Step, rows: str, read: list[str]) -> str:
 
 def _listed(step: Step) -> Iterator[str]:
     match step:
-        case Select():
-            yield from map(text_of, step.columns)
-        case Drop():
-            yield f"* EXCEPT ({_names(step.columns)})"
-        case WithColumns():
-            yield "*"
-            yield from (f"{text_of(value)} AS {quoted(name)}" for name, value in step.columns)
-        case Rename():
-            yield f"* EXCEPT ({quoted(step.old)})"
-            yield f"{quoted(step.old)} AS {quoted(step.new)}"
         case Explode():
             function = "explode_outer" if step.outer else "explode"
             yield f"* EXCEPT ({quoted(step.column)})" if step.alias == step.column else "*"
@@ -117,7 +99,18 @@ def _listed(step: Step) -> Iterator[str]:
         case DropDuplicates():
             yield "DISTINCT *" if step.subset is None else f"DISTINCT ON ({_names(step.subset)}) *"
         case _:
-            yield "*"
+            yield from _columns(step)
+
+
+def _columns(step: Step) -> Iterator[str]:
+    """The columns that go on, those with another name, and those that are computed."""
+    gone = (*step.drops(), *step.renames())
+    if step.keeps_only is None:
+        yield f"* EXCEPT ({_names(gone)})" if gone else "*"
+    yield from (f"{quoted(old)} AS {quoted(new)}" for old, new in step.renames().items())
+    for each in step.assigns():
+        text = text_of(each.operand.value)
+        yield text if each.name is None else f"{text} AS {quoted(each.name)}"
 
 
 def _clauses(step: Step) -> str:

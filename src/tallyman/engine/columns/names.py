@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
+from tallyman.domain.definition.expression import bare_name, text_of
 from tallyman.engine.columns.uses import parsed
-from tallyman.engine.expressions.columns import text_of
 from tallyman.engine.plan.in_place import spelled
 
 _ALIAS = re.compile(r"\bAS\s+`?([^`()]+?)`?$", re.I)
@@ -18,9 +18,9 @@ _PATH = re.compile(r"[\w`]+(?:\.[\w`]+)*")
 def selected_as(expression: object, columns: Sequence[str]) -> tuple[str, bool]:
     """The name, and whether it is sure: Spark makes one up for what has none."""
     text = text_of(expression).strip()
-    own = spelled(text.strip("`"), columns)
-    if own is not None:
-        return text.strip("`"), True
+    own = bare_name(expression)
+    if spelled(own, columns) is not None:
+        return own, True
     if not isinstance(expression, str):
         alias = _ALIAS.search(text)
         if alias:

@@ -5,91 +5,71 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 
+from tallyman.domain.definition.column_lineage import Way
+from tallyman.domain.definition.expression import is_star, text_of
 from tallyman.domain.definition.frame import Frame
-from tallyman.domain.definition.step import (
-    Drop,
-    Explode,
-    GroupBy,
-    Join,
-    Rename,
-    Select,
-    Union,
-    Update,
-    WithColumns,
-)
-from tallyman.engine.expressions.columns import text_of
-from tallyman.engine.plan.plain import is_star
+from tallyman.domain.definition.step_facts import Operand, Step
 
 NAME = re.compile(r"`([^`]+)`|(\w+)")
 ALIASED = re.compile(r"(?:`([^`]+)`|(\w+))\s+AS\s+`?([^`]+?)`?", re.I)
-KEEPS_COLUMNS = (
-    "filter",
-    "expect",
-    "drop",
-    "dropDuplicates",
-    "delete",
-    "aggregate",
-    "append",
-    "output",
-)
+Known = Mapping[str, Collection[str]]
 
 
-def column_of(
-    frame: Frame, column: str, known: Mapping[str, Collection[str]]
-) -> dict[str, str] | None:
+def column_of(frame: Frame, column: str, known: Known) -> dict[str, str] | None:
     """By input, the column whose values these are; None if they were computed."""
     step, parent = frame.step, frame.parent
     if step is None or parent is None:
         found = [name for name in known[frame.input] if name.lower() == column.lower()]
         return {frame.input: found[0]} if found else None
-    match step:
-        case WithColumns():
-            given = {name.lower(): expression for name, expression in step.columns}
-            if column.lower() not in given:
-                return column_of(parent, column, known)
-            return _copied(parent, given[column.lower()], known)
-        case Update():
-            given = {name.lower() for name, _ in step.set}
-            return None if column.lower() in given else column_of(parent, column, known)
-        case Rename() if step.new.lower() == column.lower():
-            return column_of(parent, step.old, known)
-        case Rename():
-            return column_of(parent, column, known)
-        case Select():
-            return _selected(parent, step, column, known)
-        case GroupBy():
-            return column_of(parent, column, known) if column in step.by else None
-        case Explode() if step.alias.lower() == column.lower():
-            return None
-        case Explode() | Join():
-            return column_of(parent, column, known)
-        case Union() if step.by_name:
-            sides = [column_of(side, column, known) for side in (parent, step.other)]
-            return {**sides[0], **sides[1]} if sides[0] and sides[1] else None
-    return column_of(parent, column, known) if step.kind in KEEPS_COLUMNS else None
+    if step.inflow is not None and not step.in_place:
+        return _of_both(parent, step, column, known)
+    before = _called_before(step, column)
+    return None if before is None else column_of(parent, before, known)
+
+
+def _of_both(parent: Frame, step: Step, column: str, known: Known) -> dict[str, str] | None:
+    if step.inflow is None or not step.meets_by_name:
+        return None
+    sides = [column_of(side, column, known) for side in (parent, step.inflow)]
+    return {**sides[0], **sides[1]} if sides[0] and sides[1] else None
+
+
+def _called_before(step: Step, column: str) -> str | None:
+    """The column before the step that this one is a copy of."""
+    for old, new in step.renames().items():
+        if new.lower() == column.lower():
+            return old
+    # Rows that are added leave the others as they are.
+    for each in () if step.adds_rows else step.assigns():
+        if each.name is None and (copied := _selected(each.operand.value, column)) is not None:
+            return copied
+        if each.name is not None and each.name.lower() == column.lower():
+            return None if step.in_place else _copied(each.operand)
+    return column if _goes_on(step, column) else None
+
+
+def _goes_on(step: Step, column: str) -> bool:
+    if step.keeps_only is None or column in step.keeps_only:
+        return True
+    return any(each.name is None and is_star(each.operand.value) for each in step.assigns())
 
 
 def only_columns(frame: Frame) -> bool:
-    """Whether the rows of a reference are those of its input, none left out or combined."""
-    kept = (Select, Drop, Rename, WithColumns)
-    return all(isinstance(step, kept) for step in frame.steps())
+    """True if the rows of a reference are those of its input, none left out or combined."""
+    return all(step.only_columns for step in frame.steps())
 
 
-def _copied(
-    parent: Frame, expression: object, known: Mapping[str, Collection[str]]
-) -> dict[str, str] | None:
-    bare = NAME.fullmatch(text_of(expression).strip())
-    return column_of(parent, bare[1] or bare[2], known) if bare else None
+def _copied(operand: Operand) -> str | None:
+    bare = NAME.fullmatch(text_of(operand.value).strip())
+    return (bare[1] or bare[2]) if bare and operand.way is Way.IDENTITY else None
 
 
-def _selected(
-    parent: Frame, step: Select, column: str, known: Mapping[str, Collection[str]]
-) -> dict[str, str] | None:
-    for given in step.columns:
-        words = text_of(given).strip()
-        bare, aliased = NAME.fullmatch(words), ALIASED.fullmatch(words)
-        if bare and (bare[1] or bare[2]).lower() == column.lower():
-            return column_of(parent, column, known)
-        if aliased and aliased[3].lower() == column.lower():
-            return column_of(parent, aliased[1] or aliased[2], known)
-    return column_of(parent, column, known) if any(map(is_star, step.columns)) else None
+def _selected(given: object, column: str) -> str | None:
+    """The column it takes, if it gives it this name."""
+    words = text_of(given).strip()
+    bare, aliased = NAME.fullmatch(words), ALIASED.fullmatch(words)
+    if bare and (bare[1] or bare[2]).lower() == column.lower():
+        return column
+    if aliased and aliased[3].lower() == column.lower():
+        return aliased[1] or aliased[2]
+    return None

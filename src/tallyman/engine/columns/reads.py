@@ -4,26 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tallyman.domain.definition.expression import is_star
 from tallyman.domain.definition.frame import Frame
-from tallyman.domain.definition.step import (
-    Aggregate,
-    Append,
-    Delete,
-    Drop,
-    DropDuplicates,
-    Expect,
-    Explode,
-    Filter,
-    GroupBy,
-    Join,
-    Output,
-    Rename,
-    Select,
-    Step,
-    Union,
-    Update,
-    WithColumns,
-)
+from tallyman.domain.definition.step_facts import EVERY_COLUMN, Step
 from tallyman.engine.expressions.columns import mentioned
 from tallyman.engine.plan import plain
 
@@ -41,39 +24,23 @@ def _chains(plan: Frame, name: str) -> list[list[Step]]:
     if plan.step is None or plan.parent is None:
         return [[]] if plan.input == name else []
     chains = _chains(plan.parent, name)
-    if isinstance(plan.step, (Union, Append)):
-        chains = chains + _chains(plan.step.other, name)
+    if plan.step.inflow is not None:
+        chains = chains + _chains(plan.step.inflow, name)
     return [[*chain, plan.step] for chain in chains]
 
 
 def _read_by(steps: Sequence[Step], columns: Sequence[str]) -> set[str]:
     found: set[str] = set()
     for step in steps:
-        match step:
-            case Select() | GroupBy():
-                listed = step.columns if isinstance(step, Select) else [*step.by]
-                if any(map(plain.is_star, listed)):
-                    return set(columns)
-                values = [] if isinstance(step, Select) else [e for _, e in step.aggregates]
-                # What is not named here does not go on.
-                return found | set(mentioned([*listed, *values], columns))
-            case WithColumns():
-                found |= set(mentioned([e for _, e in step.columns], columns))
-            case Filter() | Expect():
-                found |= set(mentioned([step.predicate], columns))
-            case Join():
-                found |= {left for left, _ in plain.join_pairs(step.on, columns, [])}
-                found |= {right for _, right in plain.join_pairs(step.on, columns, [])}
-            case Explode():
-                found.add(step.column)
-            case Rename():
-                found.add(step.old)
-            case Drop():
-                continue
-            case Union() | Update() | Delete() | Aggregate() | Append() | Output():
-                return set(columns)
-            case DropDuplicates():
-                if step.subset is None:
-                    return set(columns)
-                found |= set(step.subset)
+        names, values = step.column_names(), list(step.expressions())
+        if step.in_place or step.inflow is not None or EVERY_COLUMN in names:
+            return set(columns)
+        if step.keeps_only is not None:
+            # What is not named here does not go on.
+            listed = [*names, *values]
+            whole = any(map(is_star, listed))
+            return set(columns) if whole else found | set(mentioned(listed, columns))
+        found |= {*names, *mentioned(values, columns)}
+        for lookup in step.references:
+            found |= {name for pair in plain.join_pairs(lookup.on, columns, []) for name in pair}
     return set(columns)

@@ -5,19 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
+from tallyman.domain.definition.expression import bare_name, text_of
 from tallyman.domain.definition.frame import Frame
 from tallyman.domain.definition.plan import frames
-from tallyman.domain.definition.step import (
-    Aggregate,
-    Explode,
-    GroupBy,
-    Rename,
-    Select,
-    Step,
-    Update,
-    WithColumns,
-)
-from tallyman.engine.expressions.columns import mentioned, text_of
+from tallyman.domain.definition.step_facts import Operand, Step
+from tallyman.engine.expressions.columns import mentioned
 
 
 def tainted(plan: Frame, columns: Collection[str]) -> frozenset[str]:
@@ -40,25 +32,17 @@ def _named(text: str) -> str:
 
 
 def _made_from(step: Step, hidden: Collection[str]) -> set[str]:
-    match step:
-        case Rename():
-            return {step.new.lower()} if step.old.lower() in hidden else set()
-        case WithColumns():
-            pairs = step.columns
-        case Update():
-            pairs = step.set
-            aliases = {lookup.alias.lower() for lookup in step.join}
-            whole = [n for n, value in pairs if text_of(value).strip("` ").lower() in aliases]
-            # A row of a reference, all of it; who knows what is in it.
-            found = {name.lower() for name in whole}
-            return found | {n.lower() for n, value in pairs if mentioned([value], list(hidden))}
-        case Aggregate() | GroupBy():
-            pairs = step.aggregates
-        case Select():
-            texts = [text_of(each) for each in step.columns]
-            return {_named(text) for text in texts if mentioned([text], list(hidden))}
-        case Explode():
-            return {step.alias.lower()} if step.column.lower() in hidden else set()
-        case _:
-            return set()
-    return {name.lower() for name, value in pairs if mentioned([value], list(hidden))}
+    found = {new.lower() for old, new in step.renames().items() if old.lower() in hidden}
+    # A row of a reference, all of it; who knows what is in it.
+    rows = {lookup.alias.lower() for lookup in step.references}
+    for each in step.assigns():
+        if _shows(each.operand, hidden) or bare_name(each.operand.value).lower() in rows:
+            name = _named(text_of(each.operand.value)) if each.name is None else each.name
+            found.add(name.lower())
+    return found
+
+
+def _shows(operand: Operand, hidden: Collection[str]) -> bool:
+    if operand.is_name:
+        return str(operand.value).lower() in hidden
+    return bool(mentioned([operand.value], list(hidden)))

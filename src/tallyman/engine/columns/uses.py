@@ -16,7 +16,8 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from tallyman.domain.definition.column_lineage import Way
-from tallyman.engine.expressions.columns import mentioned, text_of
+from tallyman.domain.definition.expression import bare_name, text_of
+from tallyman.engine.expressions.columns import mentioned
 from tallyman.engine.plan.in_place import spelled
 
 ALL = "*"
@@ -75,7 +76,7 @@ class Names:
 
 def uses(expression: object, names: Names) -> set[Use]:
     text = text_of(expression)
-    plain = text.strip().strip("`")
+    plain = bare_name(expression)
     if text in names.columns or (not isinstance(expression, str) and plain in names.columns):
         return {Use(text if text in names.columns else plain, Way.IDENTITY)}
     tree = parsed(expression)

@@ -16,6 +16,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from tallyman.domain.definition.expression import text_of
 from tallyman.engine.expressions.clock import Timed
 
 HIDDEN = "_tm_"
@@ -36,14 +37,10 @@ SOURCES = "sources"
 LIVE = 0
 ERROR = 1
 
-WINDOW = re.compile(r"\bover\s*\(|windowspecdefinition|\bOVER\b", re.I)
-
 _TOKEN = re.compile(
     r"\s*(?:(?P<text>'[^']*')|(?P<number>\d+(?:\.\d+)?)|(?P<quoted>`[^`]+`)"
     r"|(?P<word>[A-Za-z_]\w*)|(?P<sign><=>|<=|>=|<>|!=|=|<|>|\(|\)|,|-))"
 )
-# Where in a program a Column was made: Spark prints it, with an address that is never the same.
-_ORIGIN = re.compile(r",Origin\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)")
 _LOGIC = {"and", "or", "not", "is", "null", "in", "between", "true", "false"}
 
 
@@ -54,14 +51,6 @@ def quoted(name: str) -> str:
 def col(name: str) -> Column:
     """A column by its whole name, whatever characters it holds."""
     return F.col(quoted(name))
-
-
-def text_of(expression: object) -> str:
-    """SQL text, or what Spark prints for a Column."""
-    if isinstance(expression, str):
-        return str(expression)
-    text = _ORIGIN.sub("", str(expression))
-    return text[len("Column<'") : -len("'>")] if text.startswith("Column<'") else text
 
 
 def to_column(expression: object, columns: Sequence[str]) -> Column:

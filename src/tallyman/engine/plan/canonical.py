@@ -14,22 +14,10 @@ import sqlglot
 from sqlglot.errors import SqlglotError
 
 from tallyman.domain.account.fate import Evidence
-from tallyman.domain.definition.expressions import EXPRESSIONS
 from tallyman.domain.definition.frame import Frame
 from tallyman.domain.definition.pipeline import Asset, Source
 from tallyman.domain.definition.plan import frames, is_traced, next_number
-from tallyman.domain.definition.step import (
-    Aggregate,
-    Explode,
-    GroupBy,
-    Join,
-    Lookup,
-    Rename,
-    Select,
-    Step,
-    Update,
-    WithColumns,
-)
+from tallyman.domain.definition.step_facts import Lookup, Step
 from tallyman.domain.definition.threshold import Thresholds
 from tallyman.engine.expressions.columns import text_of
 from tallyman.engine.plan.code_hash import sha256_of
@@ -129,17 +117,21 @@ class _Writer:
     def _field(self, step: Step, name: str, value: object) -> object:
         if isinstance(value, Frame):
             return self.frame(value)
-        if isinstance(step, Join) and name == "on":
+        if name == "on":
             return self._on(value)
-        if isinstance(step, Update) and name == "join":
-            return [self._lookup(lookup) for lookup in step.join]
-        if name not in EXPRESSIONS.get(step.kind, ()):
-            return value
-        if isinstance(step, Select):
-            return [self._expression(given) for given in step.columns]
         if isinstance(value, tuple):
-            return [[column, self._expression(given)] for column, given in value]
-        return None if value is None else self._expression(value)
+            return [self._item(each, holds=name in step.holds) for each in value]
+        return value if value is None or name not in step.holds else self._expression(value)
+
+    def _item(self, item: object, *, holds: bool) -> object:
+        """One of several: a lookup, an expression, a name with its expression, or a plain value."""
+        if isinstance(item, Lookup):
+            return self._lookup(item)
+        if not holds:
+            return item
+        if isinstance(item, tuple):
+            return [item[0], self._expression(item[1])]
+        return self._expression(item)
 
     def _lookup(self, lookup: Lookup) -> dict[str, object]:
         on = self._on(lookup.on)
@@ -266,20 +258,9 @@ def _has_odd_names(plan: Frame, sources: Sequence[Source]) -> bool:
 
 
 def _made_names(step: Step) -> list[str]:
-    match step:
-        case WithColumns():
-            return [name for name, _ in step.columns]
-        case Update():
-            return [name for name, _ in step.set]
-        case GroupBy() | Aggregate():
-            return [name for name, _ in step.aggregates]
-        case Rename():
-            return [step.new]
-        case Explode():
-            return [step.alias]
-        case Select():
-            return [_selected_name(given) for given in step.columns if isinstance(given, str)]
-    return []
+    """Also those that a select makes; a Column shows the name it gives only as text."""
+    values = [each.operand.value for each in step.assigns() if each.name is None]
+    return [*step.made_names(), *(_selected_name(v) for v in values if isinstance(v, str))]
 
 
 def _selected_name(text: str) -> str:

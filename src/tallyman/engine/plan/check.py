@@ -10,29 +10,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from tallyman.domain.definition import expressions
+from tallyman.domain.definition.column_lineage import Way
 from tallyman.domain.definition.frame import Frame
 from tallyman.domain.definition.pipeline import Asset, Source
 from tallyman.domain.definition.plan import numbers
-from tallyman.domain.definition.step import (
-    Aggregate,
-    Append,
-    Delete,
-    Drop,
-    DropDuplicates,
-    Expect,
-    Explode,
-    Filter,
-    GroupBy,
-    Join,
-    Output,
-    Rename,
-    Select,
-    Step,
-    Union,
-    Update,
-    WithColumns,
-)
+from tallyman.domain.definition.step import Expect, Join, Select
+from tallyman.domain.definition.step_facts import Step
 from tallyman.engine.expressions.clock import EPOCH
 from tallyman.engine.expressions.columns import HIDDEN, SYSTEM, col
 from tallyman.engine.plan import check_working, in_place, plain, timed_plan
@@ -41,7 +24,6 @@ from tallyman.engine.spark import small_tables
 from tallyman.errors import DefinitionError, Problem, TallymanError
 
 _PROBE = "_tm_probe"
-RAISES_LEVEL = (GroupBy, Explode)
 
 
 def source_schema(spark: SparkSession, source: Source) -> StructType:
@@ -114,14 +96,10 @@ def check_asset(
     # As a run evaluates it: an expression that has a time in place of the clock must hold too.
     result = checker.check(timed_plan.at(frame, EPOCH)).drop(_PROBE)
     problems = checker.problems + check_working.problems(asset, frame)
-    for name in asset.key:
-        if name not in result.columns:
+    for what, key in (("bad key", asset.key), ("unique_key", asset.unique_key)):
+        for name in (name for name in key if name not in result.columns):
             near = nearest(name, result.columns)
-            problems.append(Problem(where, f"bad key: the result has no column {name!r}", near))
-    for name in asset.unique_key:
-        if name not in result.columns:
-            near = nearest(name, result.columns)
-            problems.append(Problem(where, f"unique_key: the result has no column {name!r}", near))
+            problems.append(Problem(where, f"{what}: the result has no column {name!r}", near))
     names = [name.lower() for name in result.columns]
     for name in sorted({n for n in names if names.count(n) > 1}):
         problems.append(
@@ -203,54 +181,46 @@ class _Checker:
         return f"asset {self.asset.name}, step {name}"
 
     def _applied(self, step: Step, rows: DataFrame, where: str) -> DataFrame:
-        match step:
-            case GroupBy():
-                return plain.aggregated(step, rows).withColumn(_PROBE, F.lit(1))
-            case Select():
-                # A row-local expression can stand beside another column; an aggregate cannot.
-                chosen = plain.selected(step, rows, _visible(rows))
-                return rows.select(*chosen, _PROBE)
-            case Join():
-                other = self.check(step.other).drop(_PROBE)
-                known = len(self.problems)
-                self._check_join(step, rows, other, where)
-                if len(self.problems) == known:
-                    return plain.joined(step, rows, other)
-                added = [f for f in other.schema if f.name not in rows.columns]
-                return rows.withColumns({f.name: F.lit(None).cast(f.dataType) for f in added})
-            case Union():
-                return plain.apply(step, rows, self.check)
-            case DropDuplicates():
-                names = list(step.subset) if step.subset is not None else _visible(rows)
-                return rows.dropDuplicates(names)
-            case Update() | Delete() | Aggregate() | Append() | Output():
-                probed = rows.drop(_PROBE)
-                check_working.check_conditions(step, probed)
-                done = in_place.apply(step, probed, lambda f: self.check(f).drop(_PROBE))
-                return done.withColumn(_PROBE, F.lit(1))
-        found = plain.apply(step, rows, self.check)
-        if isinstance(step, (Filter, Expect)):
-            return rows
-        return found
+        if isinstance(step, Join):
+            return self._joined(step, rows, where)
+        if isinstance(step, Select):
+            return rows.select(*plain.selected(step, rows, _visible(rows)), _PROBE)
+        if step.only_columns:
+            # A row-local expression can stand beside another column; an aggregate cannot.
+            return plain.apply(step, rows, self.check)
+        probed = rows.drop(_PROBE)
+        check_working.check_conditions(step, probed)
+        done = in_place.apply(step, probed, lambda f: self.check(f).drop(_PROBE))
+        return done.withColumn(_PROBE, F.lit(1))
+
+    def _joined(self, step: Join, rows: DataFrame, where: str) -> DataFrame:
+        other = self.check(step.other).drop(_PROBE)
+        known = len(self.problems)
+        self._check_join(step, rows, other, where)
+        if len(self.problems) == known:
+            return plain.joined(step, rows, other)
+        added = [f for f in other.schema if f.name not in rows.columns]
+        return rows.withColumns({f.name: F.lit(None).cast(f.dataType) for f in added})
 
     def _check_step(self, frame: Frame, rows: DataFrame, where: str) -> None:
         step, columns = frame.step, _visible(rows)
-        if step is not None and step.name:
+        assert step is not None
+        if step.name:
             if step.name in self.names:
                 self._add(where, f"two steps are named {step.name!r}")
             self.names.add(step.name)
         for place, expression in _expressions(step, rows, columns):
             for reason in refusals(expression, place):
                 self._add(where, reason)
-        for name in _new_names(step):
+        for name in step.made_names():
             if _is_reserved(name):
                 self.problems.append(_reserved(where, name))
-        for name in _needed(step):
+        for name in step.needs():
             if name not in columns:
                 self._add(where, f"unknown column {name!r}", nearest(name, columns))
-        if isinstance(step, Union):
-            for side in (frame.parent, step.other):
-                if side and any(isinstance(s, RAISES_LEVEL) or _expands(s) for s in side.steps()):
+        if step.combines and step.inflow is not None:
+            for side in (frame.parent, step.inflow):
+                if side and any(s.groups or s.multiplies for s in side.steps()):
                     self._add(
                         where,
                         "union of rows that were grouped or multiplied before; "
@@ -294,63 +264,25 @@ def _visible(rows: DataFrame) -> list[str]:
     return [name for name in rows.columns if name != _PROBE]
 
 
-def _expands(step: Step) -> bool:
-    return isinstance(step, Join) and step.fanout == "expand"
-
-
 def _expressions(
-    step: Step | None, rows: DataFrame, columns: Sequence[str]
+    step: Step, rows: DataFrame, columns: Sequence[str]
 ) -> Iterator[tuple[Place, object]]:
     """Each expression of a step, with where it stands."""
-    if step is None:
-        return
     plainly = Place(columns, lambda one: rows.select(one), rows)
-    by = [name for name in getattr(step, "by", ()) if name in columns]
+    by = [name for name in step.column_names() if name in columns]
     grouped = Place(
         columns, lambda one: rows.groupBy(*map(col, by)).agg(one), rows, is_aggregate=True
     )
-    aggregates = [each for _, each in getattr(step, "aggregates", ())]
-    for expression in expressions.of_step(step):
-        # By identity: `==` of a Column is no comparison.
-        found = any(expression is each for each in aggregates)
-        yield (grouped if found else plainly), expression
-
-
-def _new_names(step: Step | None) -> list[str]:
-    match step:
-        case WithColumns():
-            return [name for name, _ in step.columns]
-        case Rename():
-            return [step.new]
-        case GroupBy() | Aggregate():
-            return [name for name, _ in step.aggregates]
-        case Explode():
-            return [step.alias]
-        case Update():
-            return [name for name, _ in step.set]
-    return []
-
-
-def _needed(step: Step | None) -> Sequence[str]:
-    match step:
-        case Drop():
-            return step.columns
-        case Rename():
-            return (step.old,)
-        case GroupBy() | Aggregate():
-            return step.by
-        case Explode():
-            return (step.column,)
-        case DropDuplicates():
-            return step.subset or ()
-    return ()
+    for operand in step.operands():
+        if not operand.is_name:
+            yield (grouped if operand.way is Way.AGGREGATION else plainly), operand.value
 
 
 def _assume(step: Step, rows: DataFrame) -> DataFrame:
     """What the rest of the plan may still count on, so that one mistake is reported once."""
-    names = _new_names(step)
-    if isinstance(step, GroupBy):
-        kept = [name for name in step.by if name in rows.columns]
+    names = step.made_names()
+    if step.groups:
+        kept = [name for name in step.keeps_only or () if name in rows.columns]
         rows = rows.select(*map(col, kept), _PROBE)
     return rows.withColumns({name: F.lit(None).cast("string") for name in names}) if names else rows
 

@@ -8,22 +8,14 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame
 from pyspark.sql.types import BooleanType
 
-from tallyman.domain.definition import expressions
+from tallyman.domain.definition.expression import has_window, text_of
 from tallyman.domain.definition.frame import Frame
 from tallyman.domain.definition.pipeline import Asset
-from tallyman.domain.definition.plan import chain, combines, is_traced, others, working_steps
-from tallyman.domain.definition.step import (
-    WORKING,
-    Aggregate,
-    Delete,
-    Expect,
-    Filter,
-    Output,
-    Step,
-    Update,
-)
+from tallyman.domain.definition.plan import chain, is_traced, others, working_steps
+from tallyman.domain.definition.step_facts import Step
+from tallyman.domain.definition.working_step import Output
 from tallyman.domain.version.dataset import DATASET_NAME
-from tallyman.engine.expressions.columns import WINDOW, text_of, to_column
+from tallyman.engine.expressions.columns import to_column
 from tallyman.errors import Problem, UsageError
 
 RESERVED = ("_row_id", "_deleted", "_updated_at")
@@ -37,16 +29,16 @@ def problems(asset: Asset, frame: Frame) -> list[Problem]:
     for node in chain(frame):
         step = node.step
         assert step is not None
-        if isinstance(step, WORKING):
+        if step.in_place:
             changed = step.kind
-        elif changed and combines(step):
+        elif changed and step.combines:
             text = f"{step.kind} after {changed}: rows would be other rows than those changed"
             found.append(Problem(where, f"{text}; make what follows an asset of its own"))
         found += [
             Problem(where, f"{inner.kind} inside {step.kind}: only the asset's own rows change")
             for other in others(step)
             for inner in other.steps()
-            if isinstance(inner, WORKING)
+            if inner.in_place
         ]
     found += [Problem(where, text) for text in _path_problems(asset, frame)]
     steps = working_steps(frame)
@@ -74,35 +66,28 @@ def _path_problems(asset: Asset, frame: Frame) -> list[str]:
 def _windows(where: str, steps: Sequence[Step]) -> list[Problem]:
     found = []
     for step in steps:
-        listed = () if isinstance(step, (Filter, Expect)) else expressions.of_step(step)
-        for expression in listed:
-            if WINDOW.search(text_of(expression)):
+        # In the condition of a filter or an expectation Spark itself allows none.
+        assigned = (each.operand.value for each in step.assigns())
+        for expression in step.expressions() if step.in_place else assigned:
+            if has_window(expression):
                 text = f"{text_of(expression)!r} looks at other rows, which a traced step cannot"
                 found.append(Problem(where, f"{text}; make it an asset of its own and read that"))
     return found
 
 
-def step_problems(step: Step | None, columns: Sequence[str], where: str) -> list[Problem]:
+def step_problems(step: Step, columns: Sequence[str], where: str) -> list[Problem]:
     """Names that clash with ours, or that are not there."""
-    if not isinstance(step, WORKING):
+    if not step.in_place:
         return []
-    found: list[str] = []
-    made: list[str] = []
-    match step:
-        case Update():
-            made = [name for name, _ in step.set]
-            lowered = {name.lower() for name in columns}
-            found += [
-                f"join {lookup.alias!r} is called like a column; give it another name"
-                for lookup in step.join
-                if lookup.alias.lower() in lowered
-            ]
-        case Aggregate():
-            made = [name for name, _ in step.aggregates]
-            both = [name for name in made if name in step.by]
-            found += [f"{name!r} is a group and an aggregate at once" for name in both]
-        case Output():
-            found += _output_problems(step, columns)
+    lowered = {name.lower() for name in columns}
+    found = [
+        f"join {lookup.alias!r} is called like a column; give it another name"
+        for lookup in step.references
+        if lookup.alias.lower() in lowered
+    ]
+    made, by = step.made_names(), step.column_names()
+    found += [f"{name!r} is a group and an aggregate at once" for name in made if name in by]
+    found += _output_problems(step, columns) if isinstance(step, Output) else []
     taken = [name for name in (*columns, *made) if name.lower() in RESERVED]
     found += [f"column {name!r} is reserved: the working set has its own" for name in taken]
     return [Problem(where, text) for text in found]
@@ -126,12 +111,11 @@ def _output_problems(step: Output, columns: Sequence[str]) -> list[str]:
 
 
 def check_conditions(step: Step, rows: DataFrame) -> None:
-    """A condition must give true or false."""
-    if not isinstance(step, (Update, Delete, Aggregate)) or step.where is None:
-        return
-    if isinstance(step, Update) and step.join:
-        return  # it may speak of what is looked up
-    found = rows.select(to_column(step.where, list(rows.columns)).alias("c")).schema["c"]
-    if not isinstance(found.dataType, BooleanType):
-        kind = found.dataType.simpleString()
-        raise UsageError(f"where gives {kind}, not true or false: {text_of(step.where)!r}")
+    """A condition of a step in place must give true or false."""
+    if not step.in_place or step.references:
+        return  # beside a reference it may speak of what is looked up
+    for condition in (each.value for each in step.decided_by() if not each.is_name):
+        found = rows.select(to_column(condition, list(rows.columns)).alias("c")).schema["c"]
+        if not isinstance(found.dataType, BooleanType):
+            kind = found.dataType.simpleString()
+            raise UsageError(f"where gives {kind}, not true or false: {text_of(condition)!r}")

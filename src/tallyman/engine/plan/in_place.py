@@ -6,27 +6,17 @@ The conditions under which a row is touched come from the caller: rows that ende
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType
 
+from tallyman.domain.definition.expression import bare_name, is_star
 from tallyman.domain.definition.frame import Frame
-from tallyman.domain.definition.step import (
-    Aggregate,
-    Append,
-    Delete,
-    Join,
-    Lookup,
-    Output,
-    Rename,
-    Select,
-    Step,
-    Update,
-    WithColumns,
-)
-from tallyman.engine.expressions.columns import col, text_of, to_column
+from tallyman.domain.definition.step_facts import Lookup, Step
+from tallyman.domain.definition.working_step import Aggregate, Append, Delete, Output, Update
+from tallyman.engine.expressions.columns import col, to_column
 from tallyman.engine.plan import plain
 from tallyman.errors import UsageError
 
@@ -39,65 +29,58 @@ def spelled(name: str, columns: Sequence[str]) -> str | None:
 
 
 def assigned_by(step: Step, before: Sequence[str], after: Sequence[str]) -> tuple[str, ...]:
-    """The columns a step may give other values, as they are called behind it."""
-    match step:
-        case WithColumns():
-            return tuple(name for name, _ in step.columns)
-        case Update():
-            return set_names(step, before)
-        case Join():
-            return tuple(name for name in after if name not in before)
-        case Select():
-            bare = {text_of(each).strip("`") for each in step.columns}
-            star = any(text_of(each) in ("*", "unresolvedstar()") for each in step.columns)
-            kept = set(before) if star else bare & set(before)
-            return tuple(name for name in after if name not in kept)
-    return ()
+    """The columns a step may give other values, as they are called after it."""
+    if step.adds_rows:
+        return ()
+    if step.keeps_only is not None:
+        return tuple(name for name in after if name not in _taken_as_they_are(step, before))
+    looked_up = any(not lookup.alias for lookup in step.references)
+    added = tuple(name for name in after if looked_up and name not in before)
+    return (*set_names(step, before), *added)
 
 
-def set_names(step: Update, before: Sequence[str]) -> tuple[str, ...]:
-    """What an update assigns, each column once and as it is spelled first."""
+def _taken_as_they_are(step: Step, before: Sequence[str]) -> set[str]:
+    values = [each.operand.value for each in step.assigns()]
+    return set(before) if any(map(is_star, values)) else set(map(bare_name, values)) & set(before)
+
+
+def set_names(step: Step, before: Sequence[str]) -> tuple[str, ...]:
+    """What a step assigns, each column once and as it is spelled after the step."""
     found: list[str] = []
-    for name, _ in step.set:
-        own = spelled(name, [*before, *found]) or name
+    for name in _assigned(step):
+        own = name if step.respells else spelled(name, [*before, *found]) or name
         if own not in found:
             found.append(own)
     return tuple(found)
 
 
+def _assigned(step: Step) -> list[str]:
+    return [each.name for each in step.assigns() if each.name is not None]
+
+
 def may_assign(step: Step, columns: Sequence[str]) -> tuple[str, ...]:
-    """Columns of which the values before the step may be asked for behind it."""
-    names: list[str] = []
-    match step:
-        case WithColumns():
-            names = [name for name, _ in step.columns]
-        case Update():
-            names = [name for name, _ in step.set]
-        case Select():
-            names = list(columns)
+    """Columns of which the values before the step may be asked for after it."""
+    if step.adds_rows:
+        return ()
+    names = _assigned(step) if step.keeps_only is None else columns
     found = (spelled(name, columns) for name in names)
     return tuple(dict.fromkeys(name for name in found if name is not None))
 
 
 def renamed_by(step: Step, before: Sequence[str]) -> dict[str, str]:
-    match step:
-        case Rename():
-            return {step.old: step.new} if step.old in before else {}
-        case WithColumns():
-            return _spelled_anew((name for name, _ in step.columns), before)
-        case Select():
-            return _spelled_anew((text_of(each).strip("`") for each in step.columns), before)
-    return {}
-
-
-def _spelled_anew(names: Iterable[str], before: Sequence[str]) -> dict[str, str]:
+    renamed = {old: new for old, new in step.renames().items() if old in before}
+    if not step.respells or step.adds_rows:
+        return renamed
+    names = (
+        bare_name(each.operand.value) if each.name is None else each.name for each in step.assigns()
+    )
     found = {spelled(name, before): name for name in names}
-    return {old: new for old, new in found.items() if old is not None and old != new}
+    return renamed | {old: new for old, new in found.items() if old is not None and old != new}
 
 
 def equalities(lookup: Lookup) -> object:
     """Its own columns may be written as `alias.column`."""
-    if not isinstance(lookup.on, str):
+    if not isinstance(lookup.on, str) or not lookup.alias:
         return lookup.on
     return re.sub(rf"\b{re.escape(lookup.alias)}\.", "", lookup.on)
 

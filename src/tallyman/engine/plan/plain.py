@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from tallyman.domain.definition.expression import is_star
 from tallyman.domain.definition.frame import Frame
 from tallyman.domain.definition.step import (
     Drop,
@@ -19,10 +20,10 @@ from tallyman.domain.definition.step import (
     Join,
     Rename,
     Select,
-    Step,
     Union,
     WithColumns,
 )
+from tallyman.domain.definition.step_facts import Step
 from tallyman.engine.expressions.columns import col, named_column, text_of, to_column
 from tallyman.errors import UsageError
 
@@ -74,11 +75,6 @@ def selected(step: Select, rows: DataFrame, columns: Sequence[str]) -> list[Colu
         else:
             listed.append(expression)
     return [named_column(expression, rows, columns) for expression in listed]
-
-
-def is_star(expression: object) -> bool:
-    """`"*"`, or the same as a Column, whose `==` is no comparison."""
-    return text_of(expression) in ("*", "unresolvedstar()")
 
 
 def aggregated(step: GroupBy, rows: DataFrame, also: Sequence[Column] = ()) -> DataFrame:

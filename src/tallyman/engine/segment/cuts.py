@@ -11,7 +11,8 @@ from pyspark.sql.types import DoubleType, FloatType
 from pyspark.sql.window import Window
 
 from tallyman.domain.account.fate import Fate
-from tallyman.domain.definition.step import Aggregate, DropDuplicates, Explode, GroupBy, Join
+from tallyman.domain.definition.step import DropDuplicates, Explode, GroupBy, Join
+from tallyman.domain.definition.working_step import Aggregate
 from tallyman.engine.expressions.columns import (
     KEY,
     LIVE,

@@ -26,6 +26,7 @@ from tallyman.domain.definition.step import (
     Union,
     WithColumns,
 )
+from tallyman.domain.definition.step_facts import Step
 from tallyman.engine.expressions.columns import (
     KEY,
     PART,
@@ -33,9 +34,7 @@ from tallyman.engine.expressions.columns import (
     REJECTIONS,
     SOURCES,
     SYSTEM,
-    WINDOW,
     col,
-    text_of,
 )
 from tallyman.engine.observer import SILENT, Observer
 from tallyman.engine.plan import plain
@@ -97,12 +96,11 @@ class Evaluation:
     def step(self, flow: Flow, frame: Frame, name: str) -> Flow:
         match frame.step:
             case Select() as step:
-                return segment.select(self._past_window(flow, step.columns), step)
+                return segment.select(self._past_window(flow, step), step)
             case Drop() as step:
                 return segment.drop(flow, step)
             case WithColumns() as step:
-                computed = [expression for _, expression in step.columns]
-                return segment.with_columns(self._past_window(flow, computed), step)
+                return segment.with_columns(self._past_window(flow, step), step)
             case Rename() as step:
                 return segment.rename(flow, step)
             case Filter() as step:
@@ -121,9 +119,8 @@ class Evaluation:
                 return cuts.first_of_each(self._live_only(flow), step, name, self.book)
         raise AssertionError(frame.step)
 
-    def _past_window(self, flow: Flow, expressions: object) -> Flow:
-        texts = [text_of(e) for e in expressions]  # type: ignore[attr-defined]
-        return self._live_only(flow) if any(map(WINDOW.search, texts)) else flow
+    def _past_window(self, flow: Flow, step: Step) -> Flow:
+        return self._live_only(flow) if step.looks_at_other_rows else flow
 
     def _live_only(self, flow: Flow) -> Flow:
         """Rows that look at each other must not see those that ended."""

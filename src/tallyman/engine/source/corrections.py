@@ -19,19 +19,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from tallyman.domain.definition.frame import Frame
 from tallyman.domain.definition.plan import accounted_inputs, frames
-from tallyman.domain.definition.step import (
-    Drop,
-    Expect,
-    Explode,
-    Filter,
-    Join,
-    Rename,
-    Select,
-    Step,
-    Union,
-    WithColumns,
-)
-from tallyman.engine.expressions.columns import KEY, PLACE, WINDOW, col, text_of
+from tallyman.engine.expressions.columns import KEY, PLACE, col
 from tallyman.engine.files.listing import InputFile, InputFiles, list_files
 from tallyman.engine.source import lines
 from tallyman.engine.source.lines_input import BAD_UTF8, IRREGULAR, LinesInput
@@ -211,8 +199,6 @@ def _files(base: Input, kept: Input | None, found: CorrectionsInput | None) -> I
 
 # ---- what a plan does to records ------------------------------------------------------------
 
-BY_ITSELF = (Select, Drop, WithColumns, Rename, Filter, Expect, Join, Explode, Union)
-
 
 def treats_each_by_itself(plan: Frame) -> bool:
     """Whether the fate and the rows of a record depend on no other record: then records can go
@@ -225,26 +211,12 @@ def treats_each_by_itself(plan: Frame) -> bool:
 def _steps_alone(plan: Frame) -> bool:
     multiplied = False
     for step in plan.steps():
-        if not isinstance(step, BY_ITSELF) or _looks_around(step):
+        if step.in_place or step.looks_at_other_rows:
             return False
         # A row that a record became may fail while its brothers pass: they are there already.
-        if multiplied and (isinstance(step, Expect) or _rejects_unmatched(step)):
+        if multiplied and step.rejects:
             return False
-        if isinstance(step, Union) and not _steps_alone(step.other):
+        if step.inflow is not None and not _steps_alone(step.inflow):
             return False
-        expands = isinstance(step, Join) and step.fanout != "error"
-        multiplied = multiplied or isinstance(step, Explode) or expands
+        multiplied = multiplied or step.multiplies
     return True
-
-
-def _looks_around(step: Step) -> bool:
-    expressions: list[object] = []
-    if isinstance(step, Select):
-        expressions = [*step.columns]
-    if isinstance(step, WithColumns):
-        expressions = [expression for _, expression in step.columns]
-    return any(WINDOW.search(text_of(expression)) for expression in expressions)
-
-
-def _rejects_unmatched(step: Step) -> bool:
-    return isinstance(step, Join) and step.unmatched == "error"

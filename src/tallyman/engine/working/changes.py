@@ -22,7 +22,7 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-from tallyman.domain.definition.step import Step, Update
+from tallyman.domain.definition.step_facts import Step
 from tallyman.engine.expressions.columns import ERROR, KEY, LIVE, PART, REJECTIONS, col
 from tallyman.engine.plan.in_place import assigned_by, may_assign, renamed_by, spelled
 from tallyman.engine.segment.fate_book import Book
@@ -146,8 +146,8 @@ def carry(
 
 
 def _with_ended(rows: DataFrame, step: Step, olds: Mapping[str, Column]) -> DataFrame:
-    """Rows that ended before keep what they had; an update leaves them alone by itself."""
-    if isinstance(step, Update) or not olds:
+    """Rows that ended before keep what they had; a step in place leaves them alone by itself."""
+    if step.in_place or not olds:
         return rows
     return rows.withColumns(
         {name: F.when(F.col(PART) == LIVE, col(name)).otherwise(old) for name, old in olds.items()}

@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from tallyman.domain.definition.frame import Frame
-from tallyman.domain.definition.step import (
-    Aggregate,
-    Append,
-    Delete,
-    Expect,
-    Filter,
-    Output,
-    Step,
-    Update,
-    WithColumns,
-)
-from tallyman.engine.expressions.columns import text_of
 from tallyman.engine.plan import in_place
 from tallyman.engine.spark import small_tables
 
@@ -45,41 +33,10 @@ def described(
                 "seq": seq,
                 "id": name,
                 "kind": step.kind,
-                "text": text(step),
+                "text": step.text(),
                 "assigned": list(in_place.assigned_by(step, before, rows.columns)),
                 "renamed": in_place.renamed_by(step, before),
                 "columns": rows.columns,
             }
         )
     return found
-
-
-def text(step: Step) -> str:
-    """What a person wrote, on one line."""
-    match step:
-        case Update():
-            return _where(_list(step.set), step.where)
-        case WithColumns():
-            return _list(step.columns)
-        case Delete():
-            return _where("all rows" if step.where is None else "rows", step.where)
-        case Filter():
-            return _where("keep rows", step.predicate)
-        case Expect():
-            return f"{step.rule}: {text_of(step.predicate)}"
-        case Aggregate():
-            return _where(f"by {', '.join(step.by)}: {_list(step.aggregates)}", step.where)
-        case Append():
-            return f"rows of {step.other.input}"
-        case Output():
-            return f"to {step.path}"
-    return step.kind
-
-
-def _list(pairs: Sequence[tuple[str, object]] | Mapping[str, object]) -> str:
-    listed = pairs.items() if isinstance(pairs, Mapping) else pairs
-    return ", ".join(f"{name} = {text_of(value)}" for name, value in listed)
-
-
-def _where(what: str, condition: object) -> str:
-    return what if condition is None else f"{what} where {text_of(condition)}"

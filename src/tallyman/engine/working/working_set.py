@@ -20,7 +20,8 @@ from pyspark.sql.types import StructType
 
 from tallyman.domain.account.fate import Evidence, Fate
 from tallyman.domain.definition.frame import OUTPUT_FORMATS, Frame
-from tallyman.domain.definition.step import LOADING, Aggregate, Append, Delete, Output, Step, Update
+from tallyman.domain.definition.step_facts import LOADING, Step
+from tallyman.domain.definition.working_step import Aggregate, Append, Delete, Output, Update
 from tallyman.engine.expressions.columns import KEY, LIVE, PART, SYSTEM, col, text_of, to_column
 from tallyman.engine.plan import in_place, plain
 from tallyman.engine.segment import segment

@@ -6,19 +6,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tallyman.domain.definition.frame import Frame
-from tallyman.domain.definition.plan import step_ids
-from tallyman.domain.definition.step import (
-    Aggregate,
-    Append,
-    Explode,
-    GroupBy,
-    Join,
-    Rename,
-    Step,
-    Union,
-    Update,
-    WithColumns,
-)
+from tallyman.domain.definition.plan import chain, step_ids
+from tallyman.domain.definition.step_facts import Step
 from tallyman.engine.columns.origin import column_of, only_columns
 from tallyman.engine.expressions.columns import text_of
 from tallyman.engine.plan import in_place
@@ -72,24 +61,17 @@ def links(plan: Frame, known: Mapping[str, Collection[str]]) -> list[JoinLink]:
 
 def _looked_in(step: Step | None) -> list[tuple[Frame, object]]:
     """Each reference of a step, and the equalities by which rows were looked up."""
-    if isinstance(step, Join):
-        return [(step.other, step.on)]
-    if isinstance(step, Update):
-        return [(lookup.other, in_place.equalities(lookup)) for lookup in step.join]
-    return []
+    looked_in = () if step is None else step.references
+    return [(lookup.other, in_place.equalities(lookup)) for lookup in looked_in]
 
 
 def _joins(frame: Frame, names: Mapping[Frame, str]) -> Iterator[tuple[Frame, list[str]]]:
     before: list[str] = []
-    nodes: list[Frame] = []
-    node: Frame | None = frame
-    while node is not None and node.parent is not None:
-        nodes.append(node)
-        node = node.parent
-    for one in reversed(nodes):
-        if isinstance(one.step, (Union, Append)):
-            yield from _joins(one.step.other, names)
-        if isinstance(one.step, (Join, Update)):
+    for one in chain(frame):
+        assert one.step is not None
+        if one.step.inflow is not None:
+            yield from _joins(one.step.inflow, names)
+        if one.step.references:
             yield one, list(before)
         before.append(names.get(one, ""))
 
@@ -98,19 +80,9 @@ def _visible(frame: Frame, known: Mapping[str, Collection[str]]) -> list[str]:
     """Names that a step here may use: some of them may be gone again."""
     found = list(known.get(frame.input, ()))
     for step in frame.steps():
-        match step:
-            case WithColumns():
-                found += [name for name, _ in step.columns]
-            case Rename():
-                found.append(step.new)
-            case Explode():
-                found.append(step.alias)
-            case GroupBy() | Aggregate():
-                found += [name for name, _ in step.aggregates]
-            case Update():
-                found += [name for name, _ in step.set]
-            case Join():
-                found += _visible(step.other, known)
+        found += step.made_names()
+        for lookup in step.references:
+            found += [] if lookup.alias else _visible(lookup.other, known)
     return found
 
 
