@@ -9,14 +9,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from uuid import UUID
 
-from pyspark.sql import SparkSession
-
-from tallyman.control.pipeline.load import Definition
 from tallyman.control.pipeline.workspace import Workspace
 from tallyman.domain.definition.target import Reading, Target, readings, source_path
 from tallyman.domain.history.materialization import Consumed, Materialization
 from tallyman.domain.version.dataset import Dataset, Fragment, Kind
-from tallyman.engine.expressions.redact import Redaction
 from tallyman.engine.files.listing import (
     Hasher,
     InputFile,
@@ -27,8 +23,6 @@ from tallyman.engine.files.listing import (
     read_before,
     sha256,
 )
-from tallyman.engine.source.open import open_output, open_source
-from tallyman.engine.source.source import Input
 from tallyman.errors import DependencyNotReady
 from tallyman.registry.database import Transaction
 from tallyman.registry.run.materializations import Materializations
@@ -250,18 +244,3 @@ class Pins:
             replaced = set()
         kept = [f for f in published if f.partition not in replaced and f.id not in own]
         return [*kept, *own.values()]
-
-
-def open_inputs(
-    spark: SparkSession, definition: Definition, pins: Mapping[str, Pin], redaction: Redaction
-) -> dict[str, Input]:
-    opened: dict[str, Input] = {}
-    pipeline = definition.pipeline
-    for name, pin in pins.items():
-        schema = definition.schemas[name]
-        if pin.reading.of_source:
-            opened[name] = open_source(spark, pipeline.sources[name], schema, pin.files, redaction)
-        else:
-            producer = pipeline.tables.get(name) or pipeline.assets[name]
-            opened[name] = open_output(spark, pin.files, schema, producer.key, redaction)
-    return opened

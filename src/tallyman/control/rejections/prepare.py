@@ -14,12 +14,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tallyman.control.bind.changes import changes
-from tallyman.control.bind.inputs import Pins, open_inputs
+from tallyman.control.bind.inputs import Pins
 from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.pipeline.load import Definition
 from tallyman.control.pipeline.redaction import redaction
 from tallyman.control.rejections.find import RejectedRecord, Standing
 from tallyman.control.rejections.replay import ReplayPart
+from tallyman.control.run.target_inputs import open_inputs
 from tallyman.domain.definition.plan import accounted_inputs
 from tallyman.domain.version.dataset import Kind
 from tallyman.engine.evidence import settle

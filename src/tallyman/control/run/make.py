@@ -34,6 +34,7 @@ from tallyman.engine.evidence.key_check import null_values
 from tallyman.engine.files.listing import hash_files
 from tallyman.engine.files.run_folder import LEDGER, write_json, write_text
 from tallyman.engine.observer import SILENT, Observer
+from tallyman.engine.source.source import Input
 from tallyman.errors import RowsOutsidePartition, TallymanError, ThresholdExceeded
 from tallyman.faults import Point
 
@@ -92,7 +93,7 @@ class Maker:
         run: AssetRun | None = None
         place = work.folders.result
         try:
-            run = AssetRun(work, inputs.open(self.spark, self.definition, work), observer)
+            run = AssetRun(work, self._opened(work, inputs), observer)
             outcome = run.execute()
             if not outcome.ledger.digests_agree and (careful := run.careful()):
                 # The quick reading of some input was too quick for what stands in it.
@@ -109,6 +110,9 @@ class Maker:
             if run is not None and not (place / LEDGER).exists():
                 _write_ledger(run.unfinished_ledger(), work)
             return Making(_result(work, status, error=error.facts()))
+
+    def _opened(self, work: Work, inputs: TargetInputs) -> dict[str, Input]:
+        return inputs.open(self.spark, self.definition, work.redaction, work.folders.project)
 
     def _conclude(
         self, run: AssetRun, outcome: AssetOutcome, work: Work, inputs: TargetInputs

@@ -9,10 +9,11 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from tallyman.control.bind.inputs import Pin, open_inputs
+from tallyman.control.bind.inputs import Pin
 from tallyman.control.pipeline.load import Definition
-from tallyman.engine.asset.work import Work
-from tallyman.engine.source.corrections import FOLDER, overlaid
+from tallyman.engine.expressions.redact import Redaction
+from tallyman.engine.source.corrections import FACTS, FOLDER, overlaid
+from tallyman.engine.source.open import open_output, open_source
 from tallyman.engine.source.source import Input
 
 
@@ -25,20 +26,42 @@ class Corrections:
     keep: bool
     """Copy the folder to the result: it belongs to what the result was made from."""
 
+    @classmethod
+    def kept_in(cls, result: Path, inputs: Collection[str]) -> Corrections | None:
+        """Those that an earlier run kept in its result, if it was a replay."""
+        folder = result / FOLDER
+        return cls(folder, inputs, keep=False) if (folder / FACTS).exists() else None
+
 
 @dataclass(frozen=True, slots=True)
 class TargetInputs:
     pins: Mapping[str, Pin]
     corrections: Corrections | None = None
 
-    def open(self, spark: SparkSession, definition: Definition, work: Work) -> dict[str, Input]:
-        opened = open_inputs(spark, definition, self.pins, work.redaction)
+    def open(
+        self, spark: SparkSession, definition: Definition, redaction: Redaction, project: Path
+    ) -> dict[str, Input]:
+        opened = open_inputs(spark, definition, self.pins, redaction)
         if self.corrections is None:
             return opened
-        inputs, folder = self.corrections.inputs, self.corrections.folder
-        return overlaid(opened, inputs, folder, work.folders.project)
+        return overlaid(opened, self.corrections.inputs, self.corrections.folder, project)
 
     def keep_corrections(self, place: Path) -> None:
         """Add the corrected records to a result, before its files are hashed."""
         if self.corrections is not None and self.corrections.keep:
             shutil.copytree(self.corrections.folder, place / FOLDER)
+
+
+def open_inputs(
+    spark: SparkSession, definition: Definition, pins: Mapping[str, Pin], redaction: Redaction
+) -> dict[str, Input]:
+    opened: dict[str, Input] = {}
+    pipeline = definition.pipeline
+    for name, pin in pins.items():
+        schema = definition.schemas[name]
+        if pin.reading.of_source:
+            opened[name] = open_source(spark, pipeline.sources[name], schema, pin.files, redaction)
+        else:
+            producer = pipeline.tables.get(name) or pipeline.assets[name]
+            opened[name] = open_output(spark, pin.files, schema, producer.key, redaction)
+    return opened

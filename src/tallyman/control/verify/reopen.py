@@ -10,18 +10,18 @@ from uuid import UUID
 
 from pyspark.sql import SparkSession
 
-from tallyman.control.bind.inputs import Pins, open_inputs
+from tallyman.control.bind.inputs import Pins
 from tallyman.control.pipeline import load
 from tallyman.control.pipeline.load import Definition
 from tallyman.control.pipeline.redaction import redaction_then
 from tallyman.control.pipeline.workspace import Workspace
+from tallyman.control.run.target_inputs import Corrections, TargetInputs
 from tallyman.domain.account.stored_ledger import StoredLedger
 from tallyman.domain.definition.frame import Frame
 from tallyman.domain.definition.pipeline import Asset
 from tallyman.domain.definition.plan import accounted_inputs
 from tallyman.domain.definition.target import Target
 from tallyman.engine.files.past_run import ledger_in
-from tallyman.engine.source.corrections import FACTS, FOLDER, overlaid
 from tallyman.engine.source.source import Input
 from tallyman.registry.run.materializations import Materializations
 
@@ -72,11 +72,9 @@ class Again:
         made = next((m for m in from_registry if m.target == self.target), None)
         pins = self.pins.recorded(made) if made else self.pins.of(self.target)
         hiding = redaction_then(self._workspace.settings, self.ledger)
-        opened = open_inputs(self._workspace.spark(), self.definition, pins, hiding)
-        replay = self.place / FOLDER
-        if not (replay / FACTS).exists():
-            return opened
-        return overlaid(opened, set(accounted_inputs(self.plan)), replay, self._workspace.home)
+        corrections = Corrections.kept_in(self.place, set(accounted_inputs(self.plan)))
+        found = TargetInputs(pins, corrections)
+        return found.open(self.spark(), self.definition, hiding, self._workspace.home)
 
     @property
     def accounted(self) -> list[Input]:

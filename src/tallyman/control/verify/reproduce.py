@@ -177,9 +177,8 @@ class Reproduction:
             tag=self._tag,
             replay_of=run.params.options.replay_of,
         )
-        corrections = None
-        if (replay / FACTS).exists():
-            corrections = Corrections(replay, set(accounted_inputs(made.plan)), keep=False)
+        accounted = set(accounted_inputs(made.plan))
+        corrections = Corrections.kept_in(self.checked.place(row.target), accounted)
         inputs = TargetInputs(self.checked.pins.as_read(row), corrections)
         return Maker(spark, definition).make(made, inputs, AgainProgress(row.target, self))
 
