@@ -26,8 +26,7 @@ def _after(step: Step, before: frozenset[str] | None) -> frozenset[str] | None:
         return _lowered(step.tells_apart)
     if before is None or step.multiplies or step.adds_rows:
         return None
-    written = (each.name for each in step.assigns() if each.name is not None)
-    if before & _lowered((*step.drops(), *written)):
+    if before & _lowered((*step.drops(), *step.values())):
         return None
     if step.keeps_only is not None:
         kept = _kept(step)

@@ -172,6 +172,10 @@ class Step:
         """The SQL and Columns among its operands."""
         return (each.value for each in self.operands() if not each.is_name)
 
+    def values(self) -> dict[str, Expression]:
+        """What it assigns, by the names that it gives."""
+        return {e.name: e.operand.value for e in self.assigns() if e.name is not None}
+
     def column_names(self) -> tuple[str, ...]:
         """The columns that it reads by their whole names, also EVERY_COLUMN."""
         named = (str(each.value) for each in self.operands() if each.is_name)
@@ -184,8 +188,7 @@ class Step:
 
     def made_names(self) -> list[str]:
         """The names that the step itself gives to columns."""
-        named = [each.name for each in self.assigns() if each.name is not None]
-        return [*named, *self.renames().values()]
+        return [*self.values(), *self.renames().values()]
 
 
 def computed(pairs: Pairs, way: Way = Way.IDENTITY, *, keeps: bool = False) -> tuple[Assigned, ...]:

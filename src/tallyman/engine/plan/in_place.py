@@ -47,22 +47,18 @@ def _taken_as_they_are(step: Step, before: Sequence[str]) -> set[str]:
 def set_names(step: Step, before: Sequence[str]) -> tuple[str, ...]:
     """What a step assigns, each column once and as it is spelled after the step."""
     found: list[str] = []
-    for name in _assigned(step):
+    for name in step.values():
         own = name if step.respells else spelled(name, [*before, *found]) or name
         if own not in found:
             found.append(own)
     return tuple(found)
 
 
-def _assigned(step: Step) -> list[str]:
-    return [each.name for each in step.assigns() if each.name is not None]
-
-
 def may_assign(step: Step, columns: Sequence[str]) -> tuple[str, ...]:
     """Columns of which the values before the step may be asked for after it."""
     if step.adds_rows:
         return ()
-    names = _assigned(step) if step.keeps_only is None else columns
+    names = list(step.values()) if step.keeps_only is None else columns
     found = (spelled(name, columns) for name in names)
     return tuple(dict.fromkeys(name for name in found if name is not None))
 

@@ -47,7 +47,7 @@ def apply(step: Step, rows: DataFrame, other: Evaluate) -> DataFrame:
             return rows.drop(*step.columns)
         case WithColumns():
             names = rows.columns
-            return rows.withColumns({n: to_column(e, names) for n, e in step.columns})
+            return rows.withColumns({n: to_column(e, names) for n, e in step.values().items()})
         case Rename():
             return rows.withColumnRenamed(step.old, step.new)
         case Filter() | Expect():

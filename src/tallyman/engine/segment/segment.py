@@ -14,7 +14,8 @@ from pyspark.sql import functions as F
 
 from tallyman.domain.account.fate import Fate
 from tallyman.domain.account.rejection import ErrorType, Rule
-from tallyman.domain.definition.step import Drop, Expect, Filter, Join, Rename, Select, WithColumns
+from tallyman.domain.definition.step import Drop, Expect, Filter, Join, Rename, Select
+from tallyman.domain.definition.step_facts import Step
 from tallyman.engine.expressions.columns import (
     ERROR,
     KEY,
@@ -152,8 +153,9 @@ def drop(flow: Flow, step: Drop) -> Flow:
     return flow.choose([col(name) for name in kept], kept).without_key(step.columns)
 
 
-def with_columns(flow: Flow, step: WithColumns) -> Flow:
-    made = {name: flow.live(to_column(e, flow.columns)) for name, e in step.columns}
+def with_columns(flow: Flow, step: Step) -> Flow:
+    """Assign the columns that the step says, on the rows that still go on."""
+    made = {name: flow.live(to_column(e, flow.columns)) for name, e in step.values().items()}
     # Spark finds the column to replace whatever its case, and then spells it as the new one.
     anew = {name.lower(): name for name in made}
     names = [anew.pop(name.lower(), name) for name in flow.columns]
