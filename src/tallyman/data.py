@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import duckdb
 from pyspark.sql import DataFrame, SparkSession
@@ -202,22 +202,26 @@ class Data:
 
     # ---- names and versions ---------------------------------------------------------------
 
-    def publish(self, dataset: str, *, name: str | None = None, hidden: bool = False) -> Dataset:
-        """What people call it, and whether readers outside see it. Metadata only: id, paths,
-        versions and lineage stay."""
+    def rename(self, dataset: str, name: str) -> Dataset:
+        """Change what people call a dataset: id, paths, versions and lineage stay."""
+        return self._relabel(
+            dataset, lambda tx, meant: rename.rename(tx, meant, name, self.settings.actor)
+        )
 
+    def expose(self, dataset: str) -> Dataset:
+        """Show a dataset to outside readers."""
+        return self._relabel(
+            dataset, lambda tx, meant: rename.expose(tx, meant, self.settings.actor)
+        )
+
+    def hide(self, dataset: str) -> Dataset:
+        """Hide a dataset from outside readers; the project still reads it."""
+        return self._relabel(dataset, lambda tx, meant: rename.hide(tx, meant, self.settings.actor))
+
+    def _relabel(self, dataset: str, change: Callable[[Transaction, UUID], Dataset]) -> Dataset:
         # First which one is meant: once it is renamed, its old name does not find it.
         meant = self.database.durably(lambda tx: Datasets(tx).own(dataset, self.settings.name))
-
-        def work(tx: Transaction) -> Dataset:
-            found = Datasets(tx).by_ids([meant.id])[meant.id]
-            if name is not None:
-                rename.rename(tx, found.id, name, self.settings.actor)
-            if found.published is hidden:
-                rename.show(tx, found.id, published=not hidden, actor=self.settings.actor)
-            return Datasets(tx).by_ids([found.id])[found.id]
-
-        return self.database.durably(work)
+        return self.database.durably(lambda tx: change(tx, meant.id))
 
     def snapshot(self, name: str, alias: str, *, version: int | None = None) -> Version:
         """A name for a version, the current one unless said, that never moves."""

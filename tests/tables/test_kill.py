@@ -92,7 +92,7 @@ def test_every_version_a_killed_process_left_behind_is_verified_by_the_command(
     running.communicate(timeout=60)
     for name, version in project.heads().items():
         for ordinal in range(1, version + 1):
-            said = home.done("verify", "--dataset", name, "--version", str(ordinal))
+            said = home.done("verify", "dataset", name, "--version", str(ordinal))
             assert (said["intact"], said["damaged"]) == (True, [])
 
 

@@ -106,8 +106,8 @@ def test_nobody_changes_what_another_project_produces(
     home.done("mutate", home.file(person("Eve", 7)))
     other = new_home(name="rival", database=project.database.url())
     for words in (
-        ("publish", "person", "--as", "people"),
-        ("publish", "person", "--hide"),
+        ("rename", "person", "people"),
+        ("hide", "person"),
         ("purge", "person", "1", "--confirm"),
         ("rollback", "person", "--to", "1"),
     ):

@@ -152,7 +152,7 @@ class DatasetDamaged(TallymanError):
 
     code = "dataset_damaged"
     hint = (
-        "No value of it was used. `tallyman verify --dataset NAME` names all damaged files. Make "
+        "No value of it was used. `tallyman verify dataset NAME` names all damaged files. Make "
         "it again (`tallyman run --force NAME`) or go back to a version that is whole: "
         "`tallyman versions`, `tallyman rollback`."
     )

@@ -41,7 +41,7 @@ def other_seal(then: str, now: str) -> BindingChange:
         then=then,
         now=now,
         message=f"the registry's seal of the run was changed: {then} then, {now} now",
-        advice="look closer:  tallyman verify --chain",
+        advice="look closer:  tallyman verify chain",
     )
 
 

@@ -251,7 +251,7 @@ class Bound:
                 then=dict(before),
                 now={**before, "hash": None, "problem": problem},
                 message=f"Input data has changed: {where}: {before['hash']} then, {problem} now",
-                advice=f"look closer:  tallyman verify --dataset {reading.name} "
+                advice=f"look closer:  tallyman verify dataset {reading.name} "
                 f"--version {before['version']}",
             )
 

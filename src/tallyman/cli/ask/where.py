@@ -1,0 +1,64 @@
+"""`tallyman where`: follow a source record to every row it reached."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tallyman.cli.ask.walk_text import where_lines
+from tallyman.cli.terminal.options import (
+    AsJson,
+    Master,
+    ProjectFolder,
+    SparkConf,
+    WalkLimit,
+    opened,
+    pairs,
+)
+from tallyman.cli.terminal.output import as_json, out
+from tallyman.errors import UsageError
+
+
+def where(
+    source: Annotated[str, typer.Argument(help="A source of the pipeline.")],
+    row: Annotated[
+        list[str],
+        typer.Argument(help="column=value, or @file#line for a record without a key."),
+    ],
+    run: Annotated[
+        str | None, typer.Option("--run", help="In this run, instead of the current versions.")
+    ] = None,
+    limit: WalkLimit = 20,
+    project: ProjectFolder = None,
+    master: Master = None,
+    spark_conf: SparkConf = None,
+    json_output: AsJson = False,
+) -> None:
+    """Where a source record went: every dataset, version and row, or the step that ended it.
+
+    For each asset that read it: its rejections with rule, expected and actual; or the filter and
+    its reason; or the rows it is in, and what became of them in the assets after that.
+
+    Example:  tallyman where segments segment_id=SEG-0000530
+    """
+    found = opened(project, master, spark_conf).where(
+        source, _record(row), run=run, limit=limit or None
+    )
+    if json_output:
+        as_json(found.to_json())
+        return
+    for line in where_lines(found):
+        out.print(line, markup=False)
+
+
+def _record(row: list[str]) -> dict[str, str]:
+    """A record without a key is told by its place."""
+    places = [item for item in row if item.startswith("@")]
+    if places and len(row) > 1:
+        raise UsageError(f"{places[0]} tells the record by itself: leave the rest out")
+    return {"@": places[0]} if places else pairs(row, "row")
+
+
+def register(app: typer.Typer, panel: str) -> None:
+    app.command(rich_help_panel=panel)(where)

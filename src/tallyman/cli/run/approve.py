@@ -1,0 +1,84 @@
+"""`approve`, `reject` and `approvals`: a person decides on a result that waits."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tallyman.cli.terminal.options import AsJson, Partition, ProjectFolder, RunName, opened
+from tallyman.cli.terminal.output import as_json, out, table
+from tallyman.domain.history.run import Status
+from tallyman.registry.run.approvals import Approvals
+
+AssetName = Annotated[str, typer.Argument(help="The asset whose result waits.")]
+Reason = Annotated[str | None, typer.Option(help="Kept with the decision.")]
+
+
+def approve(
+    run: RunName,
+    asset: AssetName,
+    reason: Reason = None,
+    partition: Partition = None,
+    project: ProjectFolder = None,
+    json_output: AsJson = False,
+) -> None:
+    """Let a waiting result count. What reads it goes on with `tallyman resume`."""
+    _decide(run, asset, partition, True, reason, project, json_output)
+
+
+def reject(
+    run: RunName,
+    asset: AssetName,
+    reason: Reason = None,
+    partition: Partition = None,
+    project: ProjectFolder = None,
+    json_output: AsJson = False,
+) -> None:
+    """Refuse a waiting result: it fails, and nothing reads it."""
+    _decide(run, asset, partition, False, reason, project, json_output)
+
+
+def _decide(
+    run: str,
+    asset: str,
+    partition: str | None,
+    approved: bool,
+    reason: str | None,
+    project: str | None,
+    json_output: bool,
+) -> None:
+    found = opened(project)
+    record = found.decide(run, asset, approved=approved, partition=partition, reason=reason)
+    word = "approved" if approved else "rejected"
+    if json_output:
+        as_json({"run_id": record.name, "asset": asset, "decision": word, "run": record.status})
+        return
+    out.print(f"{asset}: {word}   run {record.name} is now {record.status.value}", markup=False)
+    if approved and record.status is Status.INTERRUPTED:
+        out.print(f"next:  tallyman resume {record.name}", markup=False)
+
+
+def approvals(
+    status: Annotated[
+        str | None, typer.Option(help="pending, approved, rejected or expired. Default: all.")
+    ] = None,
+    project: ProjectFolder = None,
+    json_output: AsJson = False,
+) -> None:
+    """List what waits for a decision, and what was decided."""
+    found = opened(project)
+    found.runs(limit=1)  # so that what has expired is told as expired
+    rows = found.database.durably(lambda tx: Approvals(tx).list(found.settings.name, status=status))
+    if json_output:
+        as_json(rows)
+    elif rows:
+        names = ("run", "asset", "partition", "status", "message", "timeout_at", "decision_by")
+        table(rows, (*names, "reason"))
+    else:
+        out.print("no approvals")
+
+
+def register(app: typer.Typer, panel: str) -> None:
+    for command in (approve, reject, approvals):
+        app.command(rich_help_panel=panel)(command)

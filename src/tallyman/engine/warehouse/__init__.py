@@ -1,0 +1,1 @@
+"""Files of versions, readable as open tables."""
