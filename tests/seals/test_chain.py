@@ -146,7 +146,7 @@ def test_only_a_noted_head_tells_that_the_end_was_cut_off(
     noted = rows[3]["hash"]
     with shop.forged("DELETE FROM seals WHERE ordinal >= 4"):
         assert broken(project) is None
-        what = "the chain was cut off or written anew since this hash was noted"
+        what = "the chain was cut off or rewritten since this hash was noted"
         assert broken(project, noted) == (4, None, what)
         reply = shop.tallyman("verify", "chain", "--head", noted)
         assert reply.code == 1
@@ -174,7 +174,7 @@ def test_a_seal_without_a_signature_after_a_signed_one_is_a_broken_link(
             with written(shop.folder(run) / "seal.json", bare.text.encode()):
                 found = broken(project)
                 if row["ordinal"] == 4:
-                    assert found == (4, "third", "it bears no signature, and one before it does")
+                    assert found == (4, "third", "it is not signed, and an earlier one is")
                     assert not project.verify(run).verified
                 else:
                     # Whoever takes all signatures away leaves a chain that looks older than keys.

@@ -333,7 +333,12 @@ class AssetRun:
         if self.halt:
             halt = self.halt
             outcome.error = ThresholdExceeded(
-                self.asset.name, halt.reason, halt.errors, halt.threshold, halt.rejected
+                self.asset.name,
+                halt.reason,
+                halt.errors,
+                halt.threshold,
+                halt.rejected,
+                halt.total,
             )
         elif ledger.records_in == 0 and self.thresholds.on_empty == "halt":
             outcome.error = EmptyInput(self.asset.name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tallyman.errors.base import Conflict, TallymanError
+from tallyman.errors.base import Conflict, NotFound, TallymanError
 
 
 class VersionConflict(Conflict):
@@ -89,7 +89,7 @@ class FragmentGone(Conflict):
 
     code = "fragment_gone"
     retryable = True
-    hint = "Nothing was published. Run it again: it is made anew."
+    hint = "Nothing was published. Run it again."
 
     def __init__(self, dataset: str) -> None:
         super().__init__(dataset)
@@ -145,6 +145,20 @@ class InUse(Conflict):
 
     def __str__(self) -> str:
         return f"{self.what} cannot be purged: {self.why}."
+
+
+class NothingToRead(NotFound):
+    """A version without files: its dataset was removed by it, or it was purged."""
+
+    def __init__(self, dataset: str, version: int, purged: bool) -> None:
+        super().__init__("version", f"{dataset} v{version}")
+        self.args = (dataset, version, purged)
+        self.purged = purged
+
+    def __str__(self) -> str:
+        if self.purged:
+            return f"{self.name} was purged: there is nothing to read."
+        return f"{self.name} is empty: there is nothing to read."
 
 
 class DatasetDamaged(TallymanError):

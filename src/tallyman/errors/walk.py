@@ -21,7 +21,7 @@ class EvidenceGone(TallymanError):
     def __str__(self) -> str:
         return (
             f"rows of {self.dataset} were made by run {self.run}, and what that run left in "
-            f"{self.folder} is gone: nothing tells what is behind them."
+            f"{self.folder} is gone: their origin can no longer be traced."
         )
 
 

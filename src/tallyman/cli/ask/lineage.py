@@ -12,8 +12,7 @@ from tallyman.cli.terminal.output import as_json, out, table
 from tallyman.domain.history.lineage import Granularity, Reached
 
 lineage = typer.Typer(
-    help="What results were made from, and what was made from them, as recorded by past runs; "
-    "and the events that tell other lineage tools of it.",
+    help="List what results were made from, and what depends on them.",
     no_args_is_help=True,
 )
 COLUMNS = ("depth", "asset", "partition", "kind", "status")
@@ -32,7 +31,7 @@ def up(
     project: ProjectFolder = None,
     json_output: AsJson = False,
 ) -> None:
-    """What its newest result was made from, back to the sources.
+    """List what the newest result was made from, back to the sources.
 
     Depth 1 was read directly; newer results of the same inputs do not count.
     Without --partition it starts at the newest result of any.
@@ -48,7 +47,7 @@ def down(
     project: ProjectFolder = None,
     json_output: AsJson = False,
 ) -> None:
-    """Everything that was made from an asset or a source, directly or not.
+    """List everything that was made from an asset or a source.
 
     Only what succeeded counts. Without --partition it starts from all of them.
     """
@@ -72,7 +71,7 @@ def impact(
     project: ProjectFolder = None,
     json_output: AsJson = False,
 ) -> None:
-    """What to make again when an asset or a source changes, nearest first.
+    """List what to make again when an asset or a source changes.
 
     The status is that of the latest attempt, whatever became of it.
     """

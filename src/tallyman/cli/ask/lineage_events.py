@@ -1,4 +1,4 @@
-"""`tallyman lineage status` and `flush`: OpenLineage events on their way to whoever takes them."""
+"""`tallyman lineage status` and `flush`: OpenLineage events on their way to a receiver."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ REFUSALS = ("run", "event_type", "job", "reason")
 
 
 def status(project: ProjectFolder = None, json_output: AsJson = False) -> None:
-    """Where OpenLineage events go, how many wait, and what went wrong.
+    """Show where OpenLineage events go, how many wait, and errors.
 
-    A run tells of itself in events. They are spooled in the database with what they tell of, sent
-    while the run is at work, and kept in order when the receiver does not take them.
+    A run writes its events to the spool, in the transaction of what they describe. They are sent
+    while the run is at work, and kept in order if the receiver does not take them.
     """
     found = opened(project).lineage_state()
     if json_output:
@@ -68,13 +68,13 @@ def flush(
     project: ProjectFolder = None,
     json_output: AsJson = False,
 ) -> None:
-    """Send all OpenLineage events that wait, now and in order.
+    """Send the OpenLineage events that wait, in order.
 
     The destination is the one of OPENLINEAGE_URL (with OPENLINEAGE_API_KEY), of OPENLINEAGE__… or
     of an openlineage.yml: the one that OPENLINEAGE_CONFIG names, in the working directory, in the
     project's folder or in ~/.openlineage. It stops at the first event that the receiver does not
-    take; nothing is lost, and the next flush or run goes on there. An event that the receiver
-    refuses for good (422, for example) is set aside. Exit code 1 when not everything was sent.
+    take; nothing is lost, and the next flush or run continues there. An event that the receiver
+    refuses (422, for example) is skipped and kept. Exit code 1 if not everything was sent.
     """
     with err.status("sending lineage events") as spinner:
         if not interactive():
@@ -85,8 +85,8 @@ def flush(
     if json_output:
         as_json(asdict(done))
     elif done.sent or done.refused:
-        aside = f", {done.refused:,} refused (tallyman lineage status)" if done.refused else ""
-        out.print(f"{done.sent:,} sent to {done.destination}{aside}", markup=False)
+        refused_ = f", {done.refused:,} refused (tallyman lineage status)" if done.refused else ""
+        out.print(f"{done.sent:,} sent to {done.destination}{refused_}", markup=False)
     else:
         out.print("nothing waits to be sent", markup=False)
     raise typer.Exit(1 if done.refused or done.waiting else 0)

@@ -23,7 +23,7 @@ from tallyman.query.trace.asset import Trace
 from tallyman.query.trace.row import TraceRow
 
 MATCHES = 20
-"""Rows that are listed when a key is not of one row."""
+"""List at most this many rows when a key matches several."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,38 +66,39 @@ def trace(
         ),
     ] = None,
     at_step: Annotated[
-        int | None, typer.Option("--at-step", help="The whole row as it was behind this step.")
+        int | None, typer.Option("--at-step", help="Show the row as it was after this step.")
     ] = None,
     include_baseline: Annotated[
-        bool, typer.Option("--include-baseline", help="Also how the row was loaded, as step 0.")
+        bool,
+        typer.Option("--include-baseline", help="Also show the row as it was loaded, as step 0."),
     ] = False,
     asset: Annotated[str | None, typer.Option("--asset", help="Only this asset.")] = None,
     partition: Partition = None,
     step: Annotated[
-        int | None, typer.Option("--step", help="All changes of this step; needs --asset.")
+        int | None, typer.Option("--step", help="List all changes of this step; needs --asset.")
     ] = None,
     change_type: Annotated[
         str | None, typer.Option("--type", help="With --step: created, updated or deleted only.")
     ] = None,
     limit: Annotated[int, typer.Option(help="With --step: at most this many.")] = 100,
     after: Annotated[
-        str | None, typer.Option("--after", help="With --step: go on behind this row id.")
+        str | None, typer.Option("--after", help="With --step: start after this row id.")
     ] = None,
     project: ProjectFolder = None,
     json_output: AsJson = False,
 ) -> None:
-    """What a run changed: the history of a row, a row at a step, or all changes of a step.
+    """Show what a run changed, row by row and step by step.
 
-    A run keeps a record of every row that a step created, changed or deleted. Rows that no step
-    touched have none. Only a run that has ended can be asked.
+    A run records every row that a step created, updated or deleted. Rows that no step touched
+    have no record. The run must have ended.
 
     tallyman trace latest: its steps, and how many rows each changed
 
     tallyman trace latest --key journal_id=JE-002,line=2: the history of a row, by its values
 
-    tallyman trace latest ROW_ID --at-step 20: the whole row as it was behind step 20
+    tallyman trace latest ROW_ID --at-step 20: the row as it was after step 20
 
-    tallyman trace latest --asset gl_close --step 30 --type deleted: who deleted what
+    tallyman trace latest --asset gl_close --step 30 --type deleted: the rows that step 30 deleted
     """
     asked = TraceQuestion(row_id, key or [], at_step, include_baseline, asset, partition)
     _check(asked, step, change_type, after)

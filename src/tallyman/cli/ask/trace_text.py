@@ -34,7 +34,7 @@ def print_history(row: TraceRow, history: RowHistory) -> None:
 
 
 def print_state(row: TraceRow, state: Values, step: int | None) -> None:
-    _heading(row, f"   behind step {step}")
+    _heading(row, f"   after step {step}")
     table(
         [{"column": name, "value": text(held)} for name, held in state.items()], ("column", "value")
     )

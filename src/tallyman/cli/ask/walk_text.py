@@ -35,8 +35,8 @@ def _hop(hop: Hop, pad: str, word: str, on: str = "") -> Iterator[str]:
     if len(hop.shown) < hop.rows:
         yield f"{pad}{INDENT}… {hop.rows - len(hop.shown):,} more"
     name = "" if hop.asset == hop.dataset else f"asset {hop.asset}, "
-    aside = "   replayed, digests agree" if hop.replayed else ""
-    yield f"{pad}└─ {name}run {short(hop.run)}   {hop.folder}{aside}"
+    note = "   keys computed again, digests agree" if hop.replayed else ""
+    yield f"{pad}└─ {name}run {short(hop.run)}   {hop.folder}{note}"
     deeper = pad + INDENT
     for step in hop.steps:
         yield f"{deeper}{step.step}   {DID.get(step.did, step.did)} {counted(step.count, 'record')}"
@@ -130,8 +130,8 @@ def _became(one: Became, pad: str) -> Iterator[str]:
 
 
 def _values(row: Mapping[str, Any]) -> str:
-    told = "  ".join(f"{name}={_value(value)}" for name, value in row.items() if name != "_tm")
-    return told if len(told) <= WIDEST else told[: WIDEST - 1] + "…"
+    text = "  ".join(f"{name}={_value(value)}" for name, value in row.items() if name != "_tm")
+    return text if len(text) <= WIDEST else text[: WIDEST - 1] + "…"
 
 
 def _value(value: object) -> str:

@@ -35,10 +35,10 @@ def where(
     spark_conf: SparkConf = None,
     json_output: AsJson = False,
 ) -> None:
-    """Where a source record went: every dataset, version and row, or the step that ended it.
+    """Follow a source record to every row and rejection it led to.
 
-    For each asset that read it: its rejections with rule, expected and actual; or the filter and
-    its reason; or the rows it is in, and what became of them in the assets after that.
+    For each asset that read it: its rejections with rule, expected and actual value; or the filter
+    and its reason; or the rows it is in, and what later assets made of them.
 
     Example:  tallyman where segments segment_id=SEG-0000530
     """
@@ -53,10 +53,10 @@ def where(
 
 
 def _record(row: list[str]) -> dict[str, str]:
-    """A record without a key is told by its place."""
+    """Identify a record without a key by its place."""
     places = [item for item in row if item.startswith("@")]
     if places and len(row) > 1:
-        raise UsageError(f"{places[0]} tells the record by itself: leave the rest out")
+        raise UsageError(f"{places[0]} identifies the record by itself: leave out the rest")
     return {"@": places[0]} if places else pairs(row, "row")
 
 

@@ -1,4 +1,4 @@
-"""`why` and `where`: a row back to its records and files, a record forward to all it reached."""
+"""`tallyman why`: follow a row back to its records and files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tallyman.cli.terminal.options import (
 from tallyman.cli.terminal.output import as_json, err, out
 from tallyman.domain.history.walk import Hop
 
-Row = Annotated[list[str], typer.Argument(help="column=value, as many as tell the row.")]
+Row = Annotated[list[str], typer.Argument(help="column=value pairs that identify the row.")]
 
 
 def why(
@@ -32,19 +32,19 @@ def why(
     partition: Partition = None,
     limit: WalkLimit = 20,
     keys: Annotated[
-        bool, typer.Option("--keys", help="List every source key behind the row, no records.")
+        bool, typer.Option("--keys", help="List the source keys of the row instead of records.")
     ] = False,
     project: ProjectFolder = None,
     master: Master = None,
     spark_conf: SparkConf = None,
     json_output: AsJson = False,
 ) -> None:
-    """Why a row is as it is: the steps, runs, versions, records and files behind it.
+    """Explain a row: the steps, runs, records and files it came from.
 
-    Walks back through every asset, in the versions that the runs really read, to the records of
-    sources with their file and line. Values are compared by the column's type; column=null asks
-    for NULL. Spark starts only for a run that kept digests instead of keys: it is replayed, and
-    its digests must agree.
+    Goes back through every asset, in the versions that the runs read, to the records of sources
+    with their file and line. Values are compared by the column's type; column=null asks for NULL.
+    Spark starts only for a run that kept digests instead of keys: its keys are computed again,
+    and their digests must agree.
 
     Example:  tallyman why daily_revenue flight_date=2024-01-15 --limit 3
     """

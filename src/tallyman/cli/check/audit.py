@@ -17,7 +17,10 @@ def audit(
     project: ProjectFolder = None,
     json_output: AsJson = False,
 ) -> None:
-    """Who did what when, newest first. These rows cannot be changed."""
+    """List who did what, and when, newest first.
+
+    These rows cannot be changed.
+    """
     found = opened(project)
     only = found.find_run(run).id if run else None
     rows = found.database.durably(lambda tx: Audit(tx).list(only, limit))

@@ -10,7 +10,7 @@ from tallyman.control.seal import keys as key_pairs
 from tallyman.control.seal.keys import NewKey
 
 keys = typer.Typer(
-    help="The key that signs the seals of runs, and the public keys to check them with.",
+    help="Make and list the keys that sign and check seals.",
     no_args_is_help=True,
 )
 
@@ -19,7 +19,7 @@ keys = typer.Typer(
 def init(project: ProjectFolder = None, json_output: AsJson = False) -> None:
     """Make the key pair that signs every seal from now on.
 
-    A private key that is there is never written over.
+    An existing private key is never overwritten.
     """
     _show(key_pairs.init(opened(project).settings), json_output)
 
@@ -52,7 +52,7 @@ def _show(made: NewKey, json_output: bool) -> None:
 
 @keys.command("ls", epilog="Example:  tallyman keys ls --json")
 def list_keys(project: ProjectFolder = None, json_output: AsJson = False) -> None:
-    """The public keys of the project, and which one signs now."""
+    """List the public keys of the project, and which one signs now."""
     found = key_pairs.known(opened(project).settings).to_json()
     if json_output:
         as_json(found)

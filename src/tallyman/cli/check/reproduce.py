@@ -44,57 +44,57 @@ CAUSES = (
 def reproduce(
     run: RunName = "latest",
     keep: Annotated[
-        bool, typer.Option("--keep", help="Leave what was made in its folder, to look at it.")
+        bool, typer.Option("--keep", help="Keep what was made, to look at it.")
     ] = False,
     project: ProjectFolder = None,
     master: Master = None,
     spark_conf: SparkConf = None,
     json_output: AsJson = False,
 ) -> None:
-    """Make a run again from its pinned inputs, aside, and compare: rows, rejections, ledgers.
+    """Make a run again from its pinned inputs, and compare.
 
-    REPRODUCED (exit 0): all that the run made came out the same; PARTLY_REPRODUCED: so did the
-    rest, but a target failed then and left nothing to compare; DIFFERENT, with the rows that
-    differ; or NOT_REPRODUCIBLE, with what stands against it. Nothing is published, and the run's
-    folder is not touched.
+    Rows, rejections and ledgers are compared. REPRODUCED (exit 0): everything is the same.
+    PARTLY_REPRODUCED: so is the rest, but a target failed then and left nothing to compare.
+    DIFFERENT: the rows that differ are shown. NOT_REPRODUCIBLE: the reasons are shown. Nothing is
+    published, and the run's folder is not touched.
 
     Example:  tallyman reproduce latest --spark-conf spark.sql.shuffle.partitions=7
     """
     given = pairs(spark_conf or [], "--spark-conf")
     found = opened(project, master)
-    telling = _Telling(Progress(quiet=json_output))
+    shown = _Shown(Progress(quiet=json_output))
     try:
-        result = found.reproduce(run, spark_conf=given, keep=keep, tell=telling)
+        result = found.reproduce(run, spark_conf=given, keep=keep, tell=shown)
     except KeyboardInterrupt:
-        _interrupted(found, telling)
+        _interrupted(found, shown)
     finally:
-        telling.progress.stop()
+        shown.progress.stop()
     if json_output:
         as_json(result.to_json())
     else:
-        _conclude(result, telling.told)
+        _conclude(result, shown.targets)
     raise typer.Exit(result.exit_code)
 
 
-class _Telling:
-    """A line for each target as it is known; on a terminal also what is happening now."""
+class _Shown:
+    """Print a line for each target; on a terminal also what is happening now."""
 
     def __init__(self, progress: Progress) -> None:
         self.progress = progress
-        self.told: set[str] = set()
+        self.targets: set[str] = set()
 
     def __call__(self, target: str, phase: str, again: TargetAgain | None) -> None:
         if again is None:
             self.progress(target, phase, None)
         elif not self.progress.quiet:
             self.progress.stop()
-            self.told.add(target)
+            self.targets.add(target)
             _line(again)
 
 
-def _interrupted(found: Project, telling: _Telling) -> NoReturn:
-    telling.progress.stop()
-    err.print("interrupted: nothing was published, and nothing is left behind.")
+def _interrupted(found: Project, shown: _Shown) -> NoReturn:
+    shown.progress.stop()
+    err.print("interrupted: nothing was published, and nothing is left on disk.")
     sys.stderr.flush()
     found.close()
     os._exit(130)  # Spark's threads may hang in a half-done job; nothing of ours is pending
@@ -136,9 +136,9 @@ def _row(row: Mapping[str, Any]) -> str:
     return f"{named}   {shown}" if named else shown
 
 
-def _conclude(result: Reproduced, told: set[str]) -> None:
+def _conclude(result: Reproduced, shown: set[str]) -> None:
     for again in result.targets:
-        if str(again.target) not in told:
+        if str(again.target) not in shown:
             _line(again)
     made = [a.result for a in result.targets if a.result is not None]
     sums = f"   {sum(r.records_in for r in made):,} records, {sum(r.rows_out for r in made):,} rows"
@@ -168,7 +168,7 @@ def _next(result: Reproduced) -> list[str]:
     reused = list(dict.fromkeys(a.made_by for a in result.targets if a.made_by))
     lines = [f"made before:  tallyman reproduce {run}" for run in reused[:5]]
     if result.verdict is Verdict.DIFFERENT:
-        lines += [CAUSES, *(f"not as it was:  {told}" for told in result.environment)]
+        lines += [CAUSES, *(f"not as it was:  {one}" for one in result.environment)]
         if not result.kept:
             lines.append(f"look at it:  tallyman reproduce {result.run_id} --keep")
     if result.verdict is Verdict.NOT_REPRODUCIBLE and not reused:

@@ -32,7 +32,7 @@ class RunByDefault(TyperGroup):
 
 verify = typer.Typer(
     cls=RunByDefault,
-    help="Check a run, its inputs, all seals, or a version again. `verify RUN` is `verify run`.",
+    help="Check a run, its inputs, all seals, or a version.\n\n`verify RUN` means `verify run RUN`.",
 )
 
 

@@ -13,7 +13,7 @@ from tallyman.control.publish.cleanup import Cleaned
 from tallyman.errors import UsageError
 
 LONGEST = 1e9
-"""Seconds; more than anything is old."""
+"""Seconds; longer than any file is old."""
 
 
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
@@ -21,7 +21,7 @@ UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 def cleanup(
     older_than: Annotated[
-        str, typer.Option(help="Spare what is younger: 30s, 10m, 12h, 7d, 2w.")
+        str, typer.Option(help="Keep what is younger: 30s, 10m, 12h, 7d, 2w.")
     ] = "1d",
     keep_versions: Annotated[
         int | None,
@@ -31,11 +31,11 @@ def cleanup(
     project: ProjectFolder = None,
     json_output: AsJson = False,
 ) -> None:
-    """Show what nothing points to any more; with --confirm, remove it.
+    """List files that nothing points to; remove them with --confirm.
 
-    Left over by runs and mutations that failed or lost a race. What is current, pinned by a
-    snapshot, read by a run, or next in line for a rollback is never removed. Lineage events go
-    that were sent; those that wait or were refused stay.
+    They are left over by runs and mutations that failed or lost a race. What is current, named by
+    a snapshot, read by a run, or next in line for a rollback is never removed. Lineage events that
+    were sent are removed too; those that wait or were refused stay.
     """
     if keep_versions is not None and keep_versions < 1:
         raise UsageError("--keep-versions is at least 1")

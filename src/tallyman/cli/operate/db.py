@@ -1,4 +1,4 @@
-"""`tallyman db`: the project's database. Where it is, is it well, and its address for others."""
+"""`tallyman db`: the state, tables and address of the project's database."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ from tallyman.registry.server.address import shareable
 from tallyman.registry.status import DatabaseStatus, psql
 from tallyman.registry.status import status as status_of
 
-db = typer.Typer(
-    help="The project's database: its state, its tables, its address.", no_args_is_help=True
-)
+db = typer.Typer(help="Inspect, migrate and open the project's database.", no_args_is_help=True)
 STATES = {
     "never_started": "never started; the first run makes it",
     "stopped": "stopped (started to answer this)",
@@ -29,7 +27,7 @@ STATES = {
 
 @db.command()
 def status(project: ProjectFolder = None, json_output: AsJson = False) -> None:
-    """Tell where the database is, what state it is in, and what it holds."""
+    """Show where the database is, its state, and what it holds."""
     found = status_of(opened(project).database)
     if json_output:
         as_json(asdict(found))

@@ -15,17 +15,17 @@ def purge(
     dataset: DatasetName,
     version: Annotated[int, typer.Argument(help="The version's number.")],
     confirm: Annotated[
-        bool, typer.Option("--confirm", help="Really: it cannot be undone.")
+        bool, typer.Option("--confirm", help="Remove it; this cannot be undone.")
     ] = False,
     project: ProjectFolder = None,
     json_output: AsJson = False,
 ) -> None:
-    """Remove one version for good, also from the run that made it. For administrators.
+    """Remove one version permanently, also from its run's folder.
 
     Refused for what is current, pinned, read by a run, or next in line for a rollback.
     """
     if not confirm:
-        raise UsageError(f"purging {dataset} v{version} cannot be undone; say --confirm")
+        raise UsageError(f"purging {dataset} v{version} cannot be undone; confirm with --confirm")
     found = opened(project)
     done = found.purge(dataset, version)
     if json_output:

@@ -1,4 +1,4 @@
-"""`plan`, `apply`, `rollback`, `snapshot`, `publish`, `cleanup`, `purge`: what readers see."""
+"""`tallyman apply`: carry out a plan."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def apply(
     spark_conf: SparkConf = None,
     json_output: AsJson = False,
 ) -> None:
-    """Carry out a plan: build aside, then cut over to all of it in one commit.
+    """Carry out a plan, and publish all of it in one commit.
 
     Readers keep the old versions until the commit, and see all new ones after it. Refused (exit
     4) if the pipeline or a dataset has changed since the plan was made.
@@ -47,9 +47,11 @@ def apply(
 
 
 def _naming(one: Planned) -> str:
-    said = [f"is called {one.rename_to} now"] if one.rename_to else []
+    said = [f"is now called {one.rename_to}"] if one.rename_to else []
     if one.publish is not None:
-        said.append("is shown to readers outside" if one.publish else "is hidden from outside")
+        said.append(
+            "is visible to outside readers" if one.publish else "is hidden from outside readers"
+        )
     return ", ".join(said)
 
 

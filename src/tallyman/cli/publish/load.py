@@ -25,7 +25,7 @@ def load(
     project: ProjectFolder = None,
     json_output: AsJson = False,
 ) -> None:
-    """Load a file into a table: every row of it, or nothing.
+    """Load a file into a table, all of it or nothing.
 
     Example:  tallyman load person people.csv --mode merge
     """

@@ -1,4 +1,4 @@
-"""`mutate` and `load`: people and programs write tables."""
+"""`tallyman mutate`: insert, update and delete rows of tables."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def mutate(
     project: ProjectFolder = None,
     json_output: AsJson = False,
 ) -> None:
-    """Insert, update or delete rows of tables: all statements in one commit, or none.
+    """Insert, update and delete rows of tables in one commit.
 
-    A later statement sees the earlier ones. Keys, NOT NULL and references are checked before
-    anything is written.
+    All statements are done, or none; a later statement sees the earlier ones. Keys, NOT NULL and
+    references are checked before anything is written.
 
     statements: [{insert: {into: person, rows: [{name: Eve, age: 31}]}},
     {update: {dataset: person, set: {age: 32}, where: "name = 'Eve'"}}]

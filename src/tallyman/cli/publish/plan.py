@@ -10,9 +10,9 @@ from tallyman.domain.version.change_plan import ChangePlan
 
 
 def plan(project: ProjectFolder = None, json_output: AsJson = False) -> None:
-    """Show what applying the pipeline as it is now would do, and change nothing.
+    """Show what the edited pipeline would change; change nothing.
 
-    The plan is kept: `tallyman apply` carries it out, if the world has not moved since.
+    The plan is stored; `tallyman apply` carries it out if nothing has changed since.
     """
     found = opened(project).plan()
     if json_output:

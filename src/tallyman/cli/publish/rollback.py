@@ -24,16 +24,22 @@ def rollback(
     project: ProjectFolder = None,
     json_output: AsJson = False,
 ) -> None:
-    """Go back, in one commit: all datasets and the pipeline to a commit, or one to a version.
+    """Go back to an older version, or everything to an older commit.
 
-    History only grows: the versions in between stay, and going back can itself be undone. Example:
-    tallyman rollback --commit 1f0c22a1   or   tallyman rollback daily_revenue --to 6
+    It is one new commit: the versions in between stay, and a rollback can itself be rolled back.
+
+    Example:  tallyman rollback daily_revenue --to 6
+
+    Example:  tallyman rollback --commit 1f0c22a1
     """
     made = opened(project).rollback(dataset, to=to, commit=commit, message=message)
     if json_output:
         as_json(commit_facts(made))
     else:
-        out.print(published(made) if made else "everything is like that already", markup=False)
+        out.print(
+            published(made) if made else "nothing to do: the content is already the same",
+            markup=False,
+        )
 
 
 def register(app: typer.Typer, panel: str) -> None:

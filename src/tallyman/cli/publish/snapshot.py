@@ -12,12 +12,12 @@ from tallyman.cli.terminal.output import as_json, out
 
 def snapshot(
     dataset: DatasetName,
-    alias: Annotated[str, typer.Argument(help="A name of its own, read like a dataset's.")],
+    alias: Annotated[str, typer.Argument(help="The name; it is read like a dataset.")],
     version: AtVersion = None,
     project: ProjectFolder = None,
     json_output: AsJson = False,
 ) -> None:
-    """Give a version a name that never moves; it is kept for ever.
+    """Give a version a permanent name; it is never removed.
 
     Example:  tallyman snapshot daily_revenue revenue_2026_q1
     """
@@ -25,7 +25,7 @@ def snapshot(
     if json_output:
         as_json({"alias": alias, "dataset": dataset, "version": found.ordinal})
     else:
-        out.print(f"{alias} is {dataset} v{found.ordinal}, for ever", markup=False)
+        out.print(f"{alias} is {dataset} v{found.ordinal}, permanently", markup=False)
 
 
 def register(app: typer.Typer, panel: str) -> None:

@@ -19,7 +19,7 @@ def commits(
     project: ProjectFolder = None,
     json_output: AsJson = False,
 ) -> None:
-    """List commits, newest first: who moved what to which version, and why."""
+    """List commits: who moved which dataset to which version."""
     rows = [_commit(commit) for commit in opened(project).commits(dataset, limit=limit)]
     if json_output:
         as_json(rows)

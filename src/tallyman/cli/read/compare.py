@@ -1,4 +1,4 @@
-"""`compare`: what differs between two runs."""
+"""`tallyman compare`: what differs between two runs."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def compare(
     project: ProjectFolder = None,
     json_output: AsJson = False,
 ) -> None:
-    """What differs between two runs: config, code, environment, inputs and ledgers.
+    """Compare two runs: config, code, environment, inputs, ledgers.
 
-    Exit 0 when they are the same, 1 when something differs or could not be compared. Timings are
-    shown and decide nothing.
+    Exit 0 if they are the same, 1 if something differs or could not be compared. Timings are
+    shown but do not count.
     """
     found = opened(project).compare(run_a, run_b)
     if json_output:
@@ -44,8 +44,10 @@ def _show(section: Section, names: tuple[str, str]) -> None:
         out.print(f"{section.name}: same", markup=False)
         return
     count = len(section.differences)
-    told = "informative" if section.informative else f"{count} difference{'s' if count > 1 else ''}"
-    out.print(f"{section.name}: {told}", markup=False)
+    summary = (
+        "informative" if section.informative else f"{count} difference{'s' if count > 1 else ''}"
+    )
+    out.print(f"{section.name}: {summary}", markup=False)
     titles = names if names[0] != names[1] else ("a", "b")
     rows = [
         {"what": f"  {one.path}", titles[0]: _value(one.a), titles[1]: _value(one.b)}

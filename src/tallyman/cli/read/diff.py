@@ -21,9 +21,11 @@ def diff(
     project: ProjectFolder = None,
     json_output: AsJson = False,
 ) -> None:
-    """Compare two versions row by row, by the dataset's key.
+    """Compare two versions of a dataset row by row.
 
-    Exits 0 also when they differ. Example:  tallyman diff daily_revenue 6 7
+    Rows are matched by the dataset's key. Exit 0 also if they differ.
+
+    Example:  tallyman diff daily_revenue 6 7
     """
     found = opened(project).diff(dataset, before, after, limit=limit)
     if json_output:

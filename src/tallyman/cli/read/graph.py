@@ -15,15 +15,15 @@ from tallyman.domain.definition.selection import select
 def graph(
     selection: Annotated[
         list[str] | None,
-        typer.Argument(help="Assets, and what they read: x, +x, x+, +x+, tag:t. All when empty."),
+        typer.Argument(help="Assets, and what they read: x, +x, x+, +x+, tag:t. Default: all."),
     ] = None,
     as_mermaid: Annotated[
-        bool, typer.Option("--mermaid", help="Print Mermaid, as Markdown pages show it.")
+        bool, typer.Option("--mermaid", help="Print Mermaid for Markdown pages.")
     ] = False,
     project: ProjectFolder = None,
     json_output: AsJson = False,
 ) -> None:
-    """Draw the pipeline: what each asset reads."""
+    """Draw which asset reads what."""
     pipeline = opened(project).pipeline
     chosen = select(pipeline, selection) if selection else None
     if json_output:

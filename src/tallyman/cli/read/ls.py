@@ -20,7 +20,10 @@ def ls(
     project: ProjectFolder = None,
     json_output: AsJson = False,
 ) -> None:
-    """List sources and assets in the order they run, with the state of their newest result."""
+    """List sources, tables and assets with their state and version.
+
+    They are in the order they run.
+    """
     found = opened(project)
     pipeline = found.pipeline
     chosen = found.select(selection or [])
@@ -61,14 +64,14 @@ def ls(
 
 
 def _version(dataset: Dataset | None) -> dict[str, object]:
-    """What readers see: the dataset, by its own name, and its version."""
+    """Name the dataset and the version that readers see."""
     if dataset is None or dataset.current_version is None:
         return {"dataset": dataset.name if dataset else None, "version": None}
     return {"dataset": dataset.name, "version": f"v{dataset.ordinal}"}
 
 
 def _stale(rows: list[dict[str, Any]]) -> str | None:
-    """Made from something that was replaced since."""
+    """Say which inputs were replaced since the result was made."""
     if not rows:
         return None
     causes = ", ".join(sorted({row["cause"] for row in rows}))

@@ -22,7 +22,7 @@ def read(
     project: ProjectFolder = None,
     json_output: AsJson = False,
 ) -> None:
-    """Show rows of a dataset, or of a snapshot, without Spark.
+    """Print rows of a dataset or snapshot, without Spark.
 
     Example:  tallyman read daily_revenue --version 6 --limit 5
     """

@@ -1,4 +1,4 @@
-"""`report`: all that can be told of a run, for a person to read, keep or print."""
+"""`tallyman report`: everything that is known about a run, to read, keep or print."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tallyman.query.report.run import Report
 def report(
     run: RunName = "latest",
     html: Annotated[
-        bool, typer.Option("--html", help="One page that needs nothing else, for screen and paper.")
+        bool, typer.Option("--html", help="Write one self-contained page, for screen and paper.")
     ] = False,
     output: Annotated[
         str | None,
@@ -32,43 +32,45 @@ def report(
     project: ProjectFolder = None,
     json_output: AsJson = False,
 ) -> None:
-    """All about a run: where each record went, why, how long it took, and what proves it.
+    """Write the full report of a run, as text or an HTML page.
+
+    It shows where each record went and why, how long it took, and what proves it.
 
     tallyman report latest             to read here
 
     tallyman report latest --html      to keep: writes report-RUN.html into this folder
     """
     found = opened(project)
-    told = found.report(run)
+    made = found.report(run)
     if json_output and not html and output is None:
-        as_json(told.to_json())
+        as_json(made.to_json())
         return
-    text = page(told) if html else "\n".join(lines(told)) + "\n"
+    text = page(made) if html else "\n".join(lines(made)) + "\n"
     if output == "-" or (output is None and not html):
         sys.stdout.write(text)
         return
-    target = Path(output or f"report-{_name(told)}.html").absolute()
+    target = Path(output or f"report-{_name(made)}.html").absolute()
     if target.resolve().is_relative_to(found.settings.runs_folder.resolve()):
         raise UsageError(f"{target}: run folders are sealed; write the report somewhere else")
     _write(target, text)
     if json_output:
-        as_json({"run_id": told.head["run_id"], "file": str(target), "bytes": len(text.encode())})
+        as_json({"run_id": made.head["run_id"], "file": str(target), "bytes": len(text.encode())})
     else:
         out.print(f"wrote {target}", markup=False)
 
 
-def _name(told: Report) -> str:
-    """A run that was copied here may call itself anything."""
-    name = str(told.head["run_id"])
+def _name(made: Report) -> str:
+    """Check the name: a run that was copied here may have any."""
+    name = str(made.head["run_id"])
     return short(name) if RUN_ID.fullmatch(name) and set(name) != {"."} else "run"
 
 
 def _write(target: Path, text: str) -> None:
-    """All of it or nothing: the page of before stays until the new one is whole."""
-    aside = target.with_name(f".{target.name}.part")
+    """Write all of it or nothing: the old page stays until the new one is complete."""
+    unfinished = target.with_name(f".{target.name}.part")
     try:
-        aside.write_text(text, encoding="utf-8")
-        os.replace(aside, target)
+        unfinished.write_text(text, encoding="utf-8")
+        os.replace(unfinished, target)
     except OSError as error:
         raise UsageError(f"{target} cannot be written: {error.strerror}") from None
 

@@ -16,13 +16,13 @@ MOST = 12
 BAR = 24
 
 
-def lines(told: Report) -> Iterator[str]:
-    """Whatever is in a run that was copied here, a terminal obeys none of it."""
-    yield from map(printable, _lines(told))
+def lines(report: Report) -> Iterator[str]:
+    """Make control characters visible: a run that was copied here may hold any."""
+    yield from map(printable, _lines(report))
 
 
-def _lines(told: Report) -> Iterator[str]:
-    head = told.head
+def _lines(report: Report) -> Iterator[str]:
+    head = report.head
     ended = f" to {head['finished_at']}" if head["finished_at"] else ""
     yield f"run {head['run_id']}   {status(head['status'])}"
     yield f"{head['project']}   {head['started_at']}{ended}   {duration(head['duration_ms'])}"
@@ -31,9 +31,9 @@ def _lines(told: Report) -> Iterator[str]:
         yield f"a replay of rejections of run {head['replay_of']}"
     if head["error"]:
         yield from _failure("", head["error"])
-    for asset in told.assets:
+    for asset in report.assets:
         yield from ("", *_asset(asset))
-    yield from ("", *_published(told), "", *_proof(told), "", *_bound(told))
+    yield from ("", *_published(report), "", *_proof(report), "", *_bound(report))
 
 
 def _asset(asset: AssetReport) -> Iterator[str]:
@@ -108,18 +108,18 @@ def _failure(where: str, error: Mapping[str, Any]) -> Iterator[str]:
         yield f"    {error['hint']}"
 
 
-def _published(told: Report) -> Iterator[str]:
-    if not told.versions:
+def _published(report: Report) -> Iterator[str]:
+    if not report.versions:
         yield "published   nothing"
-    for one in told.versions:
+    for one in report.versions:
         was = f" (was v{one['was']})" if one["was"] else ""
         yield f"published   {one['dataset']} v{one['version']}{was}   {one['rows']:,} rows"
-    if told.versions:
-        yield f"            commit {told.head['commit']}"
+    if report.versions:
+        yield f"            commit {report.head['commit']}"
 
 
-def _proof(told: Report) -> Iterator[str]:
-    proofs = [proof for asset in told.assets for proof in asset.proofs]
+def _proof(report: Report) -> Iterator[str]:
+    proofs = [proof for asset in report.assets for proof in asset.proofs]
     open_ = [proof for proof in proofs if not proof["balanced"]]
     yield f"proof       {len(proofs) - len(open_):,} of {len(proofs):,} ledgers balance"
     for one in (proofs if len(proofs) <= MOST else open_)[:MOST]:
@@ -128,19 +128,19 @@ def _proof(told: Report) -> Iterator[str]:
         yield f"    keys in {one['door_digest']}   of all fates {one['fates_digest']}"
         yield f"    {counts}   {one['method']}"
         if one.get("duplicate_keys") is None and one["balanced"]:
-            yield f"    repeated keys not counted: tallyman verify {told.head['run_id']} --exact"
-    if told.seal is None:
+            yield f"    repeated keys not counted: tallyman verify {report.head['run_id']} --exact"
+    if report.seal is None:
         yield "seal        none: the run is at work, or its process ended before"
         return
-    seal, signature = told.seal, told.seal["signature"]
+    seal, signature = report.seal, report.seal["signature"]
     yield f"seal        {seal['ordinal']}  {seal['hash']}"
     yield f"  before it   {seal['previous'] or 'none: it is the first'}"
     yield f"  signed      {'by key ' + signature['key'] if signature else 'no'}"
-    yield f"  check it    tallyman verify {told.head['run_id']}"
+    yield f"  check it    tallyman verify {report.head['run_id']}"
 
 
-def _bound(told: Report) -> Iterator[str]:
-    binding, code = told.binding, told.binding["code_version"]
+def _bound(report: Report) -> Iterator[str]:
+    binding, code = report.binding, report.binding["code_version"]
     dirty = ", not committed" if code.get("git_dirty") else ""
     yield f"config      {binding['config_hash'] or 'not in the manifest'}"
     yield f"code        {code.get('source_hash') or 'not in the manifest'}"
@@ -151,6 +151,6 @@ def _bound(told: Report) -> Iterator[str]:
         yield f"input       {name}{version}   {_size(one)}   {one['hash'] or one.get('problem')}"
     if len(inputs) > MOST:
         yield f"            and {len(inputs) - MOST:,} more, in manifest.json"
-    yield f"lineage     {told.lineage['openlineage_run_id']}"
-    for name, one in list(told.lineage["assets"].items())[:MOST]:
+    yield f"lineage     {report.lineage['openlineage_run_id']}"
+    for name, one in list(report.lineage["assets"].items())[:MOST]:
         yield f"            {one}  {name}"

@@ -15,7 +15,7 @@ def runs(
     limit: Annotated[int, typer.Option(help="How many, newest first.")] = 20,
     json_output: AsJson = False,
 ) -> None:
-    """List runs, newest first; an interrupted one can be resumed."""
+    """List runs, newest first."""
     rows = [
         {
             "run_id": run.name,

@@ -1,4 +1,4 @@
-"""The history of a project: what there is, what ran, and who did what."""
+"""`tallyman show`: one run on one screen."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from tallyman.query.report.run import KnownRun, bound_to, lineage_ids, seal_fact
 def show(
     run: RunName = "latest", project: ProjectFolder = None, json_output: AsJson = False
 ) -> None:
-    """What a run did: the tally of each asset, rejections by rule, timings, what proves it.
+    """Show one run: tallies, rejections, timings, versions, seal.
 
-    `tallyman report RUN` tells more, `tallyman report RUN --html` on a page to keep.
+    `tallyman report RUN` shows more; `tallyman report RUN --html` writes a page to keep.
     """
     found = opened(project)
     record = found.find_run(run)

@@ -1,4 +1,4 @@
-"""Datasets: read them, list their versions and commits, compare two versions."""
+"""`tallyman versions`: list the versions of a dataset."""
 
 from __future__ import annotations
 

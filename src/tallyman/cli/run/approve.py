@@ -1,4 +1,4 @@
-"""`approve`, `reject` and `approvals`: a person decides on a result that waits."""
+"""`tallyman approve`, `reject`, `approvals`: decide on results that wait for a person."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tallyman.domain.history.run import Status
 from tallyman.registry.run.approvals import Approvals
 
 AssetName = Annotated[str, typer.Argument(help="The asset whose result waits.")]
-Reason = Annotated[str | None, typer.Option(help="Kept with the decision.")]
+Reason = Annotated[str | None, typer.Option(help="Recorded with the decision.")]
 
 
 def approve(
@@ -23,7 +23,10 @@ def approve(
     project: ProjectFolder = None,
     json_output: AsJson = False,
 ) -> None:
-    """Let a waiting result count. What reads it goes on with `tallyman resume`."""
+    """Accept a result that waits for approval.
+
+    `tallyman resume` then makes what reads it.
+    """
     _decide(run, asset, partition, True, reason, project, json_output)
 
 
@@ -35,7 +38,7 @@ def reject(
     project: ProjectFolder = None,
     json_output: AsJson = False,
 ) -> None:
-    """Refuse a waiting result: it fails, and nothing reads it."""
+    """Refuse a result that waits for approval: it fails."""
     _decide(run, asset, partition, False, reason, project, json_output)
 
 
@@ -66,9 +69,9 @@ def approvals(
     project: ProjectFolder = None,
     json_output: AsJson = False,
 ) -> None:
-    """List what waits for a decision, and what was decided."""
+    """List results that wait for a decision, and past decisions."""
     found = opened(project)
-    found.runs(limit=1)  # so that what has expired is told as expired
+    found.runs(limit=1)  # marks approvals as expired whose time is up
     rows = found.database.durably(lambda tx: Approvals(tx).list(found.settings.name, status=status))
     if json_output:
         as_json(rows)

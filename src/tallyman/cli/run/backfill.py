@@ -35,7 +35,9 @@ def backfill(
     spark_conf: SparkConf = None,
     json_output: AsJson = False,
 ) -> None:
-    """Run many partitions in one run; those that are unchanged are skipped.
+    """Run many partitions in one run.
+
+    Unchanged partitions are skipped.
 
     Example:  tallyman backfill +daily_revenue --from 2026-01-01 --to 2026-01-31 --jobs 4
     """

@@ -13,12 +13,13 @@ from tallyman.cli.terminal.output import as_json, out
 def cancel(
     run: RunName,
     timeout: Annotated[
-        float, typer.Option(help="Seconds its process has to stop before the run is taken from it.")
+        float,
+        typer.Option(help="Seconds to wait for the process before the run is canceled by force."),
     ] = 30,
     project: ProjectFolder = None,
     json_output: AsJson = False,
 ) -> None:
-    """Stop a run that is at work. What it finished stays; resume goes on with the rest."""
+    """Stop a run. What it finished stays; `tallyman resume` continues."""
     found = opened(project)
     record = found.find_run(run)
     status = found.cancel(record.name, timeout_s=timeout)

@@ -19,7 +19,10 @@ def invalidate(
     project: ProjectFolder = None,
     json_output: AsJson = False,
 ) -> None:
-    """Declare results invalid: the next run makes them anew. No file is touched."""
+    """Declare results invalid: the next run makes them again.
+
+    No file is touched.
+    """
     count = opened(project).invalidate(asset, partition=partition, cascade=cascade)
     if json_output:
         as_json({"invalidated": count})

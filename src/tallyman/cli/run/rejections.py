@@ -1,4 +1,4 @@
-"""`rejections`: list dead letters, replay them through the same plan, or give them up."""
+"""`tallyman rejections`: list dead letters, replay them through the same plan, discard them."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from tallyman.domain.history.run import AssetResult, RunResult, Status
 from tallyman.project import Project
 
 rejections = typer.Typer(
-    help="Dead letters: records that could not be used, and why; and what to do about them.",
+    help="List, correct and replay records that were rejected.",
     no_args_is_help=True,
 )
 OnlyAsset = Annotated[str | None, typer.Option("--asset", help="Only this asset.")]
 Where = Annotated[
     str | None,
     typer.Option(
-        help="Only those for which this SQL holds. Fields: source_key, error_type, morphism_path, "
+        help="Only those that match this SQL. Fields: source_key, error_type, morphism_path, "
         "expected, actual, error_code, context['step']. Example: \"error_code = 'NEGATIVE_PRICE'\""
     ),
 ]
 OnlyOpen = Annotated[
-    bool, typer.Option("--open", help="Only those nobody has replayed or discarded.")
+    bool, typer.Option("--open", help="Only those that nobody replayed or discarded.")
 ]
 STATES = ("open", "replayed", "moved", "discarded")
 
@@ -41,9 +41,9 @@ def rejections_ls(
     project: ProjectFolder = None,
     json_output: AsJson = False,
 ) -> None:
-    """Count rejections by asset, kind and rule, and how many of them are still open.
+    """Count rejections by asset, type and rule.
 
-    Moved: rejected again by a replay, and open there.
+    open: nobody has dealt with it. moved: a replay rejected it again, and it is open there.
     """
     found = opened(project)
     chosen = found.chosen(run, asset=asset)
@@ -79,7 +79,7 @@ def rejections_show(
     project: ProjectFolder = None,
     json_output: AsJson = False,
 ) -> None:
-    """Show dead-letter records, and what became of them."""
+    """List rejected records and what was done about them."""
     found = opened(project)
     chosen = found.chosen(run, asset=asset, where=where)
     count, rows = found.rejections.listed(
@@ -91,8 +91,8 @@ def rejections_show(
         return
     names = ("source_key", "error_type", "morphism_path", "expected", "actual", "error_code")
     table(rows, (*names, "state"))
-    told = ", ".join(f"{records[state]:,} {state}" for state in STATES)
-    out.print(f"{len(rows):,} of {count:,}   records: {told}", markup=False)
+    states = ", ".join(f"{records[state]:,} {state}" for state in STATES)
+    out.print(f"{len(rows):,} of {count:,}   records: {states}", markup=False)
 
 
 @rejections.command("replay")
@@ -109,20 +109,20 @@ def rejections_replay(
         ),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say what would become of them.")
+        bool, typer.Option("--dry-run", help="Show what would happen; write nothing.")
     ] = False,
     project: ProjectFolder = None,
     master: Master = None,
     spark_conf: SparkConf = None,
     json_output: AsJson = False,
 ) -> None:
-    """Send open rejections through the same plan again, corrected or as they were.
+    """Run open rejections through the same plan again, corrected or not.
 
-    What passes is published by an ordinary commit; what does not stays a rejection, of the
-    replay's own run, with its new reason. Replaying twice changes nothing.
+    Records that pass are published by an ordinary commit. Records that fail again become
+    rejections of the replay's run, with their new reason. Replaying twice changes nothing.
 
-    Where the plan combines records (groupBy, dropDuplicates, windows), all records are evaluated
-    with the corrected ones in their place; else only the replayed ones.
+    Where the plan combines records (groupBy, dropDuplicates, windows), all records are evaluated,
+    with the corrected ones in their place; otherwise only the replayed ones.
     """
     found = opened(project, master, spark_conf)
     chosen = found.chosen(run, asset=asset, where=where)
@@ -133,11 +133,11 @@ def rejections_replay(
         )
 
     done = supervised(found, json_output, work)
-    _tell(found, done, dry_run, json_output)
+    _show(found, done, dry_run, json_output)
 
 
 def _quietly(progress: Progress) -> Listener:
-    """What is happening; the tally comes with what became of the records."""
+    """Show phases only; the tally is printed with the outcome."""
 
     def listen(target: str, phase: str, result: AssetResult | None) -> None:
         if result is None:
@@ -146,25 +146,25 @@ def _quietly(progress: Progress) -> Listener:
     return listen
 
 
-def _tell(found: Project, done: Replayed, dry_run: bool, json_output: bool) -> NoReturn:
+def _show(found: Project, done: Replayed, dry_run: bool, json_output: bool) -> NoReturn:
     stale = _stale(found, done.run)
     code = done.run.exit_code if done.run else 0
     if json_output:
         as_json(_as_json(done, stale))
         raise typer.Exit(code)
     if not done.outcomes:
-        _tell_nothing(done)
+        _print_nothing(done)
         raise typer.Exit(0)
     for outcome in done.outcomes:
-        _tell_outcome(outcome, dry_run)
+        _print_outcome(outcome, dry_run)
     if done.run is None:
         out.print("nothing was written: this was a trial (--dry-run)", markup=False)
         raise typer.Exit(0)
-    _tell_run(done, done.run, stale)
+    _print_run(done, done.run, stale)
     raise typer.Exit(code)
 
 
-def _tell_nothing(done: Replayed) -> None:
+def _print_nothing(done: Replayed) -> None:
     records = done.records
     total = sum(records.values())
     parts = [
@@ -183,7 +183,7 @@ def _tell_nothing(done: Replayed) -> None:
             out.print(f"open there:  tallyman rejections replay {run}", markup=False)
 
 
-def _tell_outcome(outcome: ReplayOutcome, dry_run: bool) -> None:
+def _print_outcome(outcome: ReplayOutcome, dry_run: bool) -> None:
     words = ("would pass", "would be rejected again") if dry_run else ("passed", "rejected again")
     of = " (all records were evaluated again)" if outcome.whole else ""
     out.print(
@@ -202,7 +202,7 @@ def _tell_outcome(outcome: ReplayOutcome, dry_run: bool) -> None:
         err.print(f"  {outcome.result.error['message']}", style="red", markup=False)
 
 
-def _tell_run(done: Replayed, result: RunResult, stale: list[dict[str, Any]]) -> None:
+def _print_run(done: Replayed, result: RunResult, stale: list[dict[str, Any]]) -> None:
     if result.commit:
         out.print(published(result.commit), markup=False)
     good = result.status is Status.SUCCESS
@@ -219,7 +219,7 @@ def _tell_run(done: Replayed, result: RunResult, stale: list[dict[str, Any]]) ->
 
 
 def _stale(found: Project, result: RunResult | None) -> list[dict[str, Any]]:
-    """What was made from the datasets that moved, and the command that makes it again."""
+    """List what was made from the datasets that moved, each with the command that remakes it."""
     moved = set(result.published()) if result else set()
     if not moved:
         return []
@@ -252,9 +252,9 @@ def rejections_discard(
     project: ProjectFolder = None,
     json_output: AsJson = False,
 ) -> None:
-    """Give open rejections up: they are not replayed any more. Who, when and why is recorded.
+    """Give up open rejections. Who, when and why is recorded.
 
-    No file is touched: the dead letters stay where they are.
+    They are no longer replayed. The dead-letter files stay.
     """
     found = opened(project)
     chosen = found.chosen(run, asset=asset, where=where)

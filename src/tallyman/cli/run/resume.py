@@ -1,4 +1,4 @@
-"""`tallyman resume`: go on with a run that did not finish."""
+"""`tallyman resume`: continue a run that did not finish."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from tallyman.cli.terminal.result import show_result
 def resume(
     run: RunName,
     jobs: Annotated[
-        int | None, typer.Option("--jobs", "-j", help="Default: as the run was begun.")
+        int | None,
+        typer.Option("--jobs", "-j", help="Assets or partitions at once. Default: as before."),
     ] = None,
     project: ProjectFolder = None,
     master: Master = None,
     spark_conf: SparkConf = None,
     json_output: AsJson = False,
 ) -> None:
-    """Go on with a run that failed, was killed, canceled, or waited for approval.
+    """Continue a run that failed, was stopped, or has been approved.
 
-    What succeeded is not run again; the run keeps its id.
+    What succeeded is not run again. The run keeps its id.
     """
     found = opened(project, master, spark_conf)
     result = supervised(

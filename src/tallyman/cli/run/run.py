@@ -1,4 +1,4 @@
-"""`run`, `backfill`, `resume`, `cancel`, `demo`: a line per asset, the tally at the end."""
+"""`tallyman run`: make assets, a line for each, and the tally at the end."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def run(
     spark_conf: SparkConf = None,
     json_output: AsJson = False,
 ) -> None:
-    """Run assets, account for every record, and publish what balances.
+    """Run assets, account for every record, publish what balances.
 
-    What has not changed since its last success is skipped: same definition, same inputs.
+    An asset is skipped if neither its definition nor its inputs changed since its last success.
     """
     found = opened(project, master, spark_conf)
     result = supervised(

@@ -20,7 +20,7 @@ def demo(
     spark_conf: SparkConf = None,
     json_output: AsJson = False,
 ) -> None:
-    """Make the airline example (349,660 records, some of them broken) and run it."""
+    """Write the airline example, 349,660 records, and run it."""
     place = Path(folder)
     if not (place / "tallyman.yaml").exists():
         if not json_output:

@@ -22,7 +22,7 @@ Check = tuple[str, bool, str]
 
 
 def doctor(project: ProjectFolder = None, json_output: AsJson = False) -> None:
-    """Check this machine and project: Python, Java, Spark, disk, settings, database."""
+    """Check this machine and project: Java, Spark, disk, database."""
     checks = [_python(), _java(), _packages(), _disk(), _project(project), *_database(project)]
     if json_output:
         as_json([{"check": n, "ok": ok, "found": text} for n, ok, text in checks])

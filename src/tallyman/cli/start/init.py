@@ -1,4 +1,4 @@
-"""`tallyman init` and `tallyman doctor`: a project that works, and a machine that can run it."""
+"""`tallyman init`: write a small project that works."""
 
 from __future__ import annotations
 
@@ -79,9 +79,9 @@ def init(
     ] = False,
     json_output: AsJson = False,
 ) -> None:
-    """Write a small project that works: tallyman.yaml, pipelines/, data/.
+    """Write a small project that works, in Python or YAML.
 
-    A pipeline is Python or YAML, or both side by side: equal pipelines mean the same.
+    It has tallyman.yaml, pipelines/ and data/. Python and YAML can be mixed in one project.
     """
     if not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", Path(name).name):
         raise UsageError(f"project name {name!r}: use letters, digits, '.', '_' and '-'")

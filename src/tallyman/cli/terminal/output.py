@@ -1,4 +1,4 @@
-"""What a person or a program sees: text or JSON, colours only on a terminal."""
+"""Print text or JSON; colours only on a terminal."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ out = Console(soft_wrap=True, highlight=False, width=WIDE)
 err = Console(stderr=True, soft_wrap=True, highlight=False)
 
 NOT_SEALED = "not sealed: the run did not end, or is older than seals; its manifest is trusted"
+HEADINGS = {"morphism_path": "step"}
+"""Columns whose name in files and JSON is not the word of the glossary."""
 WORDS = {
     Fate.PASSED: "passed",
     Fate.AGGREGATED: "aggregated",
@@ -85,7 +87,7 @@ def published(commit: Commit) -> str:
 
 
 def next_steps(result: RunResult) -> list[str]:
-    """What a person can do about a run that is not done."""
+    """List the commands that continue an unfinished run."""
     lines = []
     for made in result.assets:
         if made.status is Status.WAITING:
@@ -93,7 +95,7 @@ def next_steps(result: RunResult) -> list[str]:
             command = f"tallyman approve {result.run_id} {made.name}{only}"
             lines.append(f"waiting for a decision:  {command}  (or reject)")
     if not lines and result.status not in (Status.SUCCESS, Status.RUNNING):
-        lines.append(f"go on with it:  tallyman resume {result.run_id}")
+        lines.append(f"continue it:  tallyman resume {result.run_id}")
     return lines
 
 
@@ -113,7 +115,9 @@ def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
     for name in columns:
         numeric = bool(rows) and isinstance(rows[0].get(name), int)
         shown.add_column(
-            name.replace("_", " "), justify="right" if numeric else "left", overflow="fold"
+            HEADINGS.get(name, name.replace("_", " ")),
+            justify="right" if numeric else "left",
+            overflow="fold",
         )
     for row in rows:
         shown.add_row(*(_cell(row.get(name)) for name in columns))

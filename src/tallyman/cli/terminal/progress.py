@@ -70,7 +70,7 @@ def supervised(project: Project, json_output: bool, work: Callable[[Progress], T
         progress.stop()
         err.print("interrupted: nothing more was published. What was finished stays.")
         for run in project.runs(limit=1):
-            err.print(f"go on with it:  tallyman resume {run.name}", markup=False)
+            err.print(f"continue it:  tallyman resume {run.name}", markup=False)
         sys.stderr.flush()
         project.close()
         os._exit(130)  # Spark's threads may hang in a half-done job; nothing of ours is pending

@@ -19,7 +19,7 @@ from uuid import UUID
 
 from tallyman.domain.version.dataset import Dataset
 from tallyman.engine.warehouse.warehouse import Warehouse
-from tallyman.errors import InUse, NotFound, UsageError
+from tallyman.errors import InUse, NothingToRead, UsageError
 from tallyman.registry.audit import Audit
 from tallyman.registry.database import Database, Transaction
 from tallyman.registry.spool import Spool
@@ -125,7 +125,7 @@ class Cleanup:
             if version.purged_at is not None and taken:
                 return taken[-1]
             if version.purged_at is not None:
-                raise NotFound(f"version of {dataset.name} (it was purged)", f"v{ordinal}")
+                raise NothingToRead(dataset.name, ordinal, purged=True)
             why = Garbage(tx).in_use(dataset, ordinal)
             if why:
                 raise InUse(f"{dataset.name} v{ordinal}", why)

@@ -221,4 +221,4 @@ def known(settings: Settings) -> KnownKey:
 
 
 def not_published(key: str) -> str:
-    return f"its public half {FOLDER}/{key}.pub is not there: `tallyman keys init` writes it anew"
+    return f"its public half {FOLDER}/{key}.pub is not there: `tallyman keys init` writes it again"

@@ -66,10 +66,6 @@ class RunFolder:
     def write(self, name: str, content: object) -> None:
         write_json(self.path / name, content)
 
-    @property
-    def finished(self) -> bool:
-        return (self.path / REPORT).exists()
-
 
 def write_json(path: Path, content: object) -> None:
     """All of it or nothing: a reader never meets half a file."""
