@@ -75,7 +75,7 @@ def test_a_table_with_a_damaged_file_is_not_written_to(shop: Shop, project: Proj
 def test_the_command_names_damaged_metadata_of_a_version(shop: Shop, project: Project) -> None:
     at = project.resolve("clean")
     root = project.warehouse.dataset(at.dataset.id)
-    manifest = next(str(f.manifest["path"]) for f in at.fragments if f.manifest)
+    manifest = next(str(f.iceberg_manifest["path"]) for f in at.fragments if f.iceberg_manifest)
     about = [manifest, *(file.path for file in at.version.metadata_files)]
     assert len(about) == 3
     for name in about:

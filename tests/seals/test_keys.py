@@ -113,7 +113,7 @@ def test_a_public_key_under_another_name_is_none(settings: Settings) -> None:
     (settings.home / "keys" / "junk.pub").write_text("junk")
     assert keys.public_keys(settings.home) == {}
     found = keys.known(settings)
-    assert (found.signs, found.problem) == (made.key, keys.not_published(made.key))
+    assert (found.signs, found.problem) == (made.key, keys.public_key_missing(made.key))
 
 
 # ---- runs -------------------------------------------------------------------------------------

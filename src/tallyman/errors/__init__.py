@@ -92,8 +92,8 @@ from tallyman.errors.trace import (
     TraceWriteFailure,
 )
 from tallyman.errors.walk import (
+    DigestsDiffer,
     EvidenceGone,
-    ReplayDiffers,
 )
 
 __all__ = [
@@ -108,6 +108,7 @@ __all__ = [
     "DefinitionError",
     "DependencyNotReady",
     "DestinationUnusable",
+    "DigestsDiffer",
     "EmptyInput",
     "EvidenceGone",
     "ExportFailed",
@@ -138,7 +139,6 @@ __all__ = [
     "ReferenceRejected",
     "RejectionsOutdated",
     "RejectionsTaken",
-    "ReplayDiffers",
     "ReplayInterrupted",
     "RowsNotDistinct",
     "RowsOutsidePartition",

@@ -25,7 +25,7 @@ class EvidenceGone(TallymanError):
         )
 
 
-class ReplayDiffers(TallymanError):
+class DigestsDiffer(TallymanError):
     """A run kept digests, and its plan on its inputs gives other keys now."""
 
     code = "replay_differs"
@@ -40,6 +40,6 @@ class ReplayDiffers(TallymanError):
 
     def __str__(self) -> str:
         return (
-            f"{self.target}: {self.records:,} record(s) of a replay are in groups whose digest is "
+            f"{self.target}: {self.records:,} recomputed record(s) are in groups whose digest is "
             f"not the one that run {self.run} stored: {self.reason}."
         )

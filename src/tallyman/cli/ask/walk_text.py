@@ -27,15 +27,15 @@ def why_lines(found: Why) -> Iterator[str]:
 
 def _hop(hop: Hop, pad: str, word: str, on: str = "") -> Iterator[str]:
     version = f" v{hop.version}" if hop.version else " (never published)"
-    part = f"[{hop.partition}]" if hop.partition else ""
-    yield f"{pad}{word}{hop.dataset}{version}{part}{on}   {counted(hop.rows, 'row')}"
+    partition_ = f"[{hop.partition}]" if hop.partition else ""
+    yield f"{pad}{word}{hop.dataset}{version}{partition_}{on}   {counted(hop.rows, 'row')}"
     pad += INDENT if word else ""
     for row in hop.shown:
         yield f"{pad}{INDENT}{_values(row)}"
     if len(hop.shown) < hop.rows:
         yield f"{pad}{INDENT}… {hop.rows - len(hop.shown):,} more"
     name = "" if hop.asset == hop.dataset else f"asset {hop.asset}, "
-    note = "   keys computed again, digests agree" if hop.replayed else ""
+    note = "   keys computed again, digests agree" if hop.recomputed else ""
     yield f"{pad}└─ {name}run {short(hop.run)}   {hop.folder}{note}"
     deeper = pad + INDENT
     for step in hop.steps:
@@ -96,12 +96,12 @@ def where_lines(found: Where) -> Iterator[str]:
 
 def _became(one: Became, pad: str) -> Iterator[str]:
     deeper = pad + INDENT
-    part = f"[{one.partition}]" if one.partition else ""
+    partition_ = f"[{one.partition}]" if one.partition else ""
     if not one.run:
         yield f"{pad}└─ {one.asset}   left out of {counted(one.other_partitions or 0, 'partition')}"
         return
     status = "" if one.status in ("success", "skipped") else f"   {one.status}"
-    yield f"{pad}└─ {one.asset}{part}   run {short(one.run)}{status}"
+    yield f"{pad}└─ {one.asset}{partition_}   run {short(one.run)}{status}"
     if one.joined_by is not None:
         yield f"{deeper}joined by {counted(one.joined_by, 'record')} of {one.asset}"
     for letter in one.rejections:

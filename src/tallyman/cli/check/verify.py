@@ -32,7 +32,8 @@ class RunByDefault(TyperGroup):
 
 verify = typer.Typer(
     cls=RunByDefault,
-    help="Check a run, its inputs, all seals, or a version.\n\n`verify RUN` means `verify run RUN`.",
+    help="Check a run, its inputs, all seals, or a version.\n\n"
+    "`verify RUN` means `verify run RUN`.",
 )
 
 

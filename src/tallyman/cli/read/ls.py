@@ -75,8 +75,8 @@ def _stale(rows: list[dict[str, Any]]) -> str | None:
     if not rows:
         return None
     causes = ", ".join(sorted({row["cause"] for row in rows}))
-    parts = [row["partition"] for row in rows if row["partition"]]
-    return f"{len(parts)} partitions: {causes} changed" if parts else f"{causes} changed"
+    partitions = [row["partition"] for row in rows if row["partition"]]
+    return f"{len(partitions)} partitions: {causes} changed" if partitions else f"{causes} changed"
 
 
 def _state(rows: list[Materialization]) -> str:

@@ -71,14 +71,14 @@ def _sample(one: Mapping[str, Any]) -> str:
 
 def _flow(asset: AssetReport) -> Iterator[str]:
     for flow in asset.flows:
-        if not flow.parts and asset.failures:
+        if not flow.shares and asset.failures:
             continue
         yield f"  {equation(flow)}   {flow.unaccounted:,} unaccounted"
-        most = max((part.count for part in flow.parts), default=0)
-        for part in flow.parts:
-            bar = "█" * max(1, round(BAR * part.count / most))
-            word = WORDS.get(part.fate, part.fate.lower())
-            yield f"  {part.count:>12,}  {word:<10}  {bar:<{BAR}}  {cut(part.description, 60)}"
+        most = max((one.count for one in flow.shares), default=0)
+        for one in flow.shares:
+            bar = "█" * max(1, round(BAR * one.count / most))
+            word = WORDS.get(one.fate, one.fate.lower())
+            yield f"  {one.count:>12,}  {word:<10}  {bar:<{BAR}}  {cut(one.description, 60)}"
 
 
 def _effort(asset: AssetReport) -> Iterator[str]:

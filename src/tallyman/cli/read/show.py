@@ -15,7 +15,7 @@ from tallyman.domain.history.run import AssetResult
 from tallyman.engine.files.past_run import Run
 from tallyman.pages.report import duration
 from tallyman.query.report.asset import keys_uncounted
-from tallyman.query.report.run import KnownRun, bound_to, lineage_ids, seal_facts, told_of
+from tallyman.query.report.run import KnownRun, bound_to, known_facts, lineage_ids, seal_facts
 
 
 def show(
@@ -55,20 +55,20 @@ def show(
 
 
 def _shown(known: KnownRun, folder: Run | None, seal: Mapping[str, Any] | None) -> dict[str, Any]:
-    record, told = known.record, told_of(folder, known)
+    record, stored = known.record, known_facts(folder, known)
     assets = [
-        facts | _with_history(row) for facts, row in zip(told["assets"], known.rows, strict=True)
+        facts | _with_history(row) for facts, row in zip(stored["assets"], known.rows, strict=True)
     ]
     return known.result.to_json() | {
         "actor": record.actor,
         "executor_node": record.executor_node,
         "started_at": record.started_at,
         "completed_at": record.completed_at,
-        "duration_ms": told.get("duration_ms"),
+        "duration_ms": stored.get("duration_ms"),
         "replay_of": record.params.get("replay_of"),
         **run_facts(assets),
-        "versions": told["versions"],
-        "timings": told["timings"],
+        "versions": stored["versions"],
+        "timings": stored["timings"],
         "lineage": lineage_ids(folder, known),
         "binding": bound_to(folder),
         "seal": seal,

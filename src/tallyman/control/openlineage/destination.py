@@ -116,8 +116,8 @@ def _variables() -> dict[str, Any]:
     for name in sorted((n for n in os.environ if n.startswith(PREFIX)), reverse=True):
         *path, last = name[len(PREFIX) :].lower().split("__")
         place = found
-        for part in path:
-            place = place.setdefault(part, {})
+        for piece in path:
+            place = place.setdefault(piece, {})
         place[last] = _value(os.environ[name])
     return found
 

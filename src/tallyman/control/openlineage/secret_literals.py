@@ -98,12 +98,12 @@ def _says_secret(name: ast.AST | str | None) -> bool:
     """A name, what it is an attribute of, or the text it is looked up by."""
     if name is None or isinstance(name, str):
         return bool(name and SECRET.search(name))
-    parts = [
+    texts = [
         getattr(each, "id", getattr(each, "attr", getattr(each, "value", None)))
         for each in ast.walk(name)
     ]
     # A sentence is no name.
-    return any(isinstance(p, str) and " " not in p and bool(SECRET.search(p)) for p in parts)
+    return any(isinstance(p, str) and " " not in p and bool(SECRET.search(p)) for p in texts)
 
 
 def _leaves(value: ast.AST) -> Iterator[ast.Constant | ast.JoinedStr]:

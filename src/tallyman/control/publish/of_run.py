@@ -37,11 +37,11 @@ def publish_run(tx: Transaction, warehouse: Warehouse, run: RunRecord, actor: st
     reused = {row.fragment_id: row.reused_id for row in rows if row.fragment_id and row.reused_id}
     pinned = {UUID(dataset): ordinal for dataset, ordinal in run.pins.items()}
     added = Fragments(tx).reused(reused, pinned)
-    staged: dict[UUID, list[Fragment]] = {}
+    prepared: dict[UUID, list[Fragment]] = {}
     for fragment in (fragments | added).values():
-        staged.setdefault(fragment.dataset_id, []).append(fragment)
+        prepared.setdefault(fragment.dataset_id, []).append(fragment)
     changes = []
-    for dataset, adds in staged.items():
+    for dataset, adds in prepared.items():
         asset, joins = assets[adds[0].id], assets[adds[0].id] in joining
         appends = asset in appended or joins
         change = _change(dataset, adds, appends=appends, read_at=pinned.get(dataset, 0))
@@ -62,12 +62,12 @@ def publish_run(tx: Transaction, warehouse: Warehouse, run: RunRecord, actor: st
     plan = run.params.get("plan")
     if plan is None:
         commit = publish(tx, warehouse, asked)
-        _settle_replay(tx, run)
+        _resolve_rejections(tx, run)
         return commit
     return publish_plan(tx, warehouse, asked, ChangePlan.of_json(plan))
 
 
-def _settle_replay(tx: Transaction, run: RunRecord) -> None:
+def _resolve_rejections(tx: Transaction, run: RunRecord) -> None:
     """From now on the rejections it replayed are not open any more. The datasets are locked."""
     replay = run.params.get("replay")
     if replay is None:
@@ -75,7 +75,7 @@ def _settle_replay(tx: Transaction, run: RunRecord) -> None:
     found = Resolutions(tx).clashes(run.id, [UUID(other) for other in replay["taken_back"]])
     if found["count"]:
         raise RejectionsTaken(run.params["replay_of"], found["count"], found["run"], found["actor"])
-    Resolutions(tx).settle(run.id)
+    Resolutions(tx).resolve(run.id)
 
 
 def _registered(row: Materialization) -> list[str]:

@@ -98,7 +98,7 @@ class Preparation:
         if not here or not one.line or not one.row.status.good:
             raise RejectionsOutdated(one.run, str(one.target), None)
         if one.root.id != one.result:
-            self._check_settled(tx, one)
+            self._check_resolved(tx, one)
         own, same = {link.id for link in one.line}, {link.digest for link in one.line}
         if self.definitions.pipeline.assets[asset].update_strategy == "append":
             # Others have appended before and since; its own rows must not have been taken back.
@@ -109,9 +109,9 @@ class Preparation:
             runs = Replays(tx).runs_of(made)
             raise RejectionsOutdated(one.run, str(one.target), runs[0] if runs else None)
 
-    def _check_settled(self, tx: Transaction, one: Standing) -> None:
+    def _check_resolved(self, tx: Transaction, one: Standing) -> None:
         """What a replay rejected that came to nothing is still open where it was before."""
-        if not Resolutions(tx).settled(one.run_id) or one.run_id in one.taken_back:
+        if not Resolutions(tx).resolved(one.run_id) or one.run_id in one.taken_back:
             before = next(link for link in one.line if link.id == _replayed(one))
             raise RejectionsOutdated(one.run, str(one.target), before.run)
 

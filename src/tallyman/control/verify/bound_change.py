@@ -58,13 +58,13 @@ def file_change(name: str, then: str | None, now: str | None) -> BindingChange:
 
 
 def setting_change(path: str, then: Any, now: Any) -> BindingChange:
-    told = [one if one == ABSENT else json.dumps(one, ensure_ascii=False) for one in (then, now)]
+    shown = [one if one == ABSENT else json.dumps(one, ensure_ascii=False) for one in (then, now)]
     return BindingChange(
         kind="config",
         name=path,
         then=None if then == ABSENT else then,
         now=None if now == ABSENT else now,
-        message=f"Config has changed: {path}: {told[0]} then, {told[1]} now",
+        message=f"Config has changed: {path}: {shown[0]} then, {shown[1]} now",
     )
 
 

@@ -1,4 +1,4 @@
-"""Replaying a plan on its pinned inputs: how a run that kept only digests answers for its keys."""
+"""Compute the keys of a run that kept only digests: its plan again, on its pinned inputs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NAMES = ("record_count", "key_digest_high", "key_digest_low")
 
 
 @dataclass(frozen=True, slots=True)
-class Replay:
+class RecomputedKeys:
     """The keys the plan gives now, and how many records do not match the digests stored then."""
 
     folder: Path
@@ -39,17 +39,17 @@ class Replay:
 
 
 @contextmanager
-def replayed(
+def recomputed(
     asset: Asset,
     plan: Frame,
     moment: datetime,
     inputs: Mapping[str, Input],
     ledger: dict[str, Any],
     folder: Path,
-) -> Iterator[Replay]:
-    """Run the plan aside with all keys, at the time of the run; gone when the block ends."""
-    with tempfile.TemporaryDirectory(prefix="tallyman-replay-") as aside:
-        place, staging = Path(aside) / asset.name, Path(aside) / "staging"
+) -> Iterator[RecomputedKeys]:
+    """Run the plan with all keys, at the time of the run, in a folder that goes with the block."""
+    with tempfile.TemporaryDirectory(prefix="tallyman-keys-") as temporary:
+        place, staging = Path(temporary) / asset.name, Path(temporary) / "staging"
         place.mkdir()
         staging.mkdir()
         work = AssetRun(
@@ -68,10 +68,10 @@ def replayed(
         broken = sum(
             _differing(inputs, folder / location, place / location) for location in _grouped(ledger)
         )
-        yield Replay(place, [work.inputs[name] for name in work.accounted], broken)
+        yield RecomputedKeys(place, [work.inputs[name] for name in work.accounted], broken)
 
 
-def compare_by_replay(
+def compare_by_digest(
     asset: Asset,
     plan: Frame,
     moment: datetime,
@@ -79,21 +79,21 @@ def compare_by_replay(
     ledger: dict[str, Any],
     folder: Path,
 ) -> Discrepancy:
-    """The keys of a replay, accepted only where its groups have the digests the run stored."""
-    with replayed(asset, plan, moment, inputs, ledger, folder) as replay:
+    """Compare recomputed keys; count those in groups whose digest is not the stored one."""
+    with recomputed(asset, plan, moment, inputs, ledger, folder) as keys:
         merged = copy.deepcopy(ledger)
         for partition in merged["output_accounting"]["partitions"]:
             if partition["partition_type"] == "AGGREGATED":
                 location = partition["adjoint_location"]
-                partition["adjoint_location"] = str(replay.folder / location)
-        found = compare_keys(replay.accounted, merged, folder)
-    return replace(found, missing=found.missing + replay.broken)
+                partition["adjoint_location"] = str(keys.folder / location)
+        found = compare_keys(keys.accounted, merged, folder)
+    return replace(found, missing=found.missing + keys.broken)
 
 
 def _grouped(ledger: dict[str, Any]) -> list[str]:
-    parts = [*ledger["output_accounting"]["partitions"]]
-    parts += [part for sub in ledger["sub_ledgers"] for part in sub["partitions"]]
-    return [p["adjoint_location"] for p in parts if p["partition_type"] == "AGGREGATED"]
+    listed = [*ledger["output_accounting"]["partitions"]]
+    listed += [one for sub in ledger["sub_ledgers"] for one in sub["partitions"]]
+    return [p["adjoint_location"] for p in listed if p["partition_type"] == "AGGREGATED"]
 
 
 def _differing(inputs: Mapping[str, Input], stored: Path, keys: Path) -> int:

@@ -53,7 +53,7 @@ class Reproduction:
     jobs: int = 1
     keep: bool = False
     _stop: threading.Event = field(default_factory=threading.Event)
-    _telling: threading.Lock = field(default_factory=threading.Lock)
+    _listening: threading.Lock = field(default_factory=threading.Lock)
     _tag: str = field(default_factory=lambda: f"reproduce-{uuid4()}")
     _spark: list[SparkSession] = field(default_factory=list)
 
@@ -69,15 +69,15 @@ class Reproduction:
         if reasons or against or not todo:
             reasons += () if reasons or against else ("the run made nothing itself",)
             rest = {row.target: _untried(row.target) for row in todo}
-            return self._told(reasons, found | rest, None)
+            return self._concluded(reasons, found | rest, None)
         for target, again in found.items():
             self._say(target, "done", again)
         with self._aside() as aside:
             found |= self._made(todo, aside)
             kept = str(aside.relative_to(self._home)) if self.keep else None
-        return self._told(reasons, found, kept)
+        return self._concluded(reasons, found, kept)
 
-    def _told(
+    def _concluded(
         self, reasons: Sequence[str], found: Mapping[Target, TargetAgain], kept: str | None
     ) -> Reproduced:
         bound = self.checked.bound
@@ -194,7 +194,7 @@ class Reproduction:
         self._say(target, phase, None)
 
     def _say(self, target: Target, phase: str, again: TargetAgain | None) -> None:
-        with self._telling:
+        with self._listening:
             self.tell(str(target), phase, again)
 
 

@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tallyman.control.seal.check import ChangedFile, Sealed
-from tallyman.control.verify.by_digest import compare_by_replay
+from tallyman.control.verify.by_digest import compare_by_digest
 from tallyman.control.verify.reopen import Again
 from tallyman.domain.account.ledger import PROOF, Discrepancy
 from tallyman.domain.definition.target import Target
@@ -199,7 +199,7 @@ def _compare(again: Again) -> Discrepancy:
     if again.ledger["verification"]["proof_method"] == PROOF:
         found = compare_keys(again.accounted, again.ledger, again.place)
     else:
-        found = compare_by_replay(
+        found = compare_by_digest(
             again.asset, again.plan, again.clock, again.inputs, again.ledger, again.place
         )
     return found + compare_units(again.spark(), again.ledger, again.place)

@@ -58,5 +58,5 @@ def without_values(error: Mapping[str, object]) -> Mapping[str, object]:
     if code in NUMBERS_ONLY:
         return error
     kept = ("code", "retryable", "hint", "operation_order")
-    told = {name: error[name] for name in kept if name in error}
-    return {**told, "message": f"{code}: what it says may show values that are redacted"}
+    shown = {name: error[name] for name in kept if name in error}
+    return {**shown, "message": f"{code}: what it says may show values that are redacted"}

@@ -22,7 +22,7 @@ from tallyman.domain.definition.step import (
 )
 
 
-def told_apart_by(plan: Frame) -> frozenset[str] | None:
+def distinguished_by(plan: Frame) -> frozenset[str] | None:
     """Columns, in lower case, of which no two rows of the result have the same values.
 
     Groups differ in what they are grouped by, and rows that dropDuplicates left in what it looked

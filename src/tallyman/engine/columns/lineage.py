@@ -99,7 +99,7 @@ def column_lineage(
     plan: Frame, inputs: Inputs, output: Sequence[str] | None = None
 ) -> ColumnLineage:
     """Of the result. `output` are its columns as Spark names them, where that is known."""
-    return _told(_trace(plan, inputs), output)
+    return _of_output(_trace(plan, inputs), output)
 
 
 def registered_lineage(plan: Frame, inputs: Inputs) -> dict[str, ColumnLineage]:
@@ -109,12 +109,12 @@ def registered_lineage(plan: Frame, inputs: Inputs) -> dict[str, ColumnLineage]:
         step = node.step
         if isinstance(step, Output) and step.register_as is not None:
             rows = _trace(node, inputs)
-            told = [n for n in step.columns or rows.columns if spelled(n, list(rows.columns))]
-            found[step.register_as] = _told(rows, told)
+            named = [n for n in step.columns or rows.columns if spelled(n, list(rows.columns))]
+            found[step.register_as] = _of_output(rows, named)
     return found
 
 
-def _told(rows: _Rows, output: Sequence[str] | None) -> ColumnLineage:
+def _of_output(rows: _Rows, output: Sequence[str] | None) -> ColumnLineage:
     names = list(rows.columns)
     columns: dict[str, tuple[Origin, ...]] = {}
     for number, name in enumerate(names if output is None else output):
@@ -172,8 +172,8 @@ def _left(step: Step, rows: _Rows) -> _Rows:
         case Delete():
             return rows.decided_by(_where(step.where, rows, Way.FILTER))
         case DropDuplicates():
-            told = rows.columns if step.subset is None else step.subset
-            return rows.decided_by(rows.all_named(told, Way.GROUP_BY))
+            named = rows.columns if step.subset is None else step.subset
+            return rows.decided_by(rows.all_named(named, Way.GROUP_BY))
         case GroupBy():
             groups = {name: rows.named(name) for name in step.by}
             return replace(_grouped(step, rows), columns=groups | _aggregates(step, rows))

@@ -67,7 +67,7 @@ class Forward:
                 break
             level = self.levels.opened[number]
             if not self.levels.has_keys(level):
-                return found  # only a replay can tell
+                return found  # the keys have to be recomputed
             above, count = self._above(level, keys, shape)
             if count:
                 done = "aggregated" if level.unit == "group" else "exploded"
@@ -85,8 +85,10 @@ class Forward:
         covered = [name for name in self.shape.names if covers(hidden, name)] if self.shape else []
         if self.shape is None or not covered:
             return keys, self.shape
-        told = self.shape.hidden_text("k", covered)
-        return self.desk.keep(f"SELECT {told} AS k, p FROM {keys}"), self.shape.hidden(covered)
+        hidden_key = self.shape.hidden_text("k", covered)
+        return self.desk.keep(f"SELECT {hidden_key} AS k, p FROM {keys}"), self.shape.hidden(
+            covered
+        )
 
     def ended_before(self, keys: str, steps: Collection[str]) -> int:
         """How many of the records were rejected or left out by one of these steps, or at the

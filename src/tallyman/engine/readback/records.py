@@ -152,10 +152,10 @@ def condition(
     types: Mapping[str, str], wanted: Mapping[str, str], columns: Mapping[str, str]
 ) -> str:
     """All of `name=value`, compared by the column's type; `null` is NULL."""
-    parts = []
+    conditions = []
     for name, value in wanted.items():
         if value.lower() == "null":
-            parts.append(f"{columns[name]} IS NULL")
+            conditions.append(f"{columns[name]} IS NULL")
         else:
-            parts.append(f"{columns[name]} = TRY_CAST({text(value)} AS {types[name]})")
-    return " AND ".join(parts) or "true"
+            conditions.append(f"{columns[name]} = TRY_CAST({text(value)} AS {types[name]})")
+    return " AND ".join(conditions) or "true"

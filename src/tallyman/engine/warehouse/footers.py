@@ -107,14 +107,14 @@ def _file(path: str, hidden: Collection[str]) -> FileExtent:
 
 
 def _chunk(chunk: pq.ColumnChunkMetaData, kind: pa.DataType) -> ColumnExtent:
-    told = chunk.statistics
-    if told is None or not told.has_null_count:
+    statistics = chunk.statistics
+    if statistics is None or not statistics.has_null_count:
         return ColumnExtent(None, values=chunk.num_values)
-    values = chunk.num_values - told.null_count
+    values = chunk.num_values - statistics.null_count
     number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-    if not number or not told.has_min_max:
-        return ColumnExtent(told.null_count, values=values)
-    return ColumnExtent(told.null_count, _finite(told.min), _finite(told.max), values)
+    if not number or not statistics.has_min_max:
+        return ColumnExtent(statistics.null_count, values=values)
+    return ColumnExtent(statistics.null_count, _finite(statistics.min), _finite(statistics.max), values)
 
 
 def _finite(value: float) -> float | None:

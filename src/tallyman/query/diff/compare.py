@@ -14,7 +14,7 @@ from tallyman.engine.files.past_run import Run
 from tallyman.engine.files.run_folder import CONFIG, LEDGER
 from tallyman.engine.files.vouched import Vouched
 from tallyman.query.report.flow import RecordFlow, flows
-from tallyman.query.report.run import KnownRun, told_of
+from tallyman.query.report.run import KnownRun, known_facts
 
 VOLATILE = "volatile"
 OLD = "{run} has an older manifest, which does not hold it"
@@ -86,7 +86,7 @@ class RunSide:
 
     @property
     def targets(self) -> list[dict[str, Any]]:
-        return list(told_of(self.run, self.known)["assets"])
+        return list(known_facts(self.run, self.known)["assets"])
 
 
 def compare(a: RunSide, b: RunSide) -> RunComparison:
@@ -189,16 +189,16 @@ def _outcome(one: Facts, place: Path | None, vouched: Vouched) -> dict[str, Any]
     }
     found["rejections"] = _by_type(place)
     digests = {
-        f"{part['partition_type']} {part['adjoint_location']}": part["key_digest"]
-        for part in ledger["output_accounting"]["partitions"]
+        f"{one['partition_type']} {one['adjoint_location']}": one["key_digest"]
+        for one in ledger["output_accounting"]["partitions"]
     }
     return found | {"keys": {"in": ledger["input_accounting"]["key_digest"], **digests}}
 
 
 def _fates(flow: RecordFlow) -> dict[str, int]:
     counts: dict[str, int] = {}
-    for part in flow.parts:
-        counts[part.fate] = counts.get(part.fate, 0) + part.count
+    for one in flow.shares:
+        counts[one.fate] = counts.get(one.fate, 0) + one.count
     return counts
 
 

@@ -122,7 +122,7 @@ def diff(
         )
         comparison = _Comparison(connection, sides, key)
         comparison.define(empty=(not before, not after))
-        return comparison.told(limit=max(0, int(limit)))
+        return comparison.summary(limit=max(0, int(limit)))
 
 
 def told_difference(
@@ -189,7 +189,7 @@ class _Comparison:
                 f"FROM {side.source} WHERE {not nothing}"
             )
 
-    def told(self, limit: int) -> Difference:
+    def summary(self, limit: int) -> Difference:
         by_key = self._key_is_usable()
         differing = self._by_key() if by_key else self._by_row()
         kinds = [f"coalesce(sum(copies) FILTER (kind = '{kind}'), 0)" for kind in KINDS]

@@ -17,7 +17,7 @@ from tallyman.engine.files.vouched import Vouched
 from tallyman.query.report.flow import RecordFlow, accounted_digest, flows
 from tallyman.query.report.rules import filters, rules
 
-TOLD = ("errors", "adjoint/filtered_keys")
+EVIDENCE_SHOWN = ("errors", "adjoint/filtered_keys")
 """What of the evidence is in a report."""
 NOT_MADE = (Status.SKIPPED.value, Status.PENDING.value)
 
@@ -46,7 +46,7 @@ class AssetReport:
     def rejected_made(self) -> list[tuple[RecordFlow, int]]:
         """Where children or groups were rejected: all of them, and how many those are."""
         counts = [
-            (flow, sum(part.count for part in flow.parts if part.fate == Fate.ERROR))
+            (flow, sum(one.count for one in flow.shares if one.fate == Fate.ERROR))
             for flow in self.flows
             if flow.opened_by is not None
         ]
@@ -96,7 +96,7 @@ class Places:
         found = self.vouched.readable(place / LEDGER) if place else None
         if place is None or found is None or "output_accounting" not in found:
             return None
-        self.vouched.check(place, *TOLD)
+        self.vouched.check(place, *EVIDENCE_SHOWN)
         return place, found
 
 
@@ -109,15 +109,15 @@ def asset_report(targets: Sequence[Mapping[str, Any]], places: Places, hidden: b
         target = Target(name, one.get("partition"))
         if one["status"] not in NOT_MADE and (read := places.ledger(target)) is not None:
             found[target] = read
-    told = [
+    listed = [
         _as_the_ledger_has_it(one, found.get(Target(name, one.get("partition")))) for one in targets
     ]
     ledgers = [ledger for _, ledger in found.values()]
     return AssetReport(
         name=name,
-        targets=tuple(told),
-        totals=_totals(told),
-        flows=flows(ledgers, stopped=any(one.get("error") for one in told)),
+        targets=tuple(listed),
+        totals=_totals(listed),
+        flows=flows(ledgers, stopped=any(one.get("error") for one in listed)),
         rules=tuple(rules([place for place, _ in found.values()], hidden)),
         filters=tuple(filters(list(found.values()))),
         proofs=tuple(_proof(target, ledger, hidden) for target, (_, ledger) in found.items()),

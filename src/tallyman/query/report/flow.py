@@ -14,7 +14,7 @@ ORDER = [fate.value for fate in (Fate.PASSED, Fate.AGGREGATED, Fate.EXPLODED, Fa
 
 
 @dataclass(frozen=True, slots=True)
-class FlowPart:
+class FlowShare:
     """Records of one fate at one step."""
 
     fate: str
@@ -29,20 +29,20 @@ class RecordFlow:
     unit: str
     opened_by: str | None
     count: int
-    parts: tuple[FlowPart, ...]
+    shares: tuple[FlowShare, ...]
     unaccounted: int
     stopped: bool = False
     """Not all of it was followed to the end: a threshold was exceeded, or a step failed."""
 
     def to_json(self) -> dict[str, Any]:
-        parts = [
-            {"fate": p.fate, "description": p.description, "count": p.count} for p in self.parts
+        shares = [
+            {"fate": p.fate, "description": p.description, "count": p.count} for p in self.shares
         ]
         return {
             "unit": self.unit,
             "opened_by": self.opened_by,
             "count": self.count,
-            "parts": parts,
+            "parts": shares,
             "unaccounted": self.unaccounted,
         }
 
@@ -61,7 +61,7 @@ def flows(ledgers: Sequence[Mapping[str, Any]], *, stopped: bool = False) -> tup
                 unit=unit,
                 opened_by=step,
                 count=sum(sub["units_in"] for sub in subs),
-                parts=_parts(part for sub in subs for part in sub["partitions"]),
+                shares=_shares(one for sub in subs for one in sub["partitions"]),
                 unaccounted=sum(sub["unaccounted"] for sub in subs),
             )
         )
@@ -74,19 +74,19 @@ def _records(ledgers: Sequence[Mapping[str, Any]], stopped: bool) -> RecordFlow:
         unit="record",
         opened_by=None,
         count=sum(ledger["input_accounting"]["total_records"] for ledger in ledgers),
-        parts=_parts(part for out in outs for part in out["partitions"]),
+        shares=_shares(one for out in outs for one in out["partitions"]),
         unaccounted=sum(out["unaccounted"] for out in outs),
         stopped=stopped,
     )
 
 
-def _parts(listed: Iterable[Mapping[str, Any]]) -> tuple[FlowPart, ...]:
+def _shares(listed: Iterable[Mapping[str, Any]]) -> tuple[FlowShare, ...]:
     counts: dict[tuple[str, str], int] = {}
-    for part in listed:
-        fate = NAMES.get(part["partition_type"], part["partition_type"])
-        place = (fate, part["description"])
-        counts[place] = counts.get(place, 0) + part["record_count"]
-    found = [FlowPart(fate, text, count) for (fate, text), count in counts.items() if count]
+    for one in listed:
+        fate = NAMES.get(one["partition_type"], one["partition_type"])
+        place = (fate, one["description"])
+        counts[place] = counts.get(place, 0) + one["record_count"]
+    found = [FlowShare(fate, text, count) for (fate, text), count in counts.items() if count]
     return tuple(
         sorted(found, key=lambda p: ORDER.index(p.fate) if p.fate in ORDER else len(ORDER))
     )
@@ -95,7 +95,7 @@ def _parts(listed: Iterable[Mapping[str, Any]]) -> tuple[FlowPart, ...]:
 def accounted_digest(ledger: Mapping[str, Any]) -> str:
     """The sum of what each fate's keys add up to: equal to that of the door, or not balanced."""
     lanes = [0, 0]
-    for part in ledger["output_accounting"]["partitions"]:
-        digest = part["key_digest"]
+    for one in ledger["output_accounting"]["partitions"]:
+        digest = one["key_digest"]
         lanes = [(lanes[0] + int(digest[:16], 16)) % LANE, (lanes[1] + int(digest[16:], 16)) % LANE]
     return f"{lanes[0]:016x}{lanes[1]:016x}"

@@ -50,20 +50,20 @@ def filters(places: Sequence[tuple[Path, Mapping[str, Any]]]) -> list[dict[str, 
     """What was filtered by which predicate; ledgers of one asset, with their folders."""
     found: dict[str, dict[str, Any]] = {}
     for place, ledger in places:
-        for part in ledger["output_accounting"]["partitions"]:
-            if part["partition_type"] != "FILTERED" or not part["record_count"]:
+        for listed in ledger["output_accounting"]["partitions"]:
+            if listed["partition_type"] != "FILTERED" or not listed["record_count"]:
                 continue
-            location = part["adjoint_location"]
+            location = listed["adjoint_location"]
             one = found.setdefault(
                 location,
                 {
                     "step": Path(location).stem,
-                    "description": part["description"],
+                    "description": listed["description"],
                     "predicate": _predicate(place / location),
                     "count": 0,
                 },
             )
-            one["count"] += part["record_count"]
+            one["count"] += listed["record_count"]
     return sorted(found.values(), key=lambda one: -one["count"])
 
 

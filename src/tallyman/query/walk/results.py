@@ -20,7 +20,7 @@ from tallyman.control.bind.vouch import vouched
 from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.pipeline.redaction import hidden_columns, known_key
 from tallyman.control.run.begin import options_in
-from tallyman.control.verify.by_digest import replayed
+from tallyman.control.verify.by_digest import recomputed
 from tallyman.control.verify.reopen import Again
 from tallyman.domain.account.ledger import PROOF
 from tallyman.domain.account.redaction import covers, hashed, without_redacted
@@ -40,7 +40,7 @@ from tallyman.engine.files.past_run import Run
 from tallyman.engine.files.run_folder import LEDGER
 from tallyman.engine.files.vouched import Vouched
 from tallyman.engine.warehouse.warehouse import Warehouse
-from tallyman.errors import EvidenceGone, NotFound, ReplayDiffers
+from tallyman.errors import DigestsDiffer, EvidenceGone, NotFound
 from tallyman.query.walk.inputs import PastInput, PastInputs
 from tallyman.registry.database import Database, Transaction
 from tallyman.registry.run.reads import Reads
@@ -119,7 +119,7 @@ class Result:
 
 @dataclass
 class Past:
-    """Opens results, each once. Spark starts for a replay, and for a plan made of Columns."""
+    """Opens results, each once. Spark starts to recompute keys, and for a plan made of Columns."""
 
     pipeline: Pipeline
     database: Database
@@ -156,8 +156,8 @@ class Past:
             return record
         values = without_redacted({*self.hidden, "line"}, record.values)
         hides = any(covers(self.hidden, name) for name in key) and record.key is not None
-        told = hashed(self.secret, str(record.key)) if hides else record.key
-        return replace(record, key=told, values=values)
+        shown_key = hashed(self.secret, str(record.key)) if hides else record.key
+        return replace(record, key=shown_key, values=values)
 
     def result(self, wanted: UUID) -> Result:
         if wanted not in self._results:
@@ -298,24 +298,24 @@ class Past:
                 found.append(Consumed(given.name, None, _table_digest(given.fragments)))
         return found
 
-    # ---- replay -------------------------------------------------------------------------
+    # ---- keys -------------------------------------------------------------------------
 
     @contextmanager
     def evidence(self, result: Result) -> Iterator[Path]:
-        """The folder with keys: the run's own, or that of a replay whose digests agree."""
+        """Give the folder with keys: the run's own, or recomputed ones whose digests agree."""
         groups = any(sub["unit"] != "child" for sub in result.ledger["sub_ledgers"])
         if not result.digests_only or not groups:
             yield result.place
             return
         again = self.again(result)
-        work = replayed(
+        work = recomputed(
             again.asset, again.plan, again.clock, again.inputs, result.ledger, result.place
         )
-        with work as replay:
-            if replay.broken:
+        with work as found:
+            if found.broken:
                 target = str(result.made.target)
-                raise ReplayDiffers(target, result.run.name, replay.broken, self._why(result))
-            yield replay.folder
+                raise DigestsDiffer(target, result.run.name, found.broken, self._why(result))
+            yield found.folder
 
     def again(self, result: Result) -> Again:
         pinned = {UUID(dataset): ordinal for dataset, ordinal in result.run.pins.items()}

@@ -105,7 +105,7 @@ class Walk:
         result = self.past.result(fragment.materialization_id)
         self.past.evidence_of(result, f"{dataset.name} v{version}")
         self.past.hash_ahead(result)
-        keys, steps, replayed = self._behind(result, paths, hits)
+        keys, steps, recomputed = self._behind(result, paths, hits)
         hop = Hop(
             dataset=dataset.name,
             version=version,
@@ -117,7 +117,7 @@ class Walk:
             shown=self._rows(paths, hits),
             steps=tuple(steps or self._last_step(result, keys)),
             records=self.desk.count(keys),
-            replayed=replayed,
+            recomputed=recomputed,
         )
         return self._with_inputs(hop, result, keys)
 

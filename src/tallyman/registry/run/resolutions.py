@@ -42,7 +42,7 @@ CLASHES = """
     LEFT JOIN runs r ON r.id = other.by_run
     WHERE mine.by_run = %(by_run)s AND mine.settled_at IS NULL
 """
-SETTLE = """
+RESOLVE = """
     UPDATE resolutions SET settled_at = clock_timestamp()
     WHERE by_run = %(by_run)s AND settled_at IS NULL
 """
@@ -54,7 +54,7 @@ OF_TARGET = """
       AND NOT coalesce(x.by_run = ANY(%(void)s::uuid[]), false)
     ORDER BY x.source_key, x.outcome = 'discarded'
 """
-SETTLED = """
+RESOLVED = """
     SELECT EXISTS (SELECT FROM resolutions WHERE by_run = %(run)s AND settled_at IS NOT NULL) AS is
 """
 
@@ -93,9 +93,9 @@ class Resolutions:
         assert row is not None
         return row
 
-    def settle(self, by_run: UUID) -> None:
+    def resolve(self, by_run: UUID) -> None:
         """In the transaction that publishes the replay."""
-        self.tx.execute(SETTLE, {"by_run": by_run})
+        self.tx.execute(RESOLVE, {"by_run": by_run})
 
     # ---- asking -----------------------------------------------------------------------------
 
@@ -108,9 +108,9 @@ class Resolutions:
             while rows := cursor.fetchmany(BATCH):
                 yield rows
 
-    def settled(self, run: UUID) -> bool:
+    def resolved(self, run: UUID) -> bool:
         """Whether the run is a replay that took effect."""
-        row = self.tx.execute(SETTLED, {"run": run}).fetchone()
+        row = self.tx.execute(RESOLVED, {"run": run}).fetchone()
         return bool(row and row["is"])
 
 

@@ -83,8 +83,8 @@ class Postmaster:
     def socket_folder(self) -> Path | None:
         """Where clients find it. A folder that was moved took the socket along."""
         lines = self._pid_file()
-        told = [Path(lines[4])] if len(lines) > 4 and lines[4] else []
-        return next((f for f in (self.folder, *told) if _is_socket(f / SOCKET)), None)
+        recorded = [Path(lines[4])] if len(lines) > 4 and lines[4] else []
+        return next((f for f in (self.folder, *recorded) if _is_socket(f / SOCKET)), None)
 
     def _pid_file(self) -> list[str]:
         try:

@@ -13,7 +13,8 @@ from tallyman.domain.version.dataset import DataFile, Fragment
 from tallyman.registry.database import Transaction
 
 COLUMNS = """
-    f.id, f.dataset_id, f.partition, f.materialization_id, f.files, f.digest, f.schema, f.manifest
+    f.id, f.dataset_id, f.partition, f.materialization_id, f.files, f.digest, f.schema,
+    f.manifest AS iceberg_manifest
 """
 OPEN = """
     INSERT INTO fragments (id, dataset_id, partition, run_id)
@@ -85,6 +86,7 @@ class Fragments:
 
     def stage(self, fragment: Fragment) -> bool:
         """Its files are whole and durable. False: cleanup took them."""
+        manifest = fragment.iceberg_manifest
         given = {
             "id": fragment.id,
             "materialization": fragment.materialization_id,
@@ -93,7 +95,7 @@ class Fragments:
             "files": Jsonb([asdict(file) for file in fragment.files]),
             "digest": fragment.digest,
             "schema": Jsonb(dict(fragment.schema)),
-            "manifest": Jsonb(dict(fragment.manifest)) if fragment.manifest else None,
+            "manifest": Jsonb(dict(manifest)) if manifest else None,
         }
         return bool(self.tx.execute(STAGE, given).rowcount)
 

@@ -33,7 +33,7 @@ class Notes:
 
 
 @dataclass(frozen=True, slots=True)
-class YamlPart:
+class YamlPiece:
     path: str
     node: Node
     notes: Notes
@@ -68,39 +68,39 @@ class YamlPart:
     def expected(self, what: str) -> None:
         self.fail(f"expected {what}, found {self.found()}")
 
-    def entries(self, known: Collection[str] | None = None) -> dict[str, YamlPart]:
+    def entries(self, known: Collection[str] | None = None) -> dict[str, YamlPiece]:
         """The parts of a mapping by their names; those that are not known are mistakes."""
         if self.is_empty:
             return {}
         if not isinstance(self.node, Mapped):
             self.expected("names and values")
             return {}
-        parts: dict[str, YamlPart] = {}
+        pieces: dict[str, YamlPiece] = {}
         for key, node in self.node.entries:
-            part = YamlPart(f"{self.path}.{key.text}".lstrip("."), node, self.notes)
+            piece = YamlPiece(f"{self.path}.{key.text}".lstrip("."), node, self.notes)
             if known is None or key.text in known:
-                parts[key.text] = part
+                pieces[key.text] = piece
             else:
-                there = YamlPart(part.path, key, self.notes)
+                there = YamlPiece(piece.path, key, self.notes)
                 there.fail("unknown key", nearest(key.text, known))
-        return parts
+        return pieces
 
-    def items(self) -> list[YamlPart]:
+    def items(self) -> list[YamlPiece]:
         if self.is_empty:
             return []
         if not isinstance(self.node, Items):
             self.expected("a list")
             return []
         nodes = self.node.nodes
-        return [YamlPart(f"{self.path}[{n}]", node, self.notes) for n, node in enumerate(nodes)]
+        return [YamlPiece(f"{self.path}[{n}]", node, self.notes) for n, node in enumerate(nodes)]
 
-    def each(self, kind: Callable[[YamlPart], Value | None], what: str) -> dict[str, Value] | None:
+    def each(self, kind: Callable[[YamlPiece], Value | None], what: str) -> dict[str, Value] | None:
         """A mapping of which every value is of one kind."""
         before = self.mistakes
         if not isinstance(self.node, Mapped) or not self.node.entries:
             self.expected(what)
             return None
-        read = {name: kind(part) for name, part in self.entries().items()}
+        read = {name: kind(piece) for name, piece in self.entries().items()}
         return None if self.mistakes > before else _whole(read)
 
 
@@ -115,82 +115,83 @@ def nearest(name: str, known: Collection[str]) -> str | None:
 # ---- what a part may be ----------------------------------------------------------------------
 
 
-def text(part: YamlPart) -> str | None:
-    if not isinstance(part.node, YamlText) or part.is_empty:
-        part.expected("a text")
-    elif part.is_nothing:
-        part.fail(f"expected a text, found {part.found()}: leave the key out, or quote the text")
+def text(piece: YamlPiece) -> str | None:
+    if not isinstance(piece.node, YamlText) or piece.is_empty:
+        piece.expected("a text")
+    elif piece.is_nothing:
+        piece.fail(f"expected a text, found {piece.found()}: leave the key out, or quote the text")
     else:
-        return part.node.text
+        return piece.node.text
     return None
 
 
-def names(part: YamlPart) -> list[str] | None:
+def names(piece: YamlPiece) -> list[str] | None:
     """One name, or a list of them."""
-    if isinstance(part.node, YamlText):
-        one = text(part)
+    if isinstance(piece.node, YamlText):
+        one = text(piece)
         return None if one is None else [one]
-    if not isinstance(part.node, Items):
-        part.expected("a name or a list of names")
+    if not isinstance(piece.node, Items):
+        piece.expected("a name or a list of names")
         return None
-    read = [text(item) for item in part.items()]
+    read = [text(item) for item in piece.items()]
     return None if None in read else [name for name in read if name is not None]
 
 
-def texts(part: YamlPart) -> dict[str, str] | None:
-    return part.each(text, "names and texts")
+def texts(piece: YamlPiece) -> dict[str, str] | None:
+    return piece.each(text, "names and texts")
 
 
-def number(part: YamlPart) -> int | None:
-    node = part.node
+def number(piece: YamlPiece) -> int | None:
+    node = piece.node
     if isinstance(node, YamlText) and node.plain and re.fullmatch(r"-?[0-9]{1,18}", node.text):
         return int(node.text)
-    part.expected("a whole number")
+    piece.expected("a whole number")
     return None
 
 
-def truth(part: YamlPart) -> bool | None:
-    node = part.node
+def truth(piece: YamlPiece) -> bool | None:
+    node = piece.node
     if isinstance(node, YamlText) and node.plain and node.text.lower() in TRUTHS:
         return TRUTHS[node.text.lower()]
-    part.expected("true or false")
+    piece.expected("true or false")
     return None
 
 
-def expression(part: YamlPart) -> str | None:
+def expression(piece: YamlPiece) -> str | None:
     """SQL, `null` included: there it is a value."""
-    if not isinstance(part.node, YamlText) or not part.node.text.strip():
-        part.expected("an expression")
+    if not isinstance(piece.node, YamlText) or not piece.node.text.strip():
+        piece.expected("an expression")
         return None
-    return expanded(part, part.node.text)
+    return expanded(piece, piece.node.text)
 
 
-def condition(part: YamlPart) -> str | None:
+def condition(piece: YamlPiece) -> str | None:
     """SQL that is true or not; a blank one is none, and means all rows."""
-    if part.is_nothing and not part.is_empty:
-        part.fail("null is no condition: leave the key out to mean all rows")
+    if piece.is_nothing and not piece.is_empty:
+        piece.fail("null is no condition: leave the key out to mean all rows")
         return None
-    if isinstance(part.node, YamlText):
-        return expanded(part, part.node.text) if part.node.text.strip() else ""
-    part.expected("a condition")
+    if isinstance(piece.node, YamlText):
+        return expanded(piece, piece.node.text) if piece.node.text.strip() else ""
+    piece.expected("a condition")
     return None
 
 
-def expressions(part: YamlPart) -> dict[str, str] | None:
-    if isinstance(part.node, Mapped) and part.node.flow:
-        for name, given in part.entries().items():
+def expressions(piece: YamlPiece) -> dict[str, str] | None:
+    if isinstance(piece.node, Mapped) and piece.node.flow:
+        for name, given in piece.entries().items():
             if given.is_empty:
                 hint = "within {…} a comma ends a value: quote an expression that has one in it"
-                part.fail(f"{name!r} has no expression; {hint}")
+                piece.fail(f"{name!r} has no expression; {hint}")
                 return None
-    return part.each(expression, "columns and their expressions")
+    return piece.each(expression, "columns and their expressions")
 
 
-def listed_expressions(part: YamlPart) -> list[str] | None:
-    if isinstance(part.node, Items) and not part.node.nodes:
-        part.fail("name at least one column")
+def listed_expressions(piece: YamlPiece) -> list[str] | None:
+    if isinstance(piece.node, Items) and not piece.node.nodes:
+        piece.fail("name at least one column")
     read = [
-        expression(item) for item in ([part] if isinstance(part.node, YamlText) else part.items())
+        expression(item)
+        for item in ([piece] if isinstance(piece.node, YamlText) else piece.items())
     ]
     return None if None in read else [one for one in read if one is not None]
 
@@ -198,37 +199,38 @@ def listed_expressions(part: YamlPart) -> list[str] | None:
 # ---- selectors -------------------------------------------------------------------------------
 
 
-def expanded(part: YamlPart, written: str) -> str | None:
+def expanded(piece: YamlPiece, written: str) -> str | None:
     """The text with the conditions that it names put in, in parentheses."""
-    selectors = part.notes.selectors
+    selectors = piece.notes.selectors
     named = SELECTOR.findall(written)
     for name in named:
         if name not in selectors:
-            part.fail(f"unknown selector {name!r}", nearest(name, selectors))
+            piece.fail(f"unknown selector {name!r}", nearest(name, selectors))
     if any(selectors.get(name) is None for name in named):
         return None
     return SELECTOR.sub(lambda found: selectors[found[1]] or "", written)
 
 
-def read_selectors(parts: Mapping[str, YamlPart]) -> None:
+def read_selectors(pieces: Mapping[str, YamlPiece]) -> None:
     """Those that others name come first; a circle of them is a mistake."""
     uses = {
-        name: [other for other in _named_in(part) if other in parts] for name, part in parts.items()
+        name: [other for other in _named_in(piece) if other in pieces]
+        for name, piece in pieces.items()
     }
     while circle := _circle(uses):
-        first = parts[circle[0]]
+        first = pieces[circle[0]]
         first.fail(f"cycle: {' → '.join(circle)}")
         first.notes.selectors |= dict.fromkeys(circle)
         uses |= {name: [] for name in circle}
     for name in TopologicalSorter(uses).static_order():
-        selectors = parts[name].notes.selectors
+        selectors = pieces[name].notes.selectors
         if name not in selectors:
-            written = expression(parts[name])
+            written = expression(pieces[name])
             selectors[name] = None if written is None else _bracketed(written)
 
 
-def _named_in(part: YamlPart) -> list[str]:
-    return SELECTOR.findall(part.node.text) if isinstance(part.node, YamlText) else []
+def _named_in(piece: YamlPiece) -> list[str]:
+    return SELECTOR.findall(piece.node.text) if isinstance(piece.node, YamlText) else []
 
 
 def _circle(uses: Mapping[str, list[str]]) -> list[str]:
