@@ -31,7 +31,7 @@ from tallyman.engine.spark.lent_session import lent
 from tallyman.engine.spark.session import is_up, settings_for
 from tallyman.errors import UsageError
 from tallyman.history import History
-from tallyman.query.diff.diff import told_difference
+from tallyman.query.diff.diff import difference_facts
 from tallyman.registry.audit import Audit
 from tallyman.registry.database import Transaction
 from tallyman.registry.run.lineage import Lineage
@@ -242,7 +242,7 @@ class Project(History):
         *,
         spark_conf: Mapping[str, str] | None = None,
         keep: bool = False,
-        tell: AgainListener = lambda *_: None,
+        listen: AgainListener = lambda *_: None,
     ) -> Reproduced:
         """Make a run again from its pinned inputs, aside, and compare; nothing is published."""
         bound = self._bound(run)
@@ -250,7 +250,7 @@ class Project(History):
         jobs = int(bound.record.params.get("jobs", 1))
         with self._spark_as(conf) as refused:
             checked = Reproducible(bound, self._definitions(bound.definitions.chosen, Options()))
-            found = Reproduction(checked, told_difference, tell, jobs, keep).reproduce()
+            found = Reproduction(checked, difference_facts, listen, jobs, keep).reproduce()
         return replace(found, not_applied=tuple(refused))
 
     @contextmanager

@@ -41,7 +41,7 @@ class Harness:
 
         def executed(work: AssetRun) -> object:
             self._own.asset = work.asset.name
-            self._folders[work.asset.name] = (work.folder, work.staging)
+            self._folders[work.asset.name] = (work.folder, work.scratch)
             # Once in each evaluation: on a mismatch an input may be read again, line by line.
             self._harmed.discard(work.asset.name)
             try:

@@ -48,7 +48,7 @@ def staged(stand: Stand, database: Database, n: int, partition: str | None = Non
 
     def work(tx: Transaction) -> None:
         Fragments(tx).open(made, None)
-        Fragments(tx).stage(made)
+        Fragments(tx).prepare(made)
 
     database.durably(work)
     return made

@@ -1,4 +1,4 @@
-"""One asset in one run: evaluate, settle, prove, and only then put the output in its place."""
+"""One asset in one run: evaluate, write evidence, prove, and only then place the output."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from tallyman.engine.columns.tainted import tainted
 from tallyman.engine.evidence import breaker
 from tallyman.engine.evidence.account import Account, Totals
 from tallyman.engine.evidence.content import Content, measure
+from tallyman.engine.evidence.evidence_jobs import EvidenceJobs
 from tallyman.engine.evidence.kept import Kept, LetterCounts
 from tallyman.engine.evidence.key_check import KeyCheck
-from tallyman.engine.evidence.settle import SUMMARY, Settlement, clear, move_parts
-from tallyman.engine.evidence.settling import Settling
+from tallyman.engine.evidence.write import SUMMARY, EvidenceWriter, clear, move_files
 from tallyman.engine.expressions.columns import ERROR, KEY, PART, SYSTEM
 from tallyman.engine.expressions.redact import Redaction
 from tallyman.engine.files.run_folder import write_json
@@ -80,7 +80,7 @@ class AssetRun:
     thresholds: Thresholds
     evidence: Evidence
     folder: Path
-    staging: Path
+    scratch: Path
     project: Path
     progress: Callable[[str], None] = lambda _: None
     completed: Callable[[str], None] = lambda _: None
@@ -110,8 +110,8 @@ class AssetRun:
         hidden = tainted(self.plan, self.redaction.columns)
         self.redaction = replace(self.redaction, columns=hidden)
         self.book = Book(self.asset.name, redaction=self.redaction)
-        self.settlement = Settlement(
-            self.run, self.book, self.folder, self.staging, self.partition_label
+        self.writer = EvidenceWriter(
+            self.run, self.book, self.folder, self.scratch, self.partition_label
         )
         self.accounted = accounted_inputs(self.plan)
         self.traced = is_traced(self.asset.trace, self.plan)
@@ -122,7 +122,7 @@ class AssetRun:
             references=self._reference,
             step_ids=step_ids(self.plan),
             evidence=self.evidence,
-            folder=str(self.staging),
+            folder=str(self.scratch),
             on_stage=self._after_segment,
             reads=self.reads,
         )
@@ -130,7 +130,7 @@ class AssetRun:
         self.doors: dict[str, Future[Door]] = {}
         self.hashes: dict[str, Future[str]] = {}
         self.repeated = repeated.Repeated()
-        self.settling = Settling(self.settlement, self.evaluation, self.pool)
+        self.evidence_jobs = EvidenceJobs(self.writer, self.evaluation, self.pool)
         self.written: tuple[Stage, Future[dict[int, KeyDigest]]] | None = None
         self.content: Future[Content] | None = None
         self.key_check = KeyCheck(self.asset, self.plan, self.pool, self.redaction, self.stays)
@@ -147,14 +147,14 @@ class AssetRun:
         tracer = None
         if self.traced:
             place = self.folder / "trace"
-            tracer = Tracer(ids, place, self.staging, self.pool, self.completed, self.redaction)
+            tracer = Tracer(ids, place, self.scratch, self.pool, self.completed, self.redaction)
         return WorkingRun(
             self.plan,
             self.inputs,
             self.evaluation,
             ids,
             tracer,
-            self.staging,
+            self.scratch,
             self._check_segment,
         )
 
@@ -167,7 +167,7 @@ class AssetRun:
         careful = {name: source.slower() or source for name, source in self.inputs.items()}
         if all(careful[name] is source for name, source in self.inputs.items()):
             return False
-        for place in (self.folder, self.staging):
+        for place in (self.folder, self.scratch):
             clear(place)
             place.mkdir()
         self.inputs = careful
@@ -188,7 +188,7 @@ class AssetRun:
             self.progress("evaluating")
             made = self._evaluate()
             self.progress("settling")
-            self.settling.wait()
+            self.evidence_jobs.wait()
             self.progress("proving")
             return self._conclude(made)
         except Exception as error:
@@ -215,12 +215,12 @@ class AssetRun:
 
     def _evaluate(self) -> WrittenRows | None:
         """Put the output in its place; None if it did not come to one."""
-        written = self.staging / "output"
+        written = self.scratch / "output"
         try:
             made = self._written(written)
             self._check_segment()
-            self._tell_reached()
-            move_parts(made.folder, self.output)
+            self._report_reached()
+            move_files(made.folder, self.output)
             if self.working is not None:
                 self.working.keep_outputs(self.folder, self.partition_label)
             self._measure_output(made)
@@ -228,8 +228,8 @@ class AssetRun:
         except _Halted:
             return None
         finally:
-            if not self.settling.jobs:
-                self.settling.start()
+            if not self.evidence_jobs.jobs:
+                self.evidence_jobs.start()
 
     def _written(self, folder: Path) -> WrittenRows:
         if self.working is not None:
@@ -237,7 +237,7 @@ class AssetRun:
         flow = self.evaluation.flow(self.plan)
         if not flow.untouched_groups:
             return WrittenRows.of_stage(self.evaluation.output(flow))
-        self.settling.start()  # all segments are written: evidence beside the output
+        self.evidence_jobs.start()  # all segments are written: evidence beside the output
         rows = self.evaluation.output_groups(flow, str(folder))
         return WrittenRows(folder, rows, flow.level, flow.group_columns)
 
@@ -260,7 +260,7 @@ class AssetRun:
         own = made.level == 0 and len(self.accounted) == 1
         return self.evaluation.output_key if own else ()
 
-    def _tell_reached(self) -> None:
+    def _report_reached(self) -> None:
         """Steps whose trace is written tell it themselves."""
         if self.evaluation.reached and not self.traced:
             self.completed(self.evaluation.reached)
@@ -268,7 +268,7 @@ class AssetRun:
     def _after_segment(self, stage: Stage) -> None:
         """Count what was written, while the next job already starts on it."""
         faults.reach(Point.SEGMENT_WRITTEN)
-        self._tell_reached()
+        self._report_reached()
         self._check_segment()
         self.written = (stage, self.pool.submit(stage.totals))
 
@@ -305,7 +305,7 @@ class AssetRun:
         for name in dict.fromkeys(self.accounted):
             broken = breaker.unreadable(self.inputs[name], self.book, self.thresholds.window, rate)
             if broken is not None:
-                self.settling.write_letters(broken.sample)
+                self.evidence_jobs.write_letters(broken.sample)
                 self._letters(self._kept())
                 raise StructuralError(self.asset.name, name, broken.bad, broken.seen, rate)
         self.book.rules.clear()
@@ -372,7 +372,7 @@ class AssetRun:
         return {levels[step] if step else 0: met for step, met in found.items()}
 
     def _ledger(self, kept: Kept, letters: LetterCounts, made: WrittenRows | None) -> Ledger:
-        witnesses = self.settling.witnesses
+        witnesses = self.evidence_jobs.witnesses
         account = Account(self.evaluation, self.totals, kept, letters, witnesses)
         marked = made is not None and made.level is None
         checks = self.working.checks(kept) if self.working is not None and made else []

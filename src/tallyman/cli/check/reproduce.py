@@ -64,7 +64,7 @@ def reproduce(
     found = opened(project, master)
     shown = _Shown(Progress(quiet=json_output))
     try:
-        result = found.reproduce(run, spark_conf=given, keep=keep, tell=shown)
+        result = found.reproduce(run, spark_conf=given, keep=keep, listen=shown)
     except KeyboardInterrupt:
         _interrupted(found, shown)
     finally:

@@ -20,8 +20,8 @@ from openlineage.client.event_v2 import RunState
 from tallyman.control.openlineage.events import (
     NAMESPACE,
     STATES,
-    ToldAsset,
-    ToldRun,
+    LineageAsset,
+    LineageRun,
     asset_event,
     run_event,
     step_events,
@@ -35,7 +35,7 @@ START, COMPLETE, FAIL = (f"{FOLDER}/run_{name}.json" for name in ("start", "comp
 EVENTS = f"{FOLDER}/job_events.jsonl"
 FILES = {"START": START, "COMPLETE": COMPLETE, "FAIL": FAIL, "ABORT": FAIL}
 
-Assets = Callable[[], Sequence[ToldAsset]]
+Assets = Callable[[], Sequence[LineageAsset]]
 
 
 @dataclass
@@ -50,9 +50,11 @@ class Emitter:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @cached_property
-    def run(self) -> ToldRun:
+    def run(self) -> LineageRun:
         manifest = json.loads((self.folder.path / MANIFEST).read_bytes())
-        return ToldRun(manifest={"project": self.project, **manifest}, namespace=self._namespace())
+        return LineageRun(
+            manifest={"project": self.project, **manifest}, namespace=self._namespace()
+        )
 
     def _namespace(self) -> str:
         """As it was when the run began, whoever tells its end."""
@@ -75,7 +77,7 @@ class Emitter:
             )
         return self._safely(lambda: [self._start(assets())], lambda: [self._start(())])
 
-    def _start(self, assets: Sequence[ToldAsset]) -> LineageEvent:
+    def _start(self, assets: Sequence[LineageAsset]) -> LineageEvent:
         """At the time of the run, so that it is the same event if it has to be told again."""
         at = datetime.fromisoformat(self.run.manifest["timestamp"])
         return run_event(self.run, RunState.START, at, assets)
@@ -87,28 +89,28 @@ class Emitter:
         if status in (Status.WAITING, Status.RUNNING):
             return []
 
-        def told(assets: Sequence[ToldAsset]) -> list[LineageEvent]:
+        def build(assets: Sequence[LineageAsset]) -> list[LineageEvent]:
             return [run_event(self.run, STATES[status], self._now(), assets, error)]
 
-        return self._safely(lambda: told(assets()), lambda: told(()))
+        return self._safely(lambda: build(assets()), lambda: build(()))
 
     # ---- its targets ----------------------------------------------------------------------------
 
-    def started(self, result: AssetResult, asset: Callable[[], ToldAsset]) -> list[LineageEvent]:
-        def told(asset: ToldAsset) -> list[LineageEvent]:
+    def started(self, result: AssetResult, asset: Callable[[], LineageAsset]) -> list[LineageEvent]:
+        def build(asset: LineageAsset) -> list[LineageEvent]:
             return [asset_event(self.run, asset, RunState.START, self._now())]
 
-        return self._safely(lambda: told(asset()), lambda: told(_bare(result)))
+        return self._safely(lambda: build(asset()), lambda: build(_bare(result)))
 
-    def ended(self, result: AssetResult, asset: Callable[[], ToldAsset]) -> list[LineageEvent]:
+    def ended(self, result: AssetResult, asset: Callable[[], LineageAsset]) -> list[LineageEvent]:
         """Its steps, then the target itself."""
 
-        def told(made: ToldAsset) -> list[LineageEvent]:
+        def build(made: LineageAsset) -> list[LineageEvent]:
             steps = step_events(self.run, made, self._now) if made.ledger else []
             end = asset_event(self.run, made, STATES[made.result.status], self._now())
             return [*steps, end]
 
-        return self._safely(lambda: told(asset()), lambda: told(_bare(result)))
+        return self._safely(lambda: build(asset()), lambda: build(_bare(result)))
 
     # ---- files ----------------------------------------------------------------------------------
 
@@ -146,11 +148,11 @@ class Emitter:
             return self._last
 
     def _safely(
-        self, told: Callable[[], list[LineageEvent]], bare: Callable[[], list[LineageEvent]]
+        self, build: Callable[[], list[LineageEvent]], bare: Callable[[], list[LineageEvent]]
     ) -> list[LineageEvent]:
         """`bare` is the same without what may be in the way: an end is told at any rate. Whatever
         happens: the report of the work must not undo the work."""
-        for attempt in (told, bare):
+        for attempt in (build, bare):
             try:
                 return [LineageEvent(_plain(event.body)) for event in attempt()]
             except Exception as error:
@@ -158,8 +160,8 @@ class Emitter:
         return []
 
 
-def _bare(result: AssetResult) -> ToldAsset:
-    return ToldAsset(result=result, folder="")
+def _bare(result: AssetResult) -> LineageAsset:
+    return LineageAsset(result=result, folder="")
 
 
 def _plain(value: Any) -> Any:
@@ -171,10 +173,10 @@ def _plain(value: Any) -> Any:
     return [_plain(each) for each in value] if isinstance(value, list) else value
 
 
-def told_by_folder(home: Path, folder: str, result: AssetResult) -> ToldAsset:
+def described_by_folder(home: Path, folder: str, result: AssetResult) -> LineageAsset:
     """A target as its files tell it, without its definition."""
     place = home / folder
-    return ToldAsset(
+    return LineageAsset(
         result=result,
         folder=folder,
         ledger=_json(place / LEDGER),

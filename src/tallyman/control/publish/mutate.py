@@ -180,7 +180,7 @@ class Writing:
     def _publish(self, tx: Transaction, asked: Publication) -> Commit | None:
         for change in asked.changes:
             for fragment in change.adds:
-                if not Fragments(tx).stage(fragment):
+                if not Fragments(tx).prepare(fragment):
                     raise FragmentGone(self._name_of(fragment.dataset_id))
         return publish(tx, self.warehouse, asked)
 

@@ -18,10 +18,10 @@ from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.pipeline.load import Definition
 from tallyman.control.pipeline.redaction import redaction
 from tallyman.control.rejections.find import RejectedRecord, Standing
-from tallyman.control.rejections.replay import ReplayPart
+from tallyman.control.rejections.replay import TargetReplay
 from tallyman.domain.definition.plan import accounted_inputs
 from tallyman.domain.version.dataset import Kind
-from tallyman.engine.evidence import settle
+from tallyman.engine.evidence import write
 from tallyman.engine.expressions.columns import KEY
 from tallyman.engine.expressions.redact import Redaction
 from tallyman.engine.files.past_run import ledger_in
@@ -67,17 +67,17 @@ class Preparation:
     ordinals: Mapping[UUID, int]
     """The versions of all datasets when it was asked for."""
 
-    def parts(self, corrected: Path | None) -> list[ReplayPart]:
+    def items(self, corrected: Path | None) -> list[TargetReplay]:
         """Everything that stands against it is said before anything is written."""
         chosen = self.rejected.letters.targets()
         if corrected is not None and chosen:
             chosen = self._named(chosen, corrected)
-        parts = []
+        items = []
         for number, (name, count) in enumerate(chosen.items()):
             one, folder = self.rejected.standings[name], self.aside / str(number)
             self._write_keys(one, folder)
-            parts.append(self._prepared(one, count, folder, corrected))
-        return parts
+            items.append(self._prepared(one, count, folder, corrected))
+        return items
 
     def check(self) -> None:
         """Without Spark: the plan is the same, and readers see what it made."""
@@ -203,7 +203,7 @@ class Preparation:
 
     def _prepared(
         self, one: Standing, count: int, folder: Path, corrected: Path | None
-    ) -> ReplayPart:
+    ) -> TargetReplay:
         plan = self._definition.plan(one.target)
         accounted = accounted_inputs(plan)
         whole = not treats_each_by_itself(plan)
@@ -230,7 +230,7 @@ class Preparation:
             "records": count,
         }
         write_json(folder / FACTS, facts)
-        return ReplayPart(
+        return TargetReplay(
             standing=one,
             accounted=tuple(accounted),
             records=count,
@@ -260,7 +260,7 @@ class Preparation:
         texts = [side.select(F.col(TEXT).alias("value")) for side in sides]
         aside = folder.with_name(f"{folder.name}.text")
         (texts[0] if len(texts) == 1 else texts[0].unionAll(texts[1])).write.text(str(aside))
-        settle.move_parts(aside, folder / CORRECTED, ".jsonl")
+        write.move_files(aside, folder / CORRECTED, ".jsonl")
         shutil.rmtree(aside)
         count = self._spark.read.text(str(folder / CORRECTED)).count()
         if not count:

@@ -16,7 +16,7 @@ from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.pipeline.redaction import known_key, redaction
 from tallyman.control.rejections.find import RejectedRecord, rejected
 from tallyman.control.rejections.prepare import Preparation
-from tallyman.control.rejections.replay import ReplayExecution, ReplayPart
+from tallyman.control.rejections.replay import ReplayExecution, TargetReplay
 from tallyman.control.run import begin
 from tallyman.control.run.execute import Listener
 from tallyman.control.run.make import Order, make
@@ -180,19 +180,19 @@ class Rejections:
                 definitions=definitions, rejected=found, aside=aside, ordinals=ordinals
             )
             preparation.check()
-            parts = preparation.parts(corrected)
-            if not parts:
+            items = preparation.items(corrected)
+            if not items:
                 return nothing
             if dry_run:
-                tried = [self._tried(preparation, part, letters) for part in parts]
+                tried = [self._tried(preparation, item, letters) for item in items]
                 return Replayed(of=record.name, records=records, replays=replays, outcomes=tried)
-            execution = self._begun(preparation, parts, options, listen)
+            execution = self._begun(preparation, items, options, listen)
             try:
                 result = execution.execute()
             except KeyboardInterrupt:
                 execution.abandon()
                 raise
-            outcomes = self._outcomes(result, parts, letters)
+            outcomes = self._outcomes(result, items, letters)
         return Replayed(
             of=record.name, records=records, replays=replays, outcomes=outcomes, run=result
         )
@@ -206,46 +206,50 @@ class Rejections:
             yield Path(folder)
 
     def _begun(
-        self, prepared: Preparation, parts: Sequence[ReplayPart], options: Options, listen: Listener
+        self,
+        prepared: Preparation,
+        items: Sequence[TargetReplay],
+        options: Options,
+        listen: Listener,
     ) -> ReplayExecution:
         replay = {
-            "adds": sorted({part.target.asset for part in parts if not part.whole}),
+            "adds": sorted({item.target.asset for item in items if not item.whole}),
             "taken_back": [str(run) for run in prepared.rejected.taken_back],
-            "records": {str(part.target): part.records for part in parts},
+            "records": {str(item.target): item.records for item in items},
         }
         asked = begin.Begun(
             actor=self.settings.actor,
             identity=RunIdentity.of(None, now=datetime.now(UTC)),
-            targets=[part.target for part in parts],
+            targets=[item.target for item in items],
             options=Options(
                 evidence=options.evidence,
                 thresholds=options.thresholds,
-                replay_of=parts[0].standing.run,
+                replay_of=items[0].standing.run,
                 replay=replay,
             ),
             pins=prepared.ordinals,
         )
         execution = begin.begin(asked, prepared.definitions, listen, ReplayExecution)
-        execution.parts = {part.target: part for part in parts}
+        execution.items = {item.target: item for item in items}
         execution.rejected = prepared.rejected
         return execution
 
-    def _tried(self, prepared: Preparation, part: ReplayPart, letters: Letters) -> ReplayOutcome:
+    def _tried(self, prepared: Preparation, item: TargetReplay, letters: Letters) -> ReplayOutcome:
         """Evaluated aside: nothing of it stays."""
-        definitions, asset = prepared.definitions, part.target.asset
-        tried = part.aside.with_name(f"{part.aside.name}.try")
-        place, staging = tried / "made", tried / "work"
+        definitions, asset = prepared.definitions, item.target.asset
+        tried = item.aside.with_name(f"{item.aside.name}.try")
+        place, scratch = tried / "made", tried / "work"
         place.mkdir(parents=True)
-        staging.mkdir()
+        scratch.mkdir()
         order = Order(
-            target=part.target,
+            target=item.target,
             attempt=1,
             run=RunIdentity.of("dry-run", now=datetime.now(UTC)),
-            pins=part.pins(prepared.pins),
+            pins=item.pins(prepared.pins),
             thresholds=definitions.thresholds(definitions.pipeline.assets[asset]),
             evidence=definitions.evidence(definitions.pipeline.assets[asset]),
             place=place,
-            staging=staging,
+            scratch=scratch,
             project=self.settings.home,
             progress=lambda _: None,
             completed=lambda _: None,
@@ -253,34 +257,36 @@ class Rejections:
             redaction=redaction(self.settings, definitions.checked().plans.values()),
         )
         spark, checked = definitions.spark(), definitions.checked()
-        making = make(spark, checked, part.adapted(order, prepared.pins))
-        return _outcome(part, making.result, place, letters)
+        making = make(spark, checked, item.adapted(order, prepared.pins))
+        return _outcome(item, making.result, place, letters)
 
     def _outcomes(
-        self, result: RunResult, parts: Sequence[ReplayPart], letters: Letters
+        self, result: RunResult, items: Sequence[TargetReplay], letters: Letters
     ) -> list[ReplayOutcome]:
         folder = self.settings.home / result.folder
         made = {(one.name, one.partition): one for one in result.assets}
         found = []
-        for part in parts:
-            target = part.target
+        for item in items:
+            target = item.target
             pipeline = self.definitions([target.asset], Options()).pipeline
             place = folder / folder_of(pipeline.assets, target)
-            found.append(_outcome(part, made[target.asset, target.partition], place, letters))
+            found.append(_outcome(item, made[target.asset, target.partition], place, letters))
         return found
 
 
-def _outcome(part: ReplayPart, result: AssetResult, place: Path, letters: Letters) -> ReplayOutcome:
-    name = str(part.target)
+def _outcome(
+    item: TargetReplay, result: AssetResult, place: Path, letters: Letters
+) -> ReplayOutcome:
+    name = str(item.target)
     with Letters({name: place}) as new:
         new.only(letters.record_keys(name))
         reasons = new.summary()
     again = letters.again(name, rejected_keys(place))
     return ReplayOutcome(
         target=name,
-        whole=part.whole,
-        replayed=part.records,
-        passed=part.records - again if result.status.good else 0,
+        whole=item.whole,
+        replayed=item.records,
+        passed=item.records - again if result.status.good else 0,
         rejected=again,
         result=result,
         reasons=reasons,

@@ -18,7 +18,7 @@ from tallyman.control.bind.inputs import Pin, Pins
 from tallyman.control.rejections.find import RejectedRecord, Standing
 from tallyman.control.run.execute import Execution
 from tallyman.control.run.make import Making, Order
-from tallyman.control.run.staging import files_there
+from tallyman.control.run.prepare_fragments import files_there
 from tallyman.domain.definition.target import Target
 from tallyman.domain.definition.threshold import Thresholds
 from tallyman.domain.history.materialization import Materialization
@@ -35,7 +35,7 @@ ANYTHING = Thresholds(absolute=0, percentage=1.0, window=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReplayPart:
+class TargetReplay:
     """One target of a replay, prepared: which records, and how they are read."""
 
     standing: Standing
@@ -80,38 +80,38 @@ class ReplayPart:
 class ReplayExecution(Execution):
     """A run whose targets read other records, and that says what became of rejections."""
 
-    parts: Mapping[Target, ReplayPart] = field(default_factory=dict)
+    items: Mapping[Target, TargetReplay] = field(default_factory=dict)
     rejected: RejectedRecord | None = None
 
     def _unchanged(self, target: Target, pins: Mapping[str, Pin]) -> Materialization | None:
         return None
 
     def _pins_of(self, target: Target) -> dict[str, Pin]:
-        return self.parts[target].pins(self._pins)
+        return self.items[target].pins(self._pins)
 
     def _adapted(self, order: Order) -> Order:
-        return self.parts[order.target].adapted(order, self._pins)
+        return self.items[order.target].adapted(order, self._pins)
 
     def _record(
         self, target: Target, making: Making, pins: Mapping[str, Pin], name: str
     ) -> AssetResult:
         if making.digest is not None:
-            self._resolve(self.parts[target], self._folder.path / name)
+            self._resolve(self.items[target], self._folder.path / name)
         return super()._record(target, making, pins, name)
 
-    def _resolve(self, part: ReplayPart, place: Path) -> None:
+    def _resolve(self, item: TargetReplay, place: Path) -> None:
         assert self.rejected is not None
         letters, run = self.rejected.letters, self.journal.run
-        first, name = part.standing, str(part.target)
+        first, name = item.standing, str(item.target)
         again = rejected_keys(place)
 
         def work(tx: Transaction) -> None:
-            Replays(tx).mark(run.id, part.target, replays=first.result, adds_to=part.adds_to)
-            found = letters.outcomes(name, again, all_open=part.whole)
+            Replays(tx).mark(run.id, item.target, replays=first.result, adds_to=item.adds_to)
+            found = letters.outcomes(name, again, all_open=item.whole)
             Resolutions(tx).add(
-                first.run_id, part.target, found, actor=self.journal.actor, by_run=run.id
+                first.run_id, item.target, found, actor=self.journal.actor, by_run=run.id
             )
-            if part.whole:
-                Resolutions(tx).carry_discards(first.run_id, part.target, to=run.id)
+            if item.whole:
+                Resolutions(tx).carry_discards(first.run_id, item.target, to=run.id)
 
         self.journal.replays(work)

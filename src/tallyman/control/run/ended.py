@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tallyman.control.openlineage.events import STATES, ToldAsset
-from tallyman.control.openlineage.files import FILES, START, Emitter, told_by_folder
+from tallyman.control.openlineage.events import STATES, LineageAsset
+from tallyman.control.openlineage.files import FILES, START, Emitter, described_by_folder
 from tallyman.control.run import finish
 from tallyman.domain.history.lineage_event import LineageEvent
 from tallyman.domain.history.materialization import Materialization, RunRecord
@@ -52,7 +52,7 @@ def record(home: Path, run: RunRecord, events: Sequence[LineageEvent]) -> None:
         _emitter(home, run).record(events)
 
 
-def settled(home: Path, run: RunRecord, result: RunResult) -> Events:
+def concluded(home: Path, run: RunRecord, result: RunResult) -> Events:
     """The end of a run that waited for a decision, as its files tell it; once, though there may
     be several decisions."""
     emitter = _emitter(home, run)
@@ -62,11 +62,11 @@ def settled(home: Path, run: RunRecord, result: RunResult) -> Events:
     if result.status is not Status.WAITING and name and emitter.has(name):
         return []
 
-    def assets() -> list[ToldAsset]:
+    def assets() -> list[LineageAsset]:
         listed = emitter.run.manifest["targets"]
         folders = {(t["asset"], t["partition"]): t["folder"] for t in listed}
         return [
-            told_by_folder(home, f"{run.folder}/{folders[made.name, made.partition]}", made)
+            described_by_folder(home, f"{run.folder}/{folders[made.name, made.partition]}", made)
             for made in result.assets
             if made.status not in (Status.SKIPPED, Status.PENDING, Status.WAITING)
         ]
@@ -85,6 +85,6 @@ def _aborted(
     events: Events = []
     for row in at_work:
         result = replace(finish.result_of(row), status=status, error=error)
-        told = ToldAsset(result=result, folder="")
-        events += emitter.ended(result, lambda told=told: told)
+        described = LineageAsset(result=result, folder="")
+        events += emitter.ended(result, lambda described=described: described)
     return [*events, *emitter.closed(status, error=error)]

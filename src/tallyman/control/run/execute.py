@@ -17,12 +17,12 @@ from tallyman.control.openlineage.run import RunEvents
 from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.pipeline.redaction import redaction
 from tallyman.control.run import finish, upkeep
-from tallyman.control.run.approve import settle
+from tallyman.control.run.approve import conclude
 from tallyman.control.run.exports import export, made_in
 from tallyman.control.run.journal import Journal
 from tallyman.control.run.make import Making, Order, make
+from tallyman.control.run.prepare_fragments import PreparedFragments
 from tallyman.control.run.schedule import in_order
-from tallyman.control.run.staging import Staging
 from tallyman.control.run.timings import Stopwatch
 from tallyman.control.run.unchanged import Unchanged, consumed
 from tallyman.control.run.watch import Watch
@@ -61,7 +61,7 @@ class Execution:
     listen: Listener = lambda *_: None
     _folder: RunFolder = field(init=False)
     _pins: Pins = field(init=False)
-    _staging: Staging = field(init=False)
+    _fragments: PreparedFragments = field(init=False)
     _watch: Watch = field(init=False)
     _lineage: RunEvents = field(init=False)
     _listening: threading.Lock = field(default_factory=threading.Lock)
@@ -75,7 +75,9 @@ class Execution:
         hasher = hasher_for(self.settings.master, self.definitions.spark)
         database, settings = self.journal.database, self.settings
         self._pins = Pins(pipeline, database, settings, run.id, pinned, hasher)
-        self._staging = Staging(self.journal, self._pins.warehouse, self._pins, self._datasets())
+        self._fragments = PreparedFragments(
+            self.journal, self._pins.warehouse, self._pins, self._datasets()
+        )
         self._folder = RunFolder.open(self.settings.home / run.folder)
         finish.set_aside(self._folder)  # of an earlier end: this run is at work again
         finish.set_aside(self._folder, finish.ENDS)
@@ -87,7 +89,7 @@ class Execution:
         notes: list[str] = []
         try:
             events = self._lineage.begun(self.targets)
-            self.journal.tell(events)
+            self.journal.emit(events)
             self._lineage.recorded(events)
             result = self._work()
         finally:
@@ -163,13 +165,13 @@ class Execution:
         """What it waits for may have been decided while it was still at work."""
         run, actor = self.journal.run, self.journal.actor
         database, warehouse = self.journal.database, self._pins.warehouse
-        settled = database.durably(lambda tx: settle(tx, warehouse, run.id, actor))
-        if settled.status is result.status:
+        concluded = database.durably(lambda tx: conclude(tx, warehouse, run.id, actor))
+        if concluded.status is result.status:
             return result
-        upkeep.rewrite_report(database, self.settings.home, settled, self.journal.sign)
-        if settled.status is Status.SUCCESS:
+        upkeep.rewrite_report(database, self.settings.home, concluded, self.journal.sign)
+        if concluded.status is Status.SUCCESS:
             self._export()
-        return upkeep.result_of(database, settled)
+        return upkeep.result_of(database, concluded)
 
     def _export(self) -> None:
         home, run = self.settings.home, self.journal.run
@@ -184,7 +186,7 @@ class Execution:
         """Whether what needs it can go on."""
         if self._watch.stop.is_set():
             return False
-        self._tell(target, "opening", None)
+        self._report(target, "opening", None)
         try:
             pins = self._pins_of(target)
             reused = self._unchanged(target, pins)
@@ -201,7 +203,7 @@ class Execution:
         except TallymanError as error:
             self.journal.check()
             result = self._failed(target, attempt, error)
-        self._tell(target, "done", result)
+        self._report(target, "done", result)
         return result.status.good
 
     def _pins_of(self, target: Target) -> dict[str, Pin]:
@@ -223,7 +225,7 @@ class Execution:
     def _unchanged(self, target: Target, pins: Mapping[str, Pin]) -> Materialization | None:
         if target.asset in self.options.force:
             return None
-        dataset = self._staging.datasets[target.asset]
+        dataset = self._fragments.datasets[target.asset]
         found = Unchanged(self.definitions, self._pins.warehouse, self.journal.run.pins)
         return found.result(target, dataset.id, pins)
 
@@ -249,7 +251,7 @@ class Execution:
         faults.reach(Point.ASSET_STARTED)
         asset = self.definitions.pipeline.assets[target.asset]
         name = folder_of(self.definitions.pipeline.assets, target)
-        place, staging = self._folder.begin(name, attempt)
+        place, scratch = self._folder.begin(name, attempt)
         order = Order(
             target=target,
             attempt=attempt,
@@ -258,7 +260,7 @@ class Execution:
             thresholds=self.definitions.thresholds(asset),
             evidence=self.definitions.evidence(asset),
             place=place,
-            staging=staging,
+            scratch=scratch,
             project=self.settings.home,
             progress=lambda phase: self._progress(target, phase),
             completed=lambda step: self.journal.step(target, step),
@@ -290,8 +292,8 @@ class Execution:
         asks = asset.approval if making.asks else None
         place, spark = self._folder.path / name, self.definitions.spark()
         watch = Stopwatch("staging")
-        fragment, counts = self._staging.stage(spark, asset, target, place, making.digest)
-        beside = self._staging.registered(spark, asset, target, place)
+        fragment, counts = self._fragments.prepare(spark, asset, target, place, making.digest)
+        beside = self._fragments.registered(spark, asset, target, place)
         if beside:
             counts = counts | {"registered": [str(one.id) for one in beside]}
         counts |= {"inputs": inputs_read(pins, self.journal.run.pins, self.targets)}
@@ -316,9 +318,9 @@ class Execution:
     def _progress(self, target: Target, phase: str) -> None:
         if self._watch.stop.is_set():
             raise RunCanceled(self.identity.run_id)
-        self._tell(target, phase, None)
+        self._report(target, phase, None)
 
-    def _tell(self, target: Target, phase: str, result: AssetResult | None) -> None:
+    def _report(self, target: Target, phase: str, result: AssetResult | None) -> None:
         with self._listening:
             self.listen(str(target), phase, result)
 

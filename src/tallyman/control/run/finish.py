@@ -60,7 +60,7 @@ def write(
 ) -> None:
     """ledger.json and the report; those of an earlier end of the run are kept aside."""
     set_aside(folder)
-    folder.clear_staging()
+    folder.clear_scratch()
     folder.write(LEDGER, _run_ledger(run, rows, result.folder))
     folder.write(REPORT, _report(run, result, rows, timings))
     faults.reach(Point.REPORT_WRITTEN)

@@ -89,7 +89,7 @@ class Journal:
         key = uuid4()
         self.database.durably(work)
 
-    def tell(self, events: Events) -> None:
+    def emit(self, events: Events) -> None:
         """What lineage tools will be told."""
         self._write(lambda tx: self._spool(tx, events))
 
@@ -171,7 +171,7 @@ class Journal:
             status = Status.WAITING if asks else Status.SUCCESS
             own = Materializations(tx).succeed(self.run.id, target, made, status)
             for fragment in (made.fragment, *made.registered):
-                if not Fragments(tx).stage(replace(fragment, materialization_id=own)):
+                if not Fragments(tx).prepare(replace(fragment, materialization_id=own)):
                     raise FragmentGone(target.asset)
             self._spool(tx, events)
             if asks:

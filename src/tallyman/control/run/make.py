@@ -25,7 +25,7 @@ from tallyman.domain.definition.target import Target, folder_of
 from tallyman.domain.definition.threshold import Thresholds
 from tallyman.domain.history.run import AssetResult, RunIdentity, Status
 from tallyman.engine.asset_run import AssetOutcome, AssetRun, withdraw
-from tallyman.engine.evidence import settle
+from tallyman.engine.evidence import write
 from tallyman.engine.evidence.content import holds
 from tallyman.engine.evidence.key_check import null_values
 from tallyman.engine.expressions.redact import Redaction
@@ -47,7 +47,7 @@ class Order:
     thresholds: Thresholds
     evidence: Evidence
     place: Path
-    staging: Path
+    scratch: Path
     project: Path
     progress: Callable[[str], None]
     completed: Callable[[str], None]
@@ -119,7 +119,7 @@ def _make(spark: SparkSession, definition: Definition, order: Order) -> Making:
         status = Status.HALTED if isinstance(error, ThresholdExceeded) else Status.FAILED
         withdraw(order.place)  # what was not proved is not left to be read
         if order.canceled():
-            settle.clear(order.place / "trace")  # what was done is taken back, the trace too
+            write.clear(order.place / "trace")  # what was done is taken back, the trace too
         if work is not None and not (order.place / LEDGER).exists():
             _write_ledger(work.unfinished_ledger(), order)
         return Making(_result(order, status, started, error=error.facts()))
@@ -142,7 +142,7 @@ def _prepare(spark: SparkSession, definition: Definition, order: Order) -> Asset
         thresholds=order.thresholds,
         evidence=order.evidence,
         folder=order.place,
-        staging=order.staging,
+        scratch=order.scratch,
         project=order.project,
         progress=order.progress,
         completed=order.completed,
@@ -176,7 +176,7 @@ def _conclude(work: AssetRun, outcome: AssetOutcome, order: Order, folder: str) 
         faults.reach(Point.OUTPUT_MOVED)
     else:
         work.withdraw(outcome)
-    settle.clear(work.staging)
+    write.clear(work.scratch)
     order.kept(order.place)
     # Of rows that were withdrawn there is no file to count.
     left = [p for p in ledger.partitions if error is None or p.fate is not Fate.PASSED]

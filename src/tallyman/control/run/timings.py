@@ -38,9 +38,9 @@ class Stopwatch:
         with self._lock:
             now = self.clock()
             took, self._step_began = now - self._step_began, now
-            told = [lap for lap in self._laps if lap.get("up_to_step") == name]
-            if told:
-                told[-1]["ms"] += _ms(took)
+            earlier = [lap for lap in self._laps if lap.get("up_to_step") == name]
+            if earlier:
+                earlier[-1]["ms"] += _ms(took)
             else:
                 self._laps.append({"up_to_step": name, "ms": _ms(took)})
 

@@ -49,9 +49,9 @@ def recomputed(
 ) -> Iterator[RecomputedKeys]:
     """Run the plan with all keys, at the time of the run, in a folder that goes with the block."""
     with tempfile.TemporaryDirectory(prefix="tallyman-keys-") as temporary:
-        place, staging = Path(temporary) / asset.name, Path(temporary) / "staging"
+        place, scratch = Path(temporary) / asset.name, Path(temporary) / "staging"
         place.mkdir()
-        staging.mkdir()
+        scratch.mkdir()
         work = AssetRun(
             asset=asset,
             plan=plan,
@@ -60,7 +60,7 @@ def recomputed(
             thresholds=ANYTHING,
             evidence=Evidence.KEYS,
             folder=place,
-            staging=staging,
+            scratch=scratch,
             project=folder,
             redaction=next(iter(inputs.values())).redaction,
         )

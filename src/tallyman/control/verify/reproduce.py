@@ -49,7 +49,7 @@ AgainListener = Callable[[str, str, TargetAgain | None], None]
 class Reproduction:
     checked: Reproducible
     differ: Differ
-    tell: AgainListener = lambda *_: None
+    listen: AgainListener = lambda *_: None
     jobs: int = 1
     keep: bool = False
     _stop: threading.Event = field(default_factory=threading.Event)
@@ -176,7 +176,7 @@ class Reproduction:
             thresholds=_bearing(thresholds, replay),
             evidence=evidence,
             place=now,
-            staging=work,
+            scratch=work,
             project=self._home,
             progress=lambda phase: self._progress(row.target, phase),
             completed=lambda _: None,
@@ -195,7 +195,7 @@ class Reproduction:
 
     def _say(self, target: Target, phase: str, again: TargetAgain | None) -> None:
         with self._listening:
-            self.tell(str(target), phase, again)
+            self.listen(str(target), phase, again)
 
 
 def _bearing(thresholds: Thresholds, replay: Path) -> Thresholds:

@@ -125,7 +125,7 @@ def diff(
         return comparison.summary(limit=max(0, int(limit)))
 
 
-def told_difference(
+def difference_facts(
     before: Sequence[str], after: Sequence[str], key: Sequence[str], limit: int
 ) -> dict[str, Any]:
     """As `tallyman diff --json` tells it, of files that belong to no version."""

@@ -1,4 +1,5 @@
-"""Resolutions: what became of rejections after their run. What is not settled says nothing yet."""
+"""Resolutions: what became of rejections after their run. One of a replay counts when that is
+published."""
 
 from __future__ import annotations
 
@@ -73,7 +74,7 @@ class Resolutions:
         by_run: UUID | None = None,
         reason: str | None = None,
     ) -> int:
-        """Keys and outcomes. Those of a replay count once it is settled; a discard at once."""
+        """Keys and outcomes. Those of a replay count once it is published; a discard at once."""
         given = _key(run, target) | {"by_run": by_run, "actor": actor[:255], "reason": reason}
         count = 0
         every = iter(found)
@@ -88,7 +89,7 @@ class Resolutions:
         self.tx.execute(CARRY_DISCARDS, _key(run, target) | {"to": to})
 
     def clashes(self, by_run: UUID, void: Sequence[UUID]) -> dict[str, Any]:
-        """How many of these were settled by somebody else meanwhile, and by whom."""
+        """Count those that somebody else resolved meanwhile, and name who."""
         row = self.tx.execute(CLASHES, {"by_run": by_run, "void": list(void)}).fetchone()
         assert row is not None
         return row

@@ -21,7 +21,7 @@ OPEN = """
     VALUES (%(id)s, %(dataset)s, %(partition)s, %(run)s)
     ON CONFLICT (id) DO NOTHING
 """
-STAGE = """
+PREPARE = """
     UPDATE fragments
     SET staged_at = clock_timestamp(), materialization_id = %(materialization)s,
         row_count = %(rows)s, byte_count = %(bytes)s, files = %(files)s, digest = %(digest)s,
@@ -84,7 +84,7 @@ class Fragments:
         }
         self.tx.execute(OPEN, given)
 
-    def stage(self, fragment: Fragment) -> bool:
+    def prepare(self, fragment: Fragment) -> bool:
         """Its files are whole and durable. False: cleanup took them."""
         manifest = fragment.iceberg_manifest
         given = {
@@ -97,7 +97,7 @@ class Fragments:
             "schema": Jsonb(dict(fragment.schema)),
             "manifest": Jsonb(dict(manifest)) if manifest else None,
         }
-        return bool(self.tx.execute(STAGE, given).rowcount)
+        return bool(self.tx.execute(PREPARE, given).rowcount)
 
     def join(self, dataset: UUID, ids: Iterable[UUID], ordinal: int) -> None:
         self.tx.execute(JOIN, {"dataset": dataset, "ids": list(ids), "ordinal": ordinal})

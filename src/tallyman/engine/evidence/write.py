@@ -13,7 +13,6 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import NullType
 
-from tallyman.domain.account.fate import Fate
 from tallyman.domain.account.rejection import Rule
 from tallyman.domain.history.run import RunIdentity
 from tallyman.engine.expressions.columns import ERROR, KEY, PART, PLACE, REJECTIONS
@@ -29,13 +28,13 @@ RULE = ("error_type", "morphism_path", "expected", "entity", "field", "step", "e
 
 
 @dataclass(frozen=True, slots=True)
-class Settlement:
-    """Where one asset's files go. Everything is written aside and moved into place."""
+class EvidenceWriter:
+    """Write the evidence of one asset: into the scratch folder, then moved into place."""
 
     run: RunIdentity
     book: Book
     folder: Path
-    staging: Path
+    scratch: Path
     partition_label: str = "all"
     """The partition; `all` for an asset without partitions."""
 
@@ -91,13 +90,13 @@ class Settlement:
         return F.map_filter(F.create_map(*pairs), lambda _, value: value.isNotNull())
 
     def write_letters(self, letters: DataFrame) -> None:
-        aside = self.staging / "errors"
+        aside = self.scratch / "errors"
         copied = letters.withColumn("_tm_dir", F.col("error_type"))
         copied.write.partitionBy("_tm_dir").json(str(aside))
         target = self.folder / "errors"
         target.mkdir(exist_ok=True)
         for part in sorted(aside.glob("_tm_dir=*")):
-            move_parts(part, target / part.name.replace("_tm_dir", "error_type"), ".jsonl")
+            move_files(part, target / part.name.replace("_tm_dir", "error_type"), ".jsonl")
 
     # ---- filtered keys -----------------------------------------------------------------
 
@@ -111,11 +110,11 @@ class Settlement:
             *_place(dropped),
             _looked_up(predicates, ("text",), place).getField("text").alias("filter_predicate"),
         )
-        aside = self.staging / "filtered_keys"
+        aside = self.scratch / "filtered_keys"
         found.write.options(**EVIDENCE_OPTIONS).partitionBy(PART).parquet(str(aside))
         for number in parts:
             target = self._evidence("filtered_keys", self.book.parts[number].step_id)
-            move_parts(aside / f"{PART}={number}", target)
+            move_files(aside / f"{PART}={number}", target)
 
     def make_filtered(self, part: int) -> None:
         """A step that filtered nothing has an empty folder: none is not the same as unknown."""
@@ -136,7 +135,7 @@ class Settlement:
 
     def keep_keys(self, opened: Opened) -> None:
         """The live rows a groupBy segment wrote are the evidence: moved, not written again."""
-        move_parts(
+        move_files(
             Path(opened.stage.live_folder()), self._evidence("reverse_joins", opened.step_id)
         )
 
@@ -145,13 +144,13 @@ class Settlement:
         rows = opened.rows()
         left = rows.withColumn(GROUP, text_of_group(rows))
         kept = left.join(failed_groups.select(GROUP), GROUP, "left_anti").drop(GROUP)
-        aside = self.staging / f"kept-{opened.step_id}"
+        aside = self.scratch / f"kept-{opened.step_id}"
         kept.write.options(**EVIDENCE_OPTIONS).parquet(str(aside))
-        move_parts(aside, self._evidence("reverse_joins", opened.step_id))
+        move_files(aside, self._evidence("reverse_joins", opened.step_id))
 
     def write_groups(self, opened: Opened) -> None:
         assert opened.groups is not None
-        aside = self.staging / f"groups-{opened.step_id}"
+        aside = self.scratch / f"groups-{opened.step_id}"
         found = opened.groups.select(
             GROUP_KEY,
             F.col(digest.COUNT).alias("record_count"),
@@ -159,19 +158,19 @@ class Settlement:
             F.col(digest.LOW).alias("key_digest_low"),
         )
         found.write.parquet(str(aside))
-        move_parts(aside, self._evidence("reverse_joins", opened.step_id))
+        move_files(aside, self._evidence("reverse_joins", opened.step_id))
 
     def write_links(self, opened: Opened) -> None:
         assert opened.links is not None
-        aside = self.staging / f"links-{opened.step_id}"
+        aside = self.scratch / f"links-{opened.step_id}"
         opened.links.write.options(**EVIDENCE_OPTIONS).parquet(str(aside))
-        move_parts(aside, self._evidence("reverse_joins", opened.step_id))
+        move_files(aside, self._evidence("reverse_joins", opened.step_id))
 
     def write_children(self, opened: Opened) -> None:
         assert opened.children is not None
-        aside = self.staging / f"children-{opened.step_id}"
+        aside = self.scratch / f"children-{opened.step_id}"
         opened.children.write.options(**EVIDENCE_OPTIONS).parquet(str(aside))
-        move_parts(aside, self._evidence("parent_child", opened.step_id))
+        move_files(aside, self._evidence("parent_child", opened.step_id))
 
 
 def _looked_up(rows: Sequence[Sequence[str]], names: Sequence[str], place: Column) -> Column:
@@ -225,11 +224,7 @@ def no_group(level: int) -> list[Column]:
     return [*none, shown.cast("string").alias(LEVEL)]
 
 
-def filtered_parts(book: Book, level: int) -> list[int]:
-    return [p.id for p in book.parts.values() if p.fate is Fate.FILTERED and p.level == level]
-
-
-def move_parts(origin: Path, target: Path, suffix: str = ".parquet") -> None:
+def move_files(origin: Path, target: Path, suffix: str = ".parquet") -> None:
     """Files into their place, under names that do not change from run to run."""
     target.mkdir(parents=True, exist_ok=True)
     files = sorted(p for p in origin.rglob("part-*") if p.is_file()) if origin.exists() else []

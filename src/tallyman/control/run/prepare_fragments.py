@@ -1,4 +1,4 @@
-"""Staging: what a target made becomes a fragment, durable and described, in no version yet."""
+"""Prepare fragments: what a target made, durable and described, in no version yet."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tallyman.registry.version.datasets import Datasets
 
 
 @dataclass(frozen=True, slots=True)
-class Staging:
+class PreparedFragments:
     """For the targets of one run."""
 
     journal: Journal
@@ -37,7 +37,7 @@ class Staging:
     pins: Pins
     datasets: Mapping[str, Dataset]
 
-    def stage(
+    def prepare(
         self, spark: SparkSession, asset: Asset, target: Target, place: Path, digest: str
     ) -> tuple[Fragment, dict[str, Any]]:
         """The fragment, and for one that is appended how many of its rows are new."""

@@ -22,7 +22,7 @@ from pyspark.sql.types import (
 )
 
 from tallyman.control.openlineage.datasets import of_source
-from tallyman.control.openlineage.events import ToldAsset, ToldRun
+from tallyman.control.openlineage.events import LineageAsset, LineageRun
 from tallyman.control.openlineage.source_code import code_of_asset
 from tallyman.domain.account.fate import Fate
 from tallyman.domain.account.ledger import InputAccount, KeyDigest, Ledger, Partition
@@ -79,8 +79,8 @@ def manifest(**more: Any) -> dict[str, Any]:
     }
 
 
-def told_run(**more: Any) -> ToldRun:
-    return ToldRun(manifest=manifest(**more))
+def lineage_run(**more: Any) -> LineageRun:
+    return LineageRun(manifest=manifest(**more))
 
 
 def clock() -> Iterator[datetime]:
@@ -164,9 +164,9 @@ def written(folder: Path, revenue: list[int | None], *, name: str = "part-0") ->
     return path
 
 
-def told_asset(home: Path, **more: Any) -> ToldAsset:
+def lineage_asset(home: Path, **more: Any) -> LineageAsset:
     """Done, with everything that is known then."""
-    pipeline, run = airline(), told_run()
+    pipeline, run = airline(), lineage_run()
     asset = pipeline.assets["daily_revenue"]
     schemas = {
         name: StructType([StructField(column, StringType()) for column in listed])
@@ -197,4 +197,4 @@ def told_asset(home: Path, **more: Any) -> ToldAsset:
         "ledger": ledger().to_json(),
         "rejections": SUMMARY,
     }
-    return ToldAsset(**(known | more))
+    return LineageAsset(**(known | more))

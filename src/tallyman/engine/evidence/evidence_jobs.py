@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from tallyman.domain.account.fate import Fate
 from tallyman.domain.account.ledger import KeyDigest
-from tallyman.engine.evidence import kept_by_spark, settle
+from tallyman.engine.evidence import kept_by_spark, write
 from tallyman.engine.expressions.columns import ERROR, KEY, LIVE, PART
 from tallyman.engine.segment.cuts import Opened
 from tallyman.engine.segment.evaluate import Evaluation
@@ -22,8 +22,8 @@ from tallyman.engine.segment.stage import Stage
 
 
 @dataclass
-class Settling:
-    settlement: settle.Settlement
+class EvidenceJobs:
+    writer: write.EvidenceWriter
     evaluation: Evaluation
     pool: ThreadPoolExecutor
     jobs: list[Future[Any]] = field(default_factory=list)
@@ -37,11 +37,11 @@ class Settling:
         if ended:
             rows = reduce(DataFrame.unionByName, ended)
             self.jobs.append(self.pool.submit(self.write_letters, rows))
-        parts = [n for n, p in self.settlement.book.parts.items() if p.fate is Fate.FILTERED]
+        parts = [n for n, p in self.writer.book.parts.items() if p.fate is Fate.FILTERED]
         dropped = [s.dropped() for s in self.evaluation.staged if s.parts() & set(parts)]
         if dropped:
             rows = reduce(DataFrame.unionByName, dropped)
-            self.jobs.append(self.pool.submit(self.settlement.write_filtered, rows, parts))
+            self.jobs.append(self.pool.submit(self.writer.write_filtered, rows, parts))
         for opened in self.evaluation.opened:
             self.jobs += self._keep_evidence(opened, self.failed_groups)
             if measured := self._witness(opened):
@@ -51,11 +51,11 @@ class Settling:
         """Return when all evidence is in its place."""
         for job in (*self.jobs, *self.witnesses.values()):
             job.result()
-        for number in (n for n, p in self.settlement.book.parts.items() if p.fate is Fate.FILTERED):
-            self.settlement.make_filtered(number)
+        for number in (n for n, p in self.writer.book.parts.items() if p.fate is Fate.FILTERED):
+            self.writer.make_filtered(number)
         for opened in self.evaluation.opened:
             if opened.kept_as_written and id(opened) not in self.failed_groups:
-                self.settlement.keep_keys(opened)
+                self.writer.keep_keys(opened)
 
     def _witness(self, opened: Opened) -> Callable[[], KeyDigest] | None:
         """Evidence that is written by a job of its own is compared with the rows it came from.
@@ -74,14 +74,14 @@ class Settling:
         self, opened: Opened, failed_groups: Mapping[int, DataFrame]
     ) -> list[Future[object]]:
         if opened.groups is not None:
-            return [self.pool.submit(self.settlement.write_groups, opened)]
+            return [self.pool.submit(self.writer.write_groups, opened)]
         if opened.children is not None:
-            return [self.pool.submit(self.settlement.write_children, opened)]
+            return [self.pool.submit(self.writer.write_children, opened)]
         if id(opened) in failed_groups:
-            groups = failed_groups[id(opened)].select(F.col(KEY).alias(settle.GROUP))
-            return [self.pool.submit(self.settlement.rewrite_keys, opened, groups)]
+            groups = failed_groups[id(opened)].select(F.col(KEY).alias(write.GROUP))
+            return [self.pool.submit(self.writer.rewrite_keys, opened, groups)]
         if opened.links is not None:
-            return [self.pool.submit(self.settlement.write_links, opened)]
+            return [self.pool.submit(self.writer.write_links, opened)]
         return []
 
     def _ended_as_error(self) -> tuple[list[DataFrame], dict[int, DataFrame]]:
@@ -93,16 +93,16 @@ class Settling:
                 continue
             opened = self.evaluation.opened[stage.level - 1] if stage.level else None
             if opened and opened.unit == "group":
-                groups = settle.failed_rows(stage)
+                groups = write.failed_rows(stage)
                 before = failed.get(id(opened))
                 failed[id(opened)] = groups if before is None else before.unionByName(groups)
-                ended.append(settle.failed_sources(opened, groups))
+                ended.append(write.failed_sources(opened, groups))
             else:
-                ended.append(settle.failed_rows(stage))
+                ended.append(write.failed_rows(stage))
         return ended, failed
 
     def write_letters(self, ended: DataFrame) -> None:
-        self.settlement.write_letters(self.settlement.rejections(ended))
+        self.writer.write_letters(self.writer.rejections(ended))
 
 
 def _made(stage: Stage, makes: Column) -> KeyDigest:
