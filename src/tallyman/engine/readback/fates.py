@@ -220,11 +220,11 @@ class Forward:
         elif shape is None or shape.names == (WHOLE,):
             where = "true"
         else:
-            parts = ", ".join(f"{p} AS v{n}" for n, p in enumerate(shape.parts("k")))
+            pieces = ", ".join(f"{p} AS v{n}" for n, p in enumerate(shape.pieces("k")))
             same = " AND ".join(
                 f"{quoted(name)} IS NOT DISTINCT FROM v{n}" for n, name in enumerate(shape.names)
             )
-            where = f"EXISTS (SELECT 1 FROM (SELECT {parts} FROM {keys}) w WHERE {same})"
+            where = f"EXISTS (SELECT 1 FROM (SELECT {pieces} FROM {keys}) w WHERE {same})"
         rows = self.desk.keep(
             f"SELECT _tm_file, file_row_number + 1 AS _tm_line FROM {output} o WHERE {where}"
         )
@@ -259,7 +259,7 @@ class Forward:
         exact = f"{key} IN (SELECT k FROM {keys})"
         if shape is None or shape.plain or shape.names == (WHOLE,):
             return exact
-        own, theirs = ", ".join(shape.parts(key)), ", ".join(shape.parts("k"))
+        own, theirs = ", ".join(shape.pieces(key)), ", ".join(shape.pieces("k"))
         # What is no key of this shape, like `@file#3`, has no parts: it is equal to itself only.
         these = f"(SELECT ({theirs}) FROM {keys} WHERE {shape.fits('k')})"
         return f"({exact} OR ({shape.fits(key)} AND ({own}) IN {these}))"

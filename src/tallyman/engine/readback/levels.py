@@ -166,17 +166,17 @@ class Levels:
             shape = self.shape(level)
             assert shape is not None
             names = [name for name in shape.names if name != WHOLE]
-            parts = shape.parts("k") if names else []
+            pieces = shape.pieces("k") if names else []
             if level.replaces:
-                found = self._sources(level, keys, parts, names)
+                found = self._sources(level, keys, pieces, names)
                 return found, self.desk.count(found)
             # A record's key may read like that of a group: what made the row tells them apart.
             others = ", ".join(text(one.step) for one in self.opened if one is not level)
             here = f"s NOT IN ({others})" if others else "s IS NOT NULL"
             made = self.desk.keep(f"SELECT * FROM {keys} WHERE {here}")
-            found = self._sources(level, made, parts, names)
+            found = self._sources(level, made, pieces, names)
             groups = ", ".join(f"group_key.{quoted(n)} AS {quoted(n)}" for n in shape.names)
-            same = _same([quoted(n) for n in names], parts) if names else "true"
+            same = _same([quoted(n) for n in names], pieces) if names else "true"
             known = f"(SELECT DISTINCT {groups} FROM {parquet(level.files)})"
             rest = (
                 f"SELECT k, p, s FROM {made} ANTI JOIN {known} g ON {same} "

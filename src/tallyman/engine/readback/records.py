@@ -99,7 +99,7 @@ class Records(ABC):
     def _same_key(self, columns: Sequence[str]) -> str:
         if self.shape.plain and self.shape.types == ("VARCHAR",):
             return f"{columns[0]} = w.k"
-        pairs = zip(columns, self.shape.parts("w.k"), strict=True)
+        pairs = zip(columns, self.shape.pieces("w.k"), strict=True)
         return " AND ".join(f"{own} = {other}" for own, other in pairs)
 
     def wanted(self, keys: str) -> tuple[str, str]:

@@ -86,7 +86,7 @@ class Fragments:
 
     def prepare(self, fragment: Fragment) -> bool:
         """Its files are whole and durable. False: cleanup took them."""
-        manifest = fragment.iceberg_manifest
+        listed = fragment.iceberg_manifest
         given = {
             "id": fragment.id,
             "materialization": fragment.materialization_id,
@@ -95,7 +95,7 @@ class Fragments:
             "files": Jsonb([asdict(file) for file in fragment.files]),
             "digest": fragment.digest,
             "schema": Jsonb(dict(fragment.schema)),
-            "manifest": Jsonb(dict(manifest)) if manifest else None,
+            "manifest": Jsonb(dict(listed)) if listed else None,
         }
         return bool(self.tx.execute(PREPARE, given).rowcount)
 
