@@ -50,7 +50,7 @@ def _environment() -> Environment:
         loader=PackageLoader("tallyman.pages", "templates"),
         autoescape=True,
         finalize=_harmless,
-        # What an older run did not tell is left out; the rest of it is still worth reading.
+        # What an older run did not record is left out; the rest of it is still worth reading.
         undefined=ChainableUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

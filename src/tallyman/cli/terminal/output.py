@@ -56,7 +56,7 @@ def tally(result: AssetResult, width: int = 0) -> str:
     seconds = f"{result.duration_ms / 1000:.1f} s"
     if result.status is Status.SKIPPED:
         since = f"unchanged since run {short(result.unchanged_since or '')}"
-        return f"{name}   skipped: {since}   {result.rows_out:,} rows out"
+        return f"{name}   skipped: {since}   {counted(result.rows_out, 'row')} out"
     if result.status is Status.RUNNING:
         return f"{name}   at work"
     if result.status is Status.PENDING:
@@ -64,7 +64,8 @@ def tally(result: AssetResult, width: int = 0) -> str:
     if result.error and not result.records_in and not any(result.fates.values()):
         return f"{name}   {result.status.value}   {seconds}"
     line = f"{name}   {result.records_in:,} in = {_shares(result.fates)}"
-    line += f"   {result.unaccounted:,} unaccounted   {result.rows_out:,} rows out   {seconds}"
+    line += f"   {result.unaccounted:,} unaccounted   {counted(result.rows_out, 'row')} out"
+    line += f"   {seconds}"
     line = line if result.status is Status.SUCCESS else f"{line}   {result.status.value}"
     return "\n".join([line, *(_sub_tally(m) for m in result.sub_ledgers if m.worth_a_line)])
 

@@ -180,7 +180,7 @@ class Preparation:
         """Of the one input that corrected records belong to."""
         names = list(dict.fromkeys(self._accounted(one)))
         if len(names) > 1:
-            why = f"records come from {', '.join(names)}, and a correction does not tell from which"
+            why = f"records come from {', '.join(names)}, and a correction does not say from which"
             raise NotReplayable(str(one.target), why)
         pipeline, name = self.definitions.pipeline, names[0]
         source = pipeline.sources.get(name)

@@ -53,7 +53,7 @@ def file_change(name: str, then: str | None, now: str | None) -> BindingChange:
         then=then,
         now=now,
         message=f"{name} was changed since it was sealed: {hashes}",
-        advice="the run's own files were changed:  tallyman verify tells which",
+        advice="the run's own files were changed:  tallyman verify says which",
     )
 
 

@@ -184,7 +184,7 @@ class Bound:
                 now=kept,
                 message=f"{CONFIG} of the run is not what its manifest binds: "
                 f"{bound} then, {kept} now",
-                advice="the run's own files were changed:  tallyman verify tells which",
+                advice="the run's own files were changed:  tallyman verify says which",
             )
             return
         now = flattened(config_of(self.definitions, self._still_declared(), self.record.params))
@@ -303,4 +303,6 @@ def _uncommitted(then: Mapping[str, Any], now: CodeVersion) -> str:
     if now.git_commit is None or then["git_commit"] != now.git_commit:
         return ""
     sides = [name for name, dirty in (("then", then["git_dirty"]), ("now", now.git_dirty)) if dirty]
-    return f" (commit {now.git_commit}, with uncommitted changes {' and '.join(sides) or 'aside'})"
+    return (
+        f" (commit {now.git_commit}, with uncommitted changes {' and '.join(sides) or 'elsewhere'})"
+    )

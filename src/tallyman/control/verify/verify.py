@@ -121,7 +121,7 @@ def verify(case: Case, again: Opened, spark: Callable[[], SparkSession]) -> Veri
 def _opened(case: Case, reasons: list[str]) -> Run | None:
     """None when it does not tell what the run made."""
     if any(one.file == MANIFEST for one in case.sealed.changes):
-        reasons.append(f"what the run made is told by {MANIFEST}: nothing else was checked by key")
+        reasons.append(f"only {MANIFEST} says what the run made: nothing else was checked by key")
         return None
     try:
         run = Run.open(case.folder, case.reused)
