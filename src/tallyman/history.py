@@ -155,7 +155,7 @@ class History(Data):
         return check_chain(self.database, self.settings, head)
 
     def report(self, run: str) -> Report:
-        """All that can be told of a run; also of one that was copied here."""
+        """Report everything that is known about a run, also about one that was copied here."""
         try:
             record = self.find_run(run)
         except NotFound:

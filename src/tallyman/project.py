@@ -256,7 +256,7 @@ class Project(History):
     @contextmanager
     def _spark_as(self, conf: Mapping[str, str]) -> Iterator[list[str]]:
         """Settings of another run, and Spark with them; afterwards all is as it was. What a
-        session that is up already cannot be given is told."""
+        session that is up already cannot be given is returned."""
         own, checked = self.settings, self._checked
         usual, wanted = (settings_for(own.master, given) for given in (own.spark, conf))
         if usual == wanted:

@@ -84,7 +84,7 @@ class AssetRun:
     project: Path
     progress: Callable[[str], None] = lambda _: None
     completed: Callable[[str], None] = lambda _: None
-    """Told each time what the steps up to one did has been written."""
+    """Called each time what the steps up to one did has been written."""
     partition_label: str = "all"
     only: Column | None = None
     """True of every row the output may hold: those of its partition."""
@@ -199,7 +199,7 @@ class AssetRun:
             self.pool.shutdown(wait=True, cancel_futures=True)
 
     def _read_places(self) -> None:
-        """Read records with their places where keys do not tell them apart, so that evidence
+        """Read records with their places where keys do not distinguish them, so that evidence
         names each of them. It must be known before the one evaluation begins."""
         self.repeated = repeated.count({name: self.inputs[name] for name in self.accounted})
         placed = {
@@ -261,7 +261,7 @@ class AssetRun:
         return self.evaluation.output_key if own else ()
 
     def _report_reached(self) -> None:
-        """Steps whose trace is written tell it themselves."""
+        """Report the steps that are done; those with a trace report themselves."""
         if self.evaluation.reached and not self.traced:
             self.completed(self.evaluation.reached)
 

@@ -1,4 +1,4 @@
-"""What lineage tools are told of a target: what it reads and makes, by definition and files."""
+"""Describe a target for lineage tools: what it reads and makes, by definition and files."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from tallyman.engine.working.working_run import outputs_in
 from tallyman.errors import DatasetDamaged
 
 MANY = 200
-"""Files of one dataset whose footers are read; of more only the sizes are told."""
+"""Files of one dataset whose footers are read; of more only the sizes are given."""
 WITHOUT_EVENTS = (Status.SKIPPED, Status.PENDING)
 """At the end of the run: it did not make them."""
 
 
 @dataclass
 class AssetFacts:
-    """Without Spark the definitions are not checked: then the files alone tell."""
+    """Without Spark the definitions are not checked: then only the files count."""
 
     definitions: Definitions
     run: LineageRun
@@ -85,7 +85,7 @@ class AssetFacts:
         self, results: Mapping[Target, AssetResult], commit: Commit | None
     ) -> list[LineageAsset]:
         """For the end of the run: with the versions that were published. What an earlier process
-        made is told by its files; what was reused is told by the run that made it."""
+        made is identified by its files; what was reused is identified by the run that made it."""
         home = self.definitions.settings.home
         versions = {move.dataset: move.ordinal for move in commit.moves} if commit else {}
         found = []
@@ -131,7 +131,7 @@ class AssetFacts:
         )
 
     def _code(self, asset: Asset) -> Code | None:
-        """As it was when it was told first: the pipeline was loaded once, too."""
+        """As it was when it was first described: the pipeline was loaded once, too."""
         if asset.name not in self._codes:
             settings = self.definitions.settings
             self._codes[asset.name] = code_of_asset(asset, settings.home / settings.pipelines)
@@ -172,7 +172,7 @@ class AssetFacts:
         return replace(one, extent=described, version=max(since))
 
     def _extent_of(self, pin: Pin) -> tuple[Extent, Extent | Total]:
-        """Of its files one by one, and as it is told."""
+        """Measure its files one by one, and all together as an event has it."""
         name, files = pin.reading.name, pin.files.files
         source = self.definitions.pipeline.sources.get(name)
         parquet = (source is None or source.format == "parquet") and _intact(pin)

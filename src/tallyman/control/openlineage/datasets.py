@@ -1,4 +1,4 @@
-"""The datasets of an OpenLineage event: their names, and what is told of them.
+"""The datasets of an OpenLineage event: their names and facets.
 
 Of rows only counts, and of columns only how far numbers reach; of redacted columns nothing.
 """
@@ -51,7 +51,7 @@ class LineageDataset:
     """Where its files lie, when its name does not say it."""
     extent: Extent | Total | None = None
     rows: int | None = None
-    """When the files do not tell it."""
+    """When the files do not have it."""
 
     @property
     def identity(self) -> tuple[str, str]:

@@ -1,6 +1,6 @@
-"""OpenLineage events: what a run, its targets and their steps tell. Built here, sent elsewhere.
+"""OpenLineage events of a run, its targets and their steps. Built here, sent elsewhere.
 
-Ids are derived from the run's: telling the same thing again makes the same event.
+Ids are derived from the run's: the same facts make the same event.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ STATES = {
     Status.CANCELED: RunState.ABORT,
     Status.INTERRUPTED: RunState.ABORT,
 }
-"""What a status is to OpenLineage, once it is reached. START is told when something begins."""
+"""What a status is to OpenLineage, once it is reached. START is emitted when something begins."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +98,7 @@ class LineageAsset:
     ledger: Mapping[str, Any] | None = None
     """Its ledger.json."""
     rejections: Sequence[Mapping[str, Any]] = ()
-    """Its errors/_summary.json; the samples in it are not told."""
+    """Its errors/_summary.json; the samples in it are left out."""
     reads: Sequence[str] = ()
     """What it reads, as the manifest calls it."""
 
@@ -128,7 +128,7 @@ def run_event(
     assets: Sequence[LineageAsset] = (),
     error: Mapping[str, object] | None = None,
 ) -> LineageEvent:
-    """START and RUNNING, when a run is resumed, tell little of the assets; the end tells all."""
+    """START and RUNNING, when a run is resumed, say little about the assets; the end says all."""
     facets = run_facets.of_run(run.manifest) | run_facets.run_ledger(run.manifest, assets)
     if state in (RunState.FAIL, RunState.ABORT):
         facets |= run_facets.failure(_error(assets, error), run.project)

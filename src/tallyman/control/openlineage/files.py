@@ -1,6 +1,6 @@
 """Telling lineage tools what a run does: its events, into its folder and for the spool.
 
-Nothing here may fail or hold up a run: what could not be told is said at its end.
+Nothing here may fail or hold up a run: what could not be emitted is reported at its end.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ Assets = Callable[[], Sequence[LineageAsset]]
 
 @dataclass
 class Emitter:
-    """For one run. What its methods return belongs into the transaction of what is told."""
+    """For one run. What its methods return belongs into the transaction of what is reported."""
 
     folder: RunFolder
     project: str
     trouble: str | None = None
-    """Why something could not be told, or not all of it."""
+    """Why something could not be emitted, or not all of it."""
     _last: datetime = datetime(1970, 1, 1, tzinfo=UTC)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -57,7 +57,7 @@ class Emitter:
         )
 
     def _namespace(self) -> str:
-        """As it was when the run began, whoever tells its end."""
+        """As it was when the run began, whoever reports its end."""
         if self.has(START):
             return str(json.loads((self.folder.path / START).read_bytes())["job"]["namespace"])
         return os.environ.get("OPENLINEAGE_NAMESPACE") or NAMESPACE
@@ -67,7 +67,7 @@ class Emitter:
     def begun(self, assets: Assets = tuple) -> list[LineageEvent]:
         """START; of a run that goes on, RUNNING after the START it had."""
         if self.has(START):
-            # It may have been killed before the spool had it; told twice it is kept once.
+            # It may have been killed before the spool had it; emitted twice it is kept once.
             return self._safely(
                 lambda: [
                     LineageEvent(json.loads((self.folder.path / START).read_bytes())),
@@ -78,7 +78,7 @@ class Emitter:
         return self._safely(lambda: [self._start(assets())], lambda: [self._start(())])
 
     def _start(self, assets: Sequence[LineageAsset]) -> LineageEvent:
-        """At the time of the run, so that it is the same event if it has to be told again."""
+        """At the time of the run, so that it is the same event if it has to be emitted again."""
         at = datetime.fromisoformat(self.run.manifest["timestamp"])
         return run_event(self.run, RunState.START, at, assets)
 
@@ -150,7 +150,7 @@ class Emitter:
     def _safely(
         self, build: Callable[[], list[LineageEvent]], bare: Callable[[], list[LineageEvent]]
     ) -> list[LineageEvent]:
-        """`bare` is the same without what may be in the way: an end is told at any rate. Whatever
+        """`bare` is the same without what may be in the way: an end is always emitted. Whatever
         happens: the report of the work must not undo the work."""
         for attempt in (build, bare):
             try:
@@ -174,7 +174,7 @@ def _plain(value: Any) -> Any:
 
 
 def described_by_folder(home: Path, folder: str, result: AssetResult) -> LineageAsset:
-    """A target as its files tell it, without its definition."""
+    """Describe a target by its files, without its definition."""
     place = home / folder
     return LineageAsset(
         result=result,

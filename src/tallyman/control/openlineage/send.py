@@ -122,7 +122,7 @@ class Sender:
         try:
             self._destination = self._destination or self.outbox.destination()
         except DestinationUnusable as error:
-            broken = Trouble(str(error))  # told with the event that waits for it
+            broken = Trouble(str(error))  # reported with the event that waits for it
         destination = self._destination
         if destination is None and broken is None:
             return _Went.NOWHERE

@@ -1,4 +1,4 @@
-"""The text of an asset as an event tells it, and of its errors: without secrets and rows."""
+"""The text of an asset and of its errors in an event: without secrets and rows."""
 
 from __future__ import annotations
 

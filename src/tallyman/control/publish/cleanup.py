@@ -1,4 +1,4 @@
-"""Cleaning up: files that nothing points to, lineage events that were sent, and, when told,
+"""Cleaning up: files that nothing points to, lineage events that were sent, and, when asked,
 versions that nothing can reach.
 
 The registry decides, not the clock: rows are marked first, durably, and files go after. Whoever

@@ -1,4 +1,4 @@
-"""The end of a run that its own process cannot tell any more: it was killed, taken from it, or
+"""The end of a run that its own process cannot report any more: it was killed, taken from it, or
 decided on when it had long gone."""
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ def release(
         return None, []
     emitter = _emitter(home, run)
     if not (emitter.has(START) or Spool(tx).knows(run.id)):
-        return status, []  # nobody was told that it began
+        return status, []  # no event says that it began
     events = _aborted(emitter, status, at_work, why)
     spool(tx, run, events)
     return status, events
 
 
 def spool(tx: Transaction, run: RunRecord, events: Sequence[LineageEvent]) -> None:
-    """Who was told how it began is told how it ended, whatever the settings of this process."""
+    """Emit the end where the beginning was emitted, whatever the settings of this process."""
     if events and Spool(tx).knows(run.id):
         Spool(tx).add(run.project, run.id, events)
 
@@ -53,7 +53,7 @@ def record(home: Path, run: RunRecord, events: Sequence[LineageEvent]) -> None:
 
 
 def concluded(home: Path, run: RunRecord, result: RunResult) -> Events:
-    """The end of a run that waited for a decision, as its files tell it; once, though there may
+    """The end of a run that waited for a decision, as its files have it; once, though there may
     be several decisions."""
     emitter = _emitter(home, run)
     if not emitter.has(START) or result.status not in STATES:

@@ -313,7 +313,7 @@ class Execution:
         faults.reach(Point.ASSET_RECORDED)
         return result
 
-    # ---- telling ------------------------------------------------------------------------
+    # ---- reporting ------------------------------------------------------------------------
 
     def _progress(self, target: Target, phase: str) -> None:
         if self._watch.stop.is_set():

@@ -17,7 +17,7 @@ ENDS = ("lineage/run_complete.json", "lineage/run_fail.json")
 
 
 def result_of(row: Materialization) -> AssetResult:
-    """What became of a target, as it was told to the registry."""
+    """What became of a target, as the registry has it."""
     name, partition = row.target.asset, row.target.partition
     if row.status is Status.PENDING:
         error = {"code": "not_run", "message": "what it reads did not succeed, or the run ended"}

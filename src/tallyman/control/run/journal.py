@@ -1,4 +1,4 @@
-"""What an execution tells the registry: each word is durable before the next thing is done."""
+"""What an execution writes to the registry: each fact is durable before the next step."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Journal:
         self.database.durably(work)
 
     def emit(self, events: Events) -> None:
-        """What lineage tools will be told."""
+        """Put events into the spool."""
         self._write(lambda tx: self._spool(tx, events))
 
     def check(self) -> None:
@@ -104,7 +104,7 @@ class Journal:
         )
 
     def finish(self, status: Status, seal: Seal, events: Events) -> None:
-        """Ended, sealed and told of, in one transaction."""
+        """End the run, seal it and spool its events, in one transaction."""
 
         def work(tx: Transaction) -> None:
             Runs(tx).finish(self.run.id, self.executor, status)

@@ -1,4 +1,4 @@
-"""Making one target: evaluate, prove, put the output in its place. The registry is told after."""
+"""Making one target: evaluate, prove, put the output in its place. The registry comes after."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class Stopwatch:
             self._phase = name
 
     def step(self, name: str) -> None:
-        """Steps of a traced asset are told by the threads that wrote them."""
+        """Steps of a traced asset are identified by the threads that wrote them."""
         with self._lock:
             now = self.clock()
             took, self._step_began = now - self._step_began, now
@@ -45,7 +45,7 @@ class Stopwatch:
                 self._laps.append({"up_to_step": name, "ms": _ms(took)})
 
     def stop(self) -> tuple[dict[str, Any], ...]:
-        """Phases first, each in the order it was told."""
+        """Phases first, each in the order it was reported."""
         with self._lock:
             self._end_phase()
             return tuple(sorted(self._laps, key=lambda lap: "up_to_step" in lap))

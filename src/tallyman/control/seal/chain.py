@@ -129,7 +129,7 @@ class _ChainWalk:
             yield from self._link(row, seal, previous)
             yield from self._signature(row, seal, signed)
             previous, signed = row["hash"], signed or row["key_id"] is not None
-        # Only then the folders: which seal of a run is its newest is told by a whole chain.
+        # Only then the folders: only a whole chain says which seal of a run is its newest.
         for row in self.rows:
             yield from self._file(row)
 

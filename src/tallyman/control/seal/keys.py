@@ -184,7 +184,7 @@ def _with_public_key(settings: Settings, key: Ed25519PrivateKey, kept: str | Non
     return NewKey(key_id(public), private, shown(settings, path), kept)
 
 
-# ---- telling ----------------------------------------------------------------------------------
+# ---- reporting ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

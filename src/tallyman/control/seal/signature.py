@@ -1,4 +1,4 @@
-"""Signing seals, and telling whether a signature is good."""
+"""Sign seals, and check signatures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One thing that is not as it was when a run was bound to it, and how a person is told of it."""
+"""One difference between a run's manifest and the present, with its message."""
 
 from __future__ import annotations
 

@@ -238,7 +238,7 @@ class Reproducible:
             yield change.message
 
     def _at_the_door(self, row: Materialization) -> dict[str, str]:
-        """The hash of each input whose records it accounts for; not told apart in a replay."""
+        """The hash of each input whose records it accounts for; not distinguished in a replay."""
         place = self.place(row.target)
         accounted = accounted_inputs(self.definitions.pipeline.assets[row.target.asset].plan())
         hashes = str(ledger_in(place)["input_accounting"]["input_hash"]).split("+")

@@ -30,7 +30,7 @@ OUTSIDE = {kind.code for kind in (InputChanged, InputMissing, StepFailed, Storag
 Differ: TypeAlias = (
     "Callable[[Sequence[str], Sequence[str], Sequence[str], int], Mapping[str, Any]]"
 )
-"""Parquet files then and now, the key, and how many samples; what `tallyman diff --json` tells."""
+"""Parquet files then and now, the key, and how many samples; what `tallyman diff --json` prints."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -176,7 +176,7 @@ class Bound:
     def config_changes(self) -> Iterator[BindingChange]:
         if not self.config_is_bound:
             bound, kept = self.binding["config_hash"], canonical_hash(self.config)
-            # Without its values only the hashes can be told, and those of the file are no proof.
+            # Without its values only the hashes can be shown, and those of the file are no proof.
             yield BindingChange(
                 kind="config",
                 name=CONFIG,

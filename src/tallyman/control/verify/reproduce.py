@@ -58,7 +58,7 @@ class Reproduction:
     _spark: list[SparkSession] = field(default_factory=list)
 
     def reproduce(self) -> Reproduced:
-        """Whatever stands against it is told before Spark starts."""
+        """Find every reason against it before Spark starts."""
         reasons = tuple(self.checked.reasons())
         rows = self.checked.rows
         known = {row.target: self.checked.not_to_make(row) for row in rows}

@@ -119,7 +119,7 @@ def verify(case: Case, again: Opened, spark: Callable[[], SparkSession]) -> Veri
 
 
 def _opened(case: Case, reasons: list[str]) -> Run | None:
-    """None when it does not tell what the run made."""
+    """None when it does not say what the run made."""
     if any(one.file == MANIFEST for one in case.sealed.changes):
         reasons.append(f"only {MANIFEST} says what the run made: nothing else was checked by key")
         return None
@@ -167,7 +167,7 @@ def _by_key(
         found = _compare(again)
         reasons += _input_changed(again)
     except (PySparkException, TallymanError) as error:
-        # Of what Spark says the first line tells what it met; the rest is where it was.
+        # Of what Spark says the first line says what it met; the rest is where it was.
         said = str(error).strip().splitlines() or [type(error).__name__]
         reasons.append(f"{target}: could not be checked key by key: {said[0]}")
         return Discrepancy()

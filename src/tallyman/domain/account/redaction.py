@@ -53,7 +53,7 @@ def without_redacted(redacted: Collection[str], values: Mapping[str, Any]) -> di
 
 
 def without_values(error: Mapping[str, object]) -> Mapping[str, object]:
-    """An error that may quote a row tells only of which kind it is, and what to do."""
+    """Reduce an error that may quote a row to its kind and what to do."""
     code = str(error.get("code", "error"))
     if code in NUMBERS_ONLY:
         return error

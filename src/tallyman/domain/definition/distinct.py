@@ -1,4 +1,4 @@
-"""Which columns tell the rows of a result apart, as far as its steps alone show it."""
+"""Which columns distinguish the rows of a result, as far as its steps alone show it."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class RecordOrigin(Answer):
     keys: tuple[str, ...] = ()
     hops: tuple[Hop, ...] = ()
     by_plan: bool | None = None
-    """Rows of a reference as the plan has them: they could not be told by their file."""
+    """Rows of a reference as the plan has them: they could not be identified by their file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

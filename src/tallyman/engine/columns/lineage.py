@@ -1,4 +1,4 @@
-"""Column lineage, read from a plan: nothing is evaluated, and never too little is told."""
+"""Column lineage, read from a plan: nothing is evaluated, and no origin is left out."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The key of an asset: no two rows of its output have the same one, or the asset fails.
 
-NULL is a value like any other here, as it is for groupBy: one row without a value is told apart
+NULL is a value like any other here, as it is for groupBy: one row without a value is distinguished
 from all others, two are not. How many there are is reported, see `null_values`.
 """
 

@@ -1,4 +1,4 @@
-"""A run as its folder tells it: what it was bound to, what it made, and how it ended."""
+"""Read a run from its folder: what it was bound to, what it made, and how it ended."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def binds(ledger: Path) -> dict[str, str] | None:
     try:
         found = json.loads(ledger.read_bytes())
     except (OSError, RecursionError, ValueError):
-        return None  # then it binds nothing, and its own hash tells why
+        return None  # then it binds nothing, and its own hash shows why
     files = found.get("files") if isinstance(found, dict) else None
     return files if isinstance(files, dict) else None
 

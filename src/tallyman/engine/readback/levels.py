@@ -92,7 +92,7 @@ class Levels:
         return [name for name in shape.names if name != WHOLE] if shape else []
 
     def shape(self, level: Level) -> KeyShape | None:
-        """Of a group's key; None if there is no evidence to tell."""
+        """Of a group's key; None if there is no evidence."""
         if level.unit == "child" or not level.files:
             return None
         found = f"SELECT unnest(group_key) FROM {parquet(level.files[:1])}"
@@ -110,7 +110,7 @@ class Levels:
     def behind(self, rows: str) -> tuple[str, list[WalkCounts]]:
         """A table `k, p` of the records behind output rows, and what each step on the way did.
 
-        `k` is the key. `p` is the place, where keys did not tell the records of the run apart."""
+        `k` is the key. `p` is the place, where keys did not distinguish the records of the run."""
         steps: list[WalkCounts] = []
         levels = list(self.opened)
         if has_keys(self.desk.columns(f"SELECT * FROM {rows}")):
@@ -170,7 +170,7 @@ class Levels:
             if level.replaces:
                 found = self._sources(level, keys, pieces, names)
                 return found, self.desk.count(found)
-            # A record's key may read like that of a group: what made the row tells them apart.
+            # A record's key may read like that of a group: what made the row distinguishes them.
             others = ", ".join(text(one.step) for one in self.opened if one is not level)
             here = f"s NOT IN ({others})" if others else "s IS NOT NULL"
             made = self.desk.keep(f"SELECT * FROM {keys} WHERE {here}")
@@ -188,7 +188,7 @@ class Levels:
         return self.desk.keep(f"SELECT k, p, s FROM {found} UNION ALL ({rest})"), counted
 
     def _sources(self, level: Level, rows: str, values: Sequence[str], names: Sequence[str]) -> str:
-        """The keys behind groups; `values` tell a row's group."""
+        """The keys behind groups; `values` identify a row's group."""
         if not level.files:
             return self.desk.keep(EMPTY)
         step = self.evidence_of(level.files, "source_step")
@@ -206,7 +206,7 @@ class Levels:
 
 
 def has_keys(types: Mapping[str, str]) -> bool:
-    """True if rows of an output carry their keys; groups are told by their own columns."""
+    """True if rows of an output carry their keys; groups are identified by their own columns."""
     return re.match(r'STRUCT\("?key"? ', types.get(SYSTEM, "")) is not None
 
 

@@ -38,7 +38,7 @@ from tallyman.engine.source.source import BAD_UTF8, IRREGULAR, Door, Input, Line
 from tallyman.engine.spark import digest
 
 NAMED = "_source_key"
-"""In a corrected record: the key of the one it replaces, where its own would not tell."""
+"""In a corrected record: the key of the one it replaces, where its own does not say."""
 LINE, VALID, APART = "line", "valid", "apart"
 FORMATS = ("dateFormat", "timestampFormat", "timestampNTZFormat", "locale", "timeZone")
 FOLDER, KEYS, CORRECTED, FACTS = "replay", "keys", "corrected", "replay.json"
@@ -110,7 +110,7 @@ class Overlay(Input):
     corrected: CorrectionsInput | None = None
     only: DataFrame | None = None
     named: bool = False
-    """Some corrected record has a key that its own columns do not tell."""
+    """Some corrected record has a key that its own columns do not give."""
 
     def parts(self, columns: Sequence[str]) -> list[tuple[Input, DataFrame]]:
         found: list[tuple[Input, DataFrame]] = []

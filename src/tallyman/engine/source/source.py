@@ -94,7 +94,7 @@ class Input(ABC):
 
     @property
     def every_record_keyed(self) -> bool:
-        """Whether the key columns alone tell the source key of every record."""
+        """True if the key columns alone give the source key of every record."""
         return False
 
     @property

@@ -1,4 +1,4 @@
-"""What the footers of Parquet files tell: rows, bytes, and of columns how far they reach."""
+"""Read the footers of Parquet files: rows, bytes, and the extent of columns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tallyman.engine.expressions.columns import HIDDEN
 
 @dataclass(frozen=True, slots=True)
 class ColumnExtent:
-    """None where a footer does not tell it; the extent of numbers only."""
+    """None where a footer does not have it; the extent of numbers only."""
 
     nulls: int | None
     least: float | None = None
@@ -63,7 +63,7 @@ class Extent:
 
     @property
     def columns(self) -> dict[str, ColumnExtent]:
-        """Only those that every file tells of."""
+        """Only those that every file has."""
         files = list(self.files.values())
         names = (
             [name for name in files[0].columns if all(name in f.columns for f in files)]
@@ -85,7 +85,7 @@ def sizes(paths: Iterable[str]) -> Extent:
 
 
 def extents(paths: Iterable[str], hidden: Collection[str] = ()) -> Extent:
-    """Of Parquet files. Nothing is told of hidden columns, as `covers` has it."""
+    """Measure Parquet files; columns that `covers` hides are left out."""
     return Extent({path: _file(path, hidden) for path in paths})
 
 

@@ -1,4 +1,4 @@
-"""What is told of one asset of a run: its partitions together, and those that failed by name."""
+"""Report one asset of a run: its partitions together, and those that failed by name."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class Places:
 
 
 def asset_report(targets: Sequence[Mapping[str, Any]], places: Places, hidden: bool) -> AssetReport:
-    """From its ledgers and dead letters; what was skipped is told where it was made. Where values
+    """From its ledgers and dead letters; what was skipped is where it was made. Where values
     are hidden, no key and no rejected value is in it."""
     name = str(targets[0]["name"])
     found: dict[Target, tuple[Path, dict[str, Any]]] = {}
@@ -127,7 +127,7 @@ def asset_report(targets: Sequence[Mapping[str, Any]], places: Places, hidden: b
 def _as_the_ledger_has_it(
     one: Mapping[str, Any], found: tuple[Path, Mapping[str, Any]] | None
 ) -> Mapping[str, Any]:
-    """A target that failed tells nothing of its records; its ledger knows who stood at the door."""
+    """Take the counts of a failed target from its ledger: its result has none."""
     if found is None:
         return one
     _, ledger = found

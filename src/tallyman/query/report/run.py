@@ -1,4 +1,4 @@
-"""The report of a run: all that can be told of it, from its folder and from the registry."""
+"""The report of a run, from its folder and from the registry."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def report(run: Run | None, known: KnownRun | None, redacted: Collection[str] = 
     """One of the two is there: a folder without a registry, or the other way round. `redacted` are
     the columns that are so today.
 
-    A column may have been renamed or computed from one of them, and the plan that would tell is
+    A column may have been renamed or computed from one of them, and the plan that would say is
     not here: as soon as anything is redacted, then or now, no value of a record is shown."""
     facts = known_facts(run, known)
     manifest = run.manifest if run else {}
@@ -156,7 +156,7 @@ def seal_facts(run: Run | None, known: KnownRun | None) -> dict[str, Any] | None
     try:
         seal = Seal.of_text(found)
     except (KeyError, TypeError, ValueError):
-        return None  # `verify` tells what is wrong with it
+        return None  # `verify` says what is wrong with it
     return {
         "ordinal": seal.ordinal,
         "hash": seal.hash,
@@ -202,7 +202,7 @@ def _started(events: bytes) -> dict[str, str]:
                 name = event["job"]["name"]
                 found[f"{name}[{partition}]" if partition else name] = event["run"]["runId"]
         except (AttributeError, KeyError, TypeError, ValueError):
-            continue  # `verify` tells that the file was changed
+            continue  # `verify` says that the file was changed
     return found
 
 

@@ -36,7 +36,7 @@ RECORDS: tuple[Kind, ...] = ("created", "updated", "deleted")
 
 
 class Trace:
-    """What a finished run changed. Everything it tells was complete when the run ended."""
+    """What a finished run changed. Everything it shows was complete when the run ended."""
 
     def __init__(self, run: Run) -> None:
         if run.report is None:

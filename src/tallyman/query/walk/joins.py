@@ -140,7 +140,7 @@ def matched(
     opened: Callable[[str], Records],
     limit: int | None,
 ) -> str | None:
-    """Hits in the reference for the records shown; None if only Spark could tell."""
+    """Hits in the reference for the records shown; None if only Spark can find them."""
     if link.left is None or link.right is None:
         return None
     reference = opened(link.reference)

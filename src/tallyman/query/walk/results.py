@@ -93,7 +93,7 @@ class Result:
 
     @property
     def names_places(self) -> bool:
-        """Whether its evidence names records by their place: keys did not tell them apart."""
+        """Whether its evidence names records by their place: keys did not distinguish them."""
         return bool(self.ledger["input_accounting"].get("named_by_place"))
 
     @property
