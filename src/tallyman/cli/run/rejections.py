@@ -167,15 +167,15 @@ def _show(found: Project, done: Replayed, dry_run: bool, json_output: bool) -> N
 def _print_nothing(done: Replayed) -> None:
     records = done.records
     total = sum(records.values())
-    parts = [
+    done_by = [
         f"{counts[state]:,} {word} in run {run}"
         for run, counts in done.replays.items()
         for state, word in (("replayed", "replayed"), ("moved", "rejected again"))
         if counts[state]
     ]
-    parts.append(f"{records['discarded']:,} discarded")
+    done_by.append(f"{records['discarded']:,} discarded")
     out.print(
-        f"nothing to replay: {records['open']:,} open of {total:,} rejected ({', '.join(parts)})",
+        f"nothing to replay: {records['open']:,} open of {total:,} rejected ({', '.join(done_by)})",
         markup=False,
     )
     for run, counts in done.replays.items():

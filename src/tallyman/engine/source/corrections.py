@@ -112,7 +112,7 @@ class Overlay(Input):
     named: bool = False
     """Some corrected record has a key that its own columns do not give."""
 
-    def parts(self, columns: Sequence[str]) -> list[tuple[Input, DataFrame]]:
+    def lots(self, columns: Sequence[str]) -> list[tuple[Input, DataFrame]]:
         found: list[tuple[Input, DataFrame]] = []
         if self.base is not None:
             rows = self._chosen(self.base.records(columns))
@@ -129,7 +129,7 @@ class Overlay(Input):
     def records(self, columns: Sequence[str] | None = None) -> DataFrame:
         names = self.schema.names if columns is None else list(columns)
         place = [PLACE] if self.places is not None else []
-        found = [rows.select(*map(col, names), KEY, *place) for _, rows in self.parts(names)]
+        found = [rows.select(*map(col, names), KEY, *place) for _, rows in self.lots(names)]
         return reduce(DataFrame.unionByName, found)
 
     def at_most(self) -> int:

@@ -79,7 +79,7 @@ class Input(ABC):
     def door(self) -> Door:
         """Counts and key digest, from a scan of its own."""
 
-    def parts(self, columns: Sequence[str]) -> list[tuple[Input, DataFrame]]:
+    def lots(self, columns: Sequence[str]) -> list[tuple[Input, DataFrame]]:
         """Its records by how they are read: what is wrong with one is found in the same way."""
         return [(self, self.records(columns))]
 

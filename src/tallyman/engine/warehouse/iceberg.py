@@ -72,10 +72,10 @@ def schema_of(file: Path, dataset: str, by: str | None) -> dict[str, Any]:
     return dict(found) | {PARTITIONED_BY: by}
 
 
-def _optional(part: dict[str, Any]) -> dict[str, Any]:
+def _optional(description: dict[str, Any]) -> dict[str, Any]:
     """Whether Spark knows that a column has no NULL depends on how it was computed: two fragments
     of one dataset may differ in it, and no reader needs it."""
-    return part | {name: False for name in REQUIRED if name in part}
+    return description | {name: False for name in REQUIRED if name in description}
 
 
 def _schema(arrow: pa.Schema, dataset: str) -> Schema:

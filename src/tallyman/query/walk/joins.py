@@ -149,8 +149,8 @@ def matched(
         if name not in hits:
             continue
         values = opened(name).values(hits[name], columns, limit)
-        part = reference.by_values(values, link.right)
-        found = part if found is None else _both(reference, found, part)
+        matched = reference.by_values(values, link.right)
+        found = matched if found is None else _both(reference, found, matched)
     return found
 
 
