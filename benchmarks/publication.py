@@ -24,7 +24,7 @@ from typing import Any
 
 import tallyman as tm
 from tallyman.control.run.journal import Journal
-from tallyman.control.run.staging import Staging
+from tallyman.control.run.prepare_fragments import PreparedFragments
 
 PIPELINE = """\
 import tallyman as tm
@@ -80,7 +80,7 @@ def measure(project: tm.Project, home: Path, records: int) -> dict[str, float]:
     rows = project.spark.range(records)
     typed = rows.selectExpr("id", "cast(id % 1000 as decimal(12,2)) amount", "uuid() note")
     typed.write.mode("overwrite").parquet(str(home / "data" / "events"))
-    with timed(Staging, "stage", stage), timed(Journal, "publish", commit):
+    with timed(PreparedFragments, "prepare", stage), timed(Journal, "publish", commit):
         begun = time.perf_counter()
         result = project.run(force=True)
         whole = time.perf_counter() - begun

@@ -81,7 +81,7 @@ class Bench:
         bare = Fragment(id=name, dataset_id=dataset.id, files=files, digest=digest)
         made = described(self.warehouse, dataset, bare)
         self.database.durably(lambda tx: Fragments(tx).open(made, None))
-        self.database.durably(lambda tx: Fragments(tx).stage(made))
+        self.database.durably(lambda tx: Fragments(tx).prepare(made))
         return made
 
     def publish(self, datasets: Sequence[Dataset]) -> Commit | None:

@@ -23,7 +23,7 @@ class Point(StrEnum):
     LEDGER_WRITTEN = "ledger_written"
     FILES_PUT = "files_put"
     FRAGMENT_OPENED = "fragment_opened"
-    FRAGMENT_STAGED = "fragment_staged"
+    FRAGMENT_DESCRIBED = "fragment_staged"
     ASSET_RECORDED = "asset_recorded"
     METADATA_WRITTEN = "metadata_written"
     COMMITTED = "committed"

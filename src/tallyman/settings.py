@@ -206,7 +206,7 @@ def _database(home: Path, written: object) -> Secret | None:
 
 
 def _problem_of_address(text: str) -> str | None:
-    """Tells what is wrong without quoting it: an unescaped password may be any part of it."""
+    """Say what is wrong without quoting it: an unescaped password may be any part of it."""
     if re.match(r"\w+\s*=", text):
         return None
     scheme, _, rest = text.partition("://")

@@ -22,7 +22,7 @@ import duckdb
 import pytest
 from tests.forked import Running, command
 
-from tallyman.cli.demo_data import write_airline
+from tallyman.cli.start.demo_data import write_airline
 
 COMMAND = Path(sys.executable).with_name("tallyman")
 

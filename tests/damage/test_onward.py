@@ -50,7 +50,7 @@ def test_a_run_that_reads_a_damaged_version_publishes_nothing(
     [failed] = [one for one in reply.json["assets"] if one["status"] == "failed"]
     assert failed["error"]["code"] == "dataset_damaged"
     assert file.name in failed["error"]["message"]
-    assert "verify --dataset" in failed["error"]["hint"]
+    assert "verify dataset" in failed["error"]["hint"]
     assert project.heads() == heads
 
 
@@ -75,11 +75,11 @@ def test_a_table_with_a_damaged_file_is_not_written_to(shop: Shop, project: Proj
 def test_the_command_names_damaged_metadata_of_a_version(shop: Shop, project: Project) -> None:
     at = project.resolve("clean")
     root = project.warehouse.dataset(at.dataset.id)
-    manifest = next(str(f.manifest["path"]) for f in at.fragments if f.manifest)
+    manifest = next(str(f.iceberg_manifest["path"]) for f in at.fragments if f.iceberg_manifest)
     about = [manifest, *(file.path for file in at.version.metadata_files)]
     assert len(about) == 3
     for name in about:
         with damaged(root / name, 40):
-            reply = shop.tallyman("verify", "--dataset", "clean")
+            reply = shop.tallyman("verify", "dataset", "clean")
         assert reply.code == 1, str(reply)
         assert [(one["shown"], one["kind"]) for one in reply.json["damaged"]] == [(name, "changed")]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tallyman.cli.make import PIPELINE, PIPELINE_AS_YAML
+from tallyman.cli.start.init import PIPELINE, PIPELINE_AS_YAML
 from tallyman.control.pipeline.load import load
 from tallyman.control.pipeline.yaml_pipeline import ASSET, SOURCE, TABLE
 from tallyman.control.pipeline.yaml_verbs import VERBS

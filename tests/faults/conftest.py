@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tallyman.cli.demo_data import write_airline
+from tallyman.cli.start.demo_data import write_airline
 from tests.dispositions import at_a_terminal
 from tests.spark_servers import wait_until
 

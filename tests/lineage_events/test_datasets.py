@@ -18,12 +18,12 @@ from tallyman.domain.definition.frame import Frame
 from tallyman.domain.definition.pipeline import Source
 from tallyman.engine.columns.logical_query import logical_query, step_queries
 from tallyman.engine.warehouse.footers import extents
+from tests.lineage_events.described import NESTED, lineage_run, written
 from tests.lineage_events.plans import airline, ledger_close
-from tests.lineage_events.told import NESTED, told_run, written
 
 
 def metrics(path: str, hidden: set[str]) -> dict[str, Any]:
-    one = told_run().dataset("d", "d", extent=extents([path], hidden))
+    one = lineage_run().dataset("d", "d", extent=extents([path], hidden))
     told = Serde.to_dict(input_dataset(one))
     return dict(told["inputFacets"]["dataQualityMetrics"])
 

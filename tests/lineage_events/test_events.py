@@ -13,8 +13,8 @@ from openlineage.client.event_v2 import RunState
 
 from tallyman.control.openlineage.events import (
     STATES,
-    ToldAsset,
-    ToldRun,
+    LineageAsset,
+    LineageRun,
     asset_event,
     run_event,
     step_events,
@@ -31,18 +31,18 @@ from tallyman.errors import (
     StepFailed,
     ThresholdExceeded,
 )
-from tests.lineage_events.told import (
+from tests.lineage_events.described import (
     FOLDER,
     HASH,
     RUN,
     STARTED,
     clock,
     ledger,
+    lineage_asset,
+    lineage_run,
     manifest,
     partition,
     result,
-    told_asset,
-    told_run,
 )
 from tests.lineage_events.validation import valid
 
@@ -65,14 +65,14 @@ def body(event: Any) -> dict[str, Any]:
     return dict(event.body)
 
 
-def bare(name: str = "daily_revenue", status: Status = Status.RUNNING) -> ToldAsset:
-    return ToldAsset(result=result(status, fates={}), folder=f"{FOLDER}/{name}")
+def bare(name: str = "daily_revenue", status: Status = Status.RUNNING) -> LineageAsset:
+    return LineageAsset(result=result(status, fates={}), folder=f"{FOLDER}/{name}")
 
 
 @pytest.mark.parametrize("state", list(RunState))
 def test_a_run_is_told_in_every_state(tmp_path: Path, state: RunState) -> None:
-    run = told_run()
-    known = [] if state in BEGINS else [told_asset(tmp_path)]
+    run = lineage_run()
+    known = [] if state in BEGINS else [lineage_asset(tmp_path)]
     told = body(run_event(run, state, STARTED, known))
     assert told["eventType"] == state.value
     assert told["eventTime"] == "2024-03-01T06:30:00.000123Z"
@@ -100,8 +100,8 @@ def test_a_run_is_told_in_every_state(tmp_path: Path, state: RunState) -> None:
 @pytest.mark.parametrize("state", list(RunState))
 @pytest.mark.parametrize("known", ["little", "all"])
 def test_a_target_is_told_in_every_state(tmp_path: Path, state: RunState, known: str) -> None:
-    asset = bare() if known == "little" else told_asset(tmp_path)
-    told = body(asset_event(told_run(), asset, state, STARTED))
+    asset = bare() if known == "little" else lineage_asset(tmp_path)
+    told = body(asset_event(lineage_run(), asset, state, STARTED))
     assert told["run"]["runId"] == str(uuid5(UUID(RUN), "daily_revenue||1"))
     parent = told["run"]["facets"]["parent"]
     assert parent["run"]["runId"] == RUN
@@ -115,7 +115,7 @@ def test_every_status_but_pending_has_a_state(status: Status) -> None:
 
 
 def test_a_finished_target_tells_its_balance_and_its_data(tmp_path: Path) -> None:
-    told = body(asset_event(told_run(), told_asset(tmp_path), RunState.COMPLETE, STARTED))
+    told = body(asset_event(lineage_run(), lineage_asset(tmp_path), RunState.COMPLETE, STARTED))
     balance = told["run"]["facets"]["tallyman_ledger"]
     assert balance["records_in"] == 349_660 == sum(balance["fates"].values())
     assert balance["fates"] == {fate.value: n for fate, n in ledger().fates.items()}
@@ -140,7 +140,7 @@ def test_a_finished_target_tells_its_balance_and_its_data(tmp_path: Path) -> Non
 
 
 def test_column_lineage_names_datasets_not_inputs(tmp_path: Path) -> None:
-    told = body(asset_event(told_run(), told_asset(tmp_path), RunState.COMPLETE, STARTED))
+    told = body(asset_event(lineage_run(), lineage_asset(tmp_path), RunState.COMPLETE, STARTED))
     lineage = told["outputs"][0]["facets"]["columnLineage"]
     (origin,) = lineage["fields"]["total_revenue"]["inputFields"]
     assert (origin["namespace"], origin["name"]) == ("file", str(tmp_path / "data/bookings"))
@@ -158,11 +158,11 @@ def test_column_lineage_names_datasets_not_inputs(tmp_path: Path) -> None:
 def test_a_failure_is_told_without_values(
     tmp_path: Path, state: RunState, error: dict[str, object] | None
 ) -> None:
-    asset = told_asset(tmp_path, result=result(Status.FAILED, error=error))
+    asset = lineage_asset(tmp_path, result=result(Status.FAILED, error=error))
     for event in (
-        asset_event(told_run(), asset, state, STARTED),
-        run_event(told_run(), state, STARTED, [asset]),
-        run_event(told_run(), state, STARTED, [], error),
+        asset_event(lineage_run(), asset, state, STARTED),
+        run_event(lineage_run(), state, STARTED, [asset]),
+        run_event(lineage_run(), state, STARTED, [], error),
     ):
         told = body(event)
         facets = told["run"]["facets"]
@@ -173,35 +173,35 @@ def test_a_failure_is_told_without_values(
 
 
 def test_a_halt_and_a_broken_balance_tell_their_numbers(tmp_path: Path) -> None:
-    halted = told_asset(tmp_path, result=result(Status.HALTED, error=FAILURES["halt"]))
-    told = body(asset_event(told_run(), halted, RunState.FAIL, STARTED))
+    halted = lineage_asset(tmp_path, result=result(Status.HALTED, error=FAILURES["halt"]))
+    told = body(asset_event(lineage_run(), halted, RunState.FAIL, STARTED))
     failure = told["run"]["facets"]["tallyman_failure"]
     assert (failure["errorCount"], failure["threshold"]) == (660, 100)
     assert "660 of 9,000 records were rejected" in failure["message"]
-    lost = told_asset(
+    lost = lineage_asset(
         tmp_path,
         result=result(Status.FAILED, error=FAILURES["accounting"], unaccounted=3),
         ledger=StoredLedger.of(ledger(lost=3)),
     )
-    told = body(asset_event(told_run(), lost, RunState.FAIL, STARTED))
+    told = body(asset_event(lineage_run(), lost, RunState.FAIL, STARTED))
     assert told["run"]["facets"]["tallyman_failure"]["errorCount"] == 3
     balance = told["run"]["facets"]["tallyman_ledger"]
     assert (balance["balanced"], balance["unaccounted"]) == (False, 3)
 
 
 def test_what_spark_stumbled_over_is_told_by_its_kind(tmp_path: Path) -> None:
-    asset = told_asset(tmp_path, result=result(Status.FAILED, error=FAILURES["crash in Spark"]))
-    told = body(asset_event(told_run(), asset, RunState.FAIL, STARTED))
+    asset = lineage_asset(tmp_path, result=result(Status.FAILED, error=FAILURES["crash in Spark"]))
+    told = body(asset_event(lineage_run(), asset, RunState.FAIL, STARTED))
     message = told["run"]["facets"]["errorMessage"]["message"]
     assert message.startswith("daily_revenue: step_failed at step 30 [DIVIDE_BY_ZERO].")
     fanned = JoinFanOut("daily_revenue", "known_airline", 3, ["KEY-1", "KEY-2"]).facts()
-    asset = told_asset(tmp_path, result=result(Status.FAILED, error=fanned))
-    told = body(asset_event(told_run(), asset, RunState.FAIL, STARTED))
+    asset = lineage_asset(tmp_path, result=result(Status.FAILED, error=fanned))
+    told = body(asset_event(lineage_run(), asset, RunState.FAIL, STARTED))
     assert "KEY-1" not in json.dumps(told)
 
 
 def test_samples_of_rejections_are_not_told(tmp_path: Path) -> None:
-    run, asset = told_run(), told_asset(tmp_path)
+    run, asset = lineage_run(), lineage_asset(tmp_path)
     times = clock()
     events = [asset_event(run, asset, RunState.COMPLETE, STARTED)]
     events += [run_event(run, RunState.COMPLETE, STARTED, [asset])]
@@ -211,7 +211,7 @@ def test_samples_of_rejections_are_not_told(tmp_path: Path) -> None:
 
 
 def test_each_step_tells_the_fates_it_gave(tmp_path: Path) -> None:
-    run, asset = told_run(), told_asset(tmp_path)
+    run, asset = lineage_run(), lineage_asset(tmp_path)
     times = clock()
     events = [body(event) for event in step_events(run, asset, lambda: next(times))]
     own = uuid5(UUID(RUN), "daily_revenue||1")
@@ -245,7 +245,7 @@ def test_steps_of_inputs_that_flow_in_and_of_rows_made_are_told() -> None:
         units=KeyDigest(5),
         partitions=(partition(Fate.FILTERED, 2, "adjoint/filtered_keys/kept_2.parquet"),),
     )
-    asset = ToldAsset(
+    asset = LineageAsset(
         result=result(),
         folder=f"{FOLDER}/x",
         plan=plan,
@@ -253,7 +253,7 @@ def test_steps_of_inputs_that_flow_in_and_of_rows_made_are_told() -> None:
     )
     times = clock()
     told = {}
-    for event in step_events(told_run(), asset, lambda: next(times)):
+    for event in step_events(lineage_run(), asset, lambda: next(times)):
         found = body(event)
         told[found["job"]["name"].rpartition(".")[2]] = found["run"]["facets"]["tallyman_ledger"]
     assert list(told) == ["10_groupBy", "kept", "20_append"]
@@ -262,29 +262,31 @@ def test_steps_of_inputs_that_flow_in_and_of_rows_made_are_told() -> None:
 
 
 def test_the_same_told_twice_is_the_same_event(tmp_path: Path) -> None:
-    run = told_run()
-    one = asset_event(run, told_asset(tmp_path), RunState.COMPLETE, STARTED)
-    two = asset_event(run, told_asset(tmp_path), RunState.COMPLETE, STARTED)
+    run = lineage_run()
+    one = asset_event(run, lineage_asset(tmp_path), RunState.COMPLETE, STARTED)
+    two = asset_event(run, lineage_asset(tmp_path), RunState.COMPLETE, STARTED)
     assert (one.key, one.body) == (two.key, two.body)
     again = asset_event(
-        run, told_asset(tmp_path, result=result(attempt=2)), RunState.START, STARTED
+        run, lineage_asset(tmp_path, result=result(attempt=2)), RunState.START, STARTED
     )
     assert again.run != one.run
 
 
 def test_days_are_the_nominal_time() -> None:
-    run = told_run(processing_window={"start": "2024-01-15", "end": "2024-02-16", "partitions": 32})
+    run = lineage_run(
+        processing_window={"start": "2024-01-15", "end": "2024-02-16", "partitions": 32}
+    )
     told = body(run_event(run, RunState.START, STARTED))
     nominal = told["run"]["facets"]["nominalTime"]
     assert nominal["nominalStartTime"] == "2024-01-15T00:00:00Z"
     assert nominal["nominalEndTime"] == "2024-02-16T00:00:00Z"
-    day = ToldAsset(result=result(partition="d:2024-01-31"), folder=f"{FOLDER}/x")
+    day = LineageAsset(result=result(partition="d:2024-01-31"), folder=f"{FOLDER}/x")
     told = body(asset_event(run, day, RunState.START, STARTED))
     nominal = told["run"]["facets"]["nominalTime"]
     assert nominal["nominalStartTime"] == "2024-01-31T00:00:00Z"
     assert nominal["nominalEndTime"] == "2024-02-01T00:00:00Z"
     assert told["run"]["facets"]["tallyman_run"]["partition"] == "d:2024-01-31"
-    told = body(run_event(told_run(), RunState.START, STARTED))
+    told = body(run_event(lineage_run(), RunState.START, STARTED))
     assert told["run"]["facets"]["nominalTime"]["nominalStartTime"] == "2024-03-01T06:30:00Z"
 
 
@@ -297,7 +299,7 @@ def test_an_event_tells_only_some_of_ten_thousand_inputs() -> None:
     made = {"kind": "asset", "version": 3, "hash": HASH}
     bound = manifest()["cryptographic_binding"]
     inputs = {"sales": whole, "rates": whole, "costs[d:00007]": made, **parts}
-    run = told_run(cryptographic_binding={**bound, "input_hashes": inputs})
+    run = lineage_run(cryptographic_binding={**bound, "input_hashes": inputs})
     for state in (RunState.START, RunState.COMPLETE):
         event = body(run_event(run, state, STARTED))
         told = event["run"]["facets"]["tallyman_run"]
@@ -318,11 +320,11 @@ def test_an_event_tells_only_some_of_ten_thousand_inputs() -> None:
 def test_a_run_tells_each_dataset_once_and_what_it_makes_itself_not_as_input(
     tmp_path: Path,
 ) -> None:
-    run = told_run()
-    one = told_asset(tmp_path, result=result(partition="d:2024-01-01"), folder=f"{FOLDER}/d/a=1")
-    two = told_asset(tmp_path, result=result(partition="d:2024-01-02"), folder=f"{FOLDER}/d/a=2")
+    run = lineage_run()
+    one = lineage_asset(tmp_path, result=result(partition="d:2024-01-01"), folder=f"{FOLDER}/d/a=1")
+    two = lineage_asset(tmp_path, result=result(partition="d:2024-01-02"), folder=f"{FOLDER}/d/a=2")
     assert one.output is not None
-    reader = ToldAsset(
+    reader = LineageAsset(
         result=result(partition=None, fates=dict.fromkeys(Fate, 0)),
         folder=f"{FOLDER}/e",
         inputs=[one.output],
@@ -340,7 +342,7 @@ def test_a_run_tells_each_dataset_once_and_what_it_makes_itself_not_as_input(
 
 
 def test_the_namespace_is_the_environments(tmp_path: Path) -> None:
-    run = ToldRun(manifest=told_run().manifest, namespace="prod")
+    run = LineageRun(manifest=lineage_run().manifest, namespace="prod")
     told = body(run_event(run, RunState.START, STARTED))
     assert told["job"]["namespace"] == "prod"
     assert run.dataset("x", "x").namespace == "prod"
@@ -348,8 +350,10 @@ def test_the_namespace_is_the_environments(tmp_path: Path) -> None:
 
 def test_what_output_steps_register_is_told_too(tmp_path: Path) -> None:
     plan = Frame("segments").output("x", register_as="copy", columns=["segment_id", "_row_id"])
-    asset = told_asset(tmp_path, plan=plan, registered={"copy": told_run().dataset("copy", "copy")})
-    told = body(asset_event(told_run(), asset, RunState.COMPLETE, STARTED))
+    asset = lineage_asset(
+        tmp_path, plan=plan, registered={"copy": lineage_run().dataset("copy", "copy")}
+    )
+    told = body(asset_event(lineage_run(), asset, RunState.COMPLETE, STARTED))
     assert [one["name"] for one in told["outputs"]] == ["airline.daily_revenue", "airline.copy"]
     lineage = told["outputs"][1]["facets"]["columnLineage"]["fields"]
     assert list(lineage) == ["segment_id"]

@@ -18,8 +18,8 @@ from pyspark.sql import SparkSession
 
 from tallyman.control.bind.inputs import Pins
 from tallyman.control.openlineage.asset import AssetFacts
-from tallyman.control.openlineage.datasets import ToldDataset, merged
-from tallyman.control.openlineage.events import ToldAsset, run_event
+from tallyman.control.openlineage.datasets import LineageDataset, merged
+from tallyman.control.openlineage.events import LineageAsset, run_event
 from tallyman.control.pipeline import load
 from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.pipeline.workspace import Workspace
@@ -31,7 +31,7 @@ from tallyman.engine.spark.project_session import ProjectSession
 from tallyman.engine.warehouse.footers import extents, sizes
 from tallyman.registry.database import Database
 from tallyman.settings import read_settings
-from tests.lineage_events.told import FOLDER, STARTED, SUMMARY, ledger, told_run, written
+from tests.lineage_events.described import FOLDER, STARTED, SUMMARY, ledger, lineage_run, written
 from tests.lineage_events.validation import valid
 
 PIPELINE = """
@@ -74,7 +74,7 @@ class Days:
         workspace = Workspace(settings, database, session, self.pipeline)
         self.pins = Pins(workspace, ordinals={})
         self.definitions = Definitions(workspace, ("daily",))
-        self.teller = AssetFacts(self.definitions, told_run(), FOLDER)
+        self.teller = AssetFacts(self.definitions, lineage_run(), FOLDER)
 
     def leave(self, target: Target, revenue: int) -> None:
         place = self.home / FOLDER / folder_of(self.pipeline.assets, target)
@@ -83,7 +83,7 @@ class Days:
         (place / "ledger.json").write_text(json.dumps(to_json(StoredLedger.of(ledger()))))
         (place / "errors" / "_summary.json").write_text(json.dumps(SUMMARY))
 
-    def ended(self, target: Target, status: Status = Status.SUCCESS) -> ToldAsset:
+    def ended(self, target: Target, status: Status = Status.SUCCESS) -> LineageAsset:
         return self.teller.ended(target, result(target, status), self.pins.of(target))
 
     def told_at_the_end(self) -> dict[str, Any]:
@@ -99,8 +99,8 @@ def result(target: Target, status: Status = Status.SUCCESS) -> AssetResult:
     return AssetResult(name="daily", partition=target.partition, status=status, attempt=1)
 
 
-def whole(assets: list[ToldAsset]) -> dict[str, Any]:
-    event = dict(run_event(told_run(), RunState.COMPLETE, STARTED, assets).body)
+def whole(assets: list[LineageAsset]) -> dict[str, Any]:
+    event = dict(run_event(lineage_run(), RunState.COMPLETE, STARTED, assets).body)
     valid(event)
     return event
 
@@ -147,7 +147,7 @@ def test_the_end_of_a_run_tells_the_same_of_sums_as_of_files(days: Callable[[int
     assert told["run"]["facets"]["tallyman_ledger"]["records_in"] == 5 * 349_660
 
 
-def _with_files(told: ToldAsset, made: Days) -> ToldAsset:
+def _with_files(told: LineageAsset, made: Days) -> LineageAsset:
     """As it would be told if every file of every target were kept; the plan is the first one's."""
     pins = made.pins.of(Target("daily", told.result.partition))
     inputs = [
@@ -198,8 +198,8 @@ def test_datasets_are_put_together_once(tmp_path: Path) -> None:
     csv = tmp_path / "x.csv"
     csv.write_text("a\n1\n")
 
-    def told(name: str, **known: Any) -> ToldDataset:
-        return ToldDataset(called=name, namespace="n", name=name, **known)
+    def told(name: str, **known: Any) -> LineageDataset:
+        return LineageDataset(called=name, namespace="n", name=name, **known)
 
     one, other, none = merged(
         [

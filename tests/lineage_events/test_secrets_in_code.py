@@ -10,7 +10,7 @@ import yaml
 from tallyman.control.openlineage.source_code import (
     code_of_asset,
     message_of,
-    told_code,
+    shown_code,
     without_secrets,
 )
 from tallyman.domain.definition.frame import Frame
@@ -101,7 +101,7 @@ HARMLESS = [
 
 
 def told(language: str, text: str) -> str:
-    return told_code(language, text).text
+    return shown_code(language, text).text
 
 
 @pytest.mark.parametrize("text", [*SIMPLE, *YAML])

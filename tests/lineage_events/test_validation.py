@@ -11,7 +11,7 @@ from jsonschema import ValidationError
 from openlineage.client.event_v2 import RunState
 
 from tallyman.control.openlineage.events import asset_event
-from tests.lineage_events.told import STARTED, told_asset, told_run
+from tests.lineage_events.described import STARTED, lineage_asset, lineage_run
 from tests.lineage_events.validation import facets, valid
 
 Place = tuple[str | int, ...]
@@ -19,8 +19,8 @@ Place = tuple[str | int, ...]
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    asset = told_asset(tmp_path_factory.mktemp("told"))
-    return dict(asset_event(told_run(), asset, RunState.COMPLETE, STARTED).body)
+    asset = lineage_asset(tmp_path_factory.mktemp("told"))
+    return dict(asset_event(lineage_run(), asset, RunState.COMPLETE, STARTED).body)
 
 
 @pytest.fixture

@@ -298,7 +298,7 @@ def test_a_decision_whose_process_dies_is_told_and_sealed_by_the_next_command(ho
     assert [r["status"] for r in home.ok("runs")] == ["success"]
     assert Told.by(home, "asking").words("scenario") == ["START", "COMPLETE"]
     assert home.ok("verify", "asking")["verified"]
-    assert home.ok("verify", "--chain")["intact"]
+    assert home.ok("verify", "chain")["intact"]
 
 
 def test_what_is_unchanged_is_not_told_again(good: tuple[Home, Told]) -> None:

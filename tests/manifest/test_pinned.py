@@ -87,7 +87,7 @@ class Shop:
         )
         with self.database.transaction() as tx:
             Fragments(tx).open(made, None)
-            Fragments(tx).stage(made)
+            Fragments(tx).prepare(made)
             if ordinal is not None:
                 Fragments(tx).join(self.dataset.id, [made.id], ordinal)
         return made.id

@@ -42,7 +42,7 @@ class Harness:
         def executed(run: AssetRun) -> object:
             work = run.work
             self._own.asset = work.asset.name
-            self._folders[work.asset.name] = (work.folders.result, work.folders.staging)
+            self._folders[work.asset.name] = (work.folders.result, work.folders.scratch)
             # Once in each evaluation: on a mismatch an input may be read again, line by line.
             self._harmed.discard(work.asset.name)
             try:

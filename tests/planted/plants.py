@@ -99,12 +99,12 @@ def _fullest(files: list[Path]) -> Path:
 
 
 WORKING, TRACER = "working.working_set:WorkingSet", "working.trace:Tracer"
-SETTLEMENT = "evidence.settle:Settlement"
-LETTERS, FILTERED = f"{SETTLEMENT}.write_letters", f"{SETTLEMENT}.write_filtered"
+WRITER = "evidence.write:EvidenceWriter"
+LETTERS, FILTERED = f"{WRITER}.write_letters", f"{WRITER}.write_filtered"
 STAGE, STAGED = "segment.stage:_write", "segment.stage:Stage"
 LIVE, ENDED = f"{STAGED}.live", f"{STAGED}.dropped"
 OUT, GROUPS = "segment.evaluate:Evaluation.output", "segment.evaluate:Evaluation.output_groups"
-MOVE = "evidence.settle:move_parts"
+MOVE = "evidence.write:move_files"
 
 RECORDS = [
     Plant(LETTERS, "rows", "letter_lost", lose("source_key", "o-06")),
@@ -152,7 +152,7 @@ COMBINED = [
     Plant(LIVE, "groups", "record_lost", lose("source_key", "o-00")),
     Plant(LIVE, "groups", "record_doubled", double("source_key", "o-00")),
     Plant(
-        f"{SETTLEMENT}.keep_keys",
+        f"{WRITER}.keep_keys",
         "groups",
         "file_lost",
         files=lose_file,
@@ -161,15 +161,15 @@ COMBINED = [
     Plant(STAGE, "groups", "group_lost", lose("grp", "a"), evidence="digest"),
     Plant(LIVE, "groups", "group_lost", lose("grp", "a"), evidence="digest"),
     Plant(
-        f"{SETTLEMENT}.write_groups",
+        f"{WRITER}.write_groups",
         "groups",
         "group_lost",
         lose_group("a"),
         evidence="digest",
     ),
-    Plant(f"{SETTLEMENT}.rewrite_keys", "judged", "key_lost", lose("source_key", "o-00")),
-    Plant(f"{SETTLEMENT}.rewrite_keys", "judged", "group_lost", lose_group("a")),
-    Plant(f"{SETTLEMENT}.rewrite_keys", "judged", "key_moved", move_to_group("o-00", "d")),
+    Plant(f"{WRITER}.rewrite_keys", "judged", "key_lost", lose("source_key", "o-00")),
+    Plant(f"{WRITER}.rewrite_keys", "judged", "group_lost", lose_group("a")),
+    Plant(f"{WRITER}.rewrite_keys", "judged", "key_moved", move_to_group("o-00", "d")),
     Plant(LETTERS, "judged", "group_letter_lost", lose("source_key", "o-01")),
     Plant(FILTERED, "judged", "group_key_lost", lose("source_key", '{"grp":"c"}')),
     Plant(OUT, "judged", "group_lost", lose("grp", "a")),
@@ -182,15 +182,15 @@ COMBINED = [
     Plant(STAGE, "regrouped", "group_lost", lose("source_key", '{"grp":"a","status":"ok"}')),
 ]
 MULTIPLIED = [
-    Plant(f"{SETTLEMENT}.write_children", "children", "lost", lose("child_key", "o-00/1")),
+    Plant(f"{WRITER}.write_children", "children", "lost", lose("child_key", "o-00/1")),
     Plant(
-        f"{SETTLEMENT}.write_children",
+        f"{WRITER}.write_children",
         "children",
         "doubled",
         double("child_key", "o-00/1"),
     ),
     Plant(
-        f"{SETTLEMENT}.write_children",
+        f"{WRITER}.write_children",
         "children",
         "moved",
         change("parent_key", "o-00", "o-01"),
@@ -200,7 +200,7 @@ MULTIPLIED = [
     Plant(LIVE, "children", "parent_lost", lose("_tm_key", "o-00")),
     Plant(LETTERS, "children", "letter_lost", lose("source_key", "o-36/0")),
     Plant(FILTERED, "children", "key_lost", lose("source_key", "o-00/0")),
-    Plant(f"{SETTLEMENT}.write_children", "matches", "lost", lose("child_key", "o-00/1")),
+    Plant(f"{WRITER}.write_children", "matches", "lost", lose("child_key", "o-00/1")),
     Plant(LIVE, "matches", "parent_doubled", double("_tm_key", "o-00")),
     Plant(STAGE, "matches", "child_lost", lose("_tm.key", "o-00/1")),
 ]
@@ -237,11 +237,11 @@ WORKED = [
         ),
     )
 ] + [
-    Plant(f"{SETTLEMENT}.write_links", "worked", "link_lost", lose("source_key", "o-00")),
-    Plant(f"{SETTLEMENT}.write_links", "worked", "link_moved", move_to_group("o-00", "d")),
-    Plant(f"{SETTLEMENT}.write_links", "worked", "group_lost", lose_group("a")),
+    Plant(f"{WRITER}.write_links", "worked", "link_lost", lose("source_key", "o-00")),
+    Plant(f"{WRITER}.write_links", "worked", "link_moved", move_to_group("o-00", "d")),
+    Plant(f"{WRITER}.write_links", "worked", "group_lost", lose_group("a")),
     Plant(
-        f"{SETTLEMENT}.write_groups",
+        f"{WRITER}.write_groups",
         "worked",
         "group_lost",
         lose_group("a"),

@@ -9,7 +9,7 @@ from pathlib import Path
 import tallyman.engine
 
 ENGINE = Path(tallyman.engine.__file__).parent
-MOVES = {"move_parts", "rename", "replace", "link", "copyfile", "copyfileobj", "write_table"}
+MOVES = {"move_files", "rename", "replace", "link", "copyfile", "copyfileobj", "write_table"}
 """Calls that put a file somewhere; `replace` and `rename` only as functions of `os`."""
 READS = {"live", "dropped"}
 """Methods of a stage through which its rows go on."""

@@ -86,7 +86,10 @@ def test_rejected_children_and_groups_halt_a_run_and_show_wherever_it_is_told(ho
         "by_sku": ("PercentageRate", "4 of 24 groups", 0.05),
         "offered": ("AbsoluteCount", "10 of 50 children", 9),
     }
-    assert "15 of 195 children were rejected (PercentageRate)" in errors["sold"]["message"]
+    assert (
+        "15 of 195 children were rejected (7.7 %); the threshold is 5 %"
+        in errors["sold"]["message"]
+    )
 
     done = answered(home.start("run", "sold", "by_sku", "--thresholds", LIMITS, "--run-id", "good"))
     assert done.code == 0, str(done)

@@ -72,7 +72,7 @@ def test_any_damage_to_a_file_of_any_version_is_found(home: Home, tmp_path: Path
     [old] = [f for f in data_files(home.path / "warehouse") if pq.read_metadata(f).num_rows == 300]
     whole = tmp_path / "whole.parquet"
     shutil.copyfile(old, whole)
-    words = ("verify", "--dataset", "visible_name", "--version", "1")
+    words = ("verify", "dataset", "visible_name", "--version", "1")
     assert home.ok(*words)["intact"] is True
 
     flip(old, first_page(old))
@@ -91,6 +91,6 @@ def test_any_damage_to_a_file_of_any_version_is_found(home: Home, tmp_path: Path
         assert found["shown"].endswith(old.name)
         kinds[name] = found["kind"]
     assert kinds == {"flipped": "changed", "truncated": "truncated", "missing": "missing"}
-    assert home.ok("verify", "--dataset", "visible_name")["intact"] is True  # the other version
+    assert home.ok("verify", "dataset", "visible_name")["intact"] is True  # the other version
     shutil.copyfile(whole, old)
     assert home.ok(*words)["intact"] is True

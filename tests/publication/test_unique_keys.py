@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import tallyman as tm
-from tallyman.domain.definition.distinct import told_apart_by
+from tallyman.domain.definition.distinct import distinguished_by
 from tallyman.domain.definition.frame import Frame
 from tallyman.errors import UsageError
 from tests.publication.conftest import Home, answered
@@ -164,4 +164,4 @@ GROUPS = RAW.groupBy("a", "B").agg(n="count(*)")
 def test_steps_alone_tell_which_columns_tell_rows_apart(
     plan: Frame, columns: set[str] | None
 ) -> None:
-    assert told_apart_by(plan) == columns
+    assert distinguished_by(plan) == columns

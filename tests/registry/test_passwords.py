@@ -11,8 +11,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from tallyman.cli import db
-from tallyman.cli.options import close_all
+from tallyman.cli.operate import db
+from tallyman.cli.terminal.options import close_all
 from tallyman.errors import (
     DatabaseUnavailable,
     UsageError,

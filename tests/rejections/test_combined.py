@@ -8,7 +8,7 @@ from datetime import date
 from decimal import Decimal
 from typing import Any
 
-from tallyman.cli.demo_data import AIRLINES, write_airline
+from tallyman.cli.start.demo_data import AIRLINES, write_airline
 from tests.publication.conftest import Home, Row
 from tests.rejections.conftest import balance, ledger, read_json, replay, states, told
 

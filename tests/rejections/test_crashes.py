@@ -13,7 +13,7 @@ from tallyman.faults import Point
 from tests.publication.conftest import Home, answered
 from tests.rejections.conftest import lettered, replay, states, told
 
-BROKEN = (Point.SEGMENT_WRITTEN, Point.FRAGMENT_STAGED)
+BROKEN = (Point.SEGMENT_WRITTEN, Point.FRAGMENT_DESCRIBED)
 MADE = (Point.ASSET_RECORDED, Point.METADATA_WRITTEN)
 FIX = '{"id": "b", "n": 2, "kind": "x"}\n'
 

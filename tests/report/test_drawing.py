@@ -7,16 +7,16 @@ import pytest
 from tallyman.control.run.timings import Stopwatch
 from tallyman.pages.flow import HEIGHT, PAGE, THINNEST, drawing, equation, ribbons
 from tallyman.pages.report import duration, share, size
-from tallyman.query.report.flow import FlowPart, RecordFlow
+from tallyman.query.report.flow import FlowShare, RecordFlow
 
 AIRLINE = RecordFlow(
     unit="record",
     opened_by=None,
     count=349_660,
-    parts=(
-        FlowPart("AGGREGATED", "by flight_date", 345_000),
-        FlowPart("FILTERED", "not flown", 4_000),
-        FlowPart("ERROR", "failed a rule", 660),
+    shares=(
+        FlowShare("AGGREGATED", "by flight_date", 345_000),
+        FlowShare("FILTERED", "not flown", 4_000),
+        FlowShare("ERROR", "failed a rule", 660),
     ),
     unaccounted=0,
 )
@@ -32,7 +32,7 @@ def test_ribbons_are_as_thick_as_their_share_and_never_too_thin_to_be_seen() -> 
 
 def test_what_met_no_fate_is_drawn_too() -> None:
     flow = RecordFlow(
-        unit="record", opened_by=None, count=3, parts=(FlowPart("PASSED", "", 1),), unaccounted=2
+        unit="record", opened_by=None, count=3, shares=(FlowShare("PASSED", "", 1),), unaccounted=2
     )
     assert [(one.fate, one.count) for one in ribbons(flow)] == [("PASSED", 1), ("UNACCOUNTED", 2)]
     assert equation(flow) == "3 in = 1 passed + 2 unaccounted for"
@@ -40,7 +40,7 @@ def test_what_met_no_fate_is_drawn_too() -> None:
 
 
 def test_nothing_at_all_is_drawn_without_an_error() -> None:
-    flow = RecordFlow(unit="record", opened_by=None, count=0, parts=(), unaccounted=0)
+    flow = RecordFlow(unit="record", opened_by=None, count=0, shares=(), unaccounted=0)
     assert equation(flow) == "0 in = 0"
     assert "<svg" in drawing(flow, PAGE, "x")
 

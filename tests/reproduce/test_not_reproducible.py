@@ -83,7 +83,7 @@ def test_a_config_that_was_edited_binds_nothing(home: Home) -> None:
     [config] = (home.path / "runs").glob("*_first/config.json")
     with edited(config, '"percentage": 0.05', '"percentage": 0.5'):
         [reason], _ = refused(home, "first")
-        changed = home.tallyman("verify", "first", "--inputs").json["first_difference"]
+        changed = home.tallyman("verify", "inputs", "first").json["first_difference"]
     assert "config.json was changed since it was sealed" in reason
     assert (changed["kind"], changed["name"]) == ("manifest", "config.json")
 

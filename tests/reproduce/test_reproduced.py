@@ -69,7 +69,7 @@ def test_the_versions_that_were_read_count_and_not_those_of_now(
     home.ok("run", "totals", "--run-id", "from-v1")
     write_orders(home, first=1000)
     home.ok("run", "clean", "--run-id", "v2", *BROKEN)
-    assert home.ok("verify", "from-v1", "--inputs")["same"] is True
+    assert home.ok("verify", "inputs", "from-v1")["same"] is True
     found = home.ok("reproduce", "from-v1")
     assert verdicts(found) == {"totals": "REPRODUCED"}
     # The run that read the source itself cannot be made again: the source is another one.

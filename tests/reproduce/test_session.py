@@ -36,13 +36,13 @@ def _reproduce(up_before: bool) -> None:
         def seen() -> list[str | None]:
             return [project.spark.conf.get(name, None) for name in (SHUFFLE, ZONE)]
 
-        def tell(_target: str, phase: str, _again: object) -> None:
+        def listen(_target: str, phase: str, _again: object) -> None:
             if phase == "comparing":
                 meanwhile.append(seen())
 
         meanwhile: list[list[str | None]] = []
         before = seen() if up_before else None
-        found = project.reproduce("first", tell=tell)
+        found = project.reproduce("first", listen=listen)
         after = seen()
         run = project.run("+doubled", partition=DAY, force=True)
         told = {

@@ -1,4 +1,4 @@
-"""`verify --inputs`: config, code and inputs, in that order; the first that is not as it was."""
+"""`verify inputs`: config, code and inputs, in that order; the first that is not as it was."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def test_two_runs_of_the_same_are_bound_to_the_same_hashes(plain: Home) -> None:
 
 
 def test_nothing_has_changed_and_the_options_of_the_command_line_count(plain: Home) -> None:
-    found = plain.ok("verify", "first", "--inputs")
+    found = plain.ok("verify", "inputs", "first")
     assert found["same"] is True
     assert found["first_difference"] is None
     assert found["checked"]["inputs"]["inputs"] == 1
     assert found["checked"]["config"]["settings"] > 10
-    code, out, _ = plain.forked("verify", "first", "--inputs")
+    code, out, _ = plain.forked("verify", "inputs", "first")
     assert code == 0
     assert out.startswith("OK ")
 
@@ -50,8 +50,8 @@ def test_one_flipped_byte_of_an_input_is_named_with_both_hashes(plain: Home) -> 
     raw = plain.path / "data" / DAY / "raw.jsonl"
     then = manifest(plain, "first")["cryptographic_binding"]["input_hashes"][f"raw[d:{DAY}]"]
     with edited(raw, '"n": 2', '"n": 4'):
-        reply = plain.tallyman("verify", "first", "--inputs")
-        code, out, _ = plain.forked("verify", "first", "--inputs")
+        reply = plain.tallyman("verify", "inputs", "first")
+        code, out, _ = plain.forked("verify", "inputs", "first")
     found = reply.json["first_difference"]
     assert (reply.code, found["kind"], found["name"]) == (1, "input", f"raw[d:{DAY}]")
     assert found["then"] == then
@@ -66,7 +66,7 @@ def test_an_input_that_is_gone_is_named(plain: Home) -> None:
     raw = plain.path / "data" / DAY / "raw.jsonl"
     text = raw.read_text()
     raw.unlink()
-    reply = plain.tallyman("verify", "first", "--inputs")
+    reply = plain.tallyman("verify", "inputs", "first")
     raw.write_text(text)
     found = reply.json["first_difference"]
     assert (reply.code, found["kind"], found["now"]["hash"]) == (1, "input", None)
@@ -83,9 +83,9 @@ def test_an_edited_threshold_is_named_before_an_edited_input(plain: Home) -> Non
         # A run is made again with the thresholds it had.
         assert home.ok("reproduce", "by-settings")["verdict"] == "REPRODUCED"
     with edited(settings, "name: scenario\n", more), edited(raw, '"n": 2', '"n": 4'):
-        found = home.tallyman("verify", "by-settings", "--inputs").json["first_difference"]
+        found = home.tallyman("verify", "inputs", "by-settings").json["first_difference"]
         # The options of this one were given by hand: the settings mean nothing to it.
-        other = home.tallyman("verify", "first", "--inputs").json["first_difference"]
+        other = home.tallyman("verify", "inputs", "first").json["first_difference"]
     assert found["kind"] == "config"
     assert found["name"] == "assets.doubled.thresholds.percentage"
     assert (found["then"], found["now"]) == (0.05, 0.5)
@@ -94,7 +94,7 @@ def test_an_edited_threshold_is_named_before_an_edited_input(plain: Home) -> Non
 
 def test_without_git_an_edited_pipeline_is_told_by_the_hash_of_its_files(plain: Home) -> None:
     with edited(plain.path / "pipelines" / "p.py", "n * 2", "n * 3"):
-        found = plain.tallyman("verify", "first", "--inputs").json["first_difference"]
+        found = plain.tallyman("verify", "inputs", "first").json["first_difference"]
     assert (found["kind"], found["name"]) == ("code", "source_hash")
     assert found["then"] != found["now"]
 
@@ -103,7 +103,7 @@ def test_an_asset_that_is_no_longer_declared_is_a_setting_that_is_gone(plain: Ho
     pipeline = plain.path / "pipelines" / "p.py"
     text = pipeline.read_text()
     pipeline.write_text(text[: text.index('@tm.asset(key="id", partitioned_by=days)\ndef doubled')])
-    reply = plain.tallyman("verify", "first", "--inputs")
+    reply = plain.tallyman("verify", "inputs", "first")
     pipeline.write_text(text)
     assert reply.code == 1
     assert reply.json["first_difference"]["name"].startswith("assets.doubled")
@@ -114,7 +114,7 @@ def test_a_run_with_an_older_manifest_says_so(plain: Home) -> None:
     unsealed(plain, "old")
     [path] = (plain.path / "runs").glob("*_old/manifest.json")
     path.write_text(json.dumps({**json.loads(path.read_text()), "manifest_version": "1.0"}))
-    for command in (("verify", "old", "--inputs"), ("reproduce", "old")):
+    for command in (("verify", "inputs", "old"), ("reproduce", "old")):
         reply = plain.tallyman(*command)
         assert (reply.code, reply.json["error"]["code"]) == (1, "not_bound")
         assert "version 1.0" in reply.json["error"]["message"]
@@ -126,12 +126,12 @@ def test_a_manifest_that_was_changed_with_the_input_it_binds_is_told_first(plain
     label = f"raw[d:{DAY}]"
     raw = plain.path / "data" / DAY / "raw.jsonl"
     with edited(raw, '"n": 2', '"n": 4'):
-        now = plain.tallyman("verify", "first", "--inputs").json["first_difference"]["now"]
+        now = plain.tallyman("verify", "inputs", "first").json["first_difference"]["now"]
         bound = manifest(plain, "first")["cryptographic_binding"]["input_hashes"][label]
         with edited(path, bound["hash"], now["hash"]):
             other = hashlib.sha256(path.read_bytes()).hexdigest()
-            reply = plain.tallyman("verify", "first", "--inputs")
-            _, out, _ = plain.forked("verify", "first", "--inputs")
+            reply = plain.tallyman("verify", "inputs", "first")
+            _, out, _ = plain.forked("verify", "inputs", "first")
             again = plain.tallyman("reproduce", "first")
     found = reply.json["first_difference"]
     assert (reply.code, found["kind"], found["name"]) == (1, "manifest", "manifest.json")
@@ -151,7 +151,7 @@ def test_a_config_that_was_changed_with_the_hash_of_it_is_told(plain: Home) -> N
     changed["assets"]["doubled"]["thresholds"]["percentage"] = 0.5
     binding = {name: value for name, value in changed.items() if name != "volatile"}
     with edited(path, bound, canonical_hash(binding)), edited(config, text, json.dumps(changed)):
-        found = plain.tallyman("verify", "first", "--inputs").json["first_difference"]
+        found = plain.tallyman("verify", "inputs", "first").json["first_difference"]
     assert (found["kind"], found["name"]) == ("manifest", "manifest.json")
 
 
@@ -162,7 +162,7 @@ def test_a_manifest_that_is_gone_or_broken_is_told(plain: Home, text: str | None
     path.unlink()
     if text is not None:
         path.write_text(text)
-    reply = plain.tallyman("verify", "first", "--inputs")
+    reply = plain.tallyman("verify", "inputs", "first")
     again = plain.tallyman("reproduce", "first")
     path.write_text(kept)
     found = reply.json["first_difference"]
@@ -172,10 +172,10 @@ def test_a_manifest_that_is_gone_or_broken_is_told(plain: Home, text: str | None
 
 def test_of_a_run_without_a_seal_it_is_said(plain: Home) -> None:
     run(plain, "before-seals", "--force")
-    assert plain.ok("verify", "before-seals", "--inputs")["sealed"] is True
+    assert plain.ok("verify", "inputs", "before-seals")["sealed"] is True
     unsealed(plain, "before-seals")
-    assert plain.ok("verify", "before-seals", "--inputs")["sealed"] is False
-    code, out, _ = plain.forked("verify", "before-seals", "--inputs")
+    assert plain.ok("verify", "inputs", "before-seals")["sealed"] is False
+    code, out, _ = plain.forked("verify", "inputs", "before-seals")
     assert code == 0
     assert "not sealed" in out
     assert plain.ok("reproduce", "before-seals")["sealed"] is False
@@ -185,13 +185,13 @@ def test_a_version_that_was_read_is_checked_byte_for_byte(plain: Home) -> None:
     plain.ok("run", "doubled", "--partition", DAY, "--force", "--run-id", "of-version")
     bound = manifest(plain, "of-version")["cryptographic_binding"]["input_hashes"]
     [(name, entry)] = bound.items()
-    assert (entry["kind"], plain.ok("verify", "of-version", "--inputs")["same"]) == ("asset", True)
+    assert (entry["kind"], plain.ok("verify", "inputs", "of-version")["same"]) == ("asset", True)
     file = stored(plain, "numbers")
     body = file.read_bytes()
     file.unlink()  # the run's folder has the same file under another name
-    gone = plain.tallyman("verify", "of-version", "--inputs").json["first_difference"]
+    gone = plain.tallyman("verify", "inputs", "of-version").json["first_difference"]
     file.write_bytes(bytes([body[0] ^ 1]) + body[1:])
-    flipped = plain.tallyman("verify", "of-version", "--inputs").json["first_difference"]
+    flipped = plain.tallyman("verify", "inputs", "of-version").json["first_difference"]
     file.write_bytes(body)
     assert (gone["kind"], gone["name"], flipped["name"]) == ("input", name, name)
     assert "1 of its 1 files are gone" in gone["message"]
@@ -202,10 +202,10 @@ def test_a_committed_change_is_named_with_both_commits(new_home: Callable[[], Ho
     home = new_home().numbers(DAY, 1, 2, 3)
     then = committed(home)
     run(home, "first")
-    assert home.ok("verify", "first", "--inputs")["checked"]["code"]["git_commit"] == then
+    assert home.ok("verify", "inputs", "first")["checked"]["code"]["git_commit"] == then
     (home.path / "README.md").write_text("elsewhere\n")
     elsewhere = committed(home)
-    found = home.tallyman("verify", "first", "--inputs").json["first_difference"]
+    found = home.tallyman("verify", "inputs", "first").json["first_difference"]
     assert (found["kind"], found["then"], found["now"]) == ("code", then, elsewhere)
     assert "the pipeline's own files are the same" in found["message"]
     # Another commit of the same pipeline makes the same data.
@@ -214,7 +214,7 @@ def test_a_committed_change_is_named_with_both_commits(new_home: Callable[[], Ho
     pipeline = home.path / "pipelines" / "p.py"
     pipeline.write_text(pipeline.read_text().replace("n * 2", "n * 3"))
     now = committed(home)
-    found = home.tallyman("verify", "first", "--inputs").json["first_difference"]
+    found = home.tallyman("verify", "inputs", "first").json["first_difference"]
     assert (found["then"], found["now"]) == (then, now)
     assert "own files differ" in found["message"]
     reply = home.tallyman("reproduce", "first")

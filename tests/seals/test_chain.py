@@ -54,15 +54,15 @@ def changed(seal: Seal, ordinal: int) -> str:
 def test_an_untouched_chain_is_intact_and_its_head_is_told(
     shop: Shop, rows: list[dict[str, Any]]
 ) -> None:
-    said = shop.ok("verify", "--chain")
+    said = shop.ok("verify", "chain")
     assert (said["intact"], said["broken"]) == (True, None)
     assert said["seals"] - said["signed"] == 2  # those before the keys
     [(ordinal, last)] = shop.owner("SELECT ordinal, hash FROM seals ORDER BY ordinal DESC LIMIT 1")
     assert said["head"] == {"ordinal": ordinal, "hash": last}
     for row in rows:
-        assert shop.ok("verify", "--chain", "--head", row["hash"])["intact"]
-    assert shop.ok("verify", "--chain", "--head", rows[0]["hash"].removeprefix("sha256:"))
-    code, text, _ = shop.forked("verify", "--chain")
+        assert shop.ok("verify", "chain", "--head", row["hash"])["intact"]
+    assert shop.ok("verify", "chain", "--head", rows[0]["hash"].removeprefix("sha256:"))
+    code, text, _ = shop.forked("verify", "chain")
     assert (code, text.splitlines()[-1]) == (0, f"head     no. {ordinal}   {last}")
 
 
@@ -85,7 +85,7 @@ def test_an_edited_seal_in_the_registry_is_the_broken_link(
     edit = "UPDATE seals SET body = replace(body, 'success', 'failure') WHERE ordinal = 3"
     with shop.forged(edit):
         assert broken(project) == (3, "second", "the seal in the registry was changed")
-        reply = shop.tallyman("verify", "--chain")
+        reply = shop.tallyman("verify", "chain")
         assert reply.code == 1
         assert reply.json["broken"]["expected"] == rows[2]["hash"]
         assert reply.json["broken"]["found"] not in (rows[2]["hash"], None)
@@ -146,17 +146,18 @@ def test_only_a_noted_head_tells_that_the_end_was_cut_off(
     noted = rows[3]["hash"]
     with shop.forged("DELETE FROM seals WHERE ordinal >= 4"):
         assert broken(project) is None
-        what = "the chain was cut off or written anew since this hash was noted"
+        what = "the chain was cut off or rewritten since this hash was noted"
         assert broken(project, noted) == (4, None, what)
-        reply = shop.tallyman("verify", "--chain", "--head", noted)
+        reply = shop.tallyman("verify", "chain", "--head", noted)
         assert reply.code == 1
     assert broken(project, noted) is None
 
 
 def test_a_head_that_is_no_hash_is_refused(shop: Shop) -> None:
-    for words in (("--chain", "--head", "12ab"), ("--head", "0" * 64), ("third", "--chain")):
-        reply = shop.tallyman("verify", *words)
-        assert (reply.code, reply.json["error"]["code"]) == (2, "usage_error")
+    reply = shop.tallyman("verify", "chain", "--head", "12ab")
+    assert (reply.code, reply.json["error"]["code"]) == (2, "usage_error")
+    for words in (("--head", "0" * 64), ("third", "chain")):
+        assert shop.tallyman("verify", *words).code == 2
 
 
 def test_a_seal_without_a_signature_after_a_signed_one_is_a_broken_link(
@@ -173,7 +174,7 @@ def test_a_seal_without_a_signature_after_a_signed_one_is_a_broken_link(
             with written(shop.folder(run) / "seal.json", bare.text.encode()):
                 found = broken(project)
                 if row["ordinal"] == 4:
-                    assert found == (4, "third", "it bears no signature, and one before it does")
+                    assert found == (4, "third", "it is not signed, and an earlier one is")
                     assert not project.verify(run).verified
                 else:
                     # Whoever takes all signatures away leaves a chain that looks older than keys.
@@ -206,8 +207,8 @@ def test_a_removed_folder_is_gone_and_the_chain_holds_without_it(
     folder, aside = shop.folder("second"), shop.path / "aside"
     os.rename(folder, aside)
     try:
-        said = shop.ok("verify", "--chain")
-        _, text, _ = shop.forked("verify", "--chain")
+        said = shop.ok("verify", "chain")
+        _, text, _ = shop.forked("verify", "chain")
     finally:
         os.rename(aside, folder)
     assert (said["intact"], said["gone"]) == (True, ["second"])
@@ -267,7 +268,7 @@ def test_a_run_that_was_killed_when_it_was_sealed_gets_its_file_from_the_registr
 
 def test_a_project_without_runs_has_an_empty_chain(new_shop: Callable[[], Shop]) -> None:
     empty = new_shop()
-    assert empty.ok("verify", "--chain") == {
+    assert empty.ok("verify", "chain") == {
         "project": "shop",
         "intact": True,
         "seals": 0,
@@ -276,7 +277,7 @@ def test_a_project_without_runs_has_an_empty_chain(new_shop: Callable[[], Shop])
         "broken": None,
         "gone": [],
     }
-    assert empty.tallyman("verify", "--chain", "--head", "0" * 64).code == 1
+    assert empty.tallyman("verify", "chain", "--head", "0" * 64).code == 1
 
 
 @pytest.fixture

@@ -302,6 +302,6 @@ def test_a_resume_that_was_killed_is_not_sealed_though_its_first_end_was(shop: S
     assert (
         "not sealed: the run went on after its last seal and did not end" in reply.json["reasons"]
     )
-    assert shop.ok("verify", "--chain")["intact"]
+    assert shop.ok("verify", "chain")["intact"]
     shop.ok("resume", "twice")
     assert shop.ok("verify", "twice")["verified"]

@@ -113,7 +113,7 @@ def test_a_public_key_under_another_name_is_none(settings: Settings) -> None:
     (settings.home / "keys" / "junk.pub").write_text("junk")
     assert keys.public_keys(settings.home) == {}
     found = keys.known(settings)
-    assert (found.signs, found.problem) == (made.key, keys.not_published(made.key))
+    assert (found.signs, found.problem) == (made.key, keys.public_key_missing(made.key))
 
 
 # ---- runs -------------------------------------------------------------------------------------
@@ -125,7 +125,7 @@ def test_old_seals_are_good_after_the_key_was_replaced(small: Shop) -> None:
     small.ok("run", "--run-id", "after")
     assert small.ok("verify", "signed")["signed_by"] == before
     assert small.ok("verify", "after")["signed_by"] == new != before
-    assert small.ok("verify", "--chain")["intact"]
+    assert small.ok("verify", "chain")["intact"]
     listed = small.ok("keys", "ls")
     assert {row["key_id"]: row["signs"] for row in listed["keys"]}.items() >= {
         before: False,
@@ -199,7 +199,7 @@ def test_what_expires_or_is_decided_waits_for_somebody_who_has_the_key(
     private.chmod(0o600)
     assert [run["status"] for run in shop.ok("runs")] == ["failed"]
     assert shop.ok("verify", "asks")["seal"]["ordinal"] == 2
-    chain = shop.ok("verify", "--chain")
+    chain = shop.ok("verify", "chain")
     assert (chain["intact"], chain["signed"]) == (True, 2)
 
 
@@ -243,7 +243,7 @@ def test_no_file_but_the_key_holds_the_key_and_no_run_holds_a_password(
     secret = f'  spark.hadoop.fs.s3a.secret.key: "{PASSWORD}"\n'
     file.write_text(file.read_text() + secret)
     made = shop.ok("keys", "init")
-    asked = (("run", "--run-id", "r"), ("verify", "r"), ("verify", "--chain"), ("keys", "ls"))
+    asked = (("run", "--run-id", "r"), ("verify", "r"), ("verify", "chain"), ("keys", "ls"))
     said = [json.dumps(made), *(json.dumps(shop.ok(*words)) for words in asked)]
     with Project.open(shop.path) as project:
         key = keys.private_key(project.settings)

@@ -140,7 +140,7 @@ def test_what_is_renamed_hidden_or_removed_is_so_for_strangers_too(
 ) -> None:
     first = str(project.commits()[0].id)
     project.mutate([person("Eve", 7), knows("Eve", "Ann")])
-    project.publish("person", name="people")
+    project.rename("person", "people")
     names = {name for _, name in catalog.list_tables("published")}
     assert names == {"people", "knows"}
     assert people(catalog.load_table("published.people")) == {"Ann": 31, "Bob": 42, "Eve": 7}
@@ -148,13 +148,13 @@ def test_what_is_renamed_hidden_or_removed_is_so_for_strangers_too(
     assert "Fay" in people(catalog.load_table("published.people"))
     with pytest.raises(NoSuchTableError):
         catalog.load_table("published.person")
-    project.publish("people", hidden=True)
+    project.hide("people")
     with pytest.raises(NoSuchTableError):
         catalog.load_table("published.people")
     project.mutate([person("Gus", 9)])
     with pytest.raises(NoSuchTableError):
         catalog.load_table("published.people")
-    project.publish("people")
+    project.expose("people")
     assert "Gus" in people(catalog.load_table("published.people"))
     project.rollback(commit=first)
     assert [name for _, name in catalog.list_tables("published")] == ["people"]
@@ -169,7 +169,7 @@ def test_a_snapshot_is_a_table_that_never_moves(project: tm.Project, catalog: Sq
     project.snapshot("person", "people_later")
     project.rollback("person", to=1)
     project.mutate([delete("person", "true")])
-    project.publish("person", hidden=True)
+    project.hide("person")
     project.cleanup(older_than_s=0, keep_versions=1, confirm=True)
     first = {"Ann": 31, "Bob": 42}
     assert people(catalog.load_table("published.people_then")) == first

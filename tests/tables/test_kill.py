@@ -23,7 +23,7 @@ from tests.tables.conftest import (
 # Two tables: whatever happens once for each can fail before and after the other.
 PLACES = {
     Point.FRAGMENT_OPENED: ("fragment_opened@1", "fragment_opened@2"),
-    Point.FRAGMENT_STAGED: ("fragment_staged@1", "fragment_staged@2"),
+    Point.FRAGMENT_DESCRIBED: ("fragment_staged@1", "fragment_staged@2"),
     Point.METADATA_WRITTEN: ("metadata_written",),
     Point.COMMITTED: ("committed",),
 }
@@ -92,7 +92,7 @@ def test_every_version_a_killed_process_left_behind_is_verified_by_the_command(
     running.communicate(timeout=60)
     for name, version in project.heads().items():
         for ordinal in range(1, version + 1):
-            said = home.done("verify", "--dataset", name, "--version", str(ordinal))
+            said = home.done("verify", "dataset", name, "--version", str(ordinal))
             assert (said["intact"], said["damaged"]) == (True, [])
 
 
@@ -102,7 +102,7 @@ def test_a_mutation_whose_files_were_cleaned_up_meanwhile_is_refused_not_half_pu
     before, files = project.heads(), home.files()
 
     def clean(point: Point) -> None:
-        if point is Point.FRAGMENT_STAGED:
+        if point is Point.FRAGMENT_DESCRIBED:
             with home.open() as other:
                 other.cleanup(older_than_s=0, confirm=True)
 

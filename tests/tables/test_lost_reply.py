@@ -170,7 +170,7 @@ def test_other_things_that_are_said_twice_are_done_once(
     assert wired.snapshot("person", "people_then").ordinal == 1
     for old, new in (("person", "people"), ("people", "folk")):
         wire.lose(2, reply=True)  # the first one only asks which is meant
-        assert wired.publish(old, name=new).name == new
+        assert wired.rename(old, new).name == new
     assert wire.cut == 3
     made = "SELECT event_type, count(*) AS n FROM audit_log GROUP BY 1 ORDER BY 1"
     counted = {row["event_type"]: row["n"] for row in asked(project, made)}

@@ -48,7 +48,7 @@ def staged(stand: Stand, database: Database, n: int, partition: str | None = Non
 
     def work(tx: Transaction) -> None:
         Fragments(tx).open(made, None)
-        Fragments(tx).stage(made)
+        Fragments(tx).prepare(made)
 
     database.durably(work)
     return made
@@ -106,8 +106,8 @@ def test_nobody_changes_what_another_project_produces(
     home.done("mutate", home.file(person("Eve", 7)))
     other = new_home(name="rival", database=project.database.url())
     for words in (
-        ("publish", "person", "--as", "people"),
-        ("publish", "person", "--hide"),
+        ("rename", "person", "people"),
+        ("hide", "person"),
         ("purge", "person", "1", "--confirm"),
         ("rollback", "person", "--to", "1"),
     ):

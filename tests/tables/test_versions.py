@@ -121,8 +121,8 @@ def test_snapshots_and_datasets_share_their_names(project: tm.Project) -> None:
     project.snapshot("person", "then")
     for taken in (
         lambda: project.snapshot("person", "knows"),
-        lambda: project.publish("person", name="knows"),
-        lambda: project.publish("person", name="then"),
+        lambda: project.rename("person", "knows"),
+        lambda: project.rename("person", "then"),
     ):
         with pytest.raises(NameTaken):
             taken()
@@ -134,17 +134,17 @@ def test_names_are_short_and_plain(project: tm.Project) -> None:
         with pytest.raises(UsageError):
             project.snapshot("person", bad)
         with pytest.raises(UsageError):
-            project.publish("person", name=bad)
+            project.rename("person", bad)
     for good in ("a" * 128, "a", "a_1"):
         project.snapshot("person", good)
-    project.publish("person", name="b" * 128)
+    project.rename("person", "b" * 128)
     assert project.heads() == {"b" * 128: 1}
 
 
 def test_renaming_changes_a_name_and_nothing_else(home: Tables, project: tm.Project) -> None:
     [before] = project.datasets()
     versions, files = project.versions("person"), home.files()
-    assert home.done("publish", "person", "--as", "people") == {
+    assert home.done("rename", "person", "people") == {
         "dataset": "people",
         "id": str(before.id),
         "published": True,
@@ -164,7 +164,7 @@ def test_no_name_of_a_dataset_is_in_any_path_or_file_of_the_warehouse(
     home: Tables, project: tm.Project
 ) -> None:
     project.mutate([knows("Ann", "Bob")])
-    project.publish("person", name="renamed_people")
+    project.rename("person", "renamed_people")
     project.snapshot("knows", "friends_then")
     project.mutate([person("Eve", 7), knows("Eve", "Ann")])
     names = ("person", "people", "knows", "friends", "social")
@@ -181,12 +181,12 @@ def test_no_name_of_a_dataset_is_in_any_path_or_file_of_the_warehouse(
 def test_what_is_hidden_is_still_there_for_the_project(home: Tables, project: tm.Project) -> None:
     shown = "SELECT table_name FROM iceberg_tables"
     assert asked(project, shown) == [{"table_name": "person"}]
-    assert home.done("publish", "person", "--hide")["published"] is False
+    assert home.done("hide", "person")["published"] is False
     assert asked(project, shown) == []
     project.mutate([person("Eve", 7)])
     assert asked(project, shown) == []
     assert rows_of(project, "person") == FIRST | {("Eve", 7)}
-    project.publish("person")
+    assert home.done("expose", "person")["published"] is True
     assert asked(project, shown) == [{"table_name": "person"}]
 
 
@@ -497,10 +497,10 @@ def test_a_file_that_is_not_what_was_published_is_named(
         assert str(part).endswith(damage.shown)
     assert project.damaged("person", 3)[1] == []
     if how == "changed":
-        said = home.said("verify", "--dataset", "person", "--version", "1")
+        said = home.said("verify", "dataset", "person", "--version", "1")
         assert (said.code, said.json["intact"]) == (1, False)
         assert [d["shown"] for d in said.json["damaged"]] == [damage.shown]
-        assert home.done("verify", "--dataset", "person")["intact"] is True
+        assert home.done("verify", "dataset", "person")["intact"] is True
 
 
 # ---- loading ------------------------------------------------------------------------------

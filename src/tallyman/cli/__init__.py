@@ -1,1 +1,1 @@
-"""TERMINAL: parse, call, print."""
+"""The terminal: parse, call, print. A room is a panel of `tallyman --help`; a file is a command."""

@@ -1,4 +1,4 @@
-"""The command line. Every command finds the project, calls it, and prints."""
+"""The command line: every command, by purpose, and what its errors and signals become."""
 
 from __future__ import annotations
 
@@ -13,28 +13,15 @@ from typing import Annotated
 
 import typer
 
-from tallyman.cli import (
-    ask,
-    compare,
-    data,
-    db,
-    decide,
-    graph,
-    history,
-    keys,
-    lineage,
-    make,
-    publish,
-    rejections,
-    report,
-    reproduce,
-    run,
-    tables,
-    trace,
-    walk,
-)
-from tallyman.cli.options import close_all
-from tallyman.cli.output import err, failure
+from tallyman.cli.ask import lineage, trace, where, why
+from tallyman.cli.check import audit, keys, reproduce, verify
+from tallyman.cli.operate import cleanup, db, purge
+from tallyman.cli.publish import apply, load, mutate, plan, rename, rollback, snapshot
+from tallyman.cli.read import commits, compare, diff, graph, ls, read, report, runs, show, versions
+from tallyman.cli.run import approve, backfill, cancel, invalidate, rejections, resume, run
+from tallyman.cli.start import demo, doctor, init
+from tallyman.cli.terminal.options import close_all
+from tallyman.cli.terminal.output import err, failure
 from tallyman.errors import TallymanError
 
 app = typer.Typer(
@@ -63,31 +50,23 @@ def _root(
     pass
 
 
-for part in (
-    make,
-    run,
-    data,
-    publish,
-    tables,
-    history,
-    report,
-    compare,
-    ask,
-    reproduce,
-    rejections,
-    walk,
-    decide,
-    lineage,
-    trace,
-    graph,
-    keys,
-    db,
-):
-    part.register(app)
+# The panels of `tallyman --help`, and the commands of each in the order they are listed.
+PANELS = {
+    "Start": (init, demo, doctor),
+    "Run": (run, backfill, resume, cancel, approve, rejections, invalidate),
+    "Read": (ls, graph, runs, show, report, compare, read, versions, commits, diff),
+    "Publish": (plan, apply, rollback, snapshot, rename, mutate, load),
+    "Ask": (why, where, trace, lineage),
+    "Check": (verify, reproduce, audit, keys),
+    "Operate": (cleanup, purge, db),
+}
+for _panel, _commands in PANELS.items():
+    for _command in _commands:
+        _command.register(app, _panel)
 
 
 def main() -> None:
-    """Errors become what happened, what was left and what to do next; traces only with --debug."""
+    """Run a command; print an error as a message and a hint, with a stack trace only on --debug."""
     arguments = sys.argv[1:]
     debug = "--debug" in arguments or bool(os.environ.get("TALLYMAN_DEBUG"))
     sys.argv = [sys.argv[0], *(a for a in arguments if a != "--debug")]
@@ -108,8 +87,8 @@ def main() -> None:
 
 @contextmanager
 def _stopped_by_sigterm() -> Iterator[None]:
-    """SIGTERM, which schedulers send and which reaches a command in the background, stops it as
-    Ctrl-C does; a second one ends it at once. Who ignores SIGTERM keeps ignoring it."""
+    """Make SIGTERM, which schedulers send, stop a command as Ctrl-C does; a second one ends it at
+    once. A process that ignores SIGTERM keeps ignoring it."""
     before = signal.getsignal(signal.SIGTERM)
     if before != signal.SIG_DFL or threading.current_thread() is not threading.main_thread():
         yield

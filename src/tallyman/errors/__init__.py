@@ -42,6 +42,7 @@ from tallyman.errors.publication import (
     FragmentGone,
     InUse,
     NameTaken,
+    NothingToRead,
     PipelineRolledBack,
     PlanOutdated,
     SchemaChanged,
@@ -91,8 +92,8 @@ from tallyman.errors.trace import (
     TraceWriteFailure,
 )
 from tallyman.errors.walk import (
+    DigestsDiffer,
     EvidenceGone,
-    ReplayDiffers,
 )
 
 __all__ = [
@@ -107,6 +108,7 @@ __all__ = [
     "DefinitionError",
     "DependencyNotReady",
     "DestinationUnusable",
+    "DigestsDiffer",
     "EmptyInput",
     "EvidenceGone",
     "ExportFailed",
@@ -130,13 +132,13 @@ __all__ = [
     "NotFound",
     "NotReplayable",
     "NotRunning",
+    "NothingToRead",
     "PipelineRolledBack",
     "PlanOutdated",
     "Problem",
     "ReferenceRejected",
     "RejectionsOutdated",
     "RejectionsTaken",
-    "ReplayDiffers",
     "ReplayInterrupted",
     "RowsNotDistinct",
     "RowsOutsidePartition",

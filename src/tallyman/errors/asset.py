@@ -116,7 +116,7 @@ class StorageFailed(TallymanError):
 
     code = "storage_failed"
     retryable = True
-    hint = "Nothing of it was published. Mend the disk, then `tallyman resume` goes on."
+    hint = "Nothing of it was published. Repair the disk, then `tallyman resume`."
 
     def __init__(self, target: str, reason: str) -> None:
         super().__init__(target, reason)
@@ -124,6 +124,11 @@ class StorageFailed(TallymanError):
 
     def __str__(self) -> str:
         return f"{self.target} stopped: {self.reason}"
+
+
+def _percent(share: float) -> str:
+    """`6.3 %`, `5 %`, `0.02 %`."""
+    return f"{float(f'{share * 100:.2g}'):,g} %"
 
 
 class ThresholdExceeded(TallymanError):
@@ -134,18 +139,20 @@ class ThresholdExceeded(TallymanError):
     hint = "All rejections were kept (`tallyman rejections ls`). Nothing was published."
 
     def __init__(
-        self, asset: str, reason: str, errors: int, threshold: float, rejected: str
+        self, asset: str, reason: str, errors: int, threshold: float, rejected: str, total: int = 0
     ) -> None:
-        """`rejected` says what was counted: "1,275 of 30,000 children"."""
-        super().__init__(asset, reason, errors, threshold, rejected)
+        """`rejected` says what was counted: "1,275 of 30,000 children"; `total` is the 30,000."""
+        super().__init__(asset, reason, errors, threshold, rejected, total)
         self.asset, self.reason, self.errors, self.threshold = asset, reason, errors, threshold
-        self.rejected = rejected
+        self.rejected, self.total = rejected, total
 
     def __str__(self) -> str:
-        return (
-            f"{self.asset}: error threshold exceeded: {self.rejected} were rejected "
-            f"({self.reason}), threshold {self.threshold:,}."
-        )
+        if self.reason == "PercentageRate":
+            share = f" ({_percent(self.errors / self.total)})" if self.total else ""
+            limit = _percent(self.threshold)
+        else:
+            share, limit = "", f"{self.threshold:,}"
+        return f"{self.asset}: {self.rejected} were rejected{share}; the threshold is {limit}."
 
     def facts(self) -> dict[str, object]:
         halt = {"reason": self.reason, "error_count": self.errors, "threshold": self.threshold}
@@ -218,7 +225,7 @@ class KeysRepeat(TallymanError):
 
     code = "keys_repeat"
     hint = (
-        "Nothing was published. Name the columns that tell rows apart in key=, or keep one row of "
+        "Nothing was published. Name the columns that distinguish rows in key=, or keep one row of "
         "each with dropDuplicates; unique=False if the key is meant to repeat."
     )
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 
 class TallymanError(Exception):
-    """What happened with numbers, what was left behind, and what to do next."""
+    """Say what happened, with numbers; what was left; and what to do next."""
 
     code: ClassVar[str] = "error"
     exit_code: ClassVar[int] = 1

@@ -12,7 +12,7 @@ class DatabaseUnavailable(TallymanError):
     retryable = True
     hint = (
         "Nothing was lost: what was committed is there when the database is back. "
-        "`tallyman db status` tells more."
+        "`tallyman db status` shows more."
     )
 
     def __init__(self, place: str, reason: str) -> None:

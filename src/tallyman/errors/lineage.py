@@ -38,7 +38,7 @@ class DestinationUnusable(TallymanError):
 
 
 class LineageNotSent(TallymanError):
-    """The receiver did not take an event; it and those behind it wait."""
+    """The receiver did not take an event; it and those after it wait."""
 
     code = "lineage_not_sent"
     retryable = True

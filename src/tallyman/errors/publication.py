@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tallyman.errors.base import Conflict, TallymanError
+from tallyman.errors.base import Conflict, NotFound, TallymanError
 
 
 class VersionConflict(Conflict):
@@ -89,7 +89,7 @@ class FragmentGone(Conflict):
 
     code = "fragment_gone"
     retryable = True
-    hint = "Nothing was published. Run it again: it is made anew."
+    hint = "Nothing was published. Run it again."
 
     def __init__(self, dataset: str) -> None:
         super().__init__(dataset)
@@ -147,12 +147,26 @@ class InUse(Conflict):
         return f"{self.what} cannot be purged: {self.why}."
 
 
+class NothingToRead(NotFound):
+    """A version without files: its dataset was removed by it, or it was purged."""
+
+    def __init__(self, dataset: str, version: int, purged: bool) -> None:
+        super().__init__("version", f"{dataset} v{version}")
+        self.args = (dataset, version, purged)
+        self.purged = purged
+
+    def __str__(self) -> str:
+        if self.purged:
+            return f"{self.name} was purged: there is nothing to read."
+        return f"{self.name} is empty: there is nothing to read."
+
+
 class DatasetDamaged(TallymanError):
     """A file of a version is gone, cannot be read, or is not byte for byte what was recorded."""
 
     code = "dataset_damaged"
     hint = (
-        "No value of it was used. `tallyman verify --dataset NAME` names all damaged files. Make "
+        "No value of it was used. `tallyman verify dataset NAME` names all damaged files. Make "
         "it again (`tallyman run --force NAME`) or go back to a version that is whole: "
         "`tallyman versions`, `tallyman rollback`."
     )

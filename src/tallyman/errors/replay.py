@@ -11,7 +11,7 @@ class RejectionsOutdated(Conflict):
     """Readers see something else than what the run made."""
 
     code = "rejections_outdated"
-    hint = "Nothing was written. `tallyman rejections ls RUN` tells what is open in a run."
+    hint = "Nothing was written. `tallyman rejections ls RUN` lists what is open in a run."
 
     def __init__(self, run: str, target: str, current: str | None) -> None:
         super().__init__(run, target, current)
@@ -34,7 +34,7 @@ class RejectionsTaken(Conflict):
     """Somebody else replayed or discarded them first."""
 
     code = "rejections_taken"
-    hint = "Nothing was published. `tallyman rejections ls RUN` tells what is still open."
+    hint = "Nothing was published. `tallyman rejections ls RUN` lists what is still open."
 
     def __init__(self, run: str, count: int, by_run: str | None, actor: str) -> None:
         super().__init__(run, count, by_run, actor)
@@ -49,7 +49,7 @@ class DefinitionChanged(Conflict):
     """Another plan than the one that rejected the records."""
 
     code = "definition_changed"
-    hint = "Nothing was written. A run with the new definition judges all records anew."
+    hint = "Nothing was written. A run with the new definition judges all records again."
 
     def __init__(self, run: str, asset: str) -> None:
         super().__init__(run, asset)
@@ -120,7 +120,7 @@ class NotReplayable(TallymanError):
 
 
 class ReplayInterrupted(Conflict):
-    """A replay is begun again, not gone on with: it has no records of its own to go on with."""
+    """A replay cannot be resumed; it is started again."""
 
     code = "replay_interrupted"
     hint = "Nothing of it was published; all it replayed is still open where it was."
@@ -131,6 +131,6 @@ class ReplayInterrupted(Conflict):
 
     def __str__(self) -> str:
         return (
-            f"run {self.run} was a replay of rejections and did not come to its end. Do it again: "
+            f"run {self.run} was a replay of rejections and did not finish. Start it again: "
             f"`tallyman rejections replay {self.replay_of}`, with the same --with if there was one."
         )

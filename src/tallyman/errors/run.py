@@ -8,7 +8,7 @@ from tallyman.errors.base import Conflict, TallymanError
 
 
 class RunExists(TallymanError):
-    """A run has one name for ever."""
+    """A run keeps its name."""
 
     code = "run_exists"
     exit_code = 2
@@ -73,7 +73,7 @@ class RunTaken(Conflict):
     """Another process has this run now: what this one does no longer counts."""
 
     code = "run_taken"
-    hint = "Nothing more was written by this process. `tallyman show` tells the run's state."
+    hint = "Nothing more was written by this process. `tallyman show` shows the run's state."
 
     def __init__(self, run: str) -> None:
         super().__init__(run)

@@ -10,9 +10,7 @@ class SigningKeyUnusable(TallymanError):
 
     code = "signing_key_unusable"
     exit_code = 2
-    hint = (
-        "Nothing was started. `tallyman keys ls` tells which keys there are and which is to sign."
-    )
+    hint = "Nothing was started. `tallyman keys ls` lists the keys and which one signs."
 
     def __init__(self, place: str, why: str) -> None:
         super().__init__(place, why)
@@ -27,7 +25,7 @@ class SigningKeyExists(TallymanError):
 
     code = "signing_key_exists"
     exit_code = 2
-    hint = "Nothing was changed. `tallyman keys rotate` makes a new one and keeps this one aside."
+    hint = "Nothing was changed. `tallyman keys rotate` makes a new one and keeps the old one."
 
     def __init__(self, place: str, key: str) -> None:
         super().__init__(place, key)

@@ -45,11 +45,11 @@ class ExportFailed(TallymanError):
 
 
 class RowsNotDistinct(TallymanError):
-    """Rows of a working set share a key: their changes could not be told apart."""
+    """Rows of a working set share a key: their changes could not be distinguished."""
 
     code = "rows_not_distinct"
     hint = (
-        "Nothing was published. Give the source a key that tells its records apart, "
+        "Nothing was published. Give the source a key that distinguishes its records, "
         'put dropDuplicates before the first change, or say trace="off".'
     )
 
@@ -72,7 +72,7 @@ class RunNotFinished(Conflict):
     code = "run_not_finished"
     retryable = True
     hint = (
-        "`tallyman show` tells whether it is at work: then wait. If it was cut off, "
+        "`tallyman show` says whether it is at work: then wait. If it was cut off, "
         "`tallyman resume` goes on with it."
     )
 
@@ -125,7 +125,7 @@ class TraceCorrupt(TallymanError):
 
     code = "trace_corrupt"
     hint = (
-        "Nothing was guessed, and nothing was changed. `tallyman verify` tells which files are "
+        "Nothing was guessed, and nothing was changed. `tallyman verify` says which files are "
         "not what the run wrote; running the asset again with --force makes a new trace."
     )
 

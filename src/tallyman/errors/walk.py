@@ -21,11 +21,11 @@ class EvidenceGone(TallymanError):
     def __str__(self) -> str:
         return (
             f"rows of {self.dataset} were made by run {self.run}, and what that run left in "
-            f"{self.folder} is gone: nothing tells what is behind them."
+            f"{self.folder} is gone: their origin can no longer be traced."
         )
 
 
-class ReplayDiffers(TallymanError):
+class DigestsDiffer(TallymanError):
     """A run kept digests, and its plan on its inputs gives other keys now."""
 
     code = "replay_differs"
@@ -40,6 +40,6 @@ class ReplayDiffers(TallymanError):
 
     def __str__(self) -> str:
         return (
-            f"{self.target}: {self.records:,} record(s) of a replay are in groups whose digest is "
+            f"{self.target}: {self.records:,} recomputed record(s) are in groups whose digest is "
             f"not the one that run {self.run} stored: {self.reason}."
         )

@@ -56,15 +56,15 @@ class Ribbon:
 
 def ribbons(flow: RecordFlow) -> list[Ribbon]:
     """As thick as their share, and never too thin to be seen."""
-    parts = [(part.fate, part.description, part.count) for part in flow.parts]
+    shares = [(one.fate, one.description, one.count) for one in flow.shares]
     if flow.unaccounted:
         why = "it stopped before they met a fate" if flow.stopped else "they met no fate"
-        parts.append(("UNACCOUNTED", why, abs(flow.unaccounted)))
-    whole = sum(count for _, _, count in parts) or 1
+        shares.append(("UNACCOUNTED", why, abs(flow.unaccounted)))
+    whole = sum(count for _, _, count in shares) or 1
     high = HEIGHT if flow.opened_by is None else LOWER
     found: list[Ribbon] = []
     at = to = TOP
-    for fate, description, count in parts:
+    for fate, description, count in shares:
         thickness = max(THINNEST, high * count / whole)
         # A label may be taller than its ribbon: the ribbon arrives in the middle of its place.
         place = max(thickness, LABEL)
@@ -153,8 +153,8 @@ def title(flow: RecordFlow) -> str:
 def equation(flow: RecordFlow) -> str:
     """349,660 in = 345,000 aggregated + 4,000 filtered + 660 rejected"""
     counts: dict[str, int] = {}
-    for part in flow.parts:
-        counts[part.fate] = counts.get(part.fate, 0) + part.count
+    for one in flow.shares:
+        counts[one.fate] = counts.get(one.fate, 0) + one.count
     shares = [f"{count:,} {WORDS.get(fate, fate.lower())}" for fate, count in counts.items()]
     if flow.unaccounted:
         shares.append(f"{flow.unaccounted:,} unaccounted for")
@@ -164,8 +164,8 @@ def equation(flow: RecordFlow) -> str:
 
 def description(flow: RecordFlow) -> str:
     listed = "; ".join(
-        f"{part.count:,} {WORDS.get(part.fate, part.fate.lower())} ({part.description})"
-        for part in flow.parts
+        f"{one.count:,} {WORDS.get(one.fate, one.fate.lower())} ({one.description})"
+        for one in flow.shares
     )
     return f"{equation(flow)}. {printable(listed)}"
 

@@ -50,7 +50,7 @@ def _environment() -> Environment:
         loader=PackageLoader("tallyman.pages", "templates"),
         autoescape=True,
         finalize=_harmless,
-        # What an older run did not tell is left out; the rest of it is still worth reading.
+        # What an older run did not record is left out; the rest of it is still worth reading.
         undefined=ChainableUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -103,9 +103,9 @@ def size(count: object) -> str:
     return f"{count} B"
 
 
-def share(part: float) -> str:
+def share(fraction: float) -> str:
     """A share that is not nothing is never shown as nothing, nor one that is not all as all."""
-    percent = part * 100
+    percent = fraction * 100
     if 0 < percent < 0.01:
         return "< 0.01 %"
     if 99.99 < percent < 100:
@@ -133,9 +133,9 @@ def status(word: str) -> str:
     return STATUS.get(word, word.replace("_", " "))
 
 
-def bar(part: float, kind: str) -> Markup:
+def bar(fraction: float, kind: str) -> Markup:
     """Drawn, not coloured in: a printer leaves backgrounds out."""
-    width = 0 if part <= 0 else max(1.0, min(100.0, part * 100))
+    width = 0 if fraction <= 0 else max(1.0, min(100.0, fraction * 100))
     return Markup(
         '<svg class="bar" viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">'
         '<rect class="track" width="100" height="8"/>'

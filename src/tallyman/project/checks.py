@@ -13,7 +13,7 @@ from tallyman.control.verify.inputs import Bound, Checked
 from tallyman.control.verify.reproduce import AgainListener, Reproduction, pinned_spark
 from tallyman.domain.history.reproduction import Reproduced
 from tallyman.project.runs import ProjectRuns
-from tallyman.query.diff.diff import told_difference
+from tallyman.query.diff.diff import difference_facts
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class ProjectChecks:
         *,
         spark_conf: Mapping[str, str] | None = None,
         keep: bool = False,
-        tell: AgainListener = lambda *_: None,
+        listen: AgainListener = lambda *_: None,
     ) -> Reproduced:
         """Make a run again from its pinned inputs, aside, and compare; nothing is published."""
         bound = self._bound(run)
@@ -50,7 +50,7 @@ class ProjectChecks:
         with self.workspace.with_spark(conf) as (workspace, refused):
             definitions = Definitions.of(workspace, bound.definitions.chosen)
             checked = Reproducible(bound, definitions)
-            found = Reproduction(checked, told_difference, tell, jobs, keep).reproduce()
+            found = Reproduction(checked, difference_facts, listen, jobs, keep).reproduce()
         return replace(found, not_applied=tuple(refused))
 
     @property

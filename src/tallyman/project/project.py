@@ -62,7 +62,8 @@ class Project:
         self.commits, self.snapshots = datasets.commits, datasets.snapshots
         self.damaged = datasets.damaged
         self.snapshot, self.rollback = versions.snapshot, versions.rollback
-        self.publish, self.purge = versions.publish, versions.purge
+        self.rename, self.hide, self.expose = versions.rename, versions.hide, versions.expose
+        self.purge = versions.purge
         self.cleanup, self.cleanup_events = versions.cleanup, versions.cleanup_events
         self.mutate, self.load = tables.mutate, tables.load
 

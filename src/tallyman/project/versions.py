@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from tallyman.control.pipeline.workspace import Workspace
 from tallyman.control.publish import rename, rollback
@@ -36,24 +37,29 @@ class ProjectVersions:
 
         return self.workspace.database.durably(work)
 
-    def publish(self, dataset: str, *, name: str | None = None, hidden: bool = False) -> Dataset:
-        """What people call it, and whether readers outside see it. Metadata only: id, paths,
-        versions and lineage stay."""
-
-        # First which one is meant: once it is renamed, its old name does not find it.
-        meant = self.workspace.database.durably(
-            lambda tx: Datasets(tx).own(dataset, self.workspace.name)
+    def rename(self, dataset: str, name: str) -> Dataset:
+        """Change what people call a dataset: id, paths, versions and lineage stay."""
+        return self._relabel(
+            dataset, lambda tx, meant: rename.rename(tx, meant, name, self.workspace.actor)
         )
 
-        def work(tx: Transaction) -> Dataset:
-            found = Datasets(tx).by_ids([meant.id])[meant.id]
-            if name is not None:
-                rename.rename(tx, found.id, name, self.workspace.actor)
-            if found.published is hidden:
-                rename.show(tx, found.id, published=not hidden, actor=self.workspace.actor)
-            return Datasets(tx).by_ids([found.id])[found.id]
+    def expose(self, dataset: str) -> Dataset:
+        """Show a dataset to outside readers."""
+        return self._relabel(
+            dataset, lambda tx, meant: rename.expose(tx, meant, self.workspace.actor)
+        )
 
-        return self.workspace.database.durably(work)
+    def hide(self, dataset: str) -> Dataset:
+        """Hide a dataset from outside readers; the project still reads it."""
+        return self._relabel(
+            dataset, lambda tx, meant: rename.hide(tx, meant, self.workspace.actor)
+        )
+
+    def _relabel(self, dataset: str, change: Callable[[Transaction, UUID], Dataset]) -> Dataset:
+        # First which one is meant: once it is renamed, its old name does not find it.
+        database, project = self.workspace.database, self.workspace.name
+        meant = database.durably(lambda tx: Datasets(tx).own(dataset, project))
+        return database.durably(lambda tx: change(tx, meant.id))
 
     def snapshot(self, name: str, alias: str, *, version: int | None = None) -> Version:
         """A name for a version, the current one unless said, that never moves."""

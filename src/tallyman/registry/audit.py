@@ -38,8 +38,8 @@ class Audit:
         details: Mapping[str, Any] | None = None,
         key: UUID | None = None,
     ) -> None:
-        """`event` is `noun.action`, for example `run.started`; with a key it is told once, also
-        when a lost reply makes the caller tell it again."""
+        """`event` is `noun.action`, for example `run.started`; with a key it is added once, also
+        when a lost reply makes the caller add it again."""
         self.tx.execute(
             ADD,
             {

@@ -116,7 +116,7 @@ class Database:
 
     def durably(self, work: Callable[[Transaction], T], patience: float = PATIENCE) -> T:
         """Run `work` in a transaction, again if the connection is lost: it must bear being
-        done twice, because a lost reply does not tell whether the first try was committed."""
+        done twice, because a lost reply does not say whether the first try was committed."""
         begun = time.monotonic()
         while True:
             try:
@@ -138,7 +138,7 @@ class Database:
             self._ready = True
 
     def _begin(self) -> tuple[Transaction, AbstractContextManager[object]]:
-        """An idle connection may have been lost while nobody looked; its BEGIN tells."""
+        """An idle connection may have been lost while nobody looked; its BEGIN shows it."""
         while True:
             idle = self._take()
             connection = idle or self._awake(lambda: connect(self.url(), self.place))

@@ -56,11 +56,11 @@ class Seals:
         self.tx = tx
 
     def add(self, seal: Seal, run: UUID, sign: Callable[[Seal], Seal] = lambda seal: seal) -> Seal:
-        """As the next of its project's chain. Told twice, because a reply was lost, it is added
-        once: `sealed_at` and the files tell that it is the same."""
+        """As the next of its project's chain. Sent twice, because a reply was lost, it is added
+        once: `sealed_at` and the files show that it is the same."""
         self.tx.execute(ADDING, {"project": seal.project})
         for row in self.of_run(run):
-            # A row that somebody changed is for `verify` to tell of: the run must not fail by it.
+            # A row that somebody changed is for `verify` to report: the run must not fail by it.
             with contextlib.suppress(ValueError):
                 found = Seal.of_text(row["body"])
                 if (found.sealed_at, found.files) == (seal.sealed_at, dict(seal.files)):

@@ -61,8 +61,8 @@ REFUSALS = """
     FROM lineage_events e JOIN runs r ON r.id = e.run_id
     WHERE e.project = %(project)s AND e.refused_at IS NOT NULL ORDER BY e.id LIMIT %(limit)s
 """
-# The last one of a run stays, and so says that the run was told of. What a run that has not ended
-# told before it may tell again: it is kept once only while it is here.
+# The last one of a run stays, and so says that the run has events. What a run that has not ended
+# emitted before it may emit again: it is kept once only while it is here.
 DONE_WITH = """
     e.project = %(project)s AND e.sent_at <= clock_timestamp() - make_interval(secs => %(older)s)
     AND EXISTS (SELECT FROM lineage_events l WHERE l.run_id = e.run_id AND l.id > e.id)
@@ -101,11 +101,11 @@ class Spool:
         self.tx = tx
 
     def knows(self, run: UUID) -> bool:
-        """Whether anything was told of the run."""
+        """True if the run has any event."""
         return self.tx.execute(KNOWS, {"run": run}).fetchone() is not None
 
     def add(self, project: str, run: UUID, events: Iterable[LineageEvent]) -> None:
-        """In the transaction of what they tell of: neither is there without the other."""
+        """Add events, in the transaction of what they describe: all of it or nothing."""
         for event in events:
             given: dict[str, Any] = {
                 "key": event.key,
@@ -120,7 +120,7 @@ class Spool:
     # ---- sending: with sole_sender(…) as spool ----------------------------------------------
 
     def next(self, project: str) -> Spooled | None:
-        """The first that nobody took. What a run told later has a higher number: it is added
+        """The first that nobody took. What a run emitted later has a higher number: it is added
         after the earlier was committed."""
         row = self.tx.execute(NEXT, {"project": project}).fetchone()
         return Spooled(row["id"], row["body"]) if row else None

@@ -174,11 +174,11 @@ class Pins:
         for number, fragment in enumerate(listed):
             folder = self.workspace.warehouse.dataset(fragment.dataset_id)
             # The name says nothing of ids: equal content has an equal hash in another run.
-            part = fragment.partition or f"{number:05d}"
+            below = fragment.partition or f"{number:05d}"
             for file in fragment.files:
                 name = Path(file.path).name
                 path = str(folder / file.path)
-                files[name if len(listed) == 1 else f"{part}/{name}"] = path
+                files[name if len(listed) == 1 else f"{below}/{name}"] = path
                 known[path] = file.sha256
         found = listed_files(reading.name, files, self.workspace.home)
 

@@ -1,4 +1,4 @@
-"""What a target read, as its report tells it."""
+"""What a target read, as its report has it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What lineage tools are told of a target: what it reads and makes, by definition and files."""
+"""Describe a target for lineage tools: what it reads and makes, by definition and files."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pyspark.sql.types import StructType
 
 from tallyman.control.bind.inputs import Pin
 from tallyman.control.bind.manifest import label
-from tallyman.control.openlineage.datasets import ToldDataset, of_source
-from tallyman.control.openlineage.events import ToldAsset, ToldRun
-from tallyman.control.openlineage.files import told_by_folder
+from tallyman.control.openlineage.datasets import LineageDataset, of_source
+from tallyman.control.openlineage.events import LineageAsset, LineageRun
+from tallyman.control.openlineage.files import described_by_folder
 from tallyman.control.openlineage.source_code import Code, code_of_asset
 from tallyman.control.openlineage.summary import made_by, small, with_totals
 from tallyman.control.openlineage.totals import Total, Totals, total
@@ -30,20 +30,20 @@ from tallyman.engine.working.working_run import outputs_in
 from tallyman.errors import DatasetDamaged
 
 MANY = 200
-"""Files of one dataset whose footers are read; of more only the sizes are told."""
-UNTOLD = (Status.SKIPPED, Status.PENDING)
+"""Files of one dataset whose footers are read; of more only the sizes are given."""
+WITHOUT_EVENTS = (Status.SKIPPED, Status.PENDING)
 """At the end of the run: it did not make them."""
 
 
 @dataclass
 class AssetFacts:
-    """Without Spark the definitions are not checked: then the files alone tell."""
+    """Without Spark the definitions are not checked: then only the files count."""
 
     definitions: Definitions
-    run: ToldRun
+    run: LineageRun
     folder: str
     """Of the run, below the project."""
-    _ended: dict[Target, ToldAsset] = field(default_factory=dict)
+    _ended: dict[Target, LineageAsset] = field(default_factory=dict)
     """Without what is in the totals: there may be ten thousand of them."""
     _plans: dict[str, Frame] = field(default_factory=dict)
     _codes: dict[str, Code | None] = field(default_factory=dict)
@@ -52,76 +52,77 @@ class AssetFacts:
     _reads: Totals = field(default_factory=Totals)
     _makes: Totals = field(default_factory=Totals)
 
-    def planned(self, targets: Iterable[Target]) -> list[ToldAsset]:
+    def planned(self, targets: Iterable[Target]) -> list[LineageAsset]:
         """What a run will make: each asset once, whatever the number of its partitions."""
         found = []
         for name in dict.fromkeys(target.asset for target in targets):
             result = AssetResult(name=name, status=Status.PENDING)
-            told = ToldAsset(result=result, folder=f"{self.folder}/{name}")
-            found.append(self._defined(Target(name), told))
+            described = LineageAsset(result=result, folder=f"{self.folder}/{name}")
+            found.append(self._defined(Target(name), described))
         return found
 
-    def starting(self, target: Target, attempt: int) -> ToldAsset:
+    def starting(self, target: Target, attempt: int) -> LineageAsset:
         result = AssetResult(
             name=target.asset, partition=target.partition, status=Status.RUNNING, attempt=attempt
         )
-        return self._defined(target, ToldAsset(result=result, folder=self._place(target)))
+        return self._defined(target, LineageAsset(result=result, folder=self._place(target)))
 
-    def ended(self, target: Target, result: AssetResult, pins: Mapping[str, Pin]) -> ToldAsset:
+    def ended(self, target: Target, result: AssetResult, pins: Mapping[str, Pin]) -> LineageAsset:
         home = self.definitions.settings.home
-        told = self._defined(target, told_by_folder(home, self._place(target), result))
-        counts = result.status not in UNTOLD
-        inputs = [self._read(one, pins.get(one.called), counts) for one in told.inputs]
-        told = replace(told, inputs=inputs)
+        described = self._defined(target, described_by_folder(home, self._place(target), result))
+        counts = result.status not in WITHOUT_EVENTS
+        inputs = [self._read(one, pins.get(one.called), counts) for one in described.inputs]
+        described = replace(described, inputs=inputs)
         if target in self._ended:  # what came of it could not be kept
             for one in made_by(self._ended[target]):
                 self._makes.take_back(one.identity)
         if result.status in (Status.SUCCESS, Status.WAITING):
-            told = self._made(told, home / told.folder)
-        self._ended[target] = self._small(told)
-        return told
+            described = self._made(described, home / described.folder)
+        self._ended[target] = self._small(described)
+        return described
 
     def all_of(
         self, results: Mapping[Target, AssetResult], commit: Commit | None
-    ) -> list[ToldAsset]:
+    ) -> list[LineageAsset]:
         """For the end of the run: with the versions that were published. What an earlier process
-        made is told by its files; what was reused is told by the run that made it."""
+        made is identified by its files; what was reused is identified by the run that made it."""
         home = self.definitions.settings.home
         versions = {move.dataset: move.ordinal for move in commit.moves} if commit else {}
         found = []
         for target, result in results.items():
-            if result.status in UNTOLD:
+            if result.status in WITHOUT_EVENTS:
                 continue
-            told = self._ended.get(target)
-            if told is None:
-                told = self._small(told_by_folder(home, self._place(target), result))
-            found.append(self._published(replace(told, result=result), versions))
+            described = self._ended.get(target)
+            if described is None:
+                described = self._small(described_by_folder(home, self._place(target), result))
+            found.append(self._published(replace(described, result=result), versions))
         return with_totals(found, self._reads, self._makes)
 
     def _place(self, target: Target) -> str:
         return f"{self.folder}/{folder_of(self.definitions.pipeline.assets, target)}"
 
-    def _published(self, told: ToldAsset, versions: Mapping[str, int]) -> ToldAsset:
-        dataset = self.definitions.pipeline.assets[told.result.name].dataset
-        output = told.output and replace(told.output, version=versions.get(dataset))
+    def _published(self, described: LineageAsset, versions: Mapping[str, int]) -> LineageAsset:
+        dataset = self.definitions.pipeline.assets[described.result.name].dataset
+        output = described.output and replace(described.output, version=versions.get(dataset))
         beside = {
-            name: replace(one, version=versions.get(name)) for name, one in told.registered.items()
+            name: replace(one, version=versions.get(name))
+            for name, one in described.registered.items()
         }
-        return replace(told, output=output, registered=beside)
+        return replace(described, output=output, registered=beside)
 
-    def _small(self, told: ToldAsset) -> ToldAsset:
+    def _small(self, described: LineageAsset) -> LineageAsset:
         """One plan for all partitions of an asset: they differ in the partition alone."""
-        plan = told.plan and self._plans.setdefault(told.result.name, told.plan)
-        return small(replace(told, plan=plan))
+        plan = described.plan and self._plans.setdefault(described.result.name, described.plan)
+        return small(replace(described, plan=plan))
 
     # ---- by its definition ----------------------------------------------------------------------
 
-    def _defined(self, target: Target, told: ToldAsset) -> ToldAsset:
+    def _defined(self, target: Target, described: LineageAsset) -> LineageAsset:
         pipeline = self.definitions.pipeline
         asset = pipeline.assets[target.asset]
         schema = self._schemas.get(asset.name)
         return replace(
-            told,
+            described,
             inputs=[self._input(name) for name in asset.inputs],
             output=self.run.dataset(asset.name, asset.dataset, schema=schema),
             plan=self._plan(asset, target),
@@ -130,7 +131,7 @@ class AssetFacts:
         )
 
     def _code(self, asset: Asset) -> Code | None:
-        """As it was when it was told first: the pipeline was loaded once, too."""
+        """As it was when it was first described: the pipeline was loaded once, too."""
         if asset.name not in self._codes:
             settings = self.definitions.settings
             self._codes[asset.name] = code_of_asset(asset, settings.home / settings.pipelines)
@@ -145,7 +146,7 @@ class AssetFacts:
     def _schemas(self) -> Mapping[str, StructType]:
         return self.definitions.checked().schemas if self.definitions.is_checked else {}
 
-    def _input(self, name: str) -> ToldDataset:
+    def _input(self, name: str) -> LineageDataset:
         pipeline, schema = self.definitions.pipeline, self._schemas.get(name)
         if name in pipeline.sources:
             return of_source(pipeline.sources[name], self.definitions.settings.home, schema)
@@ -159,19 +160,19 @@ class AssetFacts:
         plans = [asset.plan() for asset in self.definitions.pipeline.assets.values()]
         return hidden_columns(plans, self.definitions.settings.redacted)
 
-    def _read(self, one: ToldDataset, pin: Pin | None, counts: bool) -> ToldDataset:
+    def _read(self, one: LineageDataset, pin: Pin | None, counts: bool) -> LineageDataset:
         if pin is None:
             return one
-        extent, told = self._extent_of(pin)
+        extent, described = self._extent_of(pin)
         if counts:
             self._reads.add(one.identity, extent)
         since = [fragment.since for fragment in pin.fragments if fragment.since is not None]
         if not since:
-            return replace(one, extent=told)
-        return replace(one, extent=told, version=max(since))
+            return replace(one, extent=described)
+        return replace(one, extent=described, version=max(since))
 
     def _extent_of(self, pin: Pin) -> tuple[Extent, Extent | Total]:
-        """Of its files one by one, and as it is told."""
+        """Measure its files one by one, and all together as an event has it."""
         name, files = pin.reading.name, pin.files.files
         source = self.definitions.pipeline.sources.get(name)
         parquet = (source is None or source.format == "parquet") and _intact(pin)
@@ -184,8 +185,8 @@ class AssetFacts:
             known = self._whole[name] = files, extent, total([extent]) or Total()
         return known[1:]
 
-    def _made(self, told: ToldAsset, place: Path) -> ToldAsset:
-        def with_files(one: ToldDataset, folder: Path) -> ToldDataset:
+    def _made(self, described: LineageAsset, place: Path) -> LineageAsset:
+        def with_files(one: LineageDataset, folder: Path) -> LineageDataset:
             paths = [str(path) for path in sorted(folder.glob("*.parquet"))]
             extent = self._extent(paths, True)
             self._makes.add(one.identity, extent)
@@ -199,8 +200,8 @@ class AssetFacts:
             for one in outputs_in(place)
             if one["register_as"] is not None
         }
-        output = told.output and with_files(told.output, place / "output")
-        return replace(told, output=output, registered=beside)
+        output = described.output and with_files(described.output, place / "output")
+        return replace(described, output=output, registered=beside)
 
     def _extent(self, paths: list[str], parquet: bool) -> Extent:
         if parquet and len(paths) <= MANY:

@@ -1,4 +1,4 @@
-"""The datasets of an OpenLineage event: their names, and what is told of them.
+"""The datasets of an OpenLineage event: their names and facets.
 
 Of rows only counts, and of columns only how far numbers reach; of redacted columns nothing.
 """
@@ -38,7 +38,7 @@ _Field = schema_dataset.SchemaDatasetFacetFields
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToldDataset:
+class LineageDataset:
     """What is known of a dataset that a target reads or makes."""
 
     called: str
@@ -51,7 +51,7 @@ class ToldDataset:
     """Where its files lie, when its name does not say it."""
     extent: Extent | Total | None = None
     rows: int | None = None
-    """When the files do not tell it."""
+    """When the files do not have it."""
 
     @property
     def identity(self) -> tuple[str, str]:
@@ -62,29 +62,31 @@ class ToldDataset:
         counted = None if self.extent is None else self.extent.rows
         return self.rows if counted is None else counted
 
-    def with_rows(self, rows: int | None) -> ToldDataset:
+    def with_rows(self, rows: int | None) -> LineageDataset:
         return replace(self, rows=self.rows if rows is None else rows)
 
 
 def of_source(
     source: Source, home: Path, schema: StructType | None = None, extent: Extent | None = None
-) -> ToldDataset:
+) -> LineageDataset:
     """By the absolute path of the folder or the file it is read from."""
     full = os.path.normpath(os.path.join(home, source.path.removeprefix("file://")))
     root = _PATTERN.split(full)[0]
     name = full if root == full else root.rpartition("/")[0]
-    return ToldDataset(called=source.name, namespace=FILES, name=name, schema=schema, extent=extent)
+    return LineageDataset(
+        called=source.name, namespace=FILES, name=name, schema=schema, extent=extent
+    )
 
 
-def merged(datasets: Iterable[ToldDataset]) -> list[ToldDataset]:
+def merged(datasets: Iterable[LineageDataset]) -> list[LineageDataset]:
     """Each once: what several targets read or make of it is put together."""
-    found: dict[tuple[str, str], list[ToldDataset]] = {}
+    found: dict[tuple[str, str], list[LineageDataset]] = {}
     for one in datasets:
         found.setdefault(one.identity, []).append(one)
     return [_whole(same) for same in found.values()]
 
 
-def _whole(same: Sequence[ToldDataset]) -> ToldDataset:
+def _whole(same: Sequence[LineageDataset]) -> LineageDataset:
     first = same[0]
     known = [one.extent for one in same if one.extent is not None]
     rows = {one.rows for one in same}
@@ -100,7 +102,7 @@ def _whole(same: Sequence[ToldDataset]) -> ToldDataset:
 # ---- as the client has them ---------------------------------------------------------------------
 
 
-def input_dataset(one: ToldDataset) -> InputDataset:
+def input_dataset(one: LineageDataset) -> InputDataset:
     found = InputDataset(namespace=one.namespace, name=one.name, facets=_facets(one))
     if one.extent is not None or one.rows is not None:
         module = data_quality_metrics_input_dataset
@@ -112,24 +114,26 @@ def input_dataset(one: ToldDataset) -> InputDataset:
     return found
 
 
-def output_dataset(one: ToldDataset, more: Mapping[str, DatasetFacet]) -> OutputDataset:
+def output_dataset(one: LineageDataset, more: Mapping[str, DatasetFacet]) -> OutputDataset:
     facets = {**_facets(one), **more}
-    told: dict[str, OutputDatasetFacet] = {}
+    output_facets: dict[str, OutputDatasetFacet] = {}
     if one.extent is not None or one.rows is not None:
         module = data_quality_metrics_dataset
         facets["dataQualityMetrics"] = facet(
             module.DataQualityMetricsDatasetFacet, **_metrics(one, module.ColumnMetrics)
         )
-        told["outputStatistics"] = facet(
+        output_facets["outputStatistics"] = facet(
             output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet,
             rowCount=one.row_count,
             size=one.extent.bytes if one.extent else None,
             fileCount=len(one.extent.files) if one.extent else None,
         )
-    return OutputDataset(namespace=one.namespace, name=one.name, facets=facets, outputFacets=told)
+    return OutputDataset(
+        namespace=one.namespace, name=one.name, facets=facets, outputFacets=output_facets
+    )
 
 
-def _facets(one: ToldDataset) -> dict[str, DatasetFacet]:
+def _facets(one: LineageDataset) -> dict[str, DatasetFacet]:
     found: dict[str, DatasetFacet] = {}
     if one.schema is not None:
         found["schema"] = schema_facet(one.schema)
@@ -142,7 +146,7 @@ def _facets(one: ToldDataset) -> dict[str, DatasetFacet]:
     return found
 
 
-def _metrics(one: ToldDataset, kind: type) -> dict[str, object]:
+def _metrics(one: LineageDataset, kind: type) -> dict[str, object]:
     columns = one.extent.columns if one.extent else {}
     return {
         "rowCount": one.row_count,
@@ -188,7 +192,7 @@ def _named(name: str, kind: DataType, number: int | None = None) -> _Field:
 
 
 def column_lineage_facet(
-    lineage: ColumnLineage, inputs: Iterable[ToldDataset]
+    lineage: ColumnLineage, inputs: Iterable[LineageDataset]
 ) -> column_lineage_dataset.ColumnLineageDatasetFacet:
     """Inputs of the plan by the names of their datasets."""
     names = {one.called: one.identity for one in inputs}

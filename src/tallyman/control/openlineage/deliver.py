@@ -18,7 +18,7 @@ from tallyman.control.openlineage import client_log
 from tallyman.control.openlineage.destination import Destination
 from tallyman.control.openlineage.destination_text import without
 
-# These tell of the address, the key or the moment. Any other 4xx tells of the event.
+# These are about the address, the key or the moment. Any other 4xx is about the event.
 NOT_ABOUT_THE_EVENT = (401, 403, 404, 405, 407, 408, 425, 429)
 BODY_SHOWN = 200
 

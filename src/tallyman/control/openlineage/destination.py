@@ -1,5 +1,5 @@
 """Where lineage events go: read from OPENLINEAGE_* and openlineage.yml as every OpenLineage
-program reads them, with what a spool needs changed: each event is tried once, and told of."""
+program reads them, with what a spool needs changed: each event is tried once."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Destination:
 
 
 class Client(OpenLineageClient):
-    """Told everything: it looks for no file of its own, and leaves the environment, which child
+    """Given everything: it looks for no file of its own, and leaves the environment, which child
     processes inherit, without copies of the key."""
 
     def _alias_env_vars(self) -> None:
@@ -56,7 +56,7 @@ def disabled() -> bool:
 
 def find(folders: Sequence[Path]) -> Destination | None:
     """What the environment, or an openlineage.yml in one of the folders, says; None if neither
-    says anything. DestinationUnusable tells what is wrong, and no secret."""
+    says anything. DestinationUnusable says what is wrong, and no secret."""
     if disabled():
         return None
     file = _file(folders)
@@ -116,8 +116,8 @@ def _variables() -> dict[str, Any]:
     for name in sorted((n for n in os.environ if n.startswith(PREFIX)), reverse=True):
         *path, last = name[len(PREFIX) :].lower().split("__")
         place = found
-        for part in path:
-            place = place.setdefault(part, {})
+        for piece in path:
+            place = place.setdefault(piece, {})
         place[last] = _value(os.environ[name])
     return found
 

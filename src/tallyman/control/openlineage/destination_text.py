@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 HIDDEN = "***"
 UNREADABLE = "an address that cannot be read"
 SECRET_NAME = re.compile(r"key|token|secret|passw|credential|authorization|sasl", re.IGNORECASE)
-SECRET_PARTS = ("auth", "custom_headers", "storage_options", "fs_kwargs")
+SECRET_NAMES = ("auth", "custom_headers", "storage_options", "fs_kwargs")
 PLAIN_NAMES = ("type", "messagekey", "message_key", "name")
 SHORTEST = 4
 """A shorter text is part of ordinary words; hiding it would hide the reason."""
@@ -51,20 +51,20 @@ def secrets_in(transport: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(text for text in _secrets(transport, inside=False) if len(text) >= SHORTEST)
 
 
-def _secrets(part: object, *, inside: bool) -> Iterator[str]:
-    if isinstance(part, Mapping):
-        for name, value in part.items():
+def _secrets(piece: object, *, inside: bool) -> Iterator[str]:
+    if isinstance(piece, Mapping):
+        for name, value in piece.items():
             plain = str(name).lower() in PLAIN_NAMES
-            secret = name in SECRET_PARTS or bool(SECRET_NAME.search(str(name)))
+            secret = name in SECRET_NAMES or bool(SECRET_NAME.search(str(name)))
             yield from _secrets(value, inside=(inside or secret) and not plain)
-    elif isinstance(part, Sequence) and not isinstance(part, str):
-        for value in part:
+    elif isinstance(piece, Sequence) and not isinstance(piece, str):
+        for value in piece:
             yield from _secrets(value, inside=inside)
-    elif isinstance(part, str):
+    elif isinstance(piece, str):
         if inside:
-            yield part
-        if "://" in part:
-            yield from _secrets_in_address(part)
+            yield piece
+        if "://" in piece:
+            yield from _secrets_in_address(piece)
 
 
 def _secrets_in_address(text: str) -> Iterable[str]:

@@ -1,6 +1,6 @@
-"""OpenLineage events: what a run, its targets and their steps tell. Built here, sent elsewhere.
+"""OpenLineage events of a run, its targets and their steps. Built here, sent elsewhere.
 
-Ids are derived from the run's: telling the same thing again makes the same event.
+Ids are derived from the run's: the same facts make the same event.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from openlineage.client.serde import Serde
 
 from tallyman.control.openlineage import run_facets
 from tallyman.control.openlineage.datasets import (
-    ToldDataset,
+    LineageDataset,
     column_lineage_facet,
     input_dataset,
     merged,
@@ -60,11 +60,11 @@ STATES = {
     Status.CANCELED: RunState.ABORT,
     Status.INTERRUPTED: RunState.ABORT,
 }
-"""What a status is to OpenLineage, once it is reached. START is told when something begins."""
+"""What a status is to OpenLineage, once it is reached. START is emitted when something begins."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToldRun:
+class LineageRun:
     """`manifest` is the run's manifest.json; `namespace` the environment's, or ours."""
 
     manifest: Manifest
@@ -78,32 +78,32 @@ class ToldRun:
     def project(self) -> str:
         return str(self.manifest.project)
 
-    def dataset(self, called: str, name: str, **known: Any) -> ToldDataset:
+    def dataset(self, called: str, name: str, **known: Any) -> LineageDataset:
         """One of Tallyman's own: a version of a dataset of the project."""
         full = f"{self.project}.{name}"
-        return ToldDataset(called=called, namespace=self.namespace, name=full, **known)
+        return LineageDataset(called=called, namespace=self.namespace, name=full, **known)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToldAsset:
+class LineageAsset:
     """One target in one attempt. What is not known yet is left out."""
 
     result: AssetResult
     folder: str
     """Of the target, below the project: `runs/…/daily_revenue`."""
-    inputs: Sequence[ToldDataset] = ()
-    output: ToldDataset | None = None
-    registered: Mapping[str, ToldDataset] = field(default_factory=dict)
+    inputs: Sequence[LineageDataset] = ()
+    output: LineageDataset | None = None
+    registered: Mapping[str, LineageDataset] = field(default_factory=dict)
     """What its output steps register, by their names."""
     plan: Frame | None = None
     code: Code | None = None
     ledger: StoredLedger | None = None
     rejections: Sequence[Mapping[str, Any]] = ()
-    """Its errors/_summary.json; the samples in it are not told."""
+    """Its errors/_summary.json; the samples in it are left out."""
     reads: Sequence[str] = ()
     """What it reads, as the manifest calls it."""
 
-    def id(self, run: ToldRun) -> UUID:
+    def id(self, run: LineageRun) -> UUID:
         made = self.result
         return uuid5(run.id, f"{made.name}|{made.partition or ''}|{made.attempt}")
 
@@ -112,7 +112,7 @@ class ToldAsset:
         made = self.result
         return f"{made.name}[{made.partition}]" if made.partition else made.name
 
-    def counted_inputs(self) -> list[ToldDataset]:
+    def counted_inputs(self) -> list[LineageDataset]:
         """With the number of records, where the ledger counts those of one input only."""
         accounted = accounted_inputs(self.plan) if self.plan else []
         total = self.ledger.records_in if self.ledger else None
@@ -123,13 +123,13 @@ class ToldAsset:
 
 
 def run_event(
-    run: ToldRun,
+    run: LineageRun,
     state: RunState,
     at: datetime,
-    assets: Sequence[ToldAsset] = (),
+    assets: Sequence[LineageAsset] = (),
     error: Mapping[str, object] | None = None,
 ) -> LineageEvent:
-    """START and RUNNING, when a run is resumed, tell little of the assets; the end tells all."""
+    """START and RUNNING, when a run is resumed, say little about the assets; the end says all."""
     facets = run_facets.of_run(run.manifest) | run_facets.run_ledger(run.manifest, assets)
     if state in (RunState.FAIL, RunState.ABORT):
         facets |= run_facets.failure(_error(assets, error), run.project)
@@ -140,7 +140,9 @@ def run_event(
     return _event(state, at, Run(str(run.id), facets), job, inputs, _outputs(assets, state))
 
 
-def asset_event(run: ToldRun, asset: ToldAsset, state: RunState, at: datetime) -> LineageEvent:
+def asset_event(
+    run: LineageRun, asset: LineageAsset, state: RunState, at: datetime
+) -> LineageEvent:
     parent = _parent(run, run.id, run.project)
     facets = parent | run_facets.of_asset(run.manifest, asset.result, asset.reads)
     facets |= run_facets.asset_ledger(asset.ledger, asset.folder, asset.result)
@@ -148,12 +150,12 @@ def asset_event(run: ToldRun, asset: ToldAsset, state: RunState, at: datetime) -
         facets |= run_facets.failure(asset.result.error, asset.title)
     inputs = [input_dataset(one) for one in asset.counted_inputs()]
     job = _job(run, f"{run.project}.{asset.result.name}", "ASSET", *_texts([asset]))
-    told = Run(str(asset.id(run)), facets)
-    return _event(state, at, told, job, inputs, _outputs([asset], state))
+    known = Run(str(asset.id(run)), facets)
+    return _event(state, at, known, job, inputs, _outputs([asset], state))
 
 
 def step_events(
-    run: ToldRun, asset: ToldAsset, clock: Callable[[], datetime]
+    run: LineageRun, asset: LineageAsset, clock: Callable[[], datetime]
 ) -> list[LineageEvent]:
     """One COMPLETE for each step of the plan, with the fates it gave; also when it gave none."""
     if asset.plan is None:
@@ -161,7 +163,7 @@ def step_events(
     own, name = asset.id(run), f"{run.project}.{asset.result.name}"
     parent = _parent(run, own, name)
     queries = step_queries(asset.plan)
-    told = run_facets.step_ledgers(asset.plan, asset.ledger, asset.rejections, asset.result.name)
+    known = run_facets.step_ledgers(asset.plan, asset.ledger, asset.rejections, asset.result.name)
     return [
         _event(
             RunState.COMPLETE,
@@ -169,7 +171,7 @@ def step_events(
             Run(str(uuid5(own, step)), {**parent, "tallyman_ledger": ledger}),
             _job(run, f"{name}.{step}", "STEP", None, queries[step]),
         )
-        for step, ledger in told.items()
+        for step, ledger in known.items()
     ]
 
 
@@ -196,7 +198,7 @@ def _event(
 # ---- who and what -------------------------------------------------------------------------------
 
 
-def _job(run: ToldRun, name: str, kind: str, code: Code | None, query: str | None) -> Job:
+def _job(run: LineageRun, name: str, kind: str, code: Code | None, query: str | None) -> Job:
     facets: dict[str, JobFacet] = {
         "jobType": facet(
             job_type_job.JobTypeJobFacet,
@@ -214,7 +216,7 @@ def _job(run: ToldRun, name: str, kind: str, code: Code | None, query: str | Non
     return Job(namespace=run.namespace, name=name, facets=facets)
 
 
-def _parent(run: ToldRun, id: UUID, name: str) -> dict[str, RunFacet]:
+def _parent(run: LineageRun, id: UUID, name: str) -> dict[str, RunFacet]:
     root = parent_run.Root(
         run=parent_run.RootRun(runId=str(run.id)),
         job=parent_run.RootJob(namespace=run.namespace, name=run.project),
@@ -228,7 +230,7 @@ def _parent(run: ToldRun, id: UUID, name: str) -> dict[str, RunFacet]:
     return {"parent": parent}
 
 
-def _texts(assets: Sequence[ToldAsset]) -> tuple[Code | None, str | None]:
+def _texts(assets: Sequence[LineageAsset]) -> tuple[Code | None, str | None]:
     """Each asset once, whatever the number of its partitions."""
     by_name = {asset.result.name: asset for asset in assets}
     codes = list(dict.fromkeys(a.code for a in by_name.values() if a.code is not None))
@@ -244,7 +246,7 @@ def _texts(assets: Sequence[ToldAsset]) -> tuple[Code | None, str | None]:
 
 
 def _error(
-    assets: Sequence[ToldAsset], error: Mapping[str, object] | None
+    assets: Sequence[LineageAsset], error: Mapping[str, object] | None
 ) -> Mapping[str, object] | None:
     """Its own, or that of the first asset that has one and did not only wait for others."""
     found = [asset.result for asset in assets if asset.result.error is not None]
@@ -255,13 +257,13 @@ def _error(
 # ---- outputs ------------------------------------------------------------------------------------
 
 
-def _made(asset: ToldAsset) -> list[ToldDataset]:
+def _made(asset: LineageAsset) -> list[LineageDataset]:
     own = [] if asset.output is None else [asset.output]
     return [*own, *asset.registered.values()]
 
 
-def _outputs(assets: Sequence[ToldAsset], state: RunState) -> list[OutputDataset]:
-    makers: dict[tuple[str, str], list[ToldAsset]] = {}
+def _outputs(assets: Sequence[LineageAsset], state: RunState) -> list[OutputDataset]:
+    makers: dict[tuple[str, str], list[LineageAsset]] = {}
     for asset in assets:
         for one in _made(asset):
             makers.setdefault(one.identity, []).append(asset)
@@ -272,7 +274,7 @@ def _outputs(assets: Sequence[ToldAsset], state: RunState) -> list[OutputDataset
 
 
 def _output_facets(
-    one: ToldDataset, makers: Sequence[ToldAsset], state: RunState
+    one: LineageDataset, makers: Sequence[LineageAsset], state: RunState
 ) -> dict[str, DatasetFacet]:
     first = makers[0]
     found: dict[str, DatasetFacet] = {}

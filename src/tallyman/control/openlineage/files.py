@@ -1,6 +1,6 @@
 """Telling lineage tools what a run does: its events, into its folder and for the spool.
 
-Nothing here may fail or hold up a run: what could not be told is said at its end.
+Nothing here may fail or hold up a run: what could not be emitted is reported at its end.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from openlineage.client.event_v2 import RunState
 from tallyman.control.openlineage.events import (
     NAMESPACE,
     STATES,
-    ToldAsset,
-    ToldRun,
+    LineageAsset,
+    LineageRun,
     asset_event,
     run_event,
     step_events,
@@ -37,28 +37,28 @@ START, COMPLETE, FAIL = (f"{FOLDER}/run_{name}.json" for name in ("start", "comp
 EVENTS = f"{FOLDER}/job_events.jsonl"
 FILES = {"START": START, "COMPLETE": COMPLETE, "FAIL": FAIL, "ABORT": FAIL}
 
-Assets = Callable[[], Sequence[ToldAsset]]
+Assets = Callable[[], Sequence[LineageAsset]]
 
 
 @dataclass
 class Emitter:
-    """For one run. What its methods return belongs into the transaction of what is told."""
+    """For one run. What its methods return belongs into the transaction of what is reported."""
 
     folder: RunFolder
     project: str
     trouble: str | None = None
-    """Why something could not be told, or not all of it."""
+    """Why something could not be emitted, or not all of it."""
     _last: datetime = datetime(1970, 1, 1, tzinfo=UTC)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @cached_property
-    def run(self) -> ToldRun:
+    def run(self) -> LineageRun:
         written = json.loads((self.folder.path / MANIFEST).read_bytes())
         manifest = Manifest.of_json({"project": self.project, **written})
-        return ToldRun(manifest=manifest, namespace=self._namespace())
+        return LineageRun(manifest=manifest, namespace=self._namespace())
 
     def _namespace(self) -> str:
-        """As it was when the run began, whoever tells its end."""
+        """As it was when the run began, whoever reports its end."""
         if self.has(START):
             return str(json.loads((self.folder.path / START).read_bytes())["job"]["namespace"])
         return os.environ.get("OPENLINEAGE_NAMESPACE") or NAMESPACE
@@ -68,7 +68,7 @@ class Emitter:
     def begun(self, assets: Assets = tuple) -> list[LineageEvent]:
         """START; of a run that goes on, RUNNING after the START it had."""
         if self.has(START):
-            # It may have been killed before the spool had it; told twice it is kept once.
+            # It may have been killed before the spool had it; emitted twice it is kept once.
             return self._safely(
                 lambda: [
                     LineageEvent(json.loads((self.folder.path / START).read_bytes())),
@@ -78,7 +78,7 @@ class Emitter:
             )
         return self._safely(lambda: [self._start(assets())], lambda: [self._start(())])
 
-    def _start(self, assets: Sequence[ToldAsset]) -> LineageEvent:
+    def _start(self, assets: Sequence[LineageAsset]) -> LineageEvent:
         """At the time of the run, so that it is the same event if it has to be told again."""
         return run_event(self.run, RunState.START, self.run.manifest.started_at, assets)
 
@@ -89,28 +89,28 @@ class Emitter:
         if status in (Status.WAITING, Status.RUNNING):
             return []
 
-        def told(assets: Sequence[ToldAsset]) -> list[LineageEvent]:
+        def build(assets: Sequence[LineageAsset]) -> list[LineageEvent]:
             return [run_event(self.run, STATES[status], self._now(), assets, error)]
 
-        return self._safely(lambda: told(assets()), lambda: told(()))
+        return self._safely(lambda: build(assets()), lambda: build(()))
 
     # ---- its targets ----------------------------------------------------------------------------
 
-    def started(self, result: AssetResult, asset: Callable[[], ToldAsset]) -> list[LineageEvent]:
-        def told(asset: ToldAsset) -> list[LineageEvent]:
+    def started(self, result: AssetResult, asset: Callable[[], LineageAsset]) -> list[LineageEvent]:
+        def build(asset: LineageAsset) -> list[LineageEvent]:
             return [asset_event(self.run, asset, RunState.START, self._now())]
 
-        return self._safely(lambda: told(asset()), lambda: told(_bare(result)))
+        return self._safely(lambda: build(asset()), lambda: build(_bare(result)))
 
-    def ended(self, result: AssetResult, asset: Callable[[], ToldAsset]) -> list[LineageEvent]:
+    def ended(self, result: AssetResult, asset: Callable[[], LineageAsset]) -> list[LineageEvent]:
         """Its steps, then the target itself."""
 
-        def told(made: ToldAsset) -> list[LineageEvent]:
+        def build(made: LineageAsset) -> list[LineageEvent]:
             steps = step_events(self.run, made, self._now) if made.ledger else []
             end = asset_event(self.run, made, STATES[made.result.status], self._now())
             return [*steps, end]
 
-        return self._safely(lambda: told(asset()), lambda: told(_bare(result)))
+        return self._safely(lambda: build(asset()), lambda: build(_bare(result)))
 
     # ---- files ----------------------------------------------------------------------------------
 
@@ -148,11 +148,11 @@ class Emitter:
             return self._last
 
     def _safely(
-        self, told: Callable[[], list[LineageEvent]], bare: Callable[[], list[LineageEvent]]
+        self, build: Callable[[], list[LineageEvent]], bare: Callable[[], list[LineageEvent]]
     ) -> list[LineageEvent]:
-        """`bare` is the same without what may be in the way: an end is told at any rate. Whatever
+        """`bare` is the same without what may be in the way: an end is always emitted. Whatever
         happens: the report of the work must not undo the work."""
-        for attempt in (told, bare):
+        for attempt in (build, bare):
             try:
                 return [LineageEvent(_plain(event.body)) for event in attempt()]
             except Exception as error:
@@ -160,8 +160,8 @@ class Emitter:
         return []
 
 
-def _bare(result: AssetResult) -> ToldAsset:
-    return ToldAsset(result=result, folder="")
+def _bare(result: AssetResult) -> LineageAsset:
+    return LineageAsset(result=result, folder="")
 
 
 def _plain(value: Any) -> Any:
@@ -173,10 +173,10 @@ def _plain(value: Any) -> Any:
     return [_plain(each) for each in value] if isinstance(value, list) else value
 
 
-def told_by_folder(home: Path, folder: str, result: AssetResult) -> ToldAsset:
-    """A target as its files tell it, without its definition."""
+def described_by_folder(home: Path, folder: str, result: AssetResult) -> LineageAsset:
+    """Describe a target by its files, without its definition."""
     place = home / folder
-    return ToldAsset(
+    return LineageAsset(
         result=result,
         folder=folder,
         ledger=ledger_in(place) if (place / LEDGER).exists() else None,

@@ -250,19 +250,19 @@ def errors(
 
 
 def failure(error: Mapping[str, Any] | None, where: str) -> Facets:
-    told = error or {"code": "interrupted", "message": f"{where} was not finished."}
-    message = message_of(told, where)
-    wrong = sum(int(told.get(name) or 0) for name in ("missing", "extra", "duplicate"))
-    threshold = told.get("threshold")
+    known = error or {"code": "interrupted", "message": f"{where} was not finished."}
+    message = message_of(known, where)
+    wrong = sum(int(known.get(name) or 0) for name in ("missing", "extra", "duplicate"))
+    threshold = known.get("threshold")
     return {
         "errorMessage": facet(
             error_message_run.ErrorMessageRunFacet, message=message, programmingLanguage="PYTHON"
         ),
         "tallyman_failure": facet(
             TallymanFailureFacet,
-            reason=str(told.get("reason") or told.get("code") or "error"),
+            reason=str(known.get("reason") or known.get("code") or "error"),
             message=message,
-            errorCount=int(told.get("error_count") or wrong),
+            errorCount=int(known.get("error_count") or wrong),
             threshold=None if threshold is None else float(threshold),
         ),
     }

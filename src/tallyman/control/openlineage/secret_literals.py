@@ -98,12 +98,12 @@ def _says_secret(name: ast.AST | str | None) -> bool:
     """A name, what it is an attribute of, or the text it is looked up by."""
     if name is None or isinstance(name, str):
         return bool(name and SECRET.search(name))
-    parts = [
+    texts = [
         getattr(each, "id", getattr(each, "attr", getattr(each, "value", None)))
         for each in ast.walk(name)
     ]
     # A sentence is no name.
-    return any(isinstance(p, str) and " " not in p and bool(SECRET.search(p)) for p in parts)
+    return any(isinstance(p, str) and " " not in p and bool(SECRET.search(p)) for p in texts)
 
 
 def _leaves(value: ast.AST) -> Iterator[ast.Constant | ast.JoinedStr]:
@@ -144,10 +144,12 @@ def _scalars(node: yaml.Node, secret: bool, seen: set[tuple[int, bool]]) -> Iter
     if isinstance(node, yaml.MappingNode):
         # `{name: PASSWORD, value: x}`
         names = [v.value for k, v in node.value if k.value in ("name", "key", "option")]
-        told = any(isinstance(name, str) and SECRET.search(name) for name in names)
+        named_secret = any(isinstance(name, str) and SECRET.search(name) for name in names)
         for key, value in node.value:
             named = isinstance(key.value, str) and bool(SECRET.search(key.value))
-            yield from _scalars(value, secret or named or (told and key.value == "value"), seen)
+            yield from _scalars(
+                value, secret or named or (named_secret and key.value == "value"), seen
+            )
     elif isinstance(node, yaml.SequenceNode):
         for one in node.value:
             yield from _scalars(one, secret, seen)

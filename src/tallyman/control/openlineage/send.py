@@ -83,14 +83,14 @@ class Sender:
     def _line(self) -> str | None:
         waiting = self.outbox.waiting(0) if self._destination or self._trouble else 0
         place = self._destination.shown if self._destination else "a receiver"
-        parts = []
+        notes = []
         if self._refused:
             refused = f"{_events(self._refused)} refused by {place}"
-            parts.append(f"{refused} (tallyman lineage status)")
+            notes.append(f"{refused} (tallyman lineage status)")
         if waiting:
             reason = self._trouble or "the run ended before all were sent"
-            parts.append(f"{_events(waiting)} kept for {place}: {reason} (tallyman lineage flush)")
-        return "lineage: " + "; ".join(parts) if parts else None
+            notes.append(f"{_events(waiting)} kept for {place}: {reason} (tallyman lineage flush)")
+        return "lineage: " + "; ".join(notes) if notes else None
 
     def _work(self) -> None:
         pause = FIRST_PAUSE
@@ -122,7 +122,7 @@ class Sender:
         try:
             self._destination = self._destination or self.outbox.destination()
         except DestinationUnusable as error:
-            broken = Trouble(str(error))  # told with the event that waits for it
+            broken = Trouble(str(error))  # reported with the event that waits for it
         destination = self._destination
         if destination is None and broken is None:
             return _Went.NOWHERE

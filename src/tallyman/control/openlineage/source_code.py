@@ -1,4 +1,4 @@
-"""The text of an asset as an event tells it, and of its errors: without secrets and rows."""
+"""The text of an asset and of its errors in an event: without secrets and rows."""
 
 from __future__ import annotations
 
@@ -55,18 +55,18 @@ class Code:
 def code_of_asset(asset: Asset, pipelines: Path) -> Code | None:
     """The function, or the YAML file that declares it; None when neither can be read."""
     try:
-        return told_code("PYTHON", inspect.getsource(asset.function))
+        return shown_code("PYTHON", inspect.getsource(asset.function))
     except (OSError, TypeError):
         pass
     for path in sorted(p for p in pipelines.glob("*") if p.suffix in YAML):
         text = path.read_text(encoding="utf-8")
         declared = yaml.safe_load(text)
         if isinstance(declared, dict) and asset.name in (declared.get("assets") or {}):
-            return told_code("YAML", text)
+            return shown_code("YAML", text)
     return None
 
 
-def told_code(language: str, text: str) -> Code:
+def shown_code(language: str, text: str) -> Code:
     """First as its parser sees it; then comments, and what is inside of texts."""
     hidden = without_literals(language, text)
     return Code(language, without_secrets(hidden) if language == "YAML" else _in_code(hidden))

@@ -6,24 +6,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tallyman.control.openlineage.datasets import ToldDataset
-from tallyman.control.openlineage.events import ToldAsset
+from tallyman.control.openlineage.datasets import LineageDataset
+from tallyman.control.openlineage.events import LineageAsset
 from tallyman.control.openlineage.totals import Identity, Totals
 
 
-def small(told: ToldAsset) -> ToldAsset:
+def small(described: LineageAsset) -> LineageAsset:
     return replace(
-        told,
-        inputs=tuple(_without_files(one) for one in told.inputs),
-        output=told.output and _without_files(told.output),
-        registered={name: _without_files(one) for name, one in told.registered.items()},
-        ledger=told.ledger.totals() if told.ledger else None,
-        rejections=_by_type(told.rejections),
+        described,
+        inputs=tuple(_without_files(one) for one in described.inputs),
+        output=described.output and _without_files(described.output),
+        registered={name: _without_files(one) for name, one in described.registered.items()},
+        ledger=described.ledger.totals() if described.ledger else None,
+        rejections=_by_type(described.rejections),
         reads=(),
     )
 
 
-def _without_files(one: ToldDataset) -> ToldDataset:
+def _without_files(one: LineageDataset) -> LineageDataset:
     return one if one.extent is None else replace(one, extent=None)
 
 
@@ -34,29 +34,29 @@ def _by_type(rejections: Iterable[Mapping[str, Any]]) -> tuple[Mapping[str, Any]
 # ---- together -----------------------------------------------------------------------------------
 
 
-def made_by(told: ToldAsset) -> list[ToldDataset]:
-    own = [] if told.output is None else [told.output]
-    return [*own, *told.registered.values()]
+def made_by(described: LineageAsset) -> list[LineageDataset]:
+    own = [] if described.output is None else [described.output]
+    return [*own, *described.registered.values()]
 
 
-def with_totals(assets: Sequence[ToldAsset], reads: Totals, makes: Totals) -> list[ToldAsset]:
+def with_totals(assets: Sequence[LineageAsset], reads: Totals, makes: Totals) -> list[LineageAsset]:
     """The first that names a dataset has what all of them read or made of it."""
     read: set[Identity] = set()
     made: set[Identity] = set()
     return [
         replace(
-            told,
-            inputs=[_with_total(one, reads, read) for one in told.inputs],
-            output=told.output and _with_total(told.output, makes, made),
+            described,
+            inputs=[_with_total(one, reads, read) for one in described.inputs],
+            output=described.output and _with_total(described.output, makes, made),
             registered={
-                name: _with_total(one, makes, made) for name, one in told.registered.items()
+                name: _with_total(one, makes, made) for name, one in described.registered.items()
             },
         )
-        for told in assets
+        for described in assets
     ]
 
 
-def _with_total(one: ToldDataset, totals: Totals, seen: set[Identity]) -> ToldDataset:
+def _with_total(one: LineageDataset, totals: Totals, seen: set[Identity]) -> LineageDataset:
     if one.identity in seen:
         return one
     seen.add(one.identity)

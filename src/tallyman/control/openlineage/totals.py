@@ -18,9 +18,9 @@ class Total:
 
     bytes: int = 0
     rows: int | None = 0
-    """None when a file does not tell it."""
+    """None when a file does not have it."""
     columns: dict[str, ColumnExtent] = field(default_factory=dict)
-    """Only those that every file tells of."""
+    """Only those that every file has."""
     files: set[str] = field(default_factory=set)
     _last: Extent | None = None
 

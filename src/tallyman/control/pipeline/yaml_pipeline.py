@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from tallyman.control.pipeline.yaml_loader import Mapped, YamlText, read
-from tallyman.control.pipeline.yaml_part import (
+from tallyman.control.pipeline.yaml_piece import (
     TRUTHS,
     Notes,
-    YamlPart,
+    YamlPiece,
     expression,
     names,
     number,
@@ -38,76 +38,76 @@ def declared_in(path: Path) -> list[Source | Asset | Table]:
     file = f"{path.parent.name}/{path.name}"
     root, problems = read(file, path.read_bytes())
     notes = Notes(file, problems)
-    found = [] if root is None else _declared(YamlPart("", root, notes))
+    found = [] if root is None else _declared(YamlPiece("", root, notes))
     if notes.problems:
         raise DefinitionError(notes.problems)
     return found
 
 
-def _declared(root: YamlPart) -> list[Source | Asset | Table]:
+def _declared(root: YamlPiece) -> list[Source | Asset | Table]:
     sections = root.entries(("sources", "tables", "selectors", "assets"))
     if "selectors" in sections:
         read_selectors(sections.pop("selectors").entries())
     read = [
-        READERS[section](name, part)
+        READERS[section](name, piece)
         for section, whole in sections.items()
-        for name, part in whole.entries().items()
+        for name, piece in whole.entries().items()
     ]
     return [item for item in read if item is not None]
 
 
 def _made(
-    part: YamlPart,
-    parts: Mapping[str, YamlPart],
+    piece: YamlPiece,
+    pieces: Mapping[str, YamlPiece],
     keys: Mapping[str, Key],
     make: Callable[..., Made],
     called: str = "",
 ) -> Made | None:
     """What a public function makes of the values. What it calls a mistake is one of this part."""
-    before = part.mistakes
-    values = read_keys(part, parts, keys)
-    if part.mistakes > before:
+    before = piece.mistakes
+    values = read_keys(piece, pieces, keys)
+    if piece.mistakes > before:
         return None
     try:
         return make(**values)
     except TallymanError as error:
-        part.fail(str(error).removeprefix(f"{called}: "))
+        piece.fail(str(error).removeprefix(f"{called}: "))
         return None
 
 
 # ---- values that have a shape of their own -----------------------------------------------------
 
 
-def _thresholds(part: YamlPart) -> object:
+def _thresholds(piece: YamlPiece) -> object:
     """A preset, or limits by name."""
-    return texts(part) if isinstance(part.node, Mapped) else text(part)
+    return texts(piece) if isinstance(piece.node, Mapped) else text(piece)
 
 
-def _partitions(part: YamlPart) -> Partitioning | None:
+def _partitions(piece: YamlPiece) -> Partitioning | None:
     """Days from a start, or a list of values."""
-    parts = part.entries(("column", "start", "end", "values"))
-    if ("start" in parts) == ("values" in parts) or ("end" in parts and "values" in parts):
-        part.fail("say 'start' for days, with an 'end' or without, or 'values'")
+    pieces = piece.entries(("column", "start", "end", "values"))
+    if ("start" in pieces) == ("values" in pieces) or ("end" in pieces and "values" in pieces):
+        piece.fail("say 'start' for days, with an 'end' or without, or 'values'")
         return None
     column = {"column": Key(text, required=True)}
-    if "values" in parts:
-        return _made(part, parts, column | {"values": Key(names)}, partitions)
-    return _made(part, parts, column | {"start": Key(text), "end": Key(text)}, daily)
+    if "values" in pieces:
+        return _made(piece, pieces, column | {"values": Key(names)}, partitions)
+    return _made(piece, pieces, column | {"start": Key(text), "end": Key(text)}, daily)
 
 
-def _approval(part: YamlPart) -> Approval | None:
+def _approval(piece: YamlPiece) -> Approval | None:
     """The message, or it and more."""
     keys = {"message": Key(text, required=True), "when": Key(expression), "timeout_s": Key(number)}
-    short = isinstance(part.node, YamlText) and not part.is_empty
-    return _made(part, {"message": part} if short else part.entries(keys), keys, approval)
+    short = isinstance(piece.node, YamlText) and not piece.is_empty
+    return _made(piece, {"message": piece} if short else piece.entries(keys), keys, approval)
 
 
-def _published(part: YamlPart) -> str | bool | None:
+def _published(piece: YamlPiece) -> str | bool | None:
     """The name of the dataset, or whether it is for readers outside."""
-    node = part.node
+    node = piece.node
     if isinstance(node, YamlText) and node.plain and node.text.lower() in TRUTHS:
         return TRUTHS[node.text.lower()]
-    return text(part)
+    return text(piece)
 
 
 # ---- what is declared --------------------------------------------------------------------------
@@ -139,12 +139,12 @@ ASSET = {
 }
 
 
-def _source(name: str, part: YamlPart) -> Source | None:
-    return _made(part, part.entries(SOURCE), SOURCE, partial(source, name), f"source {name}")
+def _source(name: str, piece: YamlPiece) -> Source | None:
+    return _made(piece, piece.entries(SOURCE), SOURCE, partial(source, name), f"source {name}")
 
 
-def _table(name: str, part: YamlPart) -> Table | None:
-    return _made(part, part.entries(TABLE), TABLE, partial(table, name), f"table {name}")
+def _table(name: str, piece: YamlPiece) -> Table | None:
+    return _made(piece, piece.entries(TABLE), TABLE, partial(table, name), f"table {name}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,21 +158,21 @@ class WrittenYaml:
         return apply(self.steps, frames[0], dict(zip(self.inputs, frames, strict=True)))
 
 
-def _asset(name: str, part: YamlPart) -> Asset | None:
-    before = part.mistakes
-    parts = part.entries((*ASSET, "from", "steps"))
-    start = text(parts.pop("from")) if "from" in parts else part.fail("'from' is missing")
-    steps = read_steps(parts.pop("steps"), start or "?") if "steps" in parts else ()
+def _asset(name: str, piece: YamlPiece) -> Asset | None:
+    before = piece.mistakes
+    pieces = piece.entries((*ASSET, "from", "steps"))
+    start = text(pieces.pop("from")) if "from" in pieces else piece.fail("'from' is missing")
+    steps = read_steps(pieces.pop("steps"), start or "?") if "steps" in pieces else ()
     used = Used()
-    if start is not None and part.mistakes == before:
+    if start is not None and piece.mistakes == before:
         apply(steps, used[start], used)
     function = WrittenYaml(tuple(used), steps)
-    made = _made(part, parts, ASSET, partial(asset, function, name=name), f"asset {name}")
+    made = _made(piece, pieces, ASSET, partial(asset, function, name=name), f"asset {name}")
     # Parameters have names that Python allows; here an input may be called anything.
     return replace(made, inputs=function.inputs) if isinstance(made, Asset) else None
 
 
-READERS: Mapping[str, Callable[[str, YamlPart], Source | Asset | Table | None]] = {
+READERS: Mapping[str, Callable[[str, YamlPiece], Source | Asset | Table | None]] = {
     "sources": _source,
     "tables": _table,
     "assets": _asset,

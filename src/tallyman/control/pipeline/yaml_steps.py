@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tallyman.control.pipeline.yaml_loader import Mapped
-from tallyman.control.pipeline.yaml_part import ALIKE, YamlPart, condition, expressions, text
+from tallyman.control.pipeline.yaml_piece import ALIKE, YamlPiece, condition, expressions, text
 from tallyman.domain.definition.frame import ALTERNATIVES, Frame
 from tallyman.domain.definition.plan import numbers
 from tallyman.errors import TallymanError
@@ -23,7 +23,7 @@ REFERENCE = ("from", "where", "steps")
 class Key:
     """One value that a verb takes: what it is, and the parameter of Frame's method it goes to."""
 
-    kind: Callable[[YamlPart], object]
+    kind: Callable[[YamlPiece], object]
     parameter: str | None = None
     required: bool = False
 
@@ -87,31 +87,31 @@ class Used(dict[str, Frame]):
 # ---- reading ---------------------------------------------------------------------------------
 
 
-def read_steps(part: YamlPart, start: str, verbs: Mapping[str, Verb]) -> tuple[YamlStep, ...]:
+def read_steps(piece: YamlPiece, start: str, verbs: Mapping[str, Verb]) -> tuple[YamlStep, ...]:
     """All mistakes of all steps, each with its path; those that Frame finds, by trying."""
     steps: list[YamlStep] = []
-    frame, inputs, before = Frame(start), Used(), part.mistakes
-    for there, step in filter(None, (_step(item, verbs) for item in part.items())):
+    frame, inputs, before = Frame(start), Used(), piece.mistakes
+    for there, step in filter(None, (_step(item, verbs) for item in piece.items())):
         steps.append(step)
         try:
             frame = step.onto(frame, inputs)
         except TallymanError as error:
             there.fail(str(error))
-    if part.mistakes == before:
+    if piece.mistakes == before:
         try:
             numbers(frame)
         except TallymanError as error:
-            part.fail(str(error))
+            piece.fail(str(error))
     return tuple(steps)
 
 
-def _step(part: YamlPart, verbs: Mapping[str, Verb]) -> tuple[YamlPart, YamlStep] | None:
+def _step(piece: YamlPiece, verbs: Mapping[str, Verb]) -> tuple[YamlPiece, YamlStep] | None:
     """The step, and the part that its verb stands at."""
-    before = part.mistakes
-    if not isinstance(part.node, Mapped) or len(part.node.entries) != 1:
-        part.fail(f"expected one verb and its values, found {_shown(part)}")
+    before = piece.mistakes
+    if not isinstance(piece.node, Mapped) or len(piece.node.entries) != 1:
+        piece.fail(f"expected one verb and its values, found {_shown(piece)}")
         return None
-    [(name, given)] = part.entries().items()
+    [(name, given)] = piece.entries().items()
     if name not in verbs:
         refused = ALTERNATIVES.get(name)
         message = f"{name} cannot be accounted for row by row. {refused}"
@@ -121,57 +121,57 @@ def _step(part: YamlPart, verbs: Mapping[str, Verb]) -> tuple[YamlPart, YamlStep
         return None
     verb = verbs[name]
     values = read_keys(given, _by_key(given, verb), verb.keys)
-    if part.mistakes > before:
+    if piece.mistakes > before:
         return None
     return given, YamlStep(verb.call or getattr(Frame, name), values)
 
 
-def _shown(part: YamlPart) -> str:
-    node = part.node
+def _shown(piece: YamlPiece) -> str:
+    node = piece.node
     if isinstance(node, Mapped) and node.entries:
         return "the keys " + ", ".join(repr(key.text) for key, _ in node.entries)
-    return part.found()
+    return piece.found()
 
 
-def _by_key(part: YamlPart, verb: Verb) -> dict[str, YamlPart]:
+def _by_key(piece: YamlPiece, verb: Verb) -> dict[str, YamlPiece]:
     """The parts of a verb's value by key, also where it is written without keys."""
-    if verb.short is None or part.is_empty:
-        return part.entries(verb.keys)
-    if not isinstance(part.node, Mapped):
-        return {verb.short: part}
+    if verb.short is None or piece.is_empty:
+        return piece.entries(verb.keys)
+    if not isinstance(piece.node, Mapped):
+        return {verb.short: piece}
     if verb.keys[verb.short].kind is not expressions:
-        return part.entries(verb.keys)
+        return piece.entries(verb.keys)
     # Columns and their expressions, unless there is a mapping below: no expression is one.
-    nested = any(isinstance(node, Mapped) for _, node in part.node.entries)
-    return part.entries(verb.keys) if nested else {verb.short: part}
+    nested = any(isinstance(node, Mapped) for _, node in piece.node.entries)
+    return piece.entries(verb.keys) if nested else {verb.short: piece}
 
 
 def read_keys(
-    part: YamlPart, parts: Mapping[str, YamlPart], keys: Mapping[str, Key]
+    piece: YamlPiece, pieces: Mapping[str, YamlPiece], keys: Mapping[str, Key]
 ) -> dict[str, object]:
     """The values by the parameters they go to; what is left out has the parameter's default."""
     for name, key in keys.items():
-        if key.required and name not in parts:
-            part.fail(f"{name!r} is missing")
-    return {keys[name].parameter or name: keys[name].kind(given) for name, given in parts.items()}
+        if key.required and name not in pieces:
+            piece.fail(f"{name!r} is missing")
+    return {keys[name].parameter or name: keys[name].kind(given) for name, given in pieces.items()}
 
 
-def read_reference(part: YamlPart, verbs: Mapping[str, Verb]) -> YamlReference | None:
+def read_reference(piece: YamlPiece, verbs: Mapping[str, Verb]) -> YamlReference | None:
     """An input: its name, or `from` and either `where` or `steps`."""
-    if not isinstance(part.node, Mapped):
-        name = text(part)
+    if not isinstance(piece.node, Mapped):
+        name = text(piece)
         return None if name is None else YamlReference(name)
-    return reference_of(part, part.entries(REFERENCE), verbs)
+    return reference_of(piece, piece.entries(REFERENCE), verbs)
 
 
 def reference_of(
-    part: YamlPart, parts: Mapping[str, YamlPart], verbs: Mapping[str, Verb]
+    piece: YamlPiece, pieces: Mapping[str, YamlPiece], verbs: Mapping[str, Verb]
 ) -> YamlReference | None:
-    name = text(parts["from"]) if "from" in parts else part.fail("'from' is missing")
-    if "where" in parts and "steps" in parts:
-        parts["where"].fail("beside steps, a condition is one of them: filter: {where: …}")
-    where = condition(parts["where"]) if "where" in parts else None
-    steps = read_steps(parts["steps"], name or "?", verbs) if "steps" in parts else ()
+    name = text(pieces["from"]) if "from" in pieces else piece.fail("'from' is missing")
+    if "where" in pieces and "steps" in pieces:
+        pieces["where"].fail("beside steps, a condition is one of them: filter: {where: …}")
+    where = condition(pieces["where"]) if "where" in pieces else None
+    steps = read_steps(pieces["steps"], name or "?", verbs) if "steps" in pieces else ()
     if where:
         steps = (YamlStep(Frame.filter, {"condition": where}),)
     return None if name is None else YamlReference(name, steps)

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from tallyman.control.pipeline.yaml_loader import Items
-from tallyman.control.pipeline.yaml_part import (
-    YamlPart,
+from tallyman.control.pipeline.yaml_piece import (
+    YamlPiece,
     condition,
     expression,
     expressions,
@@ -31,45 +31,45 @@ from tallyman.control.pipeline.yaml_steps import (
 from tallyman.domain.definition.frame import Frame
 
 
-def steps(part: YamlPart, start: str) -> tuple[YamlStep, ...]:
-    return read_steps(part, start, VERBS)
+def steps(piece: YamlPiece, start: str) -> tuple[YamlStep, ...]:
+    return read_steps(piece, start, VERBS)
 
 
 # ---- what only some verbs take -----------------------------------------------------------------
 
 
-def _reference(part: YamlPart) -> YamlReference | None:
-    return read_reference(part, VERBS)
+def _reference(piece: YamlPiece) -> YamlReference | None:
+    return read_reference(piece, VERBS)
 
 
-def _on(part: YamlPart) -> str | list[str] | None:
+def _on(piece: YamlPiece) -> str | list[str] | None:
     """Equalities as text, or names that both sides have."""
-    return names(part) if isinstance(part.node, Items) else text(part)
+    return names(piece) if isinstance(piece.node, Items) else text(piece)
 
 
-def _lookups(part: YamlPart) -> dict[str, tuple[YamlReference, object]] | None:
-    return part.each(_lookup, "aliases and the inputs they stand for")
+def _lookups(piece: YamlPiece) -> dict[str, tuple[YamlReference, object]] | None:
+    return piece.each(_lookup, "aliases and the inputs they stand for")
 
 
-def _lookup(part: YamlPart) -> tuple[YamlReference, object] | None:
-    parts = part.entries((*REFERENCE, "on"))
-    found = reference_of(part, parts, VERBS)
-    on = _on(parts["on"]) if "on" in parts else part.fail("'on' is missing")
+def _lookup(piece: YamlPiece) -> tuple[YamlReference, object] | None:
+    pieces = piece.entries((*REFERENCE, "on"))
+    found = reference_of(piece, pieces, VERBS)
+    on = _on(pieces["on"]) if "on" in pieces else piece.fail("'on' is missing")
     return None if found is None or on is None else (found, on)
 
 
-def _aggregates(part: YamlPart, taken: Sequence[str]) -> dict[str, str] | None:
+def _aggregates(piece: YamlPiece, taken: Sequence[str]) -> dict[str, str] | None:
     """Frame takes them as keywords, beside its own."""
-    read = expressions(part)
+    read = expressions(piece)
     for name in (name for name in read or () if name in taken):
-        part.fail(f"a column cannot be made under the name {name!r}; rename it afterwards")
+        piece.fail(f"a column cannot be made under the name {name!r}; rename it afterwards")
     return read
 
 
-def _groups(part: YamlPart) -> dict[str, object]:
+def _groups(piece: YamlPiece) -> dict[str, object]:
     of_group = partial(_aggregates, taken=("name", "self"))
     keys = {"by": Key(names, required=True), "set": Key(of_group, required=True)}
-    return read_keys(part, part.entries(keys), keys)
+    return read_keys(piece, piece.entries(keys), keys)
 
 
 # ---- what Frame takes in another shape ---------------------------------------------------------

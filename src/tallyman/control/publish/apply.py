@@ -117,7 +117,8 @@ def _name(tx: Transaction, plan: ChangePlan, actor: str) -> None:
         if one.dataset_id and one.rename_to:
             rename.rename(tx, UUID(one.dataset_id), one.rename_to, actor)
         if one.dataset_id and one.publish is not None:
-            rename.show(tx, UUID(one.dataset_id), published=one.publish, actor=actor)
+            change = rename.expose if one.publish else rename.hide
+            change(tx, UUID(one.dataset_id), actor)
 
 
 def asking(plan: ChangePlan, project: str, actor: str) -> Publication:

@@ -1,4 +1,4 @@
-"""Cleaning up: files that nothing points to, lineage events that were sent, and, when told,
+"""Cleaning up: files that nothing points to, lineage events that were sent, and, when asked,
 versions that nothing can reach.
 
 The registry decides, not the clock: rows are marked first, durably, and files go after. Whoever
@@ -19,7 +19,7 @@ from uuid import UUID
 
 from tallyman.control.pipeline.workspace import Workspace
 from tallyman.domain.version.dataset import Dataset
-from tallyman.errors import InUse, NotFound, UsageError
+from tallyman.errors import InUse, NothingToRead, UsageError
 from tallyman.registry.audit import Audit
 from tallyman.registry.database import Transaction
 from tallyman.registry.spool import Spool
@@ -126,7 +126,7 @@ class Cleanup:
             if version.purged_at is not None and taken:
                 return taken[-1]
             if version.purged_at is not None:
-                raise NotFound(f"version of {dataset.name} (it was purged)", f"v{ordinal}")
+                raise NothingToRead(dataset.name, ordinal, purged=True)
             why = Garbage(tx).in_use(dataset, ordinal)
             if why:
                 raise InUse(f"{dataset.name} v{ordinal}", why)

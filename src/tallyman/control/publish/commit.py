@@ -56,7 +56,7 @@ class PlannedCommit:
 
 
 def publish(tx: Transaction, warehouse: Warehouse, asked: Publication) -> Commit | None:
-    """The commit; None when everything was already as asked. May be repeated: the key tells."""
+    """The commit; None when everything was already as asked. May be repeated: it has a key."""
     wanted = {change.dataset_id for change in asked.changes} | set(asked.reads)
     locked = Datasets(tx).lock(wanted)
     done = Commits(tx).by_key(asked.key)

@@ -16,6 +16,6 @@ def described(warehouse: Warehouse, dataset: Dataset, fragment: Fragment) -> Fra
     folder = warehouse.dataset(dataset.id)
     first, by = folder / fragment.files[0].path, dataset.partition_column
     whole = replace(fragment, schema=lazy_iceberg.schema_of(first, dataset.name, by))
-    manifest = lazy_iceberg.add_manifest(folder, whole)
-    faults.reach(Point.FRAGMENT_STAGED)
-    return replace(whole, manifest=manifest)
+    iceberg_manifest = lazy_iceberg.add_iceberg_manifest(folder, whole)
+    faults.reach(Point.FRAGMENT_DESCRIBED)
+    return replace(whole, iceberg_manifest=iceberg_manifest)

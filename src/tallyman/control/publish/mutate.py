@@ -146,7 +146,7 @@ class Writing:
             Change(
                 dataset_id=self._datasets[name].id,
                 operation=Operation.MUTATE,
-                adds=(self._staged(name, change),) if change.files else (),
+                adds=(self._prepared(name, change),) if change.files else (),
                 removes=change.removed,
                 expected=pinned.pop(self._datasets[name].id),
             )
@@ -170,7 +170,7 @@ class Writing:
         faults.reach(Point.COMMITTED)
         return WrittenChange(commit, changed)
 
-    def _staged(self, name: str, change: Changed) -> Fragment:
+    def _prepared(self, name: str, change: Changed) -> Fragment:
         dataset, opened = self._datasets[name], self._opened[name]
         files = self.workspace.warehouse.describe(change.files, dataset.id)
         digest = hashlib.sha256("".join(file.sha256 for file in files).encode()).hexdigest()
@@ -180,7 +180,7 @@ class Writing:
     def _publish(self, tx: Transaction, asked: Publication) -> Commit | None:
         for change in asked.changes:
             for fragment in change.adds:
-                if not Fragments(tx).stage(fragment):
+                if not Fragments(tx).prepare(fragment):
                     raise FragmentGone(self._name_of(fragment.dataset_id))
         return publish(tx, self.workspace.warehouse, asked)
 

@@ -35,11 +35,11 @@ def publish_run(tx: Transaction, warehouse: Warehouse, run: RunRecord, actor: st
     joining = options.replay.adds if options.replay else ()
     reused = {row.fragment_id: row.reused_id for row in rows if row.fragment_id and row.reused_id}
     added = Fragments(tx).reused(reused, run.pins)
-    staged: dict[UUID, list[Fragment]] = {}
+    prepared: dict[UUID, list[Fragment]] = {}
     for fragment in (fragments | added).values():
-        staged.setdefault(fragment.dataset_id, []).append(fragment)
+        prepared.setdefault(fragment.dataset_id, []).append(fragment)
     changes = []
-    for dataset, adds in staged.items():
+    for dataset, adds in prepared.items():
         asset, joins = assets[adds[0].id], assets[adds[0].id] in joining
         appends = asset in appended or joins
         change = _change(dataset, adds, appends=appends, read_at=run.pins.get(dataset, 0))
@@ -58,12 +58,12 @@ def publish_run(tx: Transaction, warehouse: Warehouse, run: RunRecord, actor: st
     )
     if options.plan is None:
         commit = publish(tx, warehouse, asked)
-        _settle_replay(tx, run)
+        _resolve_rejections(tx, run)
         return commit
     return publish_plan(tx, warehouse, asked, options.plan)
 
 
-def _settle_replay(tx: Transaction, run: RunRecord) -> None:
+def _resolve_rejections(tx: Transaction, run: RunRecord) -> None:
     """From now on the rejections it replayed are not open any more. The datasets are locked."""
     options = run.params.options
     if options.replay is None:
@@ -72,7 +72,7 @@ def _settle_replay(tx: Transaction, run: RunRecord) -> None:
     if found["count"]:
         first = str(options.replay_of)
         raise RejectionsTaken(first, found["count"], found["run"], found["actor"])
-    Resolutions(tx).settle(run.id)
+    Resolutions(tx).resolve(run.id)
 
 
 def _registered(row: Materialization) -> list[str]:

@@ -69,9 +69,9 @@ def _there(tx: Transaction, listed: Iterable[Dataset]) -> list[_There]:
         fragments = Fragments(tx).at(dataset.id, dataset.ordinal).values()
         last = max((f.since or 0 for f in fragments), default=0)
         rows = Commits(tx).version(dataset).rows
-        parts = tuple(dict.fromkeys(f.partition for f in fragments))
+        partitions = tuple(dict.fromkeys(f.partition for f in fragments))
         newest = _made_by(tx, [f for f in fragments if f.since == last])
-        found.append(_There(dataset, rows, parts, _made_by(tx, fragments), newest))
+        found.append(_There(dataset, rows, partitions, _made_by(tx, fragments), newest))
     return found
 
 
@@ -88,7 +88,7 @@ def _asset(
 ) -> Planned:
     found = there.get(asset.name)
     action, reason = _decision(definitions, asset, found, planned)
-    parts = _partitions(definitions.pipeline.assets, asset, there, planned)
+    partitions = _partitions(definitions.pipeline.assets, asset, there, planned)
     dataset = found.dataset if found else None
     renamed = isinstance(asset.publish, str) and dataset and dataset.name != asset.publish
     shown = asset.publish is not False
@@ -99,7 +99,7 @@ def _asset(
         reason=reason,
         version=dataset.ordinal if dataset else None,
         rows=found.rows if found else None,
-        partitions=parts if action is not Action.REUSE or asset.partitioned_by is None else (),
+        partitions=partitions if action is not Action.REUSE or asset.partitioned_by is None else (),
         dataset_id=str(dataset.id) if dataset else None,
         rename_to=asset.dataset if renamed else None,
         publish=shown if dataset and dataset.published != shown else None,

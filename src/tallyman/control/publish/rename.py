@@ -1,4 +1,4 @@
-"""What datasets are called and who sees them: metadata only, no version and no file changes."""
+"""Rename, expose and hide datasets: metadata only, no version and no file changes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tallyman.registry.version.datasets import Datasets
 
 
 def rename(tx: Transaction, dataset: UUID, name: str, actor: str) -> Dataset:
-    """Id, paths, versions and lineage stay; outside readers find it under the new name."""
+    """Change the name; id, paths, versions and lineage stay. Outside readers see the new name."""
     found = Datasets(tx).lock([dataset])[dataset]
     if found.name == checked_name(name):
         return found
@@ -23,13 +23,25 @@ def rename(tx: Transaction, dataset: UUID, name: str, actor: str) -> Dataset:
     return Datasets(tx).by_ids([found.id])[found.id]
 
 
-def show(tx: Transaction, dataset: UUID, *, published: bool, actor: str) -> None:
-    """To readers outside, or to nobody but the project."""
+def expose(tx: Transaction, dataset: UUID, actor: str) -> Dataset:
+    """Show a dataset to outside readers."""
+    return _expose(tx, dataset, True, actor)
+
+
+def hide(tx: Transaction, dataset: UUID, actor: str) -> Dataset:
+    """Hide a dataset from everybody but its project."""
+    return _expose(tx, dataset, False, actor)
+
+
+def _expose(tx: Transaction, dataset: UUID, published: bool, actor: str) -> Dataset:
     found = Datasets(tx).lock([dataset])[dataset]
-    Datasets(tx).show(found.id, published=published)
+    if found.published is published:
+        return found
+    Datasets(tx).expose(found.id, published=published)
     shown = Datasets(tx).by_ids([found.id])[found.id]
     Commits(tx).expose({found.name: _location(tx, shown)})
     Audit(tx).add("dataset.shown" if published else "dataset.hidden", actor, found.name)
+    return shown
 
 
 def _location(tx: Transaction, dataset: Dataset) -> str | None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tallyman.domain.version.dataset import Dataset, Fragment, Version
-from tallyman.errors import NotFound, UsageError
+from tallyman.errors import NothingToRead, UsageError
 from tallyman.registry.database import Transaction
 from tallyman.registry.version.commits import Commits
 from tallyman.registry.version.datasets import Datasets
@@ -32,8 +32,7 @@ def resolve(tx: Transaction, project: str, name: str, version: int | None = None
     else:
         dataset = Datasets(tx).get(name, project)
     found = Commits(tx).version(dataset, version)
-    if found.metadata_location is None:
-        raise NotFound("anything to read in", f"{dataset.name} v{found.ordinal}")
-    if found.purged_at is not None:
-        raise NotFound(f"version of {dataset.name} (it was purged)", f"v{found.ordinal}")
+    if found.metadata_location is None or found.purged_at is not None:
+        purged = found.purged_at is not None
+        raise NothingToRead(dataset.name, found.ordinal, purged=purged)
     return Resolved(dataset, found, list(Fragments(tx).at(dataset.id, found.ordinal).values()))

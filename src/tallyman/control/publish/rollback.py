@@ -14,7 +14,7 @@ from tallyman.domain.version.table import Table
 from tallyman.engine.table.references import check_references
 from tallyman.engine.table.state import Held
 from tallyman.engine.warehouse.warehouse import Warehouse
-from tallyman.errors import NotFound, UsageError
+from tallyman.errors import NothingToRead, UsageError
 from tallyman.registry.database import Transaction
 from tallyman.registry.run.pipelines import Pipelines
 from tallyman.registry.version.commits import Commits
@@ -86,7 +86,7 @@ def _back(tx: Transaction, dataset: Dataset, ordinal: int | None) -> Change | No
         return _removal(dataset)
     found = Commits(tx).version(dataset, ordinal)
     if found.purged_at is not None:
-        raise NotFound(f"version of {dataset.name} (it was purged)", f"v{ordinal}")
+        raise NothingToRead(dataset.name, ordinal, purged=True)
     if found.metadata_location is None:
         return _removal(dataset)
     return Change(

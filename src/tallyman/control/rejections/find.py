@@ -68,7 +68,7 @@ def rejected(
                 found[str(row.target)] = _standing(database, record, row, places[row.target])
     with Letters({str(target): place for target, place in places.items()}) as letters:
         for name, one in found.items():
-            _tell(database, letters, name, one)
+            _mark_resolved(database, letters, name, one)
         yield RejectedRecord(letters, found)
 
 
@@ -87,7 +87,7 @@ def _standing(database: Database, record: RunRecord, row: Materialization, place
     )
 
 
-def _tell(database: Database, letters: Letters, name: str, one: Standing) -> None:
+def _mark_resolved(database: Database, letters: Letters, name: str, one: Standing) -> None:
     def work(tx: Transaction) -> None:
         letters.forget(name)
         for batch in Resolutions(tx).of_target(one.run_id, one.target, one.taken_back):

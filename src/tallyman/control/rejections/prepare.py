@@ -19,11 +19,11 @@ from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.pipeline.load import Definition
 from tallyman.control.pipeline.redaction import redaction
 from tallyman.control.rejections.find import RejectedRecord, Standing
-from tallyman.control.rejections.replay import ReplayPart
+from tallyman.control.rejections.replay import TargetReplay
 from tallyman.control.run.target_inputs import open_inputs
 from tallyman.domain.definition.plan import accounted_inputs
 from tallyman.domain.version.dataset import Kind
-from tallyman.engine.evidence import settle
+from tallyman.engine.evidence import write
 from tallyman.engine.expressions.columns import KEY
 from tallyman.engine.expressions.redact import Redaction
 from tallyman.engine.files.past_run import ledger_in
@@ -69,17 +69,17 @@ class Preparation:
     ordinals: Mapping[UUID, int]
     """The versions of all datasets when it was asked for."""
 
-    def parts(self, corrected: Path | None) -> list[ReplayPart]:
+    def items(self, corrected: Path | None) -> list[TargetReplay]:
         """Everything that stands against it is said before anything is written."""
         chosen = self.rejected.letters.targets()
         if corrected is not None and chosen:
             chosen = self._named(chosen, corrected)
-        parts = []
+        items = []
         for number, (name, count) in enumerate(chosen.items()):
             one, folder = self.rejected.standings[name], self.aside / str(number)
             self._write_keys(one, folder)
-            parts.append(self._prepared(one, count, folder, corrected))
-        return parts
+            items.append(self._prepared(one, count, folder, corrected))
+        return items
 
     def check(self) -> None:
         """Without Spark: the plan is the same, and readers see what it made."""
@@ -100,7 +100,7 @@ class Preparation:
         if not here or not one.line or not one.row.status.good:
             raise RejectionsOutdated(one.run, str(one.target), None)
         if one.root.id != one.result:
-            self._check_settled(tx, one)
+            self._check_resolved(tx, one)
         own, same = {link.id for link in one.line}, {link.digest for link in one.line}
         if self.definitions.pipeline.assets[asset].update_strategy == "append":
             # Others have appended before and since; its own rows must not have been taken back.
@@ -111,9 +111,9 @@ class Preparation:
             runs = Replays(tx).runs_of(made)
             raise RejectionsOutdated(one.run, str(one.target), runs[0] if runs else None)
 
-    def _check_settled(self, tx: Transaction, one: Standing) -> None:
+    def _check_resolved(self, tx: Transaction, one: Standing) -> None:
         """What a replay rejected that came to nothing is still open where it was before."""
-        if not Resolutions(tx).settled(one.run_id) or one.run_id in one.taken_back:
+        if not Resolutions(tx).resolved(one.run_id) or one.run_id in one.taken_back:
             before = next(link for link in one.line if link.id == _replayed(one))
             raise RejectionsOutdated(one.run, str(one.target), before.run)
 
@@ -181,7 +181,7 @@ class Preparation:
         """Of the one input that corrected records belong to."""
         names = list(dict.fromkeys(self._accounted(one)))
         if len(names) > 1:
-            why = f"records come from {', '.join(names)}, and a correction does not tell from which"
+            why = f"records come from {', '.join(names)}, and a correction does not say from which"
             raise NotReplayable(str(one.target), why)
         pipeline, name = self.definitions.pipeline, names[0]
         source = pipeline.sources.get(name)
@@ -204,7 +204,7 @@ class Preparation:
 
     def _prepared(
         self, one: Standing, count: int, folder: Path, corrected: Path | None
-    ) -> ReplayPart:
+    ) -> TargetReplay:
         plan = self._definition.plan(one.target)
         accounted = accounted_inputs(plan)
         whole = not treats_each_by_itself(plan)
@@ -231,7 +231,7 @@ class Preparation:
             "records": count,
         }
         write_json(folder / FACTS, facts)
-        return ReplayPart(
+        return TargetReplay(
             standing=one,
             accounted=tuple(accounted),
             records=count,
@@ -260,7 +260,7 @@ class Preparation:
         texts = [side.select(F.col(TEXT).alias("value")) for side in sides]
         aside = folder.with_name(f"{folder.name}.text")
         (texts[0] if len(texts) == 1 else texts[0].unionAll(texts[1])).write.text(str(aside))
-        settle.move_parts(aside, folder / CORRECTED, ".jsonl")
+        write.move_files(aside, folder / CORRECTED, ".jsonl")
         shutil.rmtree(aside)
         count = self._spark.read.text(str(folder / CORRECTED)).count()
         if not count:

@@ -16,7 +16,7 @@ from tallyman.control.pipeline.redaction import known_key
 from tallyman.control.pipeline.workspace import Workspace
 from tallyman.control.rejections.find import RejectedRecord, rejected
 from tallyman.control.rejections.prepare import Preparation
-from tallyman.control.rejections.replay import ReplayPart, ReplayTargetMaker
+from tallyman.control.rejections.replay import ReplayTargetMaker, TargetReplay
 from tallyman.control.run import begin
 from tallyman.control.run.execute import Execution
 from tallyman.control.run.make import Maker, work_on
@@ -185,19 +185,19 @@ class Rejections:
                 definitions=definitions, rejected=found, aside=aside, ordinals=ordinals
             )
             preparation.check()
-            parts = preparation.parts(corrected)
-            if not parts:
+            items = preparation.items(corrected)
+            if not items:
                 return nothing
             if dry_run:
-                tried = [self._tried(preparation, part, letters) for part in parts]
+                tried = [self._tried(preparation, item, letters) for item in items]
                 return Replayed(of=record.name, records=records, replays=replays, outcomes=tried)
-            execution = self._begun(preparation, parts, options, listen)
+            execution = self._begun(preparation, items, options, listen)
             try:
                 result = execution.execute()
             except KeyboardInterrupt:
                 execution.abandon()
                 raise
-            outcomes = self._outcomes(result, parts, letters)
+            outcomes = self._outcomes(result, items, letters)
         return Replayed(
             of=record.name, records=records, replays=replays, outcomes=outcomes, run=result
         )
@@ -211,69 +211,75 @@ class Rejections:
             yield Path(folder)
 
     def _begun(
-        self, prepared: Preparation, parts: Sequence[ReplayPart], options: Options, listen: Listener
+        self,
+        prepared: Preparation,
+        items: Sequence[TargetReplay],
+        options: Options,
+        listen: Listener,
     ) -> Execution:
         replay = ReplayOptions(
-            adds=tuple(sorted({part.target.asset for part in parts if not part.whole})),
+            adds=tuple(sorted({item.target.asset for item in items if not item.whole})),
             taken_back=tuple(prepared.rejected.taken_back),
-            records={str(part.target): part.records for part in parts},
+            records={str(item.target): item.records for item in items},
         )
         asked = begin.Begun(
             actor=self.workspace.actor,
             identity=RunIdentity.of(None, now=datetime.now(UTC)),
-            targets=[part.target for part in parts],
+            targets=[item.target for item in items],
             options=Options(
                 evidence=options.evidence,
                 thresholds=options.thresholds,
-                replay_of=parts[0].standing.run,
+                replay_of=items[0].standing.run,
                 replay=replay,
             ),
             pins=prepared.ordinals,
         )
-        definitions, targets = prepared.definitions, {part.target: part for part in parts}
+        definitions, targets = prepared.definitions, {item.target: item for item in items}
         journal = begin.register(asked, definitions)
         bench = Workbench.of(definitions, journal, asked.options, asked.targets, listen)
         return Execution(bench, ReplayTargetMaker(bench, targets, prepared.rejected))
 
-    def _tried(self, prepared: Preparation, part: ReplayPart, letters: Letters) -> ReplayOutcome:
+    def _tried(self, prepared: Preparation, item: TargetReplay, letters: Letters) -> ReplayOutcome:
         """Evaluated aside: nothing of it stays."""
         definitions = prepared.definitions
-        tried = part.aside.with_name(f"{part.aside.name}.try")
+        tried = item.aside.with_name(f"{item.aside.name}.try")
         place, staging = tried / "made", tried / "work"
         place.mkdir(parents=True)
         staging.mkdir()
         identity = RunIdentity.of("dry-run", now=datetime.now(UTC))
         folders = Folders(place, staging, self.workspace.home)
-        work = replace(work_on(definitions, part.target, identity, folders), tag="dry-run")
+        work = replace(work_on(definitions, item.target, identity, folders), tag="dry-run")
         maker = Maker(definitions.spark(), definitions.checked())
-        inputs = part.inputs(part.pins(prepared.pins))
-        making = maker.make(part.adapted(work, prepared.pins), inputs)
-        return _outcome(part, making.result, place, letters)
+        inputs = item.inputs(item.pins(prepared.pins))
+        making = maker.make(item.adapted(work, prepared.pins), inputs)
+        return _outcome(item, making.result, place, letters)
 
     def _outcomes(
-        self, result: RunResult, parts: Sequence[ReplayPart], letters: Letters
+        self, result: RunResult, items: Sequence[TargetReplay], letters: Letters
     ) -> list[ReplayOutcome]:
         folder = self.workspace.home / result.folder
         made = {(one.name, one.partition): one for one in result.assets}
         found = []
-        for part in parts:
-            target = part.target
+        for item in items:
+            target = item.target
             place = folder / folder_of(self.workspace.pipeline.assets, target)
-            found.append(_outcome(part, made[target.asset, target.partition], place, letters))
+            found.append(_outcome(item, made[target.asset, target.partition], place, letters))
         return found
 
 
-def _outcome(part: ReplayPart, result: AssetResult, place: Path, letters: Letters) -> ReplayOutcome:
-    name = str(part.target)
+def _outcome(
+    item: TargetReplay, result: AssetResult, place: Path, letters: Letters
+) -> ReplayOutcome:
+    name = str(item.target)
     with Letters({name: place}) as new:
         new.only(letters.record_keys(name))
         reasons = new.summary()
     again = letters.again(name, rejected_keys(place))
     return ReplayOutcome(
         target=name,
-        whole=part.whole,
-        replayed=part.records,
-        passed=part.records - again if result.status.good else 0,
+        whole=item.whole,
+        replayed=item.records,
+        passed=item.records - again if result.status.good else 0,
         rejected=again,
         result=result,
         reasons=reasons,

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from tallyman.control.bind.inputs import Pin, Pins
 from tallyman.control.rejections.find import RejectedRecord, Standing
-from tallyman.control.run.staging import files_there
+from tallyman.control.run.prepare_fragments import files_there
 from tallyman.control.run.target import TargetMaker
 from tallyman.control.run.target_inputs import Corrections, TargetInputs
 from tallyman.domain.definition.target import Target
@@ -31,7 +31,7 @@ from tallyman.registry.run.resolutions import Resolutions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReplayPart:
+class TargetReplay:
     """One target of a replay, prepared: which records, and how they are read."""
 
     standing: Standing
@@ -73,35 +73,35 @@ class ReplayPart:
 class ReplayTargetMaker(TargetMaker):
     """Makes targets from other records, and records what became of rejections."""
 
-    parts: Mapping[Target, ReplayPart]
+    items: Mapping[Target, TargetReplay]
     rejected: RejectedRecord
 
     def inputs(self, target: Target) -> TargetInputs:
-        part = self.parts[target]
-        return part.inputs(part.pins(self.bench.pins))
+        item = self.items[target]
+        return item.inputs(item.pins(self.bench.pins))
 
     def unchanged(self, target: Target, pins: Mapping[str, Pin]) -> Materialization | None:
         return None
 
     def adapted(self, work: Work) -> Work:
-        return self.parts[work.target].adapted(work, self.bench.pins)
+        return self.items[work.target].adapted(work, self.bench.pins)
 
     def before_record(self, work: Work) -> None:
-        self._resolve(self.parts[work.target], work.folders.result)
+        self._resolve(self.items[work.target], work.folders.result)
 
-    def _resolve(self, part: ReplayPart, place: Path) -> None:
+    def _resolve(self, item: TargetReplay, place: Path) -> None:
         letters, journal = self.rejected.letters, self.bench.journal
         run = journal.run
-        first, name = part.standing, str(part.target)
+        first, name = item.standing, str(item.target)
         again = rejected_keys(place)
 
         def work(tx: Transaction) -> None:
-            Replays(tx).mark(run.id, part.target, replays=first.result, adds_to=part.adds_to)
-            found = letters.outcomes(name, again, all_open=part.whole)
+            Replays(tx).mark(run.id, item.target, replays=first.result, adds_to=item.adds_to)
+            found = letters.outcomes(name, again, all_open=item.whole)
             Resolutions(tx).add(
-                first.run_id, part.target, found, actor=journal.actor, by_run=run.id
+                first.run_id, item.target, found, actor=journal.actor, by_run=run.id
             )
-            if part.whole:
-                Resolutions(tx).carry_discards(first.run_id, part.target, to=run.id)
+            if item.whole:
+                Resolutions(tx).carry_discards(first.run_id, item.target, to=run.id)
 
         journal.replays(work)

@@ -52,24 +52,24 @@ def decide(
             details={"reason": decision.reason},
             key=decision.key,
         )
-        return settle(tx, warehouse, run.id, decision.actor)
+        return conclude(tx, warehouse, run.id, decision.actor)
 
     home = settings.home
     # The run is sealed anew after the decision: whoever cannot sign that decides nothing.
     sign = database.durably(lambda tx: signer(tx, settings))
-    settled = database.durably(work)
-    upkeep.rewrite_report(database, home, settled, sign)
-    if settled.status is Status.SUCCESS:
-        export(home, settled.name, made_in(database, home, settled))
-    return settled
+    concluded = database.durably(work)
+    upkeep.rewrite_report(database, home, concluded, sign)
+    if concluded.status is Status.SUCCESS:
+        export(home, concluded.name, made_in(database, home, concluded))
+    return concluded
 
 
-def settle(tx: Transaction, warehouse: Warehouse, run: UUID, actor: str) -> RunRecord:
+def conclude(tx: Transaction, warehouse: Warehouse, run: UUID, actor: str) -> RunRecord:
     """The run as its decisions leave it; published when nothing of it waits any more."""
-    settled = upkeep.settle(tx, run, actor)
-    if settled.status is Status.SUCCESS:
-        publish_run(tx, warehouse, settled, actor)
-    return settled
+    concluded = upkeep.conclude(tx, run, actor)
+    if concluded.status is Status.SUCCESS:
+        publish_run(tx, warehouse, concluded, actor)
+    return concluded
 
 
 def _facts(question: UUID, decision: Decision) -> tuple[dict[str, Any], str | None]:

@@ -1,4 +1,4 @@
-"""The end of a run that its own process cannot tell any more: it was killed, taken from it, or
+"""The end of a run that its own process cannot report any more: it was killed, taken from it, or
 decided on when it had long gone."""
 
 from __future__ import annotations
@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tallyman.control.openlineage.events import STATES, ToldAsset
-from tallyman.control.openlineage.files import FILES, START, Emitter, told_by_folder
+from tallyman.control.openlineage.events import STATES, LineageAsset
+from tallyman.control.openlineage.files import FILES, START, Emitter, described_by_folder
 from tallyman.control.run import finish
 from tallyman.domain.definition.target import Target
 from tallyman.domain.history.lineage_event import LineageEvent
@@ -36,14 +36,14 @@ def release(
         return None, []
     emitter = _emitter(home, run)
     if not (emitter.has(START) or Spool(tx).knows(run.id)):
-        return status, []  # nobody was told that it began
+        return status, []  # no event says that it began
     events = _aborted(emitter, status, at_work, why)
     spool(tx, run, events)
     return status, events
 
 
 def spool(tx: Transaction, run: RunRecord, events: Sequence[LineageEvent]) -> None:
-    """Who was told how it began is told how it ended, whatever the settings of this process."""
+    """Emit the end where the beginning was emitted, whatever the settings of this process."""
     if events and Spool(tx).knows(run.id):
         Spool(tx).add(run.project, run.id, events)
 
@@ -53,8 +53,8 @@ def record(home: Path, run: RunRecord, events: Sequence[LineageEvent]) -> None:
         _emitter(home, run).record(events)
 
 
-def settled(home: Path, run: RunRecord, result: RunResult) -> Events:
-    """The end of a run that waited for a decision, as its files tell it; once, though there may
+def concluded(home: Path, run: RunRecord, result: RunResult) -> Events:
+    """The end of a run that waited for a decision, as its files have it; once, though there may
     be several decisions."""
     emitter = _emitter(home, run)
     if not emitter.has(START) or result.status not in STATES:
@@ -63,10 +63,12 @@ def settled(home: Path, run: RunRecord, result: RunResult) -> Events:
     if result.status is not Status.WAITING and name and emitter.has(name):
         return []
 
-    def assets() -> list[ToldAsset]:
+    def assets() -> list[LineageAsset]:
         folders = emitter.run.manifest.folders
         return [
-            told_by_folder(home, f"{run.folder}/{folders[Target(made.name, made.partition)]}", made)
+            described_by_folder(
+                home, f"{run.folder}/{folders[Target(made.name, made.partition)]}", made
+            )
             for made in result.assets
             if made.status not in (Status.SKIPPED, Status.PENDING, Status.WAITING)
         ]
@@ -85,6 +87,6 @@ def _aborted(
     events: Events = []
     for row in at_work:
         result = replace(finish.result_of(row), status=status, error=error)
-        told = ToldAsset(result=result, folder="")
-        events += emitter.ended(result, lambda told=told: told)
+        described = LineageAsset(result=result, folder="")
+        events += emitter.ended(result, lambda described=described: described)
     return [*events, *emitter.closed(status, error=error)]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tallyman import faults
 from tallyman.control.bind.manifest import bind, config_file, manifest_of
 from tallyman.control.run import finish, upkeep
-from tallyman.control.run.approve import settle
+from tallyman.control.run.approve import conclude
 from tallyman.control.run.exports import export, made_in
 from tallyman.control.run.schedule import in_order
 from tallyman.control.run.target import TargetMaker
@@ -42,7 +42,7 @@ class Execution:
         notes: list[str] = []
         try:
             events = bench.lineage.begun(bench.targets)
-            bench.journal.tell(events)
+            bench.journal.emit(events)
             bench.lineage.recorded(events)
             with bench.watch:
                 self._make_targets()
@@ -130,13 +130,13 @@ class Execution:
         """What it waits for may have been decided while it was still at work."""
         journal, warehouse = self.bench.journal, self.bench.warehouse
         database, run, actor = journal.database, journal.run, journal.actor
-        settled = database.durably(lambda tx: settle(tx, warehouse, run.id, actor))
-        if settled.status is result.status:
+        concluded = database.durably(lambda tx: conclude(tx, warehouse, run.id, actor))
+        if concluded.status is result.status:
             return result
-        upkeep.rewrite_report(database, self.bench.settings.home, settled, journal.sign)
-        if settled.status is Status.SUCCESS:
+        upkeep.rewrite_report(database, self.bench.settings.home, concluded, journal.sign)
+        if concluded.status is Status.SUCCESS:
             self._export()
-        return upkeep.result_of(database, settled)
+        return upkeep.result_of(database, concluded)
 
     def _export(self) -> None:
         home, journal = self.bench.settings.home, self.bench.journal

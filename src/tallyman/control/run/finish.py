@@ -17,7 +17,7 @@ ENDS = ("lineage/run_complete.json", "lineage/run_fail.json")
 
 
 def result_of(row: Materialization) -> AssetResult:
-    """What became of a target, as it was told to the registry."""
+    """What became of a target, as the registry has it."""
     name, partition = row.target.asset, row.target.partition
     if row.status is Status.PENDING:
         error = {"code": "not_run", "message": "what it reads did not succeed, or the run ended"}
@@ -60,7 +60,7 @@ def write(
 ) -> None:
     """ledger.json and the report; those of an earlier end of the run are kept aside."""
     set_aside(folder)
-    folder.clear_staging()
+    folder.clear_scratch()
     folder.write(LEDGER, _run_ledger(run, rows, result.folder))
     folder.write(REPORT, _report(run, result, rows, timings))
     faults.reach(Point.REPORT_WRITTEN)

@@ -1,4 +1,4 @@
-"""What an execution tells the registry: each word is durable before the next thing is done."""
+"""What an execution writes to the registry: each fact is durable before the next step."""
 
 from __future__ import annotations
 
@@ -93,8 +93,8 @@ class Journal:
         key = uuid4()
         self.database.durably(work)
 
-    def tell(self, events: Events) -> None:
-        """What lineage tools will be told."""
+    def emit(self, events: Events) -> None:
+        """Put events into the spool."""
         self._write(lambda tx: self._spool(tx, events))
 
     def check(self) -> None:
@@ -108,7 +108,7 @@ class Journal:
         )
 
     def finish(self, status: Status, seal: Seal, events: Events) -> None:
-        """Ended, sealed and told of, in one transaction."""
+        """End the run, seal it and spool its events, in one transaction."""
 
         def work(tx: Transaction) -> None:
             Runs(tx).finish(self.run.id, self.executor, status)
@@ -175,7 +175,7 @@ class Journal:
             status = Status.WAITING if asks else Status.SUCCESS
             own = Materializations(tx).succeed(self.run.id, target, made, status)
             for fragment in (made.fragment, *made.registered):
-                if not Fragments(tx).stage(replace(fragment, materialization_id=own)):
+                if not Fragments(tx).prepare(replace(fragment, materialization_id=own)):
                     raise FragmentGone(target.asset)
             self._spool(tx, events)
             if asks:

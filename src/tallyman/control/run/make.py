@@ -1,4 +1,4 @@
-"""Making one target: evaluate, prove, put the output in its place. The registry is told after."""
+"""Making one target: evaluate, prove, put the output in its place. The registry comes after."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tallyman.domain.history.run import AssetResult, RunIdentity, Status
 from tallyman.engine.asset.asset_run import AssetRun
 from tallyman.engine.asset.closing import AssetOutcome, withdraw
 from tallyman.engine.asset.work import Folders, Work
-from tallyman.engine.evidence import settle
+from tallyman.engine.evidence import write
 from tallyman.engine.evidence.content import holds
 from tallyman.engine.evidence.key_check import null_values
 from tallyman.engine.files.listing import hash_files
@@ -106,7 +106,7 @@ class Maker:
             status = Status.HALTED if isinstance(error, ThresholdExceeded) else Status.FAILED
             withdraw(place)  # what was not proved is not left to be read
             if observer.canceled:
-                settle.clear(place / "trace")  # what was done is taken back, the trace too
+                write.clear(place / "trace")  # what was done is taken back, the trace too
             if run is not None and not (place / LEDGER).exists():
                 _write_ledger(run.unfinished_ledger(), work)
             return Making(_result(work, status, error=error.facts()))
@@ -126,7 +126,7 @@ class Maker:
         else:
             withdraw(place)
             outcome = outcome.withdrawn()
-        settle.clear(work.folders.staging)
+        write.clear(work.folders.scratch)
         inputs.keep_corrections(place)
         # Of rows that were withdrawn there is no file to count.
         left = [p for p in ledger.partitions if error is None or p.fate is not Fate.PASSED]

@@ -11,7 +11,7 @@ from tallyman.domain.history.materialization import RunRecord
 
 
 def node() -> str:
-    """`host/pid@start`: the start tells a process from a later one with the same number."""
+    """`host/pid@start`: the start distinguishes a process from a later one with the same number."""
     return f"{socket.gethostname()}/{os.getpid()}@{_started(os.getpid())}"
 
 

@@ -12,7 +12,7 @@ Node = TypeVar("Node")
 def in_order(
     needs: Mapping[Node, set[Node]], work: Callable[[Node], bool], jobs: int, *, go_on: bool = True
 ) -> None:
-    """`work` tells whether it went well. What needs something that did not is left out; with
+    """`work` says whether it went well. What needs something that did not is left out; with
     `go_on` false nothing new is begun after the first that did not."""
     waiting = {node: set(before) for node, before in needs.items()}
     running: dict[Future[bool], Node] = {}

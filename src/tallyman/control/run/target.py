@@ -150,7 +150,7 @@ class TargetMaker:
         bench, run = self.bench, self.bench.journal.run
         spark, watch = bench.definitions.spark(), Stopwatch("staging")
         of = (spark, work.asset, work.target, work.folders.result)
-        fragment, counts = bench.staging.stage(*of, making.digest)
+        fragment, counts = bench.staging.prepare(*of, making.digest)
         beside = bench.staging.registered(*of)
         if beside:
             counts = counts | {"registered": [str(one.id) for one in beside]}

@@ -34,18 +34,18 @@ class Stopwatch:
             self._phase = name
 
     def step(self, name: str) -> None:
-        """Steps of a traced asset are told by the threads that wrote them."""
+        """Steps of a traced asset are identified by the threads that wrote them."""
         with self._lock:
             now = self.clock()
             took, self._step_began = now - self._step_began, now
-            told = [lap for lap in self._laps if lap.get("up_to_step") == name]
-            if told:
-                told[-1]["ms"] += _ms(took)
+            earlier = [lap for lap in self._laps if lap.get("up_to_step") == name]
+            if earlier:
+                earlier[-1]["ms"] += _ms(took)
             else:
                 self._laps.append({"up_to_step": name, "ms": _ms(took)})
 
     def stop(self) -> tuple[dict[str, Any], ...]:
-        """Phases first, each in the order it was told."""
+        """Phases first, each in the order it was reported."""
         with self._lock:
             self._end_phase()
             return tuple(sorted(self._laps, key=lambda lap: "up_to_step" in lap))

@@ -36,8 +36,8 @@ def upkeep(database: Database, settings: Settings) -> None:
         ended.record(settings.home, run, events)
     # Without the key that seals are signed with, what expired is left to a command that has it.
     with contextlib.suppress(SigningKeyUnusable):
-        settled, sign = database.durably(lambda tx: _expire(tx, settings))
-        for run in {run.id: run for run in settled}.values():
+        concluded, sign = database.durably(lambda tx: _expire(tx, settings))
+        for run in {run.id: run for run in concluded}.values():
             with contextlib.suppress(OSError):  # the next command finds it below
                 rewrite_report(database, settings.home, run, sign)
         _finish_decided(database, settings)
@@ -59,7 +59,7 @@ def _release_gone(tx: Transaction, settings: Settings) -> list[tuple[RunRecord, 
 
 
 def _expire(tx: Transaction, settings: Settings) -> tuple[list[RunRecord], Sign]:
-    settled: list[RunRecord] = []
+    concluded: list[RunRecord] = []
     questions = Approvals(tx).expire(settings.name)
     sign = signer(tx, settings) if questions else Signer(settings, None)
     for question in questions:
@@ -73,8 +73,8 @@ def _expire(tx: Transaction, settings: Settings) -> tuple[list[RunRecord], Sign]
         Audit(tx).add(
             "approval.expired", "tallyman", str(target), run=question["run_id"], details=details
         )
-        settled.append(settle(tx, question["run_id"], "tallyman"))
-    return settled, sign
+        concluded.append(conclude(tx, question["run_id"], "tallyman"))
+    return concluded, sign
 
 
 def _finish_decided(database: Database, settings: Settings) -> None:
@@ -89,11 +89,11 @@ def _finish_decided(database: Database, settings: Settings) -> None:
                 _rewrite(database, settings.home, record, sign)
 
 
-def settle(tx: Transaction, run: UUID, actor: str) -> RunRecord:
+def conclude(tx: Transaction, run: UUID, actor: str) -> RunRecord:
     """After a decision: the run's status from those of its targets, unless it is at work."""
     rows = Materializations(tx).of_run(run)
     status = run_status({finish.result_of(row).status for row in rows})
-    if Runs(tx).settle(run, status):
+    if Runs(tx).conclude(run, status):
         Audit(tx).add(f"run.{status.value}", actor, str(run), run=run)
     return Runs(tx).by_id(run)
 
@@ -125,7 +125,7 @@ def _rewrite(database: Database, project: Path, run: RunRecord, sign: Sign) -> N
     commit = database.durably(lambda tx: Commits(tx).of_run(run.id))
     result = finish.conclude(identity, rows, run.folder).with_commit(commit)
     finish.write(folder, identity, result, rows)
-    events = ended.settled(project, run, result)
+    events = ended.concluded(project, run, result)
     ended.record(project, run, events)
     sealed = seal.seal_of(project, run, result, rows)
 

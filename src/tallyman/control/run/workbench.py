@@ -10,8 +10,8 @@ from tallyman.control.openlineage.run import RunEvents
 from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.pipeline.workspace import Workspace
 from tallyman.control.run.journal import Journal
+from tallyman.control.run.prepare_fragments import PreparedFragments
 from tallyman.control.run.progress import Listener, Terminal
-from tallyman.control.run.staging import Staging
 from tallyman.control.run.watch import Watch
 from tallyman.domain.definition.target import Target
 from tallyman.domain.history.options import Options
@@ -33,7 +33,7 @@ class Workbench:
     options: Options
     targets: Sequence[Target]
     pins: Pins
-    staging: Staging
+    staging: PreparedFragments
     folder: RunFolder
     lineage: RunEvents
     watch: Watch
@@ -58,7 +58,7 @@ class Workbench:
             options=options,
             targets=targets,
             pins=pins,
-            staging=Staging(journal, pins, _datasets(definitions.workspace, targets)),
+            staging=PreparedFragments(journal, pins, _datasets(definitions.workspace, targets)),
             folder=folder,
             lineage=RunEvents(definitions, run, folder),
             watch=Watch(journal, definitions.interrupt(str(run.id))),

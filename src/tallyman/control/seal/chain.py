@@ -76,7 +76,7 @@ def check_chain(database: Database, settings: Settings, head: str | None = None)
     broken = next(walk.broken(), None)
     if broken is None and noted is not None and noted not in {row["hash"] for row in rows}:
         last = f"{rows[-1]['hash']} is the last" if rows else "no seal"
-        what = "the chain was cut off or written anew since this hash was noted"
+        what = "the chain was cut off or rewritten since this hash was noted"
         broken = BrokenLink(len(rows) + 1, None, what, noted, last)
     return Chain(
         project=settings.name,
@@ -129,7 +129,7 @@ class _ChainWalk:
             yield from self._link(row, seal, previous)
             yield from self._signature(row, seal, signed)
             previous, signed = row["hash"], signed or row["key_id"] is not None
-        # Only then the folders: which seal of a run is its newest is told by a whole chain.
+        # Only then the folders: only a whole chain says which seal of a run is its newest.
         for row in self.rows:
             yield from self._file(row)
 
@@ -155,7 +155,7 @@ class _ChainWalk:
 
     def _signature(self, row: Mapping[str, Any], seal: Seal, signed: bool) -> Iterator[BrokenLink]:
         if seal.signature is None and signed:
-            what = "it bears no signature, and one before it does"
+            what = "it is not signed, and an earlier one is"
             yield _broken(row, what, "a signature", "none")
         elif (problem := problem_of(seal, self.keys)) is not None:
             yield _broken(row, "its signature is not good", "one by a key in keys/", problem)

@@ -134,7 +134,7 @@ def _seal(folder: Path, given: Witness, found: _Found) -> Seal | None:
     except ValueError:
         seal = None
     if seal is None or row["hash"] != f"sha256:{_sha256(then)}":
-        found.problems.append("the registry's seal of it was changed: `tallyman verify --chain`")
+        found.problems.append("the registry's seal of it was changed: `tallyman verify chain`")
     return seal
 
 
@@ -151,7 +151,7 @@ def _own(there: bytes | None, registered: bool, found: _Found) -> Seal | None:
         found.changes.append(ChangedFile(SEAL, None, _sha256(there)))
         found.problems.append("seal.json is not as a seal is written")
     elif registered:
-        found.problems.append("seal.json is not in the registry: `tallyman verify --chain`")
+        found.problems.append("seal.json is not in the registry: `tallyman verify chain`")
     return seal
 
 

@@ -128,7 +128,7 @@ def init(settings: Settings) -> NewKey:
         name = key_id(key.public_key())
         if name in public_keys(settings.home):
             raise SigningKeyExists(shown(settings, place), name)
-        return _published(settings, key)
+        return _with_public_key(settings, key)
     key = Ed25519PrivateKey.generate()
     aside = _written(place, key)
     try:
@@ -138,7 +138,7 @@ def init(settings: Settings) -> NewKey:
     finally:
         os.unlink(aside)
     sync(place)
-    return _published(settings, key)
+    return _with_public_key(settings, key)
 
 
 def rotate(settings: Settings) -> NewKey:
@@ -150,7 +150,7 @@ def rotate(settings: Settings) -> NewKey:
         raise SigningKeyUnusable(shown(settings, place), "there is none yet: `tallyman keys init`")
     kept = place.with_name(f"{place.stem}-{key_id(old.public_key())}{place.suffix}")
     key = Ed25519PrivateKey.generate()
-    made = _published(settings, key, shown(settings, kept))
+    made = _with_public_key(settings, key, shown(settings, kept))
     aside = _written(place, key)
     with contextlib.suppress(FileExistsError):
         os.link(place, kept)
@@ -169,7 +169,7 @@ def _written(place: Path, key: Ed25519PrivateKey) -> Path:
     return aside
 
 
-def _published(settings: Settings, key: Ed25519PrivateKey, kept: str | None = None) -> NewKey:
+def _with_public_key(settings: Settings, key: Ed25519PrivateKey, kept: str | None = None) -> NewKey:
     public = key.public_key()
     path = public_file(settings, key_id(public))
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -181,7 +181,7 @@ def _published(settings: Settings, key: Ed25519PrivateKey, kept: str | None = No
     return NewKey(key_id(public), private, shown(settings, path), kept)
 
 
-# ---- telling ----------------------------------------------------------------------------------
+# ---- reporting ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,8 +214,8 @@ def known(settings: Settings) -> KnownKey:
         return KnownKey(public, None, private, error.why)
     name = key_id(key.public_key()) if key else None
     lost = name is not None and name not in public
-    return KnownKey(public, name, private, not_published(str(name)) if lost else None)
+    return KnownKey(public, name, private, public_key_missing(str(name)) if lost else None)
 
 
-def not_published(key: str) -> str:
-    return f"its public half {FOLDER}/{key}.pub is not there: `tallyman keys init` writes it anew"
+def public_key_missing(key: str) -> str:
+    return f"its public half {FOLDER}/{key}.pub is not there: `tallyman keys init` writes it again"

@@ -30,7 +30,7 @@ def seal_of(home: Path, run: RunRecord, result: RunResult, rows: Iterable[Materi
         status=result.status.value,
         sealed_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
         files=hashes_for_seal(folder),
-        facts={"reused": _reused(home, rows), **_published(result.commit)},
+        facts={"reused": _reused(home, rows), **_published_versions(result.commit)},
     )
 
 
@@ -49,7 +49,7 @@ def _reused(home: Path, rows: Iterable[Materialization]) -> dict[str, Any]:
     return found
 
 
-def _published(commit: Commit | None) -> dict[str, Any]:
+def _published_versions(commit: Commit | None) -> dict[str, Any]:
     if commit is None:
         return {"commit": None, "published": {}}
     return {

@@ -1,4 +1,4 @@
-"""Signing seals, and telling whether a signature is good."""
+"""Sign seals, and check signatures."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def signer(tx: Transaction, settings: Settings) -> Signer:
         return Signer(settings, None)
     name = keys.key_id(key.public_key())
     if name not in keys.public_keys(settings.home):
-        raise SigningKeyUnusable(place, keys.not_published(name))
+        raise SigningKeyUnusable(place, keys.public_key_missing(name))
     return Signer(settings, key)
 
 

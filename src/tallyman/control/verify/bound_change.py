@@ -1,4 +1,4 @@
-"""One thing that is not as it was when a run was bound to it, and how a person is told of it."""
+"""One difference between a run's manifest and the present, with its message."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def other_seal(then: str, now: str) -> BindingChange:
         then=then,
         now=now,
         message=f"the registry's seal of the run was changed: {then} then, {now} now",
-        advice="look closer:  tallyman verify --chain",
+        advice="look closer:  tallyman verify chain",
     )
 
 
@@ -53,18 +53,18 @@ def file_change(name: str, then: str | None, now: str | None) -> BindingChange:
         then=then,
         now=now,
         message=f"{name} was changed since it was sealed: {hashes}",
-        advice="the run's own files were changed:  tallyman verify tells which",
+        advice="the run's own files were changed:  tallyman verify says which",
     )
 
 
 def setting_change(path: str, then: Any, now: Any) -> BindingChange:
-    told = [one if one == ABSENT else json.dumps(one, ensure_ascii=False) for one in (then, now)]
+    shown = [one if one == ABSENT else json.dumps(one, ensure_ascii=False) for one in (then, now)]
     return BindingChange(
         kind="config",
         name=path,
         then=None if then == ABSENT else then,
         now=None if now == ABSENT else now,
-        message=f"Config has changed: {path}: {told[0]} then, {told[1]} now",
+        message=f"Config has changed: {path}: {shown[0]} then, {shown[1]} now",
     )
 
 

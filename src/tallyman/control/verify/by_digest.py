@@ -1,4 +1,4 @@
-"""Replaying a plan on its pinned inputs: how a run that kept only digests answers for its keys."""
+"""Compute the keys of a run that kept only digests: its plan again, on its pinned inputs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NAMES = ("record_count", "key_digest_high", "key_digest_low")
 
 
 @dataclass(frozen=True, slots=True)
-class Replay:
+class RecomputedKeys:
     """The keys the plan gives now, and how many records do not match the digests stored then."""
 
     folder: Path
@@ -39,19 +39,19 @@ class Replay:
 
 
 @contextmanager
-def replayed(
+def recomputed(
     asset: Asset,
     plan: Frame,
     moment: datetime,
     inputs: Mapping[str, Input],
     ledger: StoredLedger,
     folder: Path,
-) -> Iterator[Replay]:
-    """Run the plan aside with all keys, at the time of the run; gone when the block ends."""
-    with tempfile.TemporaryDirectory(prefix="tallyman-replay-") as aside:
-        place, staging = Path(aside) / asset.name, Path(aside) / "staging"
+) -> Iterator[RecomputedKeys]:
+    """Run the plan with all keys, at the time of the run, in a folder that goes with the block."""
+    with tempfile.TemporaryDirectory(prefix="tallyman-keys-") as temporary:
+        place, scratch = Path(temporary) / asset.name, Path(temporary) / "staging"
         place.mkdir()
-        staging.mkdir()
+        scratch.mkdir()
         work = Work(
             target=Target(asset.name),
             asset=asset,
@@ -59,7 +59,7 @@ def replayed(
             run=RunIdentity.of("replay", now=moment),
             thresholds=ANYTHING,
             evidence=Evidence.KEYS,
-            folders=Folders(place, staging, folder),
+            folders=Folders(place, scratch, folder),
             redaction=next(iter(inputs.values())).redaction,
         )
         run = AssetRun(work, inputs)
@@ -68,10 +68,10 @@ def replayed(
             _differing(inputs, folder / part.location, place / part.location)
             for part in ledger.evidence_of(Fate.AGGREGATED)
         )
-        yield Replay(place, run.doors.accounted_inputs, broken)
+        yield RecomputedKeys(place, run.doors.accounted_inputs, broken)
 
 
-def compare_by_replay(
+def compare_by_digest(
     asset: Asset,
     plan: Frame,
     moment: datetime,
@@ -80,7 +80,7 @@ def compare_by_replay(
     folder: Path,
 ) -> Discrepancy:
     """The keys of a replay, accepted only where its groups have the digests the run stored."""
-    with replayed(asset, plan, moment, inputs, ledger, folder) as replay:
+    with recomputed(asset, plan, moment, inputs, ledger, folder) as replay:
         merged = (_replayed_part(part, replay.folder) for part in ledger.partitions)
         found = compare_keys(replay.accounted, replace(ledger, partitions=tuple(merged)), folder)
     return replace(found, missing=found.missing + replay.broken)

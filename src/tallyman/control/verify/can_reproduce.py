@@ -109,8 +109,8 @@ class Reproducible:
             by = str(row.metadata.get("unchanged_since") or self._run_of(row))
             return TargetAgain(target=row.target, verdict=Verdict.REUSED, made_by=by)
         if not _left_a_ledger(row):
-            told = row.error_message or "what it reads did not succeed, or the run ended"
-            reasons = (f"{row.status.value} then: {told}",)
+            reason = row.error_message or "what it reads did not succeed, or the run ended"
+            reasons = (f"{row.status.value} then: {reason}",)
             never = row.status in UNFINISHED
             verdict = Verdict.NOT_MADE if never else Verdict.NOT_COMPARED
             return TargetAgain(target=row.target, verdict=verdict, reasons=reasons)
@@ -171,10 +171,10 @@ class Reproducible:
         then = row.definition_hash or bound
         if now == then:
             return None
-        told = f"asset {name} is defined differently now: {then} then, {now} now"
+        reason = f"asset {name} is defined differently now: {then} then, {now} now"
         if then != bound:
-            return f"{told}. The run was resumed with it, and no commit is known for it"
-        return f"{told}{self._checkout}"
+            return f"{reason}. The run was resumed with it, and no commit is known for it"
+        return f"{reason}{self._checkout}"
 
     @property
     def _checkout(self) -> str:
@@ -208,7 +208,7 @@ class Reproducible:
         consumed = [each for pin in pins.values() for each in pin.consumed()]
         if row.dependency_hash == dependency_hash(consumed):
             return
-        found = [told for pin in pins.values() for told in self._source_changed(row, pin)]
+        found = [reason for pin in pins.values() for reason in self._source_changed(row, pin)]
         yield from found
         if row.dependency_hash and not found:
             yield "its inputs are not those it read: they changed before the run was resumed"
@@ -225,7 +225,7 @@ class Reproducible:
             yield input_change(name, replace(bound, hash=changed.then), now).message
 
     def _at_the_door(self, row: Materialization) -> dict[str, str]:
-        """The hash of each input whose records it accounts for; not told apart in a replay."""
+        """The hash of each input whose records it accounts for; not distinguished in a replay."""
         place = self.place(row.target)
         accounted = accounted_inputs(self.definitions.pipeline.assets[row.target.asset].plan())
         if (place / FOLDER / FACTS).exists():

@@ -31,7 +31,7 @@ OUTSIDE = {kind.code for kind in (InputChanged, InputMissing, StepFailed, Storag
 Differ: TypeAlias = (
     "Callable[[Sequence[str], Sequence[str], Sequence[str], int], Mapping[str, Any]]"
 )
-"""Parquet files then and now, the key, and how many samples; what `tallyman diff --json` tells."""
+"""Parquet files then and now, the key, and how many samples; what `tallyman diff --json` prints."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +64,8 @@ def compare(
     sides = _Sides(*places, key, differ)
     if (then.error or {}).get("code") != StructuralError.code:
         # Where the circuit breaker tripped, only a sample of the first records was kept.
-        for told, found in _compared(row, making, sides):
-            reasons += told
+        for words, found in _compared(row, making, sides):
+            reasons += words
             details |= found
     verdict = Verdict.DIFFERENT if reasons else Verdict.REPRODUCED
     return TargetAgain(
@@ -81,16 +81,16 @@ def _status(row: Materialization, now: AssetResult) -> list[str]:
     codes = [(one.error or {}).get("code") for one in (then, now)]
     if now.status is was and (was is not Status.FAILED or codes[0] == codes[1]):
         return []
-    told = f": {now.error['message']}" if now.error else ""
+    words = f": {now.error['message']}" if now.error else ""
     before = f" ({codes[0]})" if was is Status.FAILED else ""
-    return [f"it was {was.value} then{before} and is {now.status.value} now{told}"]
+    return [f"it was {was.value} then{before} and is {now.status.value} now{words}"]
 
 
-Told: TypeAlias = tuple[list[str], dict[str, Any]]
+Compared: TypeAlias = tuple[list[str], dict[str, Any]]
 """What is different, in words, and the details of it."""
 
 
-def _compared(row: Materialization, making: Making, sides: _Sides) -> Iterator[Told]:
+def _compared(row: Materialization, making: Making, sides: _Sides) -> Iterator[Compared]:
     yield _read("output", lambda: _rows(row, making, sides))
     yield _read("rejections", lambda: _rejections(sides))
     yield _read("ledger", lambda: _values("ledger", results.ledger_changes, sides))
@@ -98,7 +98,7 @@ def _compared(row: Materialization, making: Making, sides: _Sides) -> Iterator[T
     yield _read("outputs", lambda: _outputs(sides))
 
 
-def _read(name: str, work: Callable[[], Told]) -> Told:
+def _read(name: str, work: Callable[[], Compared]) -> Compared:
     """What somebody damaged cannot be the same."""
     try:
         return work()
@@ -106,16 +106,18 @@ def _read(name: str, work: Callable[[], Told]) -> Told:
         return [f"{name}: what the run left cannot be read: {first_line(error)}"], {}
 
 
-def _values(name: str, changes: Callable[[Path, Path], list[results.Value]], sides: _Sides) -> Told:
+def _values(
+    name: str, changes: Callable[[Path, Path], list[results.Value]], sides: _Sides
+) -> Compared:
     found = changes(sides.then, sides.now)
-    told = [f"{name}: {found[0]}{_more(len(found) - 1)}"] if found else []
-    return told, {name: [{"name": v.name, "then": v.then, "now": v.now} for v in found[:LIMIT]]}
+    words = [f"{name}: {found[0]}{_more(len(found) - 1)}"] if found else []
+    return words, {name: [{"name": v.name, "then": v.then, "now": v.now} for v in found[:LIMIT]]}
 
 
 # ---- rows -----------------------------------------------------------------------------------
 
 
-def _rows(row: Materialization, making: Making, sides: _Sides) -> Told:
+def _rows(row: Materialization, making: Making, sides: _Sides) -> Compared:
     """The digest decides while the files are what the run wrote; else the rows in them do."""
     then, now = row.content_digest, making.digest
     facts: dict[str, Any] = {"digest_then": then, "digest_now": now, "difference": None}
@@ -128,17 +130,17 @@ def _rows(row: Materialization, making: Making, sides: _Sides) -> Told:
     found: Mapping[str, Any] | None = None
     try:
         found = sides.rows()
-        told = _told(found)
+        words = _row_counts(found)
     except TallymanError as error:
-        told = [f"rows: {error}"]
-    if told and not intact:
-        told.append("the run's own output files were changed since: `tallyman verify` has more")
-    if not told and then != now:
-        told = [f"{digests}, and the same rows in the files"]
-    return told, {"rows": facts | {"difference": found if told else None}}
+        words = [f"rows: {error}"]
+    if words and not intact:
+        words.append("the run's own output files were changed since: `tallyman verify` has more")
+    if not words and then != now:
+        words = [f"{digests}, and the same rows in the files"]
+    return words, {"rows": facts | {"difference": found if words else None}}
 
 
-def _told(found: Mapping[str, Any]) -> list[str]:
+def _row_counts(found: Mapping[str, Any]) -> list[str]:
     counts = {kind: int(found[kind]) for kind in ("added", "removed", "changed")}
     if not any(counts.values()):
         return []
@@ -150,13 +152,13 @@ def _told(found: Mapping[str, Any]) -> list[str]:
 # ---- the rest -------------------------------------------------------------------------------
 
 
-def _rejections(sides: _Sides) -> Told:
+def _rejections(sides: _Sides) -> Compared:
     found = results.rejection_changes(sides.then, sides.now, LIMIT)
-    told = [f"rejections: {found.added:,} added, {found.removed:,} removed"]
-    return [] if found.same else told, {"rejections": found.to_json()}
+    words = [f"rejections: {found.added:,} added, {found.removed:,} removed"]
+    return [] if found.same else words, {"rejections": found.to_json()}
 
 
-def _outputs(sides: _Sides) -> Told:
+def _outputs(sides: _Sides) -> Compared:
     """What output steps wrote."""
     before, after = (results.written_by_steps(place) for place in (sides.then, sides.now))
     reasons: list[str] = []

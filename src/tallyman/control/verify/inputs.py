@@ -193,7 +193,7 @@ class Bound:
                 now=kept,
                 message=f"{CONFIG} of the run is not what its manifest binds: "
                 f"{bound} then, {kept} now",
-                advice="the run's own files were changed:  tallyman verify tells which",
+                advice="the run's own files were changed:  tallyman verify says which",
             )
             return
         now = flattened(

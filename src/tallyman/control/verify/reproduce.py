@@ -49,16 +49,16 @@ AgainListener = Callable[[str, str, TargetAgain | None], None]
 class Reproduction:
     checked: Reproducible
     differ: Differ
-    tell: AgainListener = lambda *_: None
+    listen: AgainListener = lambda *_: None
     jobs: int = 1
     keep: bool = False
     _stop: threading.Event = field(default_factory=threading.Event)
-    _telling: threading.Lock = field(default_factory=threading.Lock)
+    _listening: threading.Lock = field(default_factory=threading.Lock)
     _tag: str = field(default_factory=lambda: f"reproduce-{uuid4()}")
     _spark: list[SparkSession] = field(default_factory=list)
 
     def reproduce(self) -> Reproduced:
-        """Whatever stands against it is told before Spark starts."""
+        """Find every reason against it before Spark starts."""
         reasons = tuple(self.checked.reasons())
         rows = self.checked.rows
         known = {row.target: self.checked.not_to_make(row) for row in rows}
@@ -69,15 +69,15 @@ class Reproduction:
         if reasons or against or not todo:
             reasons += () if reasons or against else ("the run made nothing itself",)
             rest = {row.target: _untried(row.target) for row in todo}
-            return self._told(reasons, found | rest, None)
+            return self._concluded(reasons, found | rest, None)
         for target, again in found.items():
             self.say(target, "done", again)
         with self._aside() as aside:
             found |= self._made(todo, aside)
             kept = str(aside.relative_to(self._home)) if self.keep else None
-        return self._told(reasons, found, kept)
+        return self._concluded(reasons, found, kept)
 
-    def _told(
+    def _concluded(
         self, reasons: Sequence[str], found: Mapping[Target, TargetAgain], kept: str | None
     ) -> Reproduced:
         bound = self.checked.bound
@@ -183,8 +183,8 @@ class Reproduction:
         return Maker(spark, definition).make(made, inputs, AgainProgress(row.target, self))
 
     def say(self, target: Target, phase: str, again: TargetAgain | None) -> None:
-        with self._telling:
-            self.tell(str(target), phase, again)
+        with self._listening:
+            self.listen(str(target), phase, again)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from tallyman.control.bind.changes import changes
 from tallyman.control.seal.check import ChangedFile, Sealed
-from tallyman.control.verify.by_digest import compare_by_replay
+from tallyman.control.verify.by_digest import compare_by_digest
 from tallyman.control.verify.reopen import Again
 from tallyman.domain.account.ledger import Discrepancy
 from tallyman.domain.account.stored_ledger import StoredLedger
@@ -122,9 +122,9 @@ def verify(case: Case, again: Opened, spark: Callable[[], SparkSession]) -> Veri
 
 
 def _opened(case: Case, reasons: list[str]) -> Run | None:
-    """None when it does not tell what the run made."""
+    """None when it does not say what the run made."""
     if any(one.file == MANIFEST for one in case.sealed.changes):
-        reasons.append(f"what the run made is told by {MANIFEST}: nothing else was checked by key")
+        reasons.append(f"only {MANIFEST} says what the run made: nothing else was checked by key")
         return None
     try:
         run = Run.open(case.folder, case.reused)
@@ -199,7 +199,7 @@ def _compare(again: Again) -> Discrepancy:
     if again.ledger.has_keys:
         found = compare_keys(again.accounted, again.ledger, again.place)
     else:
-        found = compare_by_replay(
+        found = compare_by_digest(
             again.asset, again.plan, again.clock, again.inputs, again.ledger, again.place
         )
     return found + compare_units(again.spark(), again.ledger, again.place)

@@ -152,7 +152,7 @@ class InputAccount:
     duplicate_keys: int | None = None
     blank_lines: int = 0
     named_by_place: bool = False
-    """Whether evidence names its records by their place too: keys did not tell them apart."""
+    """Whether evidence names its records by their place too: keys did not distinguish them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

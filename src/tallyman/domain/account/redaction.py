@@ -53,10 +53,10 @@ def without_redacted(redacted: Collection[str], values: Mapping[str, Any]) -> di
 
 
 def without_values(error: Mapping[str, object]) -> Mapping[str, object]:
-    """An error that may quote a row tells only of which kind it is, and what to do."""
+    """Reduce an error that may quote a row to its kind and what to do."""
     code = str(error.get("code", "error"))
     if code in NUMBERS_ONLY:
         return error
     kept = ("code", "retryable", "hint", "operation_order")
-    told = {name: error[name] for name in kept if name in error}
-    return {**told, "message": f"{code}: what it says may show values that are redacted"}
+    shown = {name: error[name] for name in kept if name in error}
+    return {**shown, "message": f"{code}: what it says may show values that are redacted"}

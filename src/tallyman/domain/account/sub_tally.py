@@ -28,7 +28,7 @@ class SubTally:
 
     @property
     def worth_a_line(self) -> bool:
-        """True unless the rows of the output tell all of it: groups that passed, every one."""
+        """True unless the rows of the output show all of it: groups that passed, every one."""
         return self.unit == "child" or self.fates.get(Fate.PASSED, 0) != self.units_in
 
     def to_json(self) -> dict[str, object]:

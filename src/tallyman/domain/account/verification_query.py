@@ -26,16 +26,16 @@ _DIGESTS = "SELECT NULL AS source_key FROM (SELECT unnest(range(record_count)) F
 def verification_query(folder: str, partitions: Iterable[Partition], *, keys: bool) -> str:
     """`folder` is where the target lies in the run's folder; `keys` is False where the evidence of
     groups holds digests: their records are counted, their keys are not known."""
-    parts = [
+    selects = [
         f"SELECT '{part.fate.value}' AS fate, source_key FROM ({_select(folder, part, keys)})"
         for part in partitions
         if part.digest.count
     ]
-    if not parts:
+    if not selects:
         return "SELECT 'ALL' AS fate, 0 AS records, 0 AS distinct_keys"
     return (
         "SELECT coalesce(fate, 'ALL') AS fate, count(*) AS records, "
-        f"count(DISTINCT source_key) AS distinct_keys FROM ({' UNION ALL '.join(parts)}) "
+        f"count(DISTINCT source_key) AS distinct_keys FROM ({' UNION ALL '.join(selects)}) "
         "GROUP BY GROUPING SETS ((fate), ()) ORDER BY fate"
     )
 

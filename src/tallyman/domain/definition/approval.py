@@ -21,7 +21,7 @@ class Approval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """A person's answer. The key tells the same answer sent twice from a second one."""
+    """A person's answer. The key distinguishes the same answer sent twice from a second one."""
 
     approved: bool
     actor: str

@@ -83,8 +83,8 @@ def aggregate_of(
 
 
 def check_path(path: str) -> None:
-    parts = path.split("/")
-    if not path or path.startswith("/") or ".." in parts or "\\" in path or "\0" in path:
+    pieces = path.split("/")
+    if not path or path.startswith("/") or ".." in pieces or "\\" in path or "\0" in path:
         raise UsageError(f"output to {path!r}: a path inside the project, such as exports/gl.csv")
 
 

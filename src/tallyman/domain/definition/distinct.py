@@ -1,4 +1,4 @@
-"""Which columns tell the rows of a result apart, as far as its steps alone show it."""
+"""Which columns distinguish the rows of a result, as far as its steps alone show it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tallyman.domain.definition.frame import Frame
 from tallyman.domain.definition.step_facts import Step
 
 
-def told_apart_by(plan: Frame) -> frozenset[str] | None:
+def distinguished_by(plan: Frame) -> frozenset[str] | None:
     """Columns, in lower case, of which no two rows of the result have the same values.
 
     Groups differ in what they are grouped by, and rows that dropDuplicates left in what it looked

@@ -121,8 +121,8 @@ class Thresholds:
         if isinstance(given, str):
             if given in cls.PRESETS:
                 return cls._from(cls.PRESETS[given])
-            parts = [part.partition("=") for part in given.split(",")]
-            given = {name: value for name, _, value in parts}
+            pieces = [piece.partition("=") for piece in given.split(",")]
+            given = {name: value for name, _, value in pieces}
         return cls._from(given)
 
     @classmethod

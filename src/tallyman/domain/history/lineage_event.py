@@ -27,5 +27,5 @@ class LineageEvent:
 
     @property
     def key(self) -> UUID:
-        """The same for the same event, however often it is told."""
+        """The same for the same event, however often it is built."""
         return uuid5(self.run, f"{self.type}|{self.body['eventTime']}")

@@ -9,7 +9,9 @@ from typing import Any
 
 def _plain(value: object) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
-        named = {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
+        named = {
+            f.metadata.get("key", f.name): _plain(getattr(value, f.name)) for f in fields(value)
+        }
         return {name: shown for name, shown in named.items() if shown not in (None, [])}
     if isinstance(value, Mapping):
         return {str(name): _plain(shown) for name, shown in value.items()}
@@ -71,7 +73,7 @@ class RecordOrigin(Answer):
     keys: tuple[str, ...] = ()
     hops: tuple[Hop, ...] = ()
     by_plan: bool | None = None
-    """Rows of a reference as the plan has them: they could not be told by their file."""
+    """Rows of a reference as the plan has them: they could not be identified by their file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +90,7 @@ class Hop(Answer):
     shown: tuple[Mapping[str, Any], ...] = ()
     steps: tuple[WalkCounts, ...] = ()
     records: int = 0
-    replayed: bool = False
+    recomputed: bool = field(default=False, metadata={"key": "replayed"})
     inputs: tuple[RecordOrigin, ...] = ()
     joins: tuple[Joined, ...] = ()
     notes: tuple[str, ...] = ()
@@ -149,7 +151,7 @@ class Became:
     joined_by: int | None = None
     other_partitions: int | None = None
     """Partitions of the asset that left the record to this one."""
-    replayed: bool = False
+    recomputed: bool = field(default=False, metadata={"key": "replayed"})
     notes: tuple[str, ...] = ()
     then: tuple[Became, ...] = ()
 

@@ -39,8 +39,8 @@ class Planned:
     def __str__(self) -> str:
         at = f" v{self.version}, {self.rows:,} rows" if self.version else ""
         count = None if self.partitions is None else len(self.partitions)
-        parts = "" if count is None else f", {count} partition{'s' if count != 1 else ''}"
-        said = f"{self.action.value:<8} {self.dataset}{at}{parts if self.builds else ''}"
+        counted = "" if count is None else f", {count} partition{'s' if count != 1 else ''}"
+        said = f"{self.action.value:<8} {self.dataset}{at}{counted if self.builds else ''}"
         if self.rename_to:
             said += f"; its dataset will be called {self.rename_to} (metadata only)"
         if self.publish is not None:

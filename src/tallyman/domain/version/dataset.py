@@ -67,7 +67,7 @@ class Fragment:
     files: tuple[DataFile, ...] = ()
     digest: str = ""
     schema: Mapping[str, Any] = field(default_factory=dict)
-    manifest: Mapping[str, Any] | None = None
+    iceberg_manifest: Mapping[str, Any] | None = None
     since: int | None = None
     """The version it came in with; None while it is in none."""
     invalidated: bool = False

@@ -96,7 +96,7 @@ def _columns(schema: str, keys: Sequence[str]) -> tuple[list[Column], list[str]]
     """What could be read, and what is wrong with the rest."""
     columns: list[Column] = []
     mistakes: list[str] = []
-    for text in _parts(schema):
+    for text in _pieces(schema):
         match = _COLUMN.fullmatch(text)
         if match is None:
             mistakes.append(f"{text!r} is not a column: write a name and a type, split by commas")
@@ -118,25 +118,25 @@ def _columns(schema: str, keys: Sequence[str]) -> tuple[list[Column], list[str]]
 
 def spark_columns(schema: str) -> list[tuple[str, str]]:
     """Name and type of each column of a schema, whatever the types are."""
-    found = (_COLUMN.fullmatch(text) for text in _parts(schema))
+    found = (_COLUMN.fullmatch(text) for text in _pieces(schema))
     return [(_unquoted(match["name"]), match["type"].strip()) for match in found if match]
 
 
-def _parts(schema: str) -> Iterator[str]:
+def _pieces(schema: str) -> Iterator[str]:
     """Cut at the commas between columns: not at those in `a,b`, decimal(1,0) or map<a,b>."""
-    part, depth, quoted = "", 0, False
+    piece, depth, quoted = "", 0, False
     for character in schema:
         if character == "`":
             quoted = not quoted
         elif not quoted:
             depth += (character in "(<") - (character in ")>")
         if character == "," and depth == 0 and not quoted:
-            yield part.strip()
-            part = ""
+            yield piece.strip()
+            piece = ""
         else:
-            part += character
-    if part.strip():
-        yield part.strip()
+            piece += character
+    if piece.strip():
+        yield piece.strip()
 
 
 def _unquoted(name: str) -> str:

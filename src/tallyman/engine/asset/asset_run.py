@@ -13,9 +13,9 @@ from tallyman.engine.asset.work import Work
 from tallyman.engine.columns.reads import columns_read
 from tallyman.engine.evidence import breaker
 from tallyman.engine.evidence.content import Content, measure
+from tallyman.engine.evidence.evidence_jobs import EvidenceJobs
 from tallyman.engine.evidence.key_check import KeyCheck
-from tallyman.engine.evidence.settle import Settlement, clear, move_parts
-from tallyman.engine.evidence.settling import Settling
+from tallyman.engine.evidence.write import EvidenceWriter, clear, move_files
 from tallyman.engine.expressions.columns import SYSTEM
 from tallyman.engine.observer import SILENT, Observer
 from tallyman.engine.segment.evaluate import Evaluation
@@ -46,13 +46,13 @@ class AssetRun:
         accounted = accounted_inputs(work.plan)
         self.doors = Doors(inputs, accounted, self.pool, work.folders.project)
         self.evaluation = self._evaluation(book)
-        result, staging = work.folders.result, work.folders.staging
-        settlement = Settlement(work.run, book, result, staging, work.partition_label)
-        self.settling = Settling(settlement, self.evaluation, self.pool)
+        result, scratch = work.folders.result, work.folders.scratch
+        writer = EvidenceWriter(work.run, book, result, scratch, work.partition_label)
+        self.evidence_jobs = EvidenceJobs(writer, self.evaluation, self.pool)
         self.key_check = KeyCheck(work.asset, work.plan, self.pool, work.redaction, work.stays)
         works = has_working_set(work.asset.trace, work.plan)
         self.working = self._working_run() if works else None
-        self.closing = Closing(work, self.doors, self.evaluation, self.settling, self.working)
+        self.closing = Closing(work, self.doors, self.evaluation, self.evidence_jobs, self.working)
 
     def _evaluation(self, book: Book) -> Evaluation:
         work, doors = self.work, self.doors
@@ -61,7 +61,7 @@ class AssetRun:
             inputs=doors.inputs,
             step_ids=step_ids(work.plan),
             evidence=work.evidence,
-            folder=str(work.folders.staging),
+            folder=str(work.folders.scratch),
             checks=StageChecks(book, work.thresholds, doors, self.pool),
             reads={name: self._columns_read(name) for name in doors.accounted},
             # Steps whose trace is written are reported when that is durable.
@@ -79,9 +79,9 @@ class AssetRun:
         tracer = None
         if work.traced:
             place, hidden = folders.result / "trace", work.redaction
-            tracer = Tracer(ids, place, folders.staging, self.pool, self.observer, hidden)
+            tracer = Tracer(ids, place, folders.scratch, self.pool, self.observer, hidden)
         inputs, evaluation = self.doors.inputs, self.evaluation
-        return WorkingRun(work.plan, inputs, evaluation, ids, tracer, folders.staging)
+        return WorkingRun(work.plan, inputs, evaluation, ids, tracer, folders.scratch)
 
     def _mark_jobs(self) -> None:
         if self.work.tag:
@@ -92,7 +92,7 @@ class AssetRun:
         inputs = self.doors.careful()
         if inputs is None:
             return None
-        for place in (self.work.folders.result, self.work.folders.staging):
+        for place in (self.work.folders.result, self.work.folders.scratch):
             clear(place)
             place.mkdir()
         return AssetRun(self._asked, inputs, self.observer)
@@ -108,7 +108,7 @@ class AssetRun:
             self.observer.phase("evaluating")
             made, content = self._evaluate()
             self.observer.phase("settling")
-            self.settling.wait()
+            self.evidence_jobs.wait()
             self.observer.phase("proving")
             return self._conclude(made, content)
         except Exception as error:
@@ -126,7 +126,7 @@ class AssetRun:
         for name in dict.fromkeys(self.doors.accounted):
             broken = breaker.unreadable(self.doors.inputs[name], book, thresholds.window, rate)
             if broken is not None:
-                self.settling.write_letters(broken.sample)
+                self.evidence_jobs.write_letters(broken.sample)
                 self.closing.letters(self.closing.kept())
                 raise StructuralError(self.work.asset.name, name, broken.bad, broken.seen, rate)
         book.rules.clear()
@@ -134,15 +134,15 @@ class AssetRun:
     def _evaluate(self) -> tuple[WrittenRows | None, Future[Content] | None]:
         """Evaluate all steps and place the output; nothing if a threshold stopped it."""
         try:
-            made = self._written(self.work.folders.staging / "output")
+            made = self._written(self.work.folders.scratch / "output")
             self.evaluation.checks.check()
             self.evaluation.report_reached()
             return made, self._place_output(made)
         except Halted:
             return None, None
         finally:
-            if not self.settling.jobs:
-                self.settling.start()
+            if not self.evidence_jobs.jobs:
+                self.evidence_jobs.start()
 
     def _written(self, folder: Path) -> WrittenRows:
         if self.working is not None:
@@ -150,14 +150,14 @@ class AssetRun:
         flow = self.evaluation.flow(self.work.plan)
         if not flow.untouched_groups:
             return WrittenRows.of_stage(self.evaluation.output(flow))
-        self.settling.start()  # all segments are written: evidence beside the output
+        self.evidence_jobs.start()  # all segments are written: evidence beside the output
         rows = self.evaluation.output_groups(flow, str(folder))
         return WrittenRows(folder, rows, flow.level, flow.group_columns)
 
     def _place_output(self, made: WrittenRows) -> Future[Content]:
         """Put the output in its place and start to measure it, while evidence is written."""
         folders = self.work.folders
-        move_parts(made.folder, folders.output)
+        move_files(made.folder, folders.output)
         if self.working is not None:
             self.working.keep_outputs(folders.result, self.work.partition_label)
         found = self.doors.spark().read.schema(made.schema).parquet(str(folders.output))

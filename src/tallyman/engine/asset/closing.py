@@ -11,9 +11,9 @@ from tallyman.domain.definition.threshold import Halt
 from tallyman.engine.asset.work import Work
 from tallyman.engine.evidence.account import Account
 from tallyman.engine.evidence.content import Content
+from tallyman.engine.evidence.evidence_jobs import EvidenceJobs
 from tallyman.engine.evidence.kept import Kept, LetterCounts
-from tallyman.engine.evidence.settle import SUMMARY, clear
-from tallyman.engine.evidence.settling import Settling
+from tallyman.engine.evidence.write import SUMMARY, clear
 from tallyman.engine.files.run_folder import write_json
 from tallyman.engine.segment.evaluate import Evaluation
 from tallyman.engine.segment.stage import WrittenRows
@@ -46,7 +46,7 @@ class Closing:
     work: Work
     doors: Doors
     evaluation: Evaluation
-    settling: Settling
+    evidence_jobs: EvidenceJobs
     working: WorkingRun | None
 
     def kept(self) -> Kept:
@@ -60,7 +60,7 @@ class Closing:
         return found
 
     def ledger(self, kept: Kept, letters: LetterCounts, made: WrittenRows | None) -> Ledger:
-        totals, witnesses = self.evaluation.checks.totals, self.settling.witnesses
+        totals, witnesses = self.evaluation.checks.totals, self.evidence_jobs.witnesses
         account = Account(self.evaluation, totals, kept, letters, witnesses)
         marked = made is not None and made.level is None
         checks = self.working.checks(kept) if self.working is not None and made else []

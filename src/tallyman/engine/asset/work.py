@@ -28,7 +28,7 @@ class Folders:
     """Where a target is made: what stays, what is removed afterwards, and the project itself."""
 
     result: Path
-    staging: Path
+    scratch: Path
     project: Path
 
     @property

@@ -1,4 +1,4 @@
-"""Column lineage, read from a plan: nothing is evaluated, and never too little is told."""
+"""Column lineage, read from a plan: nothing is evaluated, and no origin is left out."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def column_lineage(
     plan: Frame, inputs: Inputs, output: Sequence[str] | None = None
 ) -> ColumnLineage:
     """Of the result. `output` are its columns as Spark names them, where that is known."""
-    return _told(_trace(plan, inputs), output)
+    return _of_output(_trace(plan, inputs), output)
 
 
 def registered_lineage(plan: Frame, inputs: Inputs) -> dict[str, ColumnLineage]:
@@ -100,12 +100,12 @@ def registered_lineage(plan: Frame, inputs: Inputs) -> dict[str, ColumnLineage]:
         step = node.step
         if isinstance(step, Output) and step.register_as is not None:
             rows = _trace(node, inputs)
-            told = [n for n in step.columns or rows.columns if spelled(n, list(rows.columns))]
-            found[step.register_as] = _told(rows, told)
+            named = [n for n in step.columns or rows.columns if spelled(n, list(rows.columns))]
+            found[step.register_as] = _of_output(rows, named)
     return found
 
 
-def _told(rows: _Rows, output: Sequence[str] | None) -> ColumnLineage:
+def _of_output(rows: _Rows, output: Sequence[str] | None) -> ColumnLineage:
     names = list(rows.columns)
     columns: dict[str, tuple[Origin, ...]] = {}
     for number, name in enumerate(names if output is None else output):

@@ -27,10 +27,10 @@ def logical_query(plan: Frame) -> str:
     """`WITH step AS (…), … SELECT * FROM the last one`."""
     query = _Query(step_ids(plan))
     last = query.add(plan)
-    if not query.parts:
+    if not query.clauses:
         return f"SELECT * FROM {last}"
-    parts = ",\n".join(f"{name} AS ({INDENT}{text}\n)" for name, text in query.parts.items())
-    return f"WITH {parts}\nSELECT * FROM {last}"
+    clauses = ",\n".join(f"{name} AS ({INDENT}{text}\n)" for name, text in query.clauses.items())
+    return f"WITH {clauses}\nSELECT * FROM {last}"
 
 
 def step_queries(plan: Frame) -> dict[str, str]:
@@ -39,7 +39,7 @@ def step_queries(plan: Frame) -> dict[str, str]:
     query = _Query(ids)
     query.add(plan)
     return {
-        name: query.parts.get(quoted(name), f"SELECT * FROM {quoted(name)}")
+        name: query.clauses.get(quoted(name), f"SELECT * FROM {quoted(name)}")
         for name in ids.values()
     }
 
@@ -47,7 +47,7 @@ def step_queries(plan: Frame) -> dict[str, str]:
 @dataclass(slots=True)
 class _Query:
     ids: dict[Frame, str]
-    parts: dict[str, str] = field(default_factory=dict)
+    clauses: dict[str, str] = field(default_factory=dict)
 
     def add(self, frame: Frame, prefix: str = "") -> str:
         """The name of the rows behind a plan's last step."""
@@ -57,14 +57,14 @@ class _Query:
             assert step is not None
             own = self.ids.get(node, f"{prefix}{number}_{step.kind}")
             read = [self.add(other, f"{own}.") for other in others(step)]
-            before = self._part(own, _sql(step, before, read))
+            before = self._clause(own, _sql(step, before, read))
         return before
 
-    def _part(self, name: str, text: str) -> str:
+    def _clause(self, name: str, text: str) -> str:
         unique, again = quoted(name), 2
-        while unique in self.parts and self.parts[unique] != text:
+        while unique in self.clauses and self.clauses[unique] != text:
             unique, again = quoted(f"{name}_{again}"), again + 1
-        self.parts[unique] = text
+        self.clauses[unique] = text
         return unique
 
 

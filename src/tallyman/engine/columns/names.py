@@ -1,4 +1,4 @@
-"""What a selected expression is called, as far as its text tells."""
+"""What a selected expression is called, as far as its text shows."""
 
 from __future__ import annotations
 

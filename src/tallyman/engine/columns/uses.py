@@ -22,7 +22,7 @@ from tallyman.engine.plan.in_place import spelled
 
 ALL = "*"
 _NAME = re.compile(r"\w+|`(?:[^`]|``)+`")
-_UNTOLD = re.compile(r"\.\.\. \d+ more|\.\.\.$|unresolvedstar", re.I)
+_CUT_OFF = re.compile(r"\.\.\. \d+ more|\.\.\.$|unresolvedstar", re.I)
 """In the text of a Column: it was cut short, or it means all there are."""
 Path = tuple[str, ...]
 
@@ -110,7 +110,10 @@ def _visit(node: exp.Expression, way: Way) -> Iterator[tuple[Path, Way]]:
     deeper = way.then(Way.AGGREGATION if isinstance(node, exp.AggFunc) else Way.TRANSFORMATION)
     match node:
         case exp.Column():
-            yield tuple(part.name if not part.find(exp.Star) else ALL for part in node.parts), way
+            yield (
+                tuple(piece.name if not piece.find(exp.Star) else ALL for piece in node.parts),
+                way,
+            )
         case exp.Star():
             yield (ALL,), way
         case exp.Alias() | exp.Paren():
@@ -142,7 +145,7 @@ def _ways(node: exp.Expression, child: exp.Expression, deeper: Way) -> tuple[Way
 
 def _mentioned(text: str, names: Names, *, by_column: bool) -> Iterator[Use]:
     way = Way.TRANSFORMATION
-    if not names.complete or (by_column and _UNTOLD.search(text)):
+    if not names.complete or (by_column and _CUT_OFF.search(text)):
         yield from names.everything(way)
         return
     yield from (Use(name, way) for name in mentioned([text], names.columns))

@@ -10,7 +10,7 @@ from pathlib import Path
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from tallyman.engine.evidence import settle
+from tallyman.engine.evidence import write
 from tallyman.engine.evidence.content import measure
 from tallyman.engine.expressions.columns import SYSTEM, col, quoted
 from tallyman.errors import RowsUnaccountedFor
@@ -32,7 +32,7 @@ def new_rows(
 ) -> NewRows:
     """Written anew only if some rows are not new; else what was made is taken as it is."""
     rows = spark.read.parquet(str(made))
-    total = settle.rows_in(made)
+    total = write.rows_in(made)
     kept = _once(rows, key)
     if current:
         there = spark.read.parquet(*current).select(*(col(name) for name in key)).distinct()
@@ -41,11 +41,11 @@ def new_rows(
     left = kept.count()
     if left == total:
         return NewRows(made, total, 0)
-    staged = target.with_name(f".{target.name}")
-    kept.write.mode("overwrite").parquet(str(staged))
-    settle.move_parts(staged, target)
-    settle.clear(staged)
-    if (written := settle.rows_in(target)) != left:
+    unfinished = target.with_name(f".{target.name}")
+    kept.write.mode("overwrite").parquet(str(unfinished))
+    write.move_files(unfinished, target)
+    write.clear(unfinished)
+    if (written := write.rows_in(target)) != left:
         raise RowsUnaccountedFor(target.name, max(left - written, 0), max(written - left, 0), 0)
     digest = measure(spark.read.parquet(str(target)).drop(SYSTEM)).digest
     return NewRows(target, left, total - left, digest)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from tallyman.engine.evidence import settle
+from tallyman.engine.evidence import write
 from tallyman.engine.expressions.columns import ERROR, KEY, PART, PLACE, REJECTIONS
 from tallyman.engine.segment.admit import admit
 from tallyman.engine.segment.fate_book import Book
@@ -37,4 +37,4 @@ def unreadable(source: Input, book: Book, window: int, rate: float) -> BreakerTr
         return None
     sample = first.where(F.col(PART) == ERROR).limit(SAMPLE)
     unplaced = F.lit(None).alias(PLACE)
-    return BreakerTripped(seen, bad, sample.select(KEY, unplaced, REJECTIONS, *settle.no_group(0)))
+    return BreakerTripped(seen, bad, sample.select(KEY, unplaced, REJECTIONS, *write.no_group(0)))

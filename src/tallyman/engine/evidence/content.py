@@ -33,7 +33,7 @@ def measure(rows: DataFrame, only: Column | None = None) -> Content:
     sums = [
         F.sum(half).alias(f"s{n}")
         for n, half in enumerate(
-            part for h in hashes for part in (F.shiftright(h, 32), h.bitwiseAND(F.lit(LOW)))
+            half for h in hashes for half in (F.shiftright(h, 32), h.bitwiseAND(F.lit(LOW)))
         )
     ]
     inside = F.lit(True) if only is None else F.coalesce(only, F.lit(False))

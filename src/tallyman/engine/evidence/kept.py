@@ -161,14 +161,14 @@ class Kept:
 
     @property
     def output_has_keys(self) -> bool:
-        """True unless the rows of the output are groups, told by their own columns."""
+        """True unless the rows of the output are groups, identified by their own columns."""
         files = self.files("output")
         held = pq.read_schema(files[0]) if files else pa.schema([])
         at = held.get_field_index(SYSTEM)
         return at >= 0 and held.field(at).type.get_field_index("key") >= 0
 
     def group_rows(self, by: Sequence[str]) -> KeyDigest:
-        """The rows of an output that are groups, by the columns that tell them."""
+        """The rows of an output that are groups, by the columns that identify them."""
         files = self.files("output")
         try:
             if self._many(files):

@@ -1,6 +1,6 @@
 """The key of an asset: no two rows of its output have the same one, or the asset fails.
 
-NULL is a value like any other here, as it is for groupBy: one row without a value is told apart
+NULL is a value like any other here, as it is for groupBy: one row without a value is distinguished
 from all others, two are not. How many there are is reported, see `null_values`.
 """
 
@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tallyman.domain.account.ledger import Ledger
-from tallyman.domain.definition.distinct import told_apart_by
+from tallyman.domain.definition.distinct import distinguished_by
 from tallyman.domain.definition.frame import Frame
 from tallyman.domain.definition.pipeline import Asset
 from tallyman.engine.evidence.content import row_hashes
@@ -59,7 +59,7 @@ class KeyCheck:
         if asset.update_strategy == "append":
             # Of rows with one unique_key the first is taken, and the key has all its columns.
             return False
-        apart = None if self.stays else told_apart_by(self.plan)
+        apart = None if self.stays else distinguished_by(self.plan)
         return apart is None or not apart <= {name.lower() for name in asset.key}
 
     def begin(self, rows: DataFrame, kept: Sequence[str], few: bool) -> None:

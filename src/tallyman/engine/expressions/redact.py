@@ -1,6 +1,6 @@
 """Redacted columns: of their values only keyed hashes stand in what a run leaves.
 
-The same value has the same hash in every run of a project, so records can still be told apart and
+The same value has the same hash in every run of a project, so records can be distinguished and
 found by whoever knows the value and has the project's key.
 """
 

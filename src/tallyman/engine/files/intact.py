@@ -115,7 +115,7 @@ def _compared(file: Expected, hashed: Hash) -> tuple[Kind | None, str]:
 
 
 def _place_of_change(file: Expected) -> str:
-    """Where a changed Parquet file is broken, as far as its checksums tell.
+    """Where a changed Parquet file is broken, as far as its checksums show.
 
     Catches everything: a broken file can fail in any way, and that it is broken is known already.
     """

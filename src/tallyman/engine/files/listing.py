@@ -96,7 +96,7 @@ def listed_files(name: str, files: Mapping[str, str], root: Path) -> InputFiles:
     missing = [path for path in files.values() if not os.path.isfile(path)]
     if missing:
         shown = f"{len(missing)} of {len(files)} files, first {os.path.relpath(missing[0], root)}"
-        raise InputMissing(name, shown, f"Look with `tallyman verify --dataset {name}`.")
+        raise InputMissing(name, shown, f"Look with `tallyman verify dataset {name}`.")
     listed = [InputFile(shown, path, *_stamp(path)) for shown, path in sorted(files.items())]
     return InputFiles(name, str(root), tuple(listed), False)
 

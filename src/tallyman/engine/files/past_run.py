@@ -1,4 +1,4 @@
-"""A run as its folder tells it: what it was bound to, what it made, and how it ended."""
+"""Read a run from its folder: what it was bound to, what it made, and how it ended."""
 
 from __future__ import annotations
 
@@ -79,17 +79,17 @@ class Run:
 def find_folder(runs: Path, wanted: str) -> Path | None:
     """By the run's name or the folder's."""
     for folder in sorted((path for path in runs.glob("*/") if path.is_dir()), reverse=True):
-        if Path(wanted).name == folder.name or wanted in map(_told, _tellers(folder)):
+        if Path(wanted).name == folder.name or wanted in map(_run_named_in, _naming_files(folder)):
             return folder
     return None
 
 
-def _tellers(folder: Path) -> list[Path]:
+def _naming_files(folder: Path) -> list[Path]:
     """What holds the name of the run; the others may be broken, or gone."""
     return [folder / name for name in (MANIFEST, SEAL)]
 
 
-def _told(path: Path) -> str | None:
+def _run_named_in(path: Path) -> str | None:
     try:
         return str(_json(path)["run_id"])
     except (KeyError, OSError, TypeError, ValueError):

@@ -61,15 +61,11 @@ class RunFolder:
         aside.parent.mkdir(parents=True, exist_ok=True)
         os.rename(source, aside)
 
-    def clear_staging(self) -> None:
+    def clear_scratch(self) -> None:
         shutil.rmtree(self.path / ".staging", ignore_errors=True)
 
     def write(self, name: str, content: object) -> None:
         write_json(self.path / name, content)
-
-    @property
-    def finished(self) -> bool:
-        return (self.path / REPORT).exists()
 
 
 def write_json(path: Path, content: object) -> None:

@@ -55,7 +55,7 @@ def definition_hash(
 ) -> str:
     """Of all that decides a result, except data.
 
-    `code` counts where the plan holds a Column: its text alone does not tell what it means.
+    `code` counts where the plan holds a Column: its text alone does not say what it means.
     """
     read = {name: sources[name] for name in {f.input for f in frames(plan)} if name in sources}
     writer = _Writer(as_written=_has_odd_names(plan, list(read.values())))
@@ -107,7 +107,7 @@ class _Writer:
 
     def _step(self, step: Step, usual: int) -> dict[str, object]:
         # All fields there are: one that is added to a step later counts by itself. A number that
-        # the step would have anyway is not told: it does not matter who gave it.
+        # the step would have anyway is left out: it does not matter who gave it.
         return {"kind": step.kind} | {
             field.name: self._field(step, field.name, getattr(step, field.name))
             for field in fields(step)

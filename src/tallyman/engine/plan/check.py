@@ -112,7 +112,7 @@ def check_asset(
 
 
 def _partition_problems(where: str, asset: Asset, schema: StructType) -> list[Problem]:
-    """Rows must tell their partition, or they could not be replaced by it."""
+    """Rows must hold their partition, or they could not be replaced by it."""
     declared = asset.partitioned_by
     if declared is None:
         return []

@@ -18,7 +18,9 @@ _NOT_TEXT = frozenset({"", "~", "null", "true", "false"})
 def code_of(folder: Path) -> str:
     """Of all that declares the pipeline, as it is read: without comments and docstrings."""
     written = [path for path in folder.glob("*") if path.suffix in YAML and path.is_file()]
-    return sha256_of(_python_in(folder) + sorted([p.name, _told(p.read_bytes())] for p in written))
+    return sha256_of(
+        _python_in(folder) + sorted([p.name, _yaml_hash(p.read_bytes())] for p in written)
+    )
 
 
 def python_of(folder: Path) -> str:
@@ -46,7 +48,7 @@ def _meaning(content: bytes) -> str:
     return ast.dump(tree)
 
 
-def _told(content: bytes) -> str:
+def _yaml_hash(content: bytes) -> str:
     """What a YAML file says, event by event: nothing is unfolded."""
     try:
         events = [_event(event) for event in yaml.parse(content, Loader=yaml.BaseLoader)]

@@ -28,9 +28,9 @@ def code_version(folder: Path) -> CodeVersion:
     answer = _git(folder, *asked, ".")
     if answer is None:  # no answer is not "no changes"
         return CodeVersion(source_hash=source)
-    told = answer.splitlines()
-    head = dict(line[2:].split(" ", 1) for line in told if line.startswith("# branch."))
-    changed = [line for line in told if not line.startswith("#") and not _made_by_python(line)]
+    lines = answer.splitlines()
+    head = dict(line[2:].split(" ", 1) for line in lines if line.startswith("# branch."))
+    changed = [line for line in lines if not line.startswith("#") and not _made_by_python(line)]
     commit = head.get("branch.oid", "(initial)")
     return CodeVersion(
         source_hash=source,

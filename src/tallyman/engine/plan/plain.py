@@ -90,8 +90,8 @@ def join_pairs(on: object, left: Sequence[str], right: Sequence[str]) -> list[tu
     if isinstance(on, (list, tuple)):
         return [pair for item in on for pair in join_pairs(item, left, right)]
     pairs = []
-    for part in re.split(r"\s+AND\s+", _infix(text_of(on)), flags=re.I):
-        found = _EQUALITY.fullmatch(part.strip())
+    for equality in re.split(r"\s+AND\s+", _infix(text_of(on)), flags=re.I):
+        found = _EQUALITY.fullmatch(equality.strip())
         if not found:
             raise UsageError(
                 f"join on equality of columns, not {text_of(on)!r}; compute with withColumn first"

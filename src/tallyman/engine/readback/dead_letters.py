@@ -68,7 +68,7 @@ WRONG = {
 
 
 class Letters:
-    """Those of some targets. What is not told to be resolved is open."""
+    """Those of some targets. What is not resolved is open."""
 
     def __init__(self, places: Mapping[str, Path]) -> None:
         self._db = connect()
@@ -98,7 +98,7 @@ class Letters:
         self._db.close()
 
     def forget(self, target: str) -> None:
-        """What was told of it: it may have to be told again."""
+        """Forget what was resolved: it may have to be resolved again."""
         self._db.execute("DELETE FROM resolved WHERE target = $t", {"t": target})
 
     def resolve(self, target: str, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -201,7 +201,7 @@ class Letters:
         while rows := found.fetchmany(BATCH):
             yield from rows
 
-    # ---- telling ------------------------------------------------------------------------------
+    # ---- reporting ------------------------------------------------------------------------------
 
     def records(self, target: str | None = None) -> dict[str, int]:
         """How many records are in each state."""

@@ -65,7 +65,7 @@ class Forward:
                 break
             level = self.levels.opened[number]
             if not self.levels.has_keys(level):
-                return found  # only a replay can tell
+                return found  # the keys have to be recomputed
             above, count = self._above(level, keys, shape)
             if count:
                 done = "aggregated" if level.unit == "group" else "exploded"
@@ -83,8 +83,10 @@ class Forward:
         covered = [name for name in self.shape.names if covers(hidden, name)] if self.shape else []
         if self.shape is None or not covered:
             return keys, self.shape
-        told = self.shape.hidden_text("k", covered)
-        return self.desk.keep(f"SELECT {told} AS k, p FROM {keys}"), self.shape.hidden(covered)
+        hidden_key = self.shape.hidden_text("k", covered)
+        return self.desk.keep(f"SELECT {hidden_key} AS k, p FROM {keys}"), self.shape.hidden(
+            covered
+        )
 
     def ended_before(self, keys: str, steps: Collection[str]) -> int:
         """How many of the records were rejected or left out by one of these steps, or at the
@@ -214,11 +216,11 @@ class Forward:
         elif shape is None or shape.names == (WHOLE,):
             where = "true"
         else:
-            parts = ", ".join(f"{p} AS v{n}" for n, p in enumerate(shape.parts("k")))
+            pieces = ", ".join(f"{p} AS v{n}" for n, p in enumerate(shape.pieces("k")))
             same = " AND ".join(
                 f"{quoted(name)} IS NOT DISTINCT FROM v{n}" for n, name in enumerate(shape.names)
             )
-            where = f"EXISTS (SELECT 1 FROM (SELECT {parts} FROM {keys}) w WHERE {same})"
+            where = f"EXISTS (SELECT 1 FROM (SELECT {pieces} FROM {keys}) w WHERE {same})"
         rows = self.desk.keep(
             f"SELECT _tm_file, file_row_number + 1 AS _tm_line FROM {output} o WHERE {where}"
         )
@@ -253,7 +255,7 @@ class Forward:
         exact = f"{key} IN (SELECT k FROM {keys})"
         if shape is None or shape.plain or shape.names == (WHOLE,):
             return exact
-        own, theirs = ", ".join(shape.parts(key)), ", ".join(shape.parts("k"))
+        own, theirs = ", ".join(shape.pieces(key)), ", ".join(shape.pieces("k"))
         # What is no key of this shape, like `@file#3`, has no parts: it is equal to itself only.
         these = f"(SELECT ({theirs}) FROM {keys} WHERE {shape.fits('k')})"
         return f"({exact} OR ({shape.fits(key)} AND ({own}) IN {these}))"

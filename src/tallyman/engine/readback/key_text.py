@@ -70,7 +70,7 @@ class KeyShape:
         """Whether equal values have one text in both engines."""
         return not self.is_json and bool(_SAME_TEXT.fullmatch(self.types[0]))
 
-    def parts(self, key: str) -> list[str]:
+    def pieces(self, key: str) -> list[str]:
         """The typed columns in a key text, as expressions."""
         if not self.is_json:
             return [f"TRY_CAST({key} AS {self.types[0]})"]

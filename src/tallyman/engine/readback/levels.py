@@ -92,7 +92,7 @@ class Levels:
         return [name for name in shape.names if name != WHOLE] if shape else []
 
     def shape(self, level: Level) -> KeyShape | None:
-        """Of a group's key; None if there is no evidence to tell."""
+        """Of a group's key; None if there is no evidence."""
         if level.unit == "child" or not level.files:
             return None
         found = f"SELECT unnest(group_key) FROM {parquet(level.files[:1])}"
@@ -110,7 +110,7 @@ class Levels:
     def behind(self, rows: str) -> tuple[str, list[WalkCounts]]:
         """A table `k, p` of the records behind output rows, and what each step on the way did.
 
-        `k` is the key. `p` is the place, where keys did not tell the records of the run apart."""
+        `k` is the key. `p` is the place, where keys did not distinguish the records of the run."""
         steps: list[WalkCounts] = []
         levels = list(self.opened)
         if has_keys(self.desk.columns(f"SELECT * FROM {rows}")):
@@ -166,17 +166,17 @@ class Levels:
             shape = self.shape(level)
             assert shape is not None
             names = [name for name in shape.names if name != WHOLE]
-            parts = shape.parts("k") if names else []
+            pieces = shape.pieces("k") if names else []
             if level.replaces:
-                found = self._sources(level, keys, parts, names)
+                found = self._sources(level, keys, pieces, names)
                 return found, self.desk.count(found)
-            # A record's key may read like that of a group: what made the row tells them apart.
+            # A record's key may read like that of a group: what made the row distinguishes them.
             others = ", ".join(text(one.step) for one in self.opened if one is not level)
             here = f"s NOT IN ({others})" if others else "s IS NOT NULL"
             made = self.desk.keep(f"SELECT * FROM {keys} WHERE {here}")
-            found = self._sources(level, made, parts, names)
+            found = self._sources(level, made, pieces, names)
             groups = ", ".join(f"group_key.{quoted(n)} AS {quoted(n)}" for n in shape.names)
-            same = _same([quoted(n) for n in names], parts) if names else "true"
+            same = _same([quoted(n) for n in names], pieces) if names else "true"
             known = f"(SELECT DISTINCT {groups} FROM {parquet(level.files)})"
             rest = (
                 f"SELECT k, p, s FROM {made} ANTI JOIN {known} g ON {same} "
@@ -188,7 +188,7 @@ class Levels:
         return self.desk.keep(f"SELECT k, p, s FROM {found} UNION ALL ({rest})"), counted
 
     def _sources(self, level: Level, rows: str, values: Sequence[str], names: Sequence[str]) -> str:
-        """The keys behind groups; `values` tell a row's group."""
+        """The keys behind groups; `values` identify a row's group."""
         if not level.files:
             return self.desk.keep(EMPTY)
         step = self.evidence_of(level.files, "source_step")
@@ -206,7 +206,7 @@ class Levels:
 
 
 def has_keys(types: Mapping[str, str]) -> bool:
-    """True if rows of an output carry their keys; groups are told by their own columns."""
+    """True if rows of an output carry their keys; groups are identified by their own columns."""
     return re.match(r'STRUCT\("?key"? ', types.get(SYSTEM, "")) is not None
 
 

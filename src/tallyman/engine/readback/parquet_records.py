@@ -73,7 +73,7 @@ class ParquetRecords(Records):
         )
 
     def at(self, places: str) -> str:
-        """Hits of rows told by file and line."""
+        """Hits of rows identified by file and line."""
         return self.desk.keep(
             f"SELECT {self._key()} AS k, _tm_file, _tm_line FROM {self._source} r "
             f"SEMI JOIN {places} w USING (_tm_file, _tm_line)"

@@ -99,7 +99,7 @@ class Records(ABC):
     def _same_key(self, columns: Sequence[str]) -> str:
         if self.shape.plain and self.shape.types == ("VARCHAR",):
             return f"{columns[0]} = w.k"
-        pairs = zip(columns, self.shape.parts("w.k"), strict=True)
+        pairs = zip(columns, self.shape.pieces("w.k"), strict=True)
         return " AND ".join(f"{own} = {other}" for own, other in pairs)
 
     def wanted(self, keys: str) -> tuple[str, str]:
@@ -152,10 +152,10 @@ def condition(
     types: Mapping[str, str], wanted: Mapping[str, str], columns: Mapping[str, str]
 ) -> str:
     """All of `name=value`, compared by the column's type; `null` is NULL."""
-    parts = []
+    conditions = []
     for name, value in wanted.items():
         if value.lower() == "null":
-            parts.append(f"{columns[name]} IS NULL")
+            conditions.append(f"{columns[name]} IS NULL")
         else:
-            parts.append(f"{columns[name]} = TRY_CAST({text(value)} AS {types[name]})")
-    return " AND ".join(parts) or "true"
+            conditions.append(f"{columns[name]} = TRY_CAST({text(value)} AS {types[name]})")
+    return " AND ".join(conditions) or "true"

@@ -23,9 +23,9 @@ class Desk:
     def __init__(self, secret: str = "") -> None:
         """`secret` is the project's key for what is redacted."""
         self.connection = connect()
-        told = f"sha256({text(f'{secret}|')} || t)"
+        keyed_hash = f"sha256({text(f'{secret}|')} || t)"
         self.connection.execute(
-            f"CREATE MACRO {HIDDEN}(t) AS {text(BEGINS)} || substring({told}, 1, {LENGTH})"
+            f"CREATE MACRO {HIDDEN}(t) AS {text(BEGINS)} || substring({keyed_hash}, 1, {LENGTH})"
         )
         # As the runs themselves: a timestamp reads the same here and there.
         self.connection.execute("SET TimeZone = 'UTC'")

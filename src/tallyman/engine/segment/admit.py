@@ -52,12 +52,12 @@ def admit(source: Input, book: Book, read: Collection[str]) -> Flow:
     required = [f.name for f in source.schema if not f.nullable]
     asked = list(dict.fromkeys([*names, *required]))
     place = [PLACE] if placed else []
-    parts = [(_rules(part, book), rows) for part, rows in source.parts(asked)]
+    lots = [(_rules(lot, book), rows) for lot, rows in source.lots(asked)]
     admitted = [
         rows.withColumns(rules.tags()).select(*map(col, names), KEY, PART, REJECTIONS, *place)
-        for rules, rows in parts
+        for rules, rows in lots
     ]
-    unread = {n: frozenset().union(*(rules.unread(n) for rules, _ in parts)) for n in names}
+    unread = {n: frozenset().union(*(rules.unread(n) for rules, _ in lots)) for n in names}
     rows = reduce(DataFrame.unionByName, admitted)
     flow = Flow(rows, names, key, tagged=True, placed=placed)
     return replace(flow, unread=unread, rules=len(book.rules))

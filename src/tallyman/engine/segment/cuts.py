@@ -47,7 +47,7 @@ class Opened:
     children: DataFrame | None = None
     """Child and parent keys, for rows that were multiplied."""
     makes: Column | None = None
-    """How many children a live row of the stage has, told by the row itself."""
+    """How many children a live row of the stage has, identified by the row itself."""
     groups: DataFrame | None = None
     """Group keys with count and digest, when the keys themselves are not stored."""
     links: DataFrame | None = None
@@ -86,7 +86,7 @@ def checkpoint(flow: Flow, path: str) -> tuple[Stage, Flow]:
 
 
 def group_fields(step: GroupBy | Aggregate, rows: DataFrame) -> list[Column]:
-    """What tells a group; -0.0 falls into the group of 0.0, so it must also read like it."""
+    """What identifies a group; -0.0 falls into the group of 0.0, so it must also read like it."""
     return [value.alias(name) for name, value in _group_values(step, rows).items()]
 
 

@@ -192,7 +192,7 @@ class Evaluation:
         return replace(both, unread=unread, rules=max(left.rules, right.rules))
 
     def output_groups(self, flow: Flow, folder: str) -> StructType:
-        """Write groups that nothing was done to since; their columns tell them."""
+        """Write groups that nothing was done to since; their columns identify them."""
         sources = (
             [F.struct(F.struct(*kept).alias(SOURCES)).alias(SYSTEM)]
             if (kept := flow.sources())
@@ -247,7 +247,7 @@ def _same_key(left: Flow, right: Flow, step: Union) -> bool:
 
 
 def place_of(side: Flow, wanted: bool) -> list[Column]:
-    """Of a side whose keys tell its records apart, none."""
+    """Of a side whose keys distinguish its records, none."""
     if not wanted:
         return []
     return [F.col(PLACE) if side.placed else F.lit(None).cast("string").alias(PLACE)]

@@ -1,4 +1,4 @@
-"""The key of a group as text: a JSON object of the columns that tell it, NULLs included."""
+"""The key of a group as text: a JSON object of the columns that identify it, NULLs included."""
 
 from __future__ import annotations
 

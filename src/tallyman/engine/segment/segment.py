@@ -51,7 +51,7 @@ class Flow:
     level: int = 0
     after_group: bool = False
     group_columns: tuple[str, ...] | None = None
-    """The user's columns that still tell the group, where rows are groups."""
+    """The user's columns that still identify the group, where rows are groups."""
     beside: tuple[str, ...] = ()
     """Further columns of ours that go with every row."""
     unread: Mapping[str, frozenset[int]] = field(default_factory=dict)
@@ -59,11 +59,11 @@ class Flow:
     rules: int = 0
     """Rules the rows may have broken so far: those with smaller numbers."""
     placed: bool = False
-    """Whether the rows carry the place of their record, because keys do not tell records apart."""
+    """Whether the rows carry the place of their record, because keys do not distinguish records."""
 
     @property
     def untouched_groups(self) -> bool:
-        """Groups that no step since could end, told by their own columns."""
+        """Groups that no step since could end, identified by their own columns."""
         return self.after_group and not self.tagged and self.group_columns is not None
 
     def carried(self) -> list[str]:

@@ -28,7 +28,7 @@ EVIDENCE_OPTIONS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """What one segment wrote. `key` and `reasons` tell how to read a row's key and rejections."""
+    """What one segment wrote. `key` and `reasons` say how to read a row's key and rejections."""
 
     spark: SparkSession
     path: str
@@ -39,7 +39,7 @@ class Stage:
     """The column that says how many records a row stands for, if rows were merged."""
     level: int = 0
     place: str | None = None
-    """The column with the place of each record, where keys do not tell records apart."""
+    """The column with the place of each record, where keys do not distinguish records."""
     sources: tuple[Column, ...] = ()
     """Where rows are groups: how to read count and digest of the rows behind each."""
 
@@ -50,7 +50,7 @@ class Stage:
         return self.read().where(F.col(PART) == LIVE).drop(PART)
 
     def parts(self) -> set[int]:
-        """Which parts have rows, told by the folders."""
+        """Which parts have rows, identified by the folders."""
         found = Path(self.path).glob(f"{PART}=*")
         return {int(folder.name.partition("=")[2]) for folder in found}
 
@@ -111,7 +111,7 @@ class WrittenRows:
     level: int | None = None
     """Of all rows; None where each row says which step made it."""
     group_columns: tuple[str, ...] | None = None
-    """The columns that tell a row, where rows are groups and say nothing else."""
+    """The columns that identify a row, where rows are groups and say nothing else."""
 
     @classmethod
     def of_stage(cls, stage: Stage) -> WrittenRows:
@@ -159,5 +159,5 @@ def _write(rows: DataFrame, path: str, options: Mapping[str, str]) -> StructType
 
 
 def user_columns(flow: Flow) -> list[Column]:
-    """The user's columns; NULL on rows that ended, which are told by their key alone."""
+    """The user's columns; NULL on rows that ended, which are identified by their key alone."""
     return [flow.live(col(name)).alias(name) for name in flow.columns]

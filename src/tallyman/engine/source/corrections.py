@@ -27,7 +27,7 @@ from tallyman.engine.source.source import Door, Input, key_text
 from tallyman.engine.spark import digest
 
 NAMED = "_source_key"
-"""In a corrected record: the key of the one it replaces, where its own would not tell."""
+"""In a corrected record: the key of the one it replaces, where its own does not say."""
 LINE, VALID, APART = "line", "valid", "apart"
 FORMATS = ("dateFormat", "timestampFormat", "timestampNTZFormat", "locale", "timeZone")
 FOLDER, KEYS, CORRECTED, FACTS = "replay", "keys", "corrected", "replay.json"
@@ -99,9 +99,9 @@ class Overlay(Input):
     corrected: CorrectionsInput | None = None
     only: DataFrame | None = None
     named: bool = False
-    """Some corrected record has a key that its own columns do not tell."""
+    """Some corrected record has a key that its own columns do not give."""
 
-    def parts(self, columns: Sequence[str]) -> list[tuple[Input, DataFrame]]:
+    def lots(self, columns: Sequence[str]) -> list[tuple[Input, DataFrame]]:
         found: list[tuple[Input, DataFrame]] = []
         if self.base is not None:
             rows = self._chosen(self.base.records(columns))
@@ -118,7 +118,7 @@ class Overlay(Input):
     def records(self, columns: Sequence[str] | None = None) -> DataFrame:
         names = self.schema.names if columns is None else list(columns)
         place = [PLACE] if self.places is not None else []
-        found = [rows.select(*map(col, names), KEY, *place) for _, rows in self.parts(names)]
+        found = [rows.select(*map(col, names), KEY, *place) for _, rows in self.lots(names)]
         return reduce(DataFrame.unionByName, found)
 
     def at_most(self) -> int:

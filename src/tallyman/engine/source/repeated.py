@@ -1,4 +1,4 @@
-"""Which inputs have keys that do not tell their records apart: those are read with their places."""
+"""Inputs whose keys do not distinguish their records: those are read with their places."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class Input(ABC):
     def door(self) -> Door:
         """Counts and key digest, from a scan of its own."""
 
-    def parts(self, columns: Sequence[str]) -> list[tuple[Input, DataFrame]]:
+    def lots(self, columns: Sequence[str]) -> list[tuple[Input, DataFrame]]:
         """Its records by how they are read: what is wrong with one is found in the same way."""
         return [(self, self.records(columns))]
 
@@ -75,7 +75,7 @@ class Input(ABC):
 
     @property
     def every_record_keyed(self) -> bool:
-        """Whether the key columns alone tell the source key of every record."""
+        """True if the key columns alone give the source key of every record."""
         return False
 
     @property

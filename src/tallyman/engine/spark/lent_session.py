@@ -17,7 +17,7 @@ NOT_SET = "not set"
 def lent(
     session: SparkSession, wanted: Mapping[str, str], usual: Mapping[str, str]
 ) -> Iterator[list[str]]:
-    """`wanted` in place of `usual`, and as it was afterwards; what could not be set is told."""
+    """`wanted` in place of `usual`, and as it was afterwards; what could not be set is returned."""
     before: dict[str, str | None] = {}
     refused: list[str] = []
     try:

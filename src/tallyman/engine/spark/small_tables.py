@@ -19,7 +19,7 @@ def table(
     names = [column.split()[0] for column in columns]
     kinds = [pa.type_for_alias(column.split()[1]) for column in columns]
     listed = list(rows)
-    if not listed:  # Spark Connect cannot tell the types of nothing
+    if not listed:  # Spark Connect cannot infer the types of nothing
         typed = [F.lit(None).cast(SPARK_NAMES.get(str(k), str(k))) for k in kinds]
         return spark.range(0).select(*(t.alias(n) for t, n in zip(typed, names, strict=True)))
     arrays = [pa.array([row[i] for row in listed], kind) for i, kind in enumerate(kinds)]

@@ -90,7 +90,7 @@ def condition(where: Where, table: Table, path: str) -> Condition:
 
 def _equalities(where: Mapping[str, object], table: Table, path: str) -> Condition:
     problems: list[Problem] = []
-    parts: list[str] = []
+    conditions: list[str] = []
     values: list[object] = []
     for name, value in where.items():
         if name not in table.names:
@@ -105,13 +105,13 @@ def _equalities(where: Mapping[str, object], table: Table, path: str) -> Conditi
             problems.append(Problem(f"{path}.{name}", f"{value!r} as {kind}: {error}"))
             continue
         if value is None:
-            parts.append(f"{quoted(name)} IS NULL")
+            conditions.append(f"{quoted(name)} IS NULL")
         else:
             values.append(fitting)
-            parts.append(f"{quoted(name)} = CAST(${len(values)} AS {duck_type(kind)})")
+            conditions.append(f"{quoted(name)} = CAST(${len(values)} AS {duck_type(kind)})")
     if problems:
         raise InvalidMutation(problems)
-    return Condition("(" + " AND ".join(parts) + ")", tuple(values))
+    return Condition("(" + " AND ".join(conditions) + ")", tuple(values))
 
 
 def _parsed(where: str, path: str) -> exp.Expression:

@@ -23,13 +23,13 @@ def read_files(paths: Iterable[str], schema: pa.Schema, columns: Sequence[str]) 
     would look sound for ever.
     """
     wanted = pa.schema([schema.field(name) for name in columns])
-    parts = [wanted.empty_table()]
+    tables = [wanted.empty_table()]
     for path in paths:
         try:
-            parts.append(_columns_of(path, schema, columns).cast(wanted))
+            tables.append(_columns_of(path, schema, columns).cast(wanted))
         except (OSError, pa.ArrowException) as error:
             raise DatasetDamaged(Path(path).name, str(error)) from error
-    return pa.concat_tables(parts)
+    return pa.concat_tables(tables)
 
 
 def _columns_of(path: str, schema: pa.Schema, columns: Sequence[str]) -> pa.Table:

@@ -20,7 +20,7 @@ from pyarrow import parquet as pq
 from tallyman.domain.version.table import Column, Table
 from tallyman.engine.files.duck import quoted
 from tallyman.engine.table.state import GIVEN, ROW, TableState, column_or_null
-from tallyman.engine.table.values import arrow_schema, decimal_parts, duck_type, text_pattern
+from tallyman.engine.table.values import arrow_schema, decimal_digits, duck_type, text_pattern
 from tallyman.errors import InputMissing, InputUnreadable, UsageError
 from tallyman.errors.wording import first_line
 
@@ -122,7 +122,7 @@ def _pointer(column: Column) -> str:
 
 def _json_text(column: Column, place: int) -> _LoadedText:
     text, found = f"x[{place}]", f"y[{place}]"
-    is_decimal = decimal_parts(column.type) is not None
+    is_decimal = decimal_digits(column.type) is not None
     kinds = {"string": ("VARCHAR",), "boolean": ("BOOLEAN",), "double": _NUMBERS, "float": _NUMBERS}
     if is_decimal:
         # DuckDB makes a double of a number; its digits as written are only in the line itself.

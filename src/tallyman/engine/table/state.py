@@ -126,13 +126,13 @@ class TableState:
         table, schema = self.table(dataset), arrow_schema(self.table(dataset))
         bound = {*table.key, *(reference.column for reference in table.references)}
         columns = [n for n in table.names if dataset in self.whole or n in bound]
-        parts: list[pa.Table] = []
+        tables: list[pa.Table] = []
         # NEW stands for no fragment: also a table without any has a part, with its columns.
         for place, paths in [(NEW, ()), *enumerate(self.held[dataset].fragments.values())]:
             rows = read_files(paths, schema, columns)
             places = pa.repeat(pa.scalar(place, pa.int32()), rows.num_rows)
-            parts.append(rows.append_column("_tm_fragment", places))
-        self.connection.register("_tm_read", pa.concat_tables(parts))
+            tables.append(rows.append_column("_tm_fragment", places))
+        self.connection.register("_tm_read", pa.concat_tables(tables))
         listed = ", ".join(
             column_or_null(column, column.name in columns) for column in table.columns
         )

@@ -56,15 +56,15 @@ _TEXTS = {
 _WHOLE = r"[+-]?\d+"
 
 
-def decimal_parts(type: str) -> tuple[int, int] | None:
+def decimal_digits(type: str) -> tuple[int, int] | None:
     """How many digits, and how many of them after the point; None for another type."""
     match = re.fullmatch(r"decimal\((\d+),(\d+)\)", type)
     return (int(match[1]), int(match[2])) if match else None
 
 
 def arrow_type(type: str) -> pa.DataType:
-    parts = decimal_parts(type)
-    return pa.decimal128(*parts) if parts else _ARROW[type]
+    pieces = decimal_digits(type)
+    return pa.decimal128(*pieces) if pieces else _ARROW[type]
 
 
 def duck_type(type: str) -> str:
@@ -79,8 +79,8 @@ def arrow_schema(table: Table) -> pa.Schema:
 
 def text_pattern(type: str) -> str:
     """A regular expression for Python and for RE2: texts that mean a value of the type."""
-    if parts := decimal_parts(type):
-        return rf"[+-]?(?:\d+(?:\.\d{{0,{parts[1]}}}0*)?|\.\d{{1,{max(parts[1], 1)}}}0*)"
+    if pieces := decimal_digits(type):
+        return rf"[+-]?(?:\d+(?:\.\d{{0,{pieces[1]}}}0*)?|\.\d{{1,{max(pieces[1], 1)}}}0*)"
     if type in BITS:
         return _WHOLE
     return _TEXTS.get("float" if type == "double" else type, r"(?s:.*)")
@@ -90,8 +90,8 @@ def typed(type: str, value: object) -> object:
     """The value as Arrow takes it for the type. ValueError if it does not fit."""
     if value is None:
         return None
-    if parts := decimal_parts(type):
-        return _decimal(value, *parts)
+    if pieces := decimal_digits(type):
+        return _decimal(value, *pieces)
     if type in BITS:
         return _whole(value, BITS[type])
     return _TYPED[type](value)

@@ -1,4 +1,4 @@
-"""What the footers of Parquet files tell: rows, bytes, and of columns how far they reach."""
+"""Read the footers of Parquet files: rows, bytes, and the extent of columns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tallyman.engine.expressions.columns import HIDDEN
 
 @dataclass(frozen=True, slots=True)
 class ColumnExtent:
-    """None where a footer does not tell it; the extent of numbers only."""
+    """None where a footer does not have it; the extent of numbers only."""
 
     nulls: int | None
     least: float | None = None
@@ -63,7 +63,7 @@ class Extent:
 
     @property
     def columns(self) -> dict[str, ColumnExtent]:
-        """Only those that every file tells of."""
+        """Only those that every file has."""
         files = list(self.files.values())
         names = (
             [name for name in files[0].columns if all(name in f.columns for f in files)]
@@ -85,7 +85,7 @@ def sizes(paths: Iterable[str]) -> Extent:
 
 
 def extents(paths: Iterable[str], hidden: Collection[str] = ()) -> Extent:
-    """Of Parquet files. Nothing is told of hidden columns, as `covers` has it."""
+    """Measure Parquet files; columns that `covers` hides are left out."""
     return Extent({path: _file(path, hidden) for path in paths})
 
 
@@ -107,14 +107,14 @@ def _file(path: str, hidden: Collection[str]) -> FileExtent:
 
 
 def _chunk(chunk: pq.ColumnChunkMetaData, kind: pa.DataType) -> ColumnExtent:
-    told = chunk.statistics
-    if told is None or not told.has_null_count:
+    statistics = chunk.statistics
+    if statistics is None or not statistics.has_null_count:
         return ColumnExtent(None, values=chunk.num_values)
-    values = chunk.num_values - told.null_count
+    values = chunk.num_values - statistics.null_count
     number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-    if not number or not told.has_min_max:
-        return ColumnExtent(told.null_count, values=values)
-    return ColumnExtent(told.null_count, _finite(told.min), _finite(told.max), values)
+    if not number or not statistics.has_min_max:
+        return ColumnExtent(statistics.null_count, values=values)
+    return ColumnExtent(statistics.null_count, _finite(statistics.min), _finite(statistics.max), values)
 
 
 def _finite(value: float) -> float | None:

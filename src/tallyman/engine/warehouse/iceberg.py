@@ -49,7 +49,7 @@ from tallyman.engine.files.listing import fresh_sha256
 from tallyman.errors import UnpublishableType
 
 CODEC = "deflate"
-MANIFEST = "manifest.avro"
+ICEBERG_MANIFEST = "manifest.avro"
 REQUIRED = ("required", "element-required", "value-required")
 PARTITIONED_BY = "partitioned-by"
 # What is known of each column of a file; columns that readers do not see are left out of it.
@@ -72,10 +72,10 @@ def schema_of(file: Path, dataset: str, by: str | None) -> dict[str, Any]:
     return dict(found) | {PARTITIONED_BY: by}
 
 
-def _optional(part: dict[str, Any]) -> dict[str, Any]:
+def _optional(description: dict[str, Any]) -> dict[str, Any]:
     """Whether Spark knows that a column has no NULL depends on how it was computed: two fragments
     of one dataset may differ in it, and no reader needs it."""
-    return part | {name: False for name in REQUIRED if name in part}
+    return description | {name: False for name in REQUIRED if name in description}
 
 
 def _schema(arrow: pa.Schema, dataset: str) -> Schema:
@@ -85,7 +85,7 @@ def _schema(arrow: pa.Schema, dataset: str) -> Schema:
         raise UnpublishableType(dataset, str(error)) from error
 
 
-def add_manifest(folder: Path, fragment: Fragment) -> dict[str, Any] | None:
+def add_iceberg_manifest(folder: Path, fragment: Fragment) -> dict[str, Any] | None:
     """Written into the fragment's folder; None when there are no rows. `folder` is the
     dataset's."""
     paths = [_uri(folder / file.path) for file in fragment.files if file.rows]
@@ -93,7 +93,7 @@ def add_manifest(folder: Path, fragment: Fragment) -> dict[str, Any] | None:
         return None
     io, snapshot = PyArrowFileIO(), snapshot_id(fragment.id)
     table = _table(folder, fragment.dataset_id, fragment.schema)
-    place = folder / "version" / str(fragment.id) / MANIFEST
+    place = folder / "version" / str(fragment.id) / ICEBERG_MANIFEST
     output = io.new_output(_uri(place))
     writer = write_manifest(2, table.spec(), table.schema(), output, snapshot, CODEC)
     with writer:
@@ -162,8 +162,8 @@ def write_version(folder: Path, version: UUID, ordinal: int, fragments: Sequence
     listed = metadata / f"{version}.manifests.avro"
     writer = write_manifest_list(2, io.new_output(_uri(listed)), snapshot, None, ordinal, CODEC)
     with writer:
-        writer.add_manifests([_listed(folder, f, ordinal) for f in fragments if f.manifest])
-    hidden = [f.manifest["hidden"] for f in fragments if f.manifest]
+        writer.add_manifests([_listed(folder, f, ordinal) for f in fragments if f.iceberg_manifest])
+    hidden = [f.iceberg_manifest["hidden"] for f in fragments if f.iceberg_manifest]
     table = _table(folder, fragments[0].dataset_id, fragments[0].schema, hidden)
     summary = Summary(
         Operation.OVERWRITE,
@@ -192,7 +192,7 @@ def write_version(folder: Path, version: UUID, ordinal: int, fragments: Sequence
 
 def _listed(folder: Path, fragment: Fragment, ordinal: int) -> ManifestFile:
     """A fragment keeps the number of the version it came in with."""
-    found = fragment.manifest
+    found = fragment.iceberg_manifest
     assert found is not None
     since = fragment.since or ordinal
     bounds = [

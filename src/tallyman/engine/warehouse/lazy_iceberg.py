@@ -20,11 +20,11 @@ def schema_of(file: Path, dataset: str, by: str | None) -> dict[str, Any]:
     return iceberg.schema_of(file, dataset, by)
 
 
-def add_manifest(folder: Path, fragment: Fragment) -> dict[str, Any] | None:
+def add_iceberg_manifest(folder: Path, fragment: Fragment) -> dict[str, Any] | None:
     """Of a fragment, once, beside its files."""
     from tallyman.engine.warehouse import iceberg
 
-    return iceberg.add_manifest(folder, fragment)
+    return iceberg.add_iceberg_manifest(folder, fragment)
 
 
 def write_version(folder: Path, version: UUID, ordinal: int, fragments: Sequence[Fragment]) -> str:

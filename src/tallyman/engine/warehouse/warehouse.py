@@ -46,7 +46,7 @@ class Warehouse:
         fragment, and the files of the version itself."""
         found = []
         for fragment in fragments:
-            known = fragment.manifest or {}
+            known = fragment.iceberg_manifest or {}
             if "sha256" in known:
                 file = DataFile(known["path"], known["sha256"], known["length"])
                 found.append(self._expected(fragment.dataset_id, file))

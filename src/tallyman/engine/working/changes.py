@@ -253,7 +253,7 @@ def _reopened(member: Member, stage: Stage) -> Member:
 
 
 def _ended(book: Book, steps: Mapping[str, int]) -> Column:
-    """The step a row ended at, told by its part, or by the rule it broke first."""
+    """The step a row ended at, identified by its part, or by the rule it broke first."""
     found = F.lit(None).cast("int")
     for part in book.parts.values():
         if part.asked_as in steps:

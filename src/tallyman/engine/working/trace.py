@@ -69,7 +69,7 @@ class Tracer:
 
     ids: RowIds
     place: Path
-    staging: Path
+    scratch: Path
     pool: ThreadPoolExecutor
     observer: Observer
     redaction: Redaction
@@ -156,7 +156,7 @@ class Tracer:
         return found
 
     def _write(self, rows: DataFrame, name: str, split: str | None = None) -> Path:
-        place = self.staging / "trace" / name
+        place = self.scratch / "trace" / name
         # What all ids begin with is left out: a sort looks at the first bytes first.
         differing = F.substring(ROW_ID, len("01234567-0123-7000-") + 1, 17)
         ordered = rows.sortWithinPartitions(*([split] if split else []), differing)
@@ -167,7 +167,7 @@ class Tracer:
     # ---- a step is complete when its folder is there -------------------------------------
 
     def _commit(self, seq: int, jobs: Sequence[tuple[str, int | None, Future[Path]]]) -> None:
-        aside = self.staging / "trace" / f"step-{seq}"
+        aside = self.scratch / "trace" / f"step-{seq}"
         try:
             aside.mkdir(parents=True)
             files: list[Path] = []

@@ -11,7 +11,7 @@ from typing import Any
 from tallyman.domain.account.ledger import Check, KeyDigest
 from tallyman.domain.definition.frame import Frame
 from tallyman.domain.definition.plan import numbers, working_steps
-from tallyman.engine.evidence import settle
+from tallyman.engine.evidence import write
 from tallyman.engine.evidence.kept import Kept
 from tallyman.engine.files.duck import connect
 from tallyman.engine.files.run_folder import write_json
@@ -45,14 +45,14 @@ class WorkingRun:
     evaluation: Evaluation
     ids: RowIds
     tracer: Tracer | None
-    staging: Path
+    scratch: Path
 
     def __post_init__(self) -> None:
         nodes = working_steps(self.plan)
         names, seqs = self.evaluation.step_ids, numbers(self.plan)
-        staging = str(self.staging)
+        scratch = str(self.scratch)
         self.working = WorkingSet(
-            self.evaluation, nodes, names, seqs, self.ids, self.tracer, staging
+            self.evaluation, nodes, names, seqs, self.ids, self.tracer, scratch
         )
 
     def evaluate(self, output: Path) -> WrittenRows:
@@ -95,7 +95,7 @@ class WorkingRun:
         listed = []
         for name, written in self.working.outputs.items():
             step = written.step
-            settle.move_parts(written.folder, folder / "outputs" / name, f".{step.format}")
+            write.move_files(written.folder, folder / "outputs" / name, f".{step.format}")
             listed.append(
                 {
                     "id": name,

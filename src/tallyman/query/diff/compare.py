@@ -15,7 +15,7 @@ from tallyman.engine.files.past_run import Run
 from tallyman.engine.files.run_folder import CONFIG, LEDGER
 from tallyman.engine.files.vouched import Vouched
 from tallyman.query.report.flow import RecordFlow, flows
-from tallyman.query.report.run import KnownRun, told_of
+from tallyman.query.report.run import KnownRun, known_facts
 
 VOLATILE = "volatile"
 OLD = "{run} has an older manifest, which does not hold it"
@@ -83,7 +83,7 @@ class RunSide:
 
     @property
     def targets(self) -> list[dict[str, Any]]:
-        return list(told_of(self.run, self.known)["assets"])
+        return list(known_facts(self.run, self.known)["assets"])
 
 
 def compare(a: RunSide, b: RunSide) -> RunComparison:
@@ -197,8 +197,8 @@ def _outcome(one: Facts, place: Path | None, vouched: Vouched) -> dict[str, Any]
 
 def _fates(flow: RecordFlow) -> dict[str, int]:
     counts: dict[str, int] = {}
-    for part in flow.parts:
-        counts[part.fate] = counts.get(part.fate, 0) + part.count
+    for one in flow.shares:
+        counts[one.fate] = counts.get(one.fate, 0) + one.count
     return counts
 
 

@@ -1,6 +1,6 @@
 """The difference between two versions of a dataset, row by row.
 
-Rows are matched by the key of the dataset. Where the key cannot tell rows apart they are compared
+Rows are matched by the key of the dataset. Where the key cannot distinguish rows they are compared
 whole, as EXCEPT ALL does. It is all SQL in DuckDB with limited memory; only samples reach Python.
 """
 
@@ -108,8 +108,8 @@ def diff(
 
     Leave out the files both versions have. A side without files has no rows, and the columns of
     the other side. Rows are compared in the columns both sides have: a new column alone changes
-    no row. Names of columns are told apart by case. What equal means, in retyped columns too, is
-    told by `diff_columns.forms`. The key is usable when both sides have all its columns and no
+    no row. Names of columns are distinguished by case. What equal means, in retyped columns too, is
+    decided by `diff_columns.forms`. The key is usable when both sides have all its columns and no
     NULL and no repetition in them.
 
     Raises duckdb.Error when a file cannot be read.
@@ -123,13 +123,13 @@ def diff(
         )
         comparison = _Comparison(connection, sides, key)
         comparison.define(empty=(not before, not after))
-        return comparison.told(limit=max(0, int(limit)))
+        return comparison.summary(limit=max(0, int(limit)))
 
 
-def told_difference(
+def difference_facts(
     before: Sequence[str], after: Sequence[str], key: Sequence[str], limit: int
 ) -> dict[str, Any]:
-    """As `tallyman diff --json` tells it, of files that belong to no version."""
+    """Compare files that belong to no version, as `tallyman diff --json` does."""
     try:
         return diff(before, after, key=key, limit=limit).to_json()
     except duckdb.Error as error:
@@ -152,7 +152,7 @@ class _Side:
 
 @dataclass(frozen=True, slots=True)
 class _Differing:
-    """A table `differing`: what rows are told apart by, their kind, and how often each is there."""
+    """A table `differing`: what distinguishes rows, their kind, and how often each is there."""
 
     match: Sequence[str]
     flags: Mapping[str, str]
@@ -190,7 +190,7 @@ class _Comparison:
                 f"FROM {side.source} WHERE {not nothing}"
             )
 
-    def told(self, limit: int) -> Difference:
+    def summary(self, limit: int) -> Difference:
         by_key = self._key_is_usable()
         differing = self._by_key() if by_key else self._by_row()
         kinds = [f"coalesce(sum(copies) FILTER (kind = '{kind}'), 0)" for kind in KINDS]

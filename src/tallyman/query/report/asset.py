@@ -1,4 +1,4 @@
-"""What is told of one asset of a run: its partitions together, and those that failed by name."""
+"""Report one asset of a run: its partitions together, and those that failed by name."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tallyman.errors import NotFound
 from tallyman.query.report.flow import RecordFlow, flows
 from tallyman.query.report.rules import filters, rules
 
-TOLD = ("errors", "adjoint/filtered_keys")
+EVIDENCE_SHOWN = ("errors", "adjoint/filtered_keys")
 """What of the evidence is in a report."""
 NOT_MADE = (Status.SKIPPED.value, Status.PENDING.value)
 
@@ -49,7 +49,7 @@ class AssetReport:
     def rejected_made(self) -> list[tuple[RecordFlow, int]]:
         """Where children or groups were rejected: all of them, and how many those are."""
         counts = [
-            (flow, sum(part.count for part in flow.parts if part.fate == Fate.ERROR))
+            (flow, sum(one.count for one in flow.shares if one.fate == Fate.ERROR))
             for flow in self.flows
             if flow.opened_by is not None
         ]
@@ -99,12 +99,12 @@ class Places:
         found = self.vouched.readable(place / LEDGER) if place else None
         if place is None or not is_ledger(found):
             return None
-        self.vouched.check(place, *TOLD)
+        self.vouched.check(place, *EVIDENCE_SHOWN)
         return place, self.vouched.ledger(place)
 
 
 def asset_report(targets: Sequence[Mapping[str, Any]], places: Places, hidden: bool) -> AssetReport:
-    """From its ledgers and dead letters; what was skipped is told where it was made. Where values
+    """From its ledgers and dead letters; what was skipped is where it was made. Where values
     are hidden, no key and no rejected value is in it."""
     name = str(targets[0]["name"])
     found: dict[Target, tuple[Path, StoredLedger]] = {}
@@ -112,15 +112,15 @@ def asset_report(targets: Sequence[Mapping[str, Any]], places: Places, hidden: b
         target = Target(name, one.get("partition"))
         if one["status"] not in NOT_MADE and (read := places.ledger(target)) is not None:
             found[target] = read
-    told = [
+    listed = [
         _as_the_ledger_has_it(one, found.get(Target(name, one.get("partition")))) for one in targets
     ]
     ledgers = [ledger for _, ledger in found.values()]
     return AssetReport(
         name=name,
-        targets=tuple(told),
-        totals=_totals(told),
-        flows=flows(ledgers, stopped=any(one.get("error") for one in told)),
+        targets=tuple(listed),
+        totals=_totals(listed),
+        flows=flows(ledgers, stopped=any(one.get("error") for one in listed)),
         rules=tuple(rules([place for place, _ in found.values()], hidden)),
         filters=tuple(filters(list(found.values()))),
         proofs=tuple(_proof(target, ledger, hidden) for target, (_, ledger) in found.items()),
@@ -130,7 +130,7 @@ def asset_report(targets: Sequence[Mapping[str, Any]], places: Places, hidden: b
 def _as_the_ledger_has_it(
     one: Mapping[str, Any], found: tuple[Path, StoredLedger] | None
 ) -> Mapping[str, Any]:
-    """A target that failed tells nothing of its records; its ledger knows who stood at the door."""
+    """Take the counts of a failed target from its ledger: its result has none."""
     if found is None:
         return one
     _, ledger = found

@@ -14,7 +14,7 @@ ORDER = [fate.value for fate in (Fate.PASSED, Fate.AGGREGATED, Fate.EXPLODED, Fa
 
 
 @dataclass(frozen=True, slots=True)
-class FlowPart:
+class FlowShare:
     """Records of one fate at one step."""
 
     fate: str
@@ -29,20 +29,20 @@ class RecordFlow:
     unit: str
     opened_by: str | None
     count: int
-    parts: tuple[FlowPart, ...]
+    shares: tuple[FlowShare, ...]
     unaccounted: int
     stopped: bool = False
     """Not all of it was followed to the end: a threshold was exceeded, or a step failed."""
 
     def to_json(self) -> dict[str, Any]:
-        parts = [
-            {"fate": p.fate, "description": p.description, "count": p.count} for p in self.parts
+        shares = [
+            {"fate": p.fate, "description": p.description, "count": p.count} for p in self.shares
         ]
         return {
             "unit": self.unit,
             "opened_by": self.opened_by,
             "count": self.count,
-            "parts": parts,
+            "parts": shares,
             "unaccounted": self.unaccounted,
         }
 
@@ -61,7 +61,7 @@ def flows(ledgers: Sequence[StoredLedger], *, stopped: bool = False) -> tuple[Re
                 unit=unit,
                 opened_by=step,
                 count=sum(sub.units_in for sub in subs),
-                parts=_parts(part for sub in subs for part in sub.partitions),
+                shares=_shares(part for sub in subs for part in sub.partitions),
                 unaccounted=sum(sub.unaccounted for sub in subs),
             )
         )
@@ -73,18 +73,18 @@ def _records(ledgers: Sequence[StoredLedger], stopped: bool) -> RecordFlow:
         unit="record",
         opened_by=None,
         count=sum(ledger.records_in for ledger in ledgers),
-        parts=_parts(part for ledger in ledgers for part in ledger.partitions),
+        shares=_shares(part for ledger in ledgers for part in ledger.partitions),
         unaccounted=sum(ledger.unaccounted for ledger in ledgers),
         stopped=stopped,
     )
 
 
-def _parts(listed: Iterable[Partition]) -> tuple[FlowPart, ...]:
+def _shares(listed: Iterable[Partition]) -> tuple[FlowShare, ...]:
     counts: dict[tuple[str, str], int] = {}
     for part in listed:
         place = (part.fate.value, part.description)
         counts[place] = counts.get(place, 0) + part.digest.count
-    found = [FlowPart(fate, text, count) for (fate, text), count in counts.items() if count]
+    found = [FlowShare(fate, text, count) for (fate, text), count in counts.items() if count]
     return tuple(
         sorted(found, key=lambda p: ORDER.index(p.fate) if p.fate in ORDER else len(ORDER))
     )

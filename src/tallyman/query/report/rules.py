@@ -16,7 +16,7 @@ from tallyman.engine.readback.dead_letters import READ, files_in
 
 SAMPLES = 3
 LONGEST = 300
-"""Of a value that is carried on: what is longer is cut, and its length told."""
+"""Longer values are cut to this length, and their length is given."""
 REDACTED = "redacted"
 
 RULES = f"""

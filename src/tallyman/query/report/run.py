@@ -1,4 +1,4 @@
-"""The report of a run: all that can be told of it, from its folder and from the registry."""
+"""The report of a run, from its folder and from the registry."""
 
 from __future__ import annotations
 
@@ -62,33 +62,33 @@ def report(run: Run | None, known: KnownRun | None, redacted: Collection[str] = 
     """One of the two is there: a folder without a registry, or the other way round. `redacted` are
     the columns that are so today.
 
-    A column may have been renamed or computed from one of them, and the plan that would tell is
+    A column may have been renamed or computed from one of them, and the plan that would say is
     not here: as soon as anything is redacted, then or now, no value of a record is shown."""
-    told = told_of(run, known)
+    facts = known_facts(run, known)
     manifest = run.manifest if run else None
     hidden = bool(redacted or _config(run).get("redact"))
-    told = _without_values(told) if hidden else told
+    facts = _without_values(facts) if hidden else facts
     read = Places(run.places(), run.vouched) if run else Places({}, Vouched(Path()))
-    names = list(dict.fromkeys(one["name"] for one in told["assets"]))
+    names = list(dict.fromkeys(one["name"] for one in facts["assets"]))
     assets = tuple(
-        asset_report([o for o in told["assets"] if o["name"] == name], read, hidden)
+        asset_report([o for o in facts["assets"] if o["name"] == name], read, hidden)
         for name in names
     )
     inputs = manifest.inputs or {} if manifest else {}
     binding = {**bound_to(run), "inputs": {name: one.to_json() for name, one in inputs.items()}}
     return Report(
-        head=_head(run, known, told),
+        head=_head(run, known, facts),
         totals=run_facts([one for asset in assets for one in asset.targets]),
         assets=assets,
-        versions=tuple(told["versions"]),
+        versions=tuple(facts["versions"]),
         seal=seal_facts(run, known),
         binding={**binding, "environment": _environment(manifest)},
         lineage=lineage_ids(run, known),
-        timings=tuple(told["timings"]),
+        timings=tuple(facts["timings"]),
     )
 
 
-def told_of(run: Run | None, known: KnownRun | None) -> dict[str, Any]:
+def known_facts(run: Run | None, known: KnownRun | None) -> dict[str, Any]:
     """The run's own report, with what the registry knows better: how things are by now."""
     written = dict(run.report) if run and run.report else {}
     found: dict[str, Any] = {name: [] for name in ("assets", "versions", "timings")} | written
@@ -103,20 +103,20 @@ def told_of(run: Run | None, known: KnownRun | None) -> dict[str, Any]:
     return found
 
 
-def _without_values(told: Mapping[str, Any]) -> dict[str, Any]:
+def _without_values(facts: Mapping[str, Any]) -> dict[str, Any]:
     assets = [
         {**one, "error": without_values(one["error"])} if one.get("error") else one
-        for one in told["assets"]
+        for one in facts["assets"]
     ]
-    error = told.get("error")
-    return {**told, "assets": assets, "error": without_values(error) if error else None}
+    error = facts.get("error")
+    return {**facts, "assets": assets, "error": without_values(error) if error else None}
 
 
 def _unknown(target: Target) -> dict[str, Any]:
     return {"name": target.asset, "partition": target.partition, "status": UNKNOWN}
 
 
-def _head(run: Run | None, known: KnownRun | None, told: Mapping[str, Any]) -> dict[str, Any]:
+def _head(run: Run | None, known: KnownRun | None, facts: Mapping[str, Any]) -> dict[str, Any]:
     manifest = run.manifest if run else None
     record = known.record if known else None
     ended = record.completed_at if record else None
@@ -126,16 +126,16 @@ def _head(run: Run | None, known: KnownRun | None, told: Mapping[str, Any]) -> d
     return {
         "run_id": record.name if record else run.run_id if run else None,
         "project": record.project if record else manifest and manifest.project,
-        "status": record.status.value if record else told.get("status", UNKNOWN),
+        "status": record.status.value if record else facts.get("status", UNKNOWN),
         "started_at": started,
-        "finished_at": told.get("finished_at") or (ended and f"{ended:%Y-%m-%dT%H:%M:%SZ}"),
-        "duration_ms": told.get("duration_ms") or _took(record),
+        "finished_at": facts.get("finished_at") or (ended and f"{ended:%Y-%m-%dT%H:%M:%SZ}"),
+        "duration_ms": facts.get("duration_ms") or _took(record),
         "actor": record.actor if record else manifest and manifest.actor,
         "executor_node": record.executor_node if record else None,
         "folder": record.folder if record else run.folder.name if run else None,
         "replay_of": record.params.options.replay_of if record else _config(run).get("replay_of"),
-        "commit": told.get("commit"),
-        "error": told.get("error"),
+        "commit": facts.get("commit"),
+        "error": facts.get("error"),
         "window": manifest.window.to_json() if manifest and manifest.window else None,
         "registered": record is not None,
         "has_folder": run is not None,
@@ -160,7 +160,7 @@ def seal_facts(run: Run | None, known: KnownRun | None) -> dict[str, Any] | None
     try:
         seal = Seal.of_text(found)
     except (KeyError, TypeError, ValueError):
-        return None  # `verify` tells what is wrong with it
+        return None  # `verify` says what is wrong with it
     return {
         "ordinal": seal.ordinal,
         "hash": seal.hash,
@@ -200,11 +200,11 @@ def _started(events: bytes) -> dict[str, str]:
         try:
             event = json.loads(line)
             if event["eventType"] == "START":
-                part = event["run"]["facets"].get("tallyman_run", {}).get("partition")
+                partition = event["run"]["facets"].get("tallyman_run", {}).get("partition")
                 name = event["job"]["name"]
-                found[f"{name}[{part}]" if part else name] = event["run"]["runId"]
+                found[f"{name}[{partition}]" if partition else name] = event["run"]["runId"]
         except (AttributeError, KeyError, TypeError, ValueError):
-            continue  # `verify` tells that the file was changed
+            continue  # `verify` says that the file was changed
     return found
 
 

@@ -36,7 +36,7 @@ RECORDS: tuple[Kind, ...] = ("created", "updated", "deleted")
 
 
 class Trace:
-    """What a finished run changed. Everything it tells was complete when the run ended."""
+    """What a finished run changed. Everything it shows was complete when the run ended."""
 
     def __init__(self, run: Run) -> None:
         if run.report is None:
@@ -242,14 +242,14 @@ def _check_columns(values: Mapping[str, str], folders: list[TraceFolder]) -> Non
 
 
 def _condition(values: Mapping[str, str]) -> str:
-    parts = []
+    conditions = []
     for name, value in values.items():
         held = f"struct_extract(after, {literal(name)})"
         if value.lower() == "null":
-            parts.append(f"{held} IS NULL")
+            conditions.append(f"{held} IS NULL")
         else:
-            parts.append(f"CAST({held} AS VARCHAR) = {literal(value)}")
-    return " AND ".join(parts)
+            conditions.append(f"CAST({held} AS VARCHAR) = {literal(value)}")
+    return " AND ".join(conditions)
 
 
 def _check_once(records: list[TraceRecord], asset: str) -> None:

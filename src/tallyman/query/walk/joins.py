@@ -109,7 +109,7 @@ def _shown(on: object) -> str:
 def matched(
     link: JoinLink, hits: Mapping[str, str], opened: Mapping[str, Records], limit: int | None
 ) -> str | None:
-    """Hits in the reference for the records shown; None if only Spark could tell."""
+    """Hits in the reference for the records shown; None if only Spark can find them."""
     if link.left is None or link.right is None:
         return None
     reference = opened[link.reference]

@@ -19,7 +19,7 @@ from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.pipeline.redaction import hidden_columns, known_key
 from tallyman.control.pipeline.workspace import Workspace
 from tallyman.control.run.begin import options_in
-from tallyman.control.verify.by_digest import replayed
+from tallyman.control.verify.by_digest import recomputed
 from tallyman.control.verify.reopen import Again
 from tallyman.domain.account.redaction import covers, hashed, without_redacted
 from tallyman.domain.account.stored_ledger import StoredLedger
@@ -38,7 +38,7 @@ from tallyman.engine.files.listing import InputFiles
 from tallyman.engine.files.past_run import Run
 from tallyman.engine.files.run_folder import LEDGER
 from tallyman.engine.files.vouched import Vouched
-from tallyman.errors import EvidenceGone, NotFound, ReplayDiffers
+from tallyman.errors import DigestsDiffer, EvidenceGone, NotFound
 from tallyman.query.walk.inputs import PastInput, PastInputs
 from tallyman.registry.database import Transaction
 from tallyman.registry.run.reads import Reads
@@ -115,7 +115,7 @@ class Result:
 
 @dataclass
 class Past:
-    """Opens results, each once. Spark starts for a replay, and for a plan made of Columns."""
+    """Opens results, each once. Spark starts to recompute keys, and for a plan made of Columns."""
 
     workspace: Workspace
     _results: dict[UUID, Result] = field(default_factory=dict)
@@ -148,8 +148,8 @@ class Past:
             return record
         values = without_redacted({*self.hidden, "line"}, record.values)
         hides = any(covers(self.hidden, name) for name in key) and record.key is not None
-        told = hashed(self.secret, str(record.key)) if hides else record.key
-        return replace(record, key=told, values=values)
+        shown_key = hashed(self.secret, str(record.key)) if hides else record.key
+        return replace(record, key=shown_key, values=values)
 
     def result(self, wanted: UUID) -> Result:
         if wanted not in self._results:
@@ -290,7 +290,7 @@ class Past:
                 found.append(Consumed(given.name, None, table_digest(given.fragments)))
         return found
 
-    # ---- replay -------------------------------------------------------------------------
+    # ---- keys -------------------------------------------------------------------------
 
     @contextmanager
     def evidence(self, result: Result) -> Iterator[Path]:
@@ -300,14 +300,14 @@ class Past:
             yield result.place
             return
         again = self.again(result)
-        work = replayed(
+        work = recomputed(
             again.asset, again.plan, again.clock, again.inputs, result.ledger, result.place
         )
-        with work as replay:
-            if replay.broken:
+        with work as found:
+            if found.broken:
                 target = str(result.made.target)
-                raise ReplayDiffers(target, result.run.name, replay.broken, self._why(result))
-            yield replay.folder
+                raise DigestsDiffer(target, result.run.name, found.broken, self._why(result))
+            yield found.folder
 
     def again(self, result: Result) -> Again:
         pins = Pins(self.workspace, ordinals=result.run.pins)

@@ -142,7 +142,7 @@ class Onward:
             lambda tx: self._output(tx, result)
         )
         paths = self.past.output_of(dataset, fragment)
-        fates, replayed = self._fates(followed, result, paths)
+        fates, recomputed = self._fates(followed, result, paths)
         notes = []
         if note := result.unsure:
             notes.append(note)
@@ -162,7 +162,7 @@ class Onward:
             filtered=tuple(fates.filtered),
             rows=self.desk.count(fates.rows) if fates.rows else 0,
             shown=tuple(shown),
-            replayed=replayed,
+            recomputed=recomputed,
             notes=tuple(notes),
             then=tuple(then),
         )
@@ -178,7 +178,7 @@ class Onward:
     def _fates(
         self, followed: Followed, result: Result, paths: Sequence[str]
     ) -> tuple[Fates, bool]:
-        """Only what is not rejected or left out needs the keys of groups, and perhaps a replay."""
+        """Recompute keys of groups only if a record was neither rejected nor left out."""
         ended = self._forward(result, result.place, followed.shape, ())
         stored = not result.digests_only
         keys = self._keys(followed, result)

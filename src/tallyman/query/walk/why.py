@@ -103,7 +103,7 @@ class Walk:
     ) -> Hop:
         assert fragment.materialization_id is not None
         result = self.past.opened(fragment.materialization_id, f"{dataset.name} v{version}")
-        keys, steps, replayed = self._behind(result, paths, hits)
+        keys, steps, recomputed = self._behind(result, paths, hits)
         hop = Hop(
             dataset=dataset.name,
             version=version,
@@ -115,7 +115,7 @@ class Walk:
             shown=self._rows(paths, hits),
             steps=tuple(steps or self._last_step(result, keys)),
             records=self.desk.count(keys),
-            replayed=replayed,
+            recomputed=recomputed,
         )
         return self._with_inputs(hop, result, keys)
 

@@ -42,7 +42,7 @@ CASCADE = """
            CASE WHEN s.partition IS NULL THEN 'whole' ELSE 'partition' END,
            s.partition, 'upstream', %(cause)s::uuid, %(commit)s::uuid
     FROM stale s
-    WHERE NOT EXISTS (SELECT FROM invalidations i   -- told once is enough
+    WHERE NOT EXISTS (SELECT FROM invalidations i   -- once is enough
                       WHERE i.dataset_id = s.dataset_id AND i.processed_at IS NULL
                         AND i.partition IS NOT DISTINCT FROM s.partition)
 """

@@ -1,4 +1,5 @@
-"""Resolutions: what became of rejections after their run. What is not settled says nothing yet."""
+"""Resolutions: what became of rejections after their run. One of a replay counts when that is
+published."""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ CLASHES = """
     LEFT JOIN runs r ON r.id = other.by_run
     WHERE mine.by_run = %(by_run)s AND mine.settled_at IS NULL
 """
-SETTLE = """
+RESOLVE = """
     UPDATE resolutions SET settled_at = clock_timestamp()
     WHERE by_run = %(by_run)s AND settled_at IS NULL
 """
@@ -54,7 +55,7 @@ OF_TARGET = """
       AND NOT coalesce(x.by_run = ANY(%(void)s::uuid[]), false)
     ORDER BY x.source_key, x.outcome = 'discarded'
 """
-SETTLED = """
+RESOLVED = """
     SELECT EXISTS (SELECT FROM resolutions WHERE by_run = %(run)s AND settled_at IS NOT NULL) AS is
 """
 
@@ -73,7 +74,7 @@ class Resolutions:
         by_run: UUID | None = None,
         reason: str | None = None,
     ) -> int:
-        """Keys and outcomes. Those of a replay count once it is settled; a discard at once."""
+        """Keys and outcomes. Those of a replay count once it is published; a discard at once."""
         given = _key(run, target) | {"by_run": by_run, "actor": actor[:255], "reason": reason}
         count = 0
         every = iter(found)
@@ -88,14 +89,14 @@ class Resolutions:
         self.tx.execute(CARRY_DISCARDS, _key(run, target) | {"to": to})
 
     def clashes(self, by_run: UUID, void: Sequence[UUID]) -> dict[str, Any]:
-        """How many of these were settled by somebody else meanwhile, and by whom."""
+        """Count those that somebody else resolved meanwhile, and name who."""
         row = self.tx.execute(CLASHES, {"by_run": by_run, "void": list(void)}).fetchone()
         assert row is not None
         return row
 
-    def settle(self, by_run: UUID) -> None:
+    def resolve(self, by_run: UUID) -> None:
         """In the transaction that publishes the replay."""
-        self.tx.execute(SETTLE, {"by_run": by_run})
+        self.tx.execute(RESOLVE, {"by_run": by_run})
 
     # ---- asking -----------------------------------------------------------------------------
 
@@ -108,9 +109,9 @@ class Resolutions:
             while rows := cursor.fetchmany(BATCH):
                 yield rows
 
-    def settled(self, run: UUID) -> bool:
+    def resolved(self, run: UUID) -> bool:
         """Whether the run is a replay that took effect."""
-        row = self.tx.execute(SETTLED, {"run": run}).fetchone()
+        row = self.tx.execute(RESOLVED, {"run": run}).fetchone()
         return bool(row and row["is"])
 
 

@@ -73,7 +73,7 @@ REQUEST_CANCEL = """
     UPDATE runs SET cancel_requested_at = coalesce(cancel_requested_at, clock_timestamp())
     WHERE id = %(id)s AND status = 'running'
 """
-SETTLE = """
+CONCLUDE = """
     UPDATE runs SET status = %(status)s, completed_at = clock_timestamp(), updated_at = now()
     WHERE id = %(id)s AND status = 'waiting_approval'
 """
@@ -170,9 +170,9 @@ class Runs:
     def request_cancel(self, run: UUID) -> bool:
         return bool(self.tx.execute(REQUEST_CANCEL, {"id": run}).rowcount)
 
-    def settle(self, run: UUID, status: Status) -> bool:
+    def conclude(self, run: UUID, status: Status) -> bool:
         """After a decision on a run that was waiting for one; False while it is at work."""
-        return bool(self.tx.execute(SETTLE, {"id": run, "status": status.value}).rowcount)
+        return bool(self.tx.execute(CONCLUDE, {"id": run, "status": status.value}).rowcount)
 
     # ---- asking -----------------------------------------------------------------------------
 

@@ -42,7 +42,7 @@ LET_GO = "SET idle_in_transaction_session_timeout = '15s'"
 
 def connect(url: str, place: str | None = None) -> Transaction:
     """An autocommit connection, or DatabaseUnavailable that names `place` and no password."""
-    known = parts(url)
+    known = split_address(url)
     if known is None:
         raise DatabaseUnavailable(UNREADABLE, MALFORMED)
     try:
@@ -56,7 +56,7 @@ def connect(url: str, place: str | None = None) -> Transaction:
         raise DatabaseUnavailable(UNREADABLE, MALFORMED) from None
 
 
-def parts(url: str) -> dict[str, str] | None:
+def split_address(url: str) -> dict[str, str] | None:
     """By libpq's names; None for what cannot be an address."""
     try:
         known = {k: str(v) for k, v in conninfo_to_dict(url).items() if v is not None}
@@ -74,7 +74,7 @@ def parts(url: str) -> dict[str, str] | None:
 
 def redacted(url: str) -> str:
     """For people: who and where, and nothing else."""
-    known = parts(url)
+    known = split_address(url)
     if known is None:
         return UNREADABLE
     user = f"{known['user']}@" if known.get("user") else ""
@@ -84,7 +84,7 @@ def redacted(url: str) -> str:
 
 def shareable(url: str, *, show_password: bool) -> str:
     """The whole address as a URL for other programs; the secrets only on demand."""
-    known = parts(url)
+    known = split_address(url)
     if known is None:
         raise DatabaseUnavailable(UNREADABLE, MALFORMED)
     if not show_password:
@@ -102,7 +102,7 @@ def shareable(url: str, *, show_password: bool) -> str:
 
 def without_secrets(url: str) -> tuple[str, str | None]:
     """For a command line that everybody on the machine can see, and the password beside it."""
-    known = parts(url)
+    known = split_address(url)
     if known is None:
         raise DatabaseUnavailable(UNREADABLE, MALFORMED)
     password = known.get("password")

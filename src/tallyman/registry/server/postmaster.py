@@ -66,7 +66,7 @@ class Postmaster:
         return is_locked(self.lock) or self.process() is not None
 
     def process(self) -> psutil.Process | None:
-        """The server itself; its folder tells it from others that got its number."""
+        """The server itself; its folder distinguishes it from others that got its number."""
         lines = self._pid_file()
         try:
             process = psutil.Process(int(lines[0]))
@@ -83,8 +83,8 @@ class Postmaster:
     def socket_folder(self) -> Path | None:
         """Where clients find it. A folder that was moved took the socket along."""
         lines = self._pid_file()
-        told = [Path(lines[4])] if len(lines) > 4 and lines[4] else []
-        return next((f for f in (self.folder, *told) if _is_socket(f / SOCKET)), None)
+        recorded = [Path(lines[4])] if len(lines) > 4 and lines[4] else []
+        return next((f for f in (self.folder, *recorded) if _is_socket(f / SOCKET)), None)
 
     def _pid_file(self) -> list[str]:
         try:
@@ -95,7 +95,7 @@ class Postmaster:
     # ---- starting and stopping ----------------------------------------------------------
 
     def start(self, programs: Path, socket_folder: Path, account: OsAccount | None) -> bool:
-        """Returns at once; when it is no longer alive, `failure` tells why. False: not tried."""
+        """Returns at once; when it is no longer alive, `failure` says why. False: not tried."""
         lock = FileLock(self.lock, (account.uid, account.gid) if account else None)
         if not lock.exclusive():
             return False

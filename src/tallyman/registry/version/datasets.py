@@ -54,7 +54,7 @@ MOVE = """
     WHERE id = %(id)s AND ordinal = %(ordinal)s - 1   -- no row: somebody else published first
 """
 RENAME = "UPDATE datasets SET name = %(name)s, updated_at = now() WHERE id = %(id)s"
-SHOW = "UPDATE datasets SET published = %(published)s, updated_at = now() WHERE id = %(id)s"
+EXPOSE = "UPDATE datasets SET published = %(published)s, updated_at = now() WHERE id = %(id)s"
 ORDINALS = "SELECT id, ordinal FROM datasets WHERE project = %(project)s"
 # Two tables cannot share a unique index: who gives a name waits for who is giving one.
 NAMING = "SELECT pg_advisory_xact_lock(x'7A110002'::integer)"
@@ -117,8 +117,8 @@ class Datasets:
             raise NameTaken(name, by)
         self.tx.execute(RENAME, {"id": dataset, "name": name})
 
-    def show(self, dataset: UUID, *, published: bool) -> None:
-        self.tx.execute(SHOW, {"id": dataset, "published": published})
+    def expose(self, dataset: UUID, *, published: bool) -> None:
+        self.tx.execute(EXPOSE, {"id": dataset, "published": published})
 
     # ---- asking -----------------------------------------------------------------------------
 

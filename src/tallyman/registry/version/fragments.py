@@ -13,14 +13,15 @@ from tallyman.domain.version.dataset import DataFile, Fragment
 from tallyman.registry.database import Transaction
 
 COLUMNS = """
-    f.id, f.dataset_id, f.partition, f.materialization_id, f.files, f.digest, f.schema, f.manifest
+    f.id, f.dataset_id, f.partition, f.materialization_id, f.files, f.digest, f.schema,
+    f.manifest AS iceberg_manifest
 """
 OPEN = """
     INSERT INTO fragments (id, dataset_id, partition, run_id)
     VALUES (%(id)s, %(dataset)s, %(partition)s, %(run)s)
     ON CONFLICT (id) DO NOTHING
 """
-STAGE = """
+PREPARE = """
     UPDATE fragments
     SET staged_at = clock_timestamp(), materialization_id = %(materialization)s,
         row_count = %(rows)s, byte_count = %(bytes)s, files = %(files)s, digest = %(digest)s,
@@ -83,8 +84,9 @@ class Fragments:
         }
         self.tx.execute(OPEN, given)
 
-    def stage(self, fragment: Fragment) -> bool:
+    def prepare(self, fragment: Fragment) -> bool:
         """Its files are whole and durable. False: cleanup took them."""
+        listed = fragment.iceberg_manifest
         given = {
             "id": fragment.id,
             "materialization": fragment.materialization_id,
@@ -93,9 +95,9 @@ class Fragments:
             "files": Jsonb([asdict(file) for file in fragment.files]),
             "digest": fragment.digest,
             "schema": Jsonb(dict(fragment.schema)),
-            "manifest": Jsonb(dict(fragment.manifest)) if fragment.manifest else None,
+            "manifest": Jsonb(dict(listed)) if listed else None,
         }
-        return bool(self.tx.execute(STAGE, given).rowcount)
+        return bool(self.tx.execute(PREPARE, given).rowcount)
 
     def join(self, dataset: UUID, ids: Iterable[UUID], ordinal: int) -> None:
         self.tx.execute(JOIN, {"dataset": dataset, "ids": list(ids), "ordinal": ordinal})

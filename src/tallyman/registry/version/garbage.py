@@ -116,7 +116,7 @@ class Garbage:
         self.tx.execute(MARK, {"ids": list(fragments)})
 
     def is_marked(self, fragments: Sequence[UUID]) -> bool:
-        """All of them; of none it cannot be told."""
+        """All of them; of none it is not known."""
         row = self.tx.execute(MARKED, {"ids": list(fragments)}).fetchone()
         return bool(fragments) and row is not None and row["count"] == len(fragments)
 

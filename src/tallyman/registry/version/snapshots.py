@@ -29,7 +29,7 @@ class Snapshots:
         self.tx = tx
 
     def add(self, alias: str, dataset: UUID, ordinal: int, actor: str) -> bool:
-        """False when it was there: the same name for the same version, told twice."""
+        """False when it was there: the same name for the same version, sent twice."""
         found = self.find(alias)
         if found is not None and (found["dataset_id"], found["ordinal"]) == (dataset, ordinal):
             return False

@@ -1,0 +1,1 @@
+"""Ask: follow a row back, a record forward, a change by its steps, results through the graph."""

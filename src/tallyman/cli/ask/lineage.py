@@ -1,0 +1,94 @@
+"""`tallyman lineage`: from what a result was made, and what was made from it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tallyman.cli.ask import lineage_events
+from tallyman.cli.terminal.options import AsJson, ProjectFolder, opened
+from tallyman.cli.terminal.output import as_json, out, table
+from tallyman.domain.history.lineage import Granularity, Reached
+
+lineage = typer.Typer(
+    help="List what results were made from, and what depends on them.",
+    no_args_is_help=True,
+)
+COLUMNS = ("depth", "asset", "partition", "kind", "status")
+
+AssetName = Annotated[str, typer.Argument(help="An asset; for down and impact also a source.")]
+OnePartition = Annotated[
+    str | None,
+    typer.Option("--partition", help="Only this partition, such as d:2025-01-01."),
+]
+
+
+@lineage.command(epilog="Example:  tallyman lineage up daily_revenue --partition d:2025-01-01")
+def up(
+    asset: AssetName,
+    partition: OnePartition = None,
+    project: ProjectFolder = None,
+    json_output: AsJson = False,
+) -> None:
+    """List what the newest result was made from, back to the sources.
+
+    Depth 1 was read directly; newer results of the same inputs do not count.
+    Without --partition it starts at the newest result of any.
+    """
+    found = opened(project).lineage("up", asset, partition=partition)
+    _show(found, f"{asset} was made from nothing: it has no inputs", json_output)
+
+
+@lineage.command(epilog="Example:  tallyman lineage down bookings --json")
+def down(
+    asset: AssetName,
+    partition: OnePartition = None,
+    project: ProjectFolder = None,
+    json_output: AsJson = False,
+) -> None:
+    """List everything that was made from an asset or a source.
+
+    Only what succeeded counts. Without --partition it starts from all of them.
+    """
+    found = opened(project).lineage("down", asset, partition=partition)
+    _show(found, f"nothing was made from {asset} yet", json_output)
+
+
+@lineage.command(
+    epilog="Example:  tallyman lineage impact bookings --partition d:2025-01-01 --granularity asset"
+)
+def impact(
+    asset: AssetName,
+    partition: OnePartition = None,
+    granularity: Annotated[
+        Granularity,
+        typer.Option(
+            help="partition: what read exactly this one. asset: every partition of every asset "
+            "that has read any of it."
+        ),
+    ] = "partition",
+    project: ProjectFolder = None,
+    json_output: AsJson = False,
+) -> None:
+    """List what to make again when an asset or a source changes.
+
+    The status is that of the latest attempt, whatever became of it.
+    """
+    found = opened(project).lineage("impact", asset, partition=partition, granularity=granularity)
+    _show(found, f"a change of {asset} touches nothing that was made", json_output)
+
+
+def _show(found: list[Reached], nothing: str, json_output: bool) -> None:
+    rows = [reached.to_json() for reached in found]
+    if json_output:
+        as_json(rows)
+    elif rows:
+        table(rows, COLUMNS)
+    else:
+        out.print(nothing, markup=False)
+
+
+def register(app: typer.Typer, panel: str) -> None:
+    lineage_events.register(lineage)
+    app.add_typer(lineage, name="lineage", rich_help_panel=panel)

@@ -1,0 +1,64 @@
+"""`tallyman where`: follow a source record to every row it reached."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tallyman.cli.ask.walk_text import where_lines
+from tallyman.cli.terminal.options import (
+    AsJson,
+    Master,
+    ProjectFolder,
+    SparkConf,
+    WalkLimit,
+    opened,
+    pairs,
+)
+from tallyman.cli.terminal.output import as_json, out
+from tallyman.errors import UsageError
+
+
+def where(
+    source: Annotated[str, typer.Argument(help="A source of the pipeline.")],
+    row: Annotated[
+        list[str],
+        typer.Argument(help="column=value, or @file#line for a record without a key."),
+    ],
+    run: Annotated[
+        str | None, typer.Option("--run", help="In this run, instead of the current versions.")
+    ] = None,
+    limit: WalkLimit = 20,
+    project: ProjectFolder = None,
+    master: Master = None,
+    spark_conf: SparkConf = None,
+    json_output: AsJson = False,
+) -> None:
+    """Follow a source record to every row and rejection it led to.
+
+    For each asset that read it: its rejections with rule, expected and actual value; or the filter
+    and its reason; or the rows it is in, and what later assets made of them.
+
+    Example:  tallyman where segments segment_id=SEG-0000530
+    """
+    found = opened(project, master, spark_conf).where(
+        source, _record(row), run=run, limit=limit or None
+    )
+    if json_output:
+        as_json(found.to_json())
+        return
+    for line in where_lines(found):
+        out.print(line, markup=False)
+
+
+def _record(row: list[str]) -> dict[str, str]:
+    """Identify a record without a key by its place."""
+    places = [item for item in row if item.startswith("@")]
+    if places and len(row) > 1:
+        raise UsageError(f"{places[0]} identifies the record by itself: leave out the rest")
+    return {"@": places[0]} if places else pairs(row, "row")
+
+
+def register(app: typer.Typer, panel: str) -> None:
+    app.command(rich_help_panel=panel)(where)

@@ -1,0 +1,80 @@
+"""`tallyman why`: follow a row back to its records and files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated
+
+import typer
+
+from tallyman.cli.ask.walk_text import why_lines
+from tallyman.cli.terminal.options import (
+    AsJson,
+    AtVersion,
+    Master,
+    Partition,
+    ProjectFolder,
+    SparkConf,
+    WalkLimit,
+    opened,
+    pairs,
+)
+from tallyman.cli.terminal.output import as_json, err, out
+from tallyman.domain.history.walk import Hop
+
+Row = Annotated[list[str], typer.Argument(help="column=value pairs that identify the row.")]
+
+
+def why(
+    dataset: Annotated[str, typer.Argument(help="A dataset, or the asset that makes it.")],
+    row: Row,
+    version: AtVersion = None,
+    partition: Partition = None,
+    limit: WalkLimit = 20,
+    keys: Annotated[
+        bool, typer.Option("--keys", help="List the source keys of the row instead of records.")
+    ] = False,
+    project: ProjectFolder = None,
+    master: Master = None,
+    spark_conf: SparkConf = None,
+    json_output: AsJson = False,
+) -> None:
+    """Explain a row: the steps, runs, records and files it came from.
+
+    Goes back through every asset, in the versions that the runs read, to the records of sources
+    with their file and line. Values are compared by the column's type; column=null asks for NULL.
+    Spark starts only for a run that kept digests instead of keys: its keys are computed again,
+    and their digests must agree.
+
+    Example:  tallyman why daily_revenue flight_date=2024-01-15 --limit 3
+    """
+    found = opened(project, master, spark_conf).why(
+        dataset,
+        pairs(row, "row"),
+        version=version,
+        partition=partition,
+        limit=limit or None,
+        keys=keys,
+    )
+    if json_output:
+        as_json(found.to_json())
+        return
+    if keys:
+        listed = [key for hop in found.hops for key in _keys(hop)]
+        for key in listed:
+            print(key)
+        err.print(f"{len(listed):,} source records", markup=False)
+        return
+    for line in why_lines(found):
+        out.print(line, markup=False)
+
+
+def _keys(hop: Hop) -> Iterator[str]:
+    for origin in hop.inputs:
+        yield from origin.keys
+        for further in origin.hops:
+            yield from _keys(further)
+
+
+def register(app: typer.Typer, panel: str) -> None:
+    app.command(rich_help_panel=panel)(why)

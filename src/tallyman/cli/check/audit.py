@@ -1,0 +1,36 @@
+"""`tallyman audit`: list who did what, and when."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tallyman.cli.terminal.options import AsJson, ProjectFolder, opened
+from tallyman.cli.terminal.output import as_json, table
+from tallyman.registry.audit import Audit
+
+
+def audit(
+    run: Annotated[str | None, typer.Argument(help="Only this run.")] = None,
+    limit: Annotated[int, typer.Option(help="How many, newest first.")] = 50,
+    project: ProjectFolder = None,
+    json_output: AsJson = False,
+) -> None:
+    """List who did what, and when, newest first.
+
+    These rows cannot be changed.
+    """
+    found = opened(project)
+    only = found.find_run(run).id if run else None
+    rows = found.database.durably(lambda tx: Audit(tx).list(only, limit))
+    if json_output:
+        as_json(rows)
+        return
+    for row in rows:
+        row["at"] = f"{row['at']:%Y-%m-%d %H:%M:%S}"
+    table(rows, ("at", "actor_id", "event_type", "resource", "details"))
+
+
+def register(app: typer.Typer, panel: str) -> None:
+    app.command(rich_help_panel=panel)(audit)

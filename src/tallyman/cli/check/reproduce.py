@@ -1,0 +1,182 @@
+"""`tallyman reproduce`: make a run again from its pinned inputs, and compare."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from tallyman.cli.terminal.options import (
+    AsJson,
+    Master,
+    ProjectFolder,
+    RunName,
+    SparkConf,
+    opened,
+    pairs,
+)
+from tallyman.cli.terminal.output import (
+    NOT_SEALED,
+    as_json,
+    counted,
+    err,
+    out,
+    short,
+    tally,
+)
+from tallyman.cli.terminal.progress import Progress
+from tallyman.domain.history.reproduction import Reproduced, TargetAgain, Verdict
+from tallyman.project import Project
+
+SIGNS = {"added": "+", "removed": "-", "changed": "~"}
+
+
+CAUSES = (
+    "the same definition on the same inputs gave other data: look for what is not decided by the "
+    "data, such as a Python function, row_number() over ties, first(), collect_list(), "
+    "sums of doubles"
+)
+
+
+def reproduce(
+    run: RunName = "latest",
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Keep what was made, to look at it.")
+    ] = False,
+    project: ProjectFolder = None,
+    master: Master = None,
+    spark_conf: SparkConf = None,
+    json_output: AsJson = False,
+) -> None:
+    """Make a run again from its pinned inputs, and compare.
+
+    Rows, rejections and ledgers are compared. REPRODUCED (exit 0): everything is the same.
+    PARTLY_REPRODUCED: so is the rest, but a target failed then and left nothing to compare.
+    DIFFERENT: the rows that differ are shown. NOT_REPRODUCIBLE: the reasons are shown. Nothing is
+    published, and the run's folder is not touched.
+
+    Example:  tallyman reproduce latest --spark-conf spark.sql.shuffle.partitions=7
+    """
+    given = pairs(spark_conf or [], "--spark-conf")
+    found = opened(project, master)
+    shown = _Shown(Progress(quiet=json_output))
+    try:
+        result = found.reproduce(run, spark_conf=given, keep=keep, listen=shown)
+    except KeyboardInterrupt:
+        _interrupted(found, shown)
+    finally:
+        shown.progress.stop()
+    if json_output:
+        as_json(result.to_json())
+    else:
+        _conclude(result, shown.targets)
+    raise typer.Exit(result.exit_code)
+
+
+class _Shown:
+    """Print a line for each target; on a terminal also what is happening now."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
+        self.targets: set[str] = set()
+
+    def __call__(self, target: str, phase: str, again: TargetAgain | None) -> None:
+        if again is None:
+            self.progress(target, phase, None)
+        elif not self.progress.quiet:
+            self.progress.stop()
+            self.targets.add(target)
+            _line(again)
+
+
+def _interrupted(found: Project, shown: _Shown) -> NoReturn:
+    shown.progress.stop()
+    err.print("interrupted: nothing was published, and nothing is left on disk.")
+    sys.stderr.flush()
+    found.close()
+    os._exit(130)  # Spark's threads may hang in a half-done job; nothing of ours is pending
+
+
+def _line(again: TargetAgain) -> None:
+    target, verdict = str(again.target), again.verdict.value
+    if again.verdict is Verdict.REUSED:
+        out.print(f"{verdict}   {target}   made by run {short(str(again.made_by))}", markup=False)
+        return
+    shown = tally(again.result) if again.result else target
+    out.print(f"{verdict}   {shown}", markup=False)
+    for reason in again.reasons:
+        out.print(f"  {reason}", markup=False)
+    _samples(again.details or {})
+
+
+def _samples(details: Mapping[str, Any]) -> None:
+    rows = (details.get("rows") or {}).get("difference") or {}
+    for row in rows.get("rows", ()):
+        out.print(f"    {SIGNS[row['kind']]} {_row(row)}", markup=False)
+    rejections = details.get("rejections") or {}
+    for letter in rejections.get("samples", ())[:5]:
+        sign = "+" if letter["copies"] > 0 else "-"
+        named = f"{letter['source_key']}   {letter['error_type']}   {letter['morphism_path']}"
+        out.print(f"    {sign} {named}   {letter['actual']}", markup=False)
+
+
+def _row(row: Mapping[str, Any]) -> str:
+    named = ", ".join(f"{name}={value}" for name, value in row["key"].items())
+    before, after = row["before"], row["after"]
+    if before and after:
+        moved = (
+            f"{name}: {before.get(name)} then, {after.get(name)} now" for name in row["columns"]
+        )
+        return f"{named}   {', '.join(moved)}"
+    rest = {k: v for k, v in (after or before or {}).items() if k not in row["key"]}
+    shown = ", ".join(f"{name}={value}" for name, value in rest.items())
+    return f"{named}   {shown}" if named else shown
+
+
+def _conclude(result: Reproduced, shown: set[str]) -> None:
+    for again in result.targets:
+        if str(again.target) not in shown:
+            _line(again)
+    made = [a.result for a in result.targets if a.result is not None]
+    sums = f"   {sum(r.records_in for r in made):,} records, {sum(r.rows_out for r in made):,} rows"
+    line = f"{result.verdict.value}   {_counts(result)}{sums if made else ''}"
+    out.print(f"{line}   run {result.run_id}", markup=False)
+    for reason in result.reasons:
+        out.print(f"  {reason}", markup=False)
+    if not result.sealed:
+        out.print(NOT_SEALED, markup=False)
+    for setting in result.not_applied:
+        out.print(f"not applied:  {setting}", markup=False)
+    if result.kept:
+        out.print(f"kept:  {result.kept}", markup=False)
+    for line in _next(result):
+        out.print(line, markup=False)
+
+
+def _counts(result: Reproduced) -> str:
+    """`2 of 4 targets (1 reused, 1 not compared)`."""
+    counts = dict(result.counts)
+    every, same = counts.pop("targets"), counts.pop("reproduced")
+    rest = ", ".join(f"{number:,} {word.replace('_', ' ')}" for word, number in counts.items())
+    return f"{same:,} of {counted(every, 'target')}{f' ({rest})' if rest else ''}"
+
+
+def _next(result: Reproduced) -> list[str]:
+    reused = list(dict.fromkeys(a.made_by for a in result.targets if a.made_by))
+    lines = [f"made before:  tallyman reproduce {run}" for run in reused[:5]]
+    if result.verdict is Verdict.DIFFERENT:
+        lines += [CAUSES, *(f"not as it was:  {one}" for one in result.environment)]
+        if not result.kept:
+            lines.append(f"look at it:  tallyman reproduce {result.run_id} --keep")
+    if result.verdict is Verdict.NOT_REPRODUCIBLE and not reused:
+        lines.append(f"what has changed:  tallyman verify inputs {result.run_id}")
+        if result.commit and any(result.commit in r for a in result.targets for r in a.reasons):
+            lines.append(f"the code as it was:  git checkout {result.commit}")
+    return lines
+
+
+def register(app: typer.Typer, panel: str) -> None:
+    app.command(rich_help_panel=panel)(reproduce)

@@ -1,0 +1,1 @@
+"""Operate: look after the database and the disk."""

@@ -1,0 +1,127 @@
+"""`tallyman db`: the state, tables and address of the project's database."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from tallyman.cli.terminal.options import AsJson, ProjectFolder, opened
+from tallyman.cli.terminal.output import as_json, out
+from tallyman.registry import migrate as migrations
+from tallyman.registry.server.address import shareable
+from tallyman.registry.status import DatabaseStatus, psql
+from tallyman.registry.status import status as status_of
+
+db = typer.Typer(help="Inspect, migrate and open the project's database.", no_args_is_help=True)
+STATES = {
+    "never_started": "never started; the first run makes it",
+    "stopped": "stopped (started to answer this)",
+    "running": "running",
+    "unreachable": "does not answer",
+}
+
+
+@db.command()
+def status(project: ProjectFolder = None, json_output: AsJson = False) -> None:
+    """Show where the database is, its state, and what it holds."""
+    found = status_of(opened(project).database)
+    if json_output:
+        as_json(asdict(found))
+    else:
+        for name, value in _lines(found):
+            out.print(f"{name:<19}{value}", markup=False)
+    raise typer.Exit(1 if found.state == "unreachable" else 0)
+
+
+def _lines(found: DatabaseStatus) -> list[tuple[str, str]]:
+    lines = [("database", found.place), ("state", STATES[found.state])]
+    if found.problem:
+        lines.append(("problem", found.problem))
+    if found.server_version is not None:
+        lines.append(("server", f"PostgreSQL {found.server_version}"))
+    lines.append(("tables", _versions(found)))
+    if found.size_bytes is not None:
+        lines.append(("size", f"{found.size_bytes / 2**20:,.1f} MiB"))
+    counts = {
+        "runs": found.runs,
+        "materializations": found.materializations,
+        "other connections": found.other_connections,
+    }
+    lines += [(name, f"{count:,}") for name, count in counts.items() if count is not None]
+    if found.programs is not None:
+        lines.append(("programs", found.programs))
+    return lines
+
+
+def _versions(found: DatabaseStatus) -> str:
+    has, needs = found.schema_version, found.program_version
+    if has is None:
+        return f"this program needs version {needs}"
+    if has > needs:
+        return f"version {has}; this program knows only up to {needs}: install the newer one"
+    if has < needs:
+        return f"version {has}; this program needs {needs}: tallyman db migrate"
+    return f"version {has}, what this program needs"
+
+
+@db.command()
+def migrate(project: ProjectFolder = None, json_output: AsJson = False) -> None:
+    """Bring the tables to the version of this program, as their owner."""
+    database = opened(project).database
+    applied = migrations.apply(database.owner_url)
+    version = migrations.newest(migrations.known())
+    if json_output:
+        names = [{"version": m.version, "name": m.name} for m in applied]
+        as_json({"place": database.place, "applied": names, "version": version})
+        return
+    for migration in applied:
+        out.print(f"applied  {migration.version:04d} {migration.name}", markup=False)
+    if not applied:
+        out.print(f"nothing to do: the tables are at version {version}", markup=False)
+
+
+@db.command()
+def url(
+    show_password: Annotated[
+        bool, typer.Option("--show-password", help="Print the password too, if there is one.")
+    ] = False,
+    owner: Annotated[
+        bool,
+        typer.Option("--owner", help="As the owner of the tables: for pg_dump and pg_restore."),
+    ] = False,
+    project: ProjectFolder = None,
+    json_output: AsJson = False,
+) -> None:
+    """Print the address for other programs; the project's own server is left running."""
+    database = opened(project).database
+    address = database.owner_url if owner else database.url()
+    shown = shareable(address, show_password=show_password)
+    database.close(leave_running=True)
+    as_json({"url": shown}) if json_output else print(shown)
+
+
+@db.command(context_settings={"allow_interspersed_args": False})
+def shell(
+    arguments: Annotated[
+        list[str] | None, typer.Argument(help="For psql, after --: -- -c 'select 1'")
+    ] = None,
+    project: ProjectFolder = None,
+) -> None:
+    """Open psql on the database."""
+    command, environment = psql(opened(project).database, arguments or [])
+    # A child, not this process itself: somebody has to stop the project's own server afterwards.
+    with subprocess.Popen(command, env=environment) as process:
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for psql
+        try:
+            code = process.wait()
+        finally:
+            signal.signal(signal.SIGINT, before)
+    raise typer.Exit(code)
+
+
+def register(app: typer.Typer, panel: str) -> None:
+    app.add_typer(db, name="db", rich_help_panel=panel)

@@ -1,0 +1,38 @@
+"""`tallyman purge`: remove one version permanently."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tallyman.cli.terminal.options import AsJson, DatasetName, ProjectFolder, opened
+from tallyman.cli.terminal.output import as_json, out
+from tallyman.errors import UsageError
+
+
+def purge(
+    dataset: DatasetName,
+    version: Annotated[int, typer.Argument(help="The version's number.")],
+    confirm: Annotated[
+        bool, typer.Option("--confirm", help="Remove it; this cannot be undone.")
+    ] = False,
+    project: ProjectFolder = None,
+    json_output: AsJson = False,
+) -> None:
+    """Remove one version permanently, also from its run's folder.
+
+    Refused for what is current, pinned, read by a run, or next in line for a rollback.
+    """
+    if not confirm:
+        raise UsageError(f"purging {dataset} v{version} cannot be undone; confirm with --confirm")
+    found = opened(project)
+    done = found.purge(dataset, version)
+    if json_output:
+        as_json(done.to_json(found.settings.home))
+    else:
+        out.print(f"{dataset} v{version} is gone: {done.bytes:,} bytes", markup=False)
+
+
+def register(app: typer.Typer, panel: str) -> None:
+    app.command(rich_help_panel=panel)(purge)

@@ -1,0 +1,59 @@
+"""`tallyman apply`: carry out a plan."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tallyman.cli.terminal.options import AsJson, Jobs, Master, ProjectFolder, SparkConf, opened
+from tallyman.cli.terminal.output import as_json, out, published
+from tallyman.cli.terminal.progress import supervised
+from tallyman.cli.terminal.result import commit_facts, show_result
+from tallyman.domain.version.change_plan import Planned
+
+
+def apply(
+    plan: Annotated[str, typer.Argument(help="A plan's id, a beginning of it, or 'latest'.")] = (
+        "latest"
+    ),
+    jobs: Jobs = 1,
+    project: ProjectFolder = None,
+    master: Master = None,
+    spark_conf: SparkConf = None,
+    json_output: AsJson = False,
+) -> None:
+    """Carry out a plan, and publish all of it in one commit.
+
+    Readers keep the old versions until the commit, and see all new ones after it. Refused (exit
+    4) if the pipeline or a dataset has changed since the plan was made.
+    """
+    found = opened(project, master, spark_conf)
+    made, result, commit = supervised(
+        found, json_output, lambda progress: found.apply(plan, jobs=jobs, listen=progress)
+    )
+    if result is not None:
+        show_result(result, json_output)
+    elif json_output:
+        as_json({"plan": made.id, **commit_facts(commit)})
+    elif commit is None and made.empty:
+        out.print("nothing had to change", markup=False)
+    else:
+        named = [one for one in made.planned if one.rename_to or one.publish is not None]
+        for one in named:
+            out.print(f"{one.dataset}: {_naming(one)}", markup=False)
+        if commit:
+            out.print(published(commit), markup=False)
+
+
+def _naming(one: Planned) -> str:
+    said = [f"is now called {one.rename_to}"] if one.rename_to else []
+    if one.publish is not None:
+        said.append(
+            "is visible to outside readers" if one.publish else "is hidden from outside readers"
+        )
+    return ", ".join(said)
+
+
+def register(app: typer.Typer, panel: str) -> None:
+    app.command(rich_help_panel=panel)(apply)

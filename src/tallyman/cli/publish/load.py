@@ -1,0 +1,39 @@
+"""`tallyman load`: load a file into a table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tallyman.cli.terminal.options import AsJson, DatasetName, Message, ProjectFolder, opened
+from tallyman.cli.terminal.result import print_change
+from tallyman.errors import UsageError
+
+
+def load(
+    table: DatasetName,
+    file: Annotated[str, typer.Argument(help=".csv, .jsonl, .json or .parquet.")],
+    mode: Annotated[
+        str, typer.Option(help="append (new keys only), merge (by key), overwrite (all of it).")
+    ] = "append",
+    expect: Annotated[
+        int | None, typer.Option("--expect", help="Refuse (exit 4) if it is not at this version.")
+    ] = None,
+    message: Message = None,
+    project: ProjectFolder = None,
+    json_output: AsJson = False,
+) -> None:
+    """Load a file into a table, all of it or nothing.
+
+    Example:  tallyman load person people.csv --mode merge
+    """
+    if not Path(file).is_file():
+        raise UsageError(f"there is no file {file!r}")
+    found = opened(project).load(table, file, mode=mode, expected_version=expect, message=message)
+    print_change(found, json_output)
+
+
+def register(app: typer.Typer, panel: str) -> None:
+    app.command(rich_help_panel=panel)(load)

@@ -1,0 +1,34 @@
+"""`tallyman plan`: show what applying the pipeline would change."""
+
+from __future__ import annotations
+
+import typer
+
+from tallyman.cli.terminal.options import AsJson, ProjectFolder, opened
+from tallyman.cli.terminal.output import as_json, out
+from tallyman.domain.version.change_plan import ChangePlan
+
+
+def plan(project: ProjectFolder = None, json_output: AsJson = False) -> None:
+    """Show what the edited pipeline would change; change nothing.
+
+    The plan is stored; `tallyman apply` carries it out if nothing has changed since.
+    """
+    found = opened(project).plan()
+    if json_output:
+        as_json(found.to_json())
+        return
+    _show_plan(found)
+    if found.empty and found.pipeline_from == found.pipeline_to:
+        out.print("nothing to apply", markup=False)
+    else:
+        out.print(f"carry it out:  tallyman apply {found.id[:8]}", markup=False)
+
+
+def _show_plan(plan: ChangePlan) -> None:
+    for one in plan.planned:
+        out.print(str(one), markup=False)
+
+
+def register(app: typer.Typer, panel: str) -> None:
+    app.command(rich_help_panel=panel)(plan)

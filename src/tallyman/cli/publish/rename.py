@@ -1,0 +1,55 @@
+"""`tallyman rename`, `hide`, `expose`: what people call a dataset, and who sees it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tallyman.cli.terminal.options import AsJson, DatasetName, ProjectFolder, opened
+from tallyman.cli.terminal.output import as_json, out
+from tallyman.domain.version.dataset import Dataset
+
+
+def rename(
+    dataset: DatasetName,
+    name: Annotated[str, typer.Argument(help="The new name.")],
+    project: ProjectFolder = None,
+    json_output: AsJson = False,
+) -> None:
+    """Give a dataset another name. Versions, files and lineage stay.
+
+    Example:  tallyman rename daily_sales sales_by_day
+    """
+    _show(opened(project).rename(dataset, name), json_output)
+
+
+def hide(dataset: DatasetName, project: ProjectFolder = None, json_output: AsJson = False) -> None:
+    """Hide a dataset from outside readers, such as PyIceberg.
+
+    The project itself reads it as before. `tallyman expose` undoes it.
+    """
+    _show(opened(project).hide(dataset), json_output)
+
+
+def expose(
+    dataset: DatasetName, project: ProjectFolder = None, json_output: AsJson = False
+) -> None:
+    """Show a hidden dataset to outside readers again."""
+    _show(opened(project).expose(dataset), json_output)
+
+
+def _show(dataset: Dataset, json_output: bool) -> None:
+    if json_output:
+        facts = {"dataset": dataset.name, "id": str(dataset.id), "published": dataset.published}
+        as_json(facts)
+    elif dataset.published:
+        name = dataset.name
+        out.print(f"{name} is visible to outside readers as published.{name}", markup=False)
+    else:
+        out.print(f"{dataset.name} is hidden from outside readers", markup=False)
+
+
+def register(app: typer.Typer, panel: str) -> None:
+    for command in (rename, hide, expose):
+        app.command(rich_help_panel=panel)(command)

@@ -1,0 +1,46 @@
+"""`tallyman rollback`: publish older content again."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tallyman.cli.terminal.options import AsJson, Message, ProjectFolder, opened
+from tallyman.cli.terminal.output import as_json, out, published
+from tallyman.cli.terminal.result import commit_facts
+
+
+def rollback(
+    dataset: Annotated[
+        str | None, typer.Argument(help="One dataset; with --to.", show_default=False)
+    ] = None,
+    to: Annotated[int | None, typer.Option("--to", help="The version to go back to.")] = None,
+    commit: Annotated[
+        str | None,
+        typer.Option("--commit", "-c", help="Everything as it was after this commit."),
+    ] = None,
+    message: Message = None,
+    project: ProjectFolder = None,
+    json_output: AsJson = False,
+) -> None:
+    """Go back to an older version, or everything to an older commit.
+
+    It is one new commit: the versions in between stay, and a rollback can itself be rolled back.
+
+    Example:  tallyman rollback daily_revenue --to 6
+
+    Example:  tallyman rollback --commit 1f0c22a1
+    """
+    made = opened(project).rollback(dataset, to=to, commit=commit, message=message)
+    if json_output:
+        as_json(commit_facts(made))
+    else:
+        out.print(
+            published(made) if made else "nothing to do: the content is already the same",
+            markup=False,
+        )
+
+
+def register(app: typer.Typer, panel: str) -> None:
+    app.command(rich_help_panel=panel)(rollback)

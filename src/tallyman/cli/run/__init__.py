@@ -1,0 +1,1 @@
+"""Run: make results, decide on those that wait, and correct records that were rejected."""

@@ -1,0 +1,87 @@
+"""`tallyman approve`, `reject`, `approvals`: decide on results that wait for a person."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tallyman.cli.terminal.options import AsJson, Partition, ProjectFolder, RunName, opened
+from tallyman.cli.terminal.output import as_json, out, table
+from tallyman.domain.history.run import Status
+from tallyman.registry.run.approvals import Approvals
+
+AssetName = Annotated[str, typer.Argument(help="The asset whose result waits.")]
+Reason = Annotated[str | None, typer.Option(help="Recorded with the decision.")]
+
+
+def approve(
+    run: RunName,
+    asset: AssetName,
+    reason: Reason = None,
+    partition: Partition = None,
+    project: ProjectFolder = None,
+    json_output: AsJson = False,
+) -> None:
+    """Accept a result that waits for approval.
+
+    `tallyman resume` then makes what reads it.
+    """
+    _decide(run, asset, partition, True, reason, project, json_output)
+
+
+def reject(
+    run: RunName,
+    asset: AssetName,
+    reason: Reason = None,
+    partition: Partition = None,
+    project: ProjectFolder = None,
+    json_output: AsJson = False,
+) -> None:
+    """Refuse a result that waits for approval: it fails."""
+    _decide(run, asset, partition, False, reason, project, json_output)
+
+
+def _decide(
+    run: str,
+    asset: str,
+    partition: str | None,
+    approved: bool,
+    reason: str | None,
+    project: str | None,
+    json_output: bool,
+) -> None:
+    found = opened(project)
+    record = found.decide(run, asset, approved=approved, partition=partition, reason=reason)
+    word = "approved" if approved else "rejected"
+    if json_output:
+        as_json({"run_id": record.name, "asset": asset, "decision": word, "run": record.status})
+        return
+    out.print(f"{asset}: {word}   run {record.name} is now {record.status.value}", markup=False)
+    if approved and record.status is Status.INTERRUPTED:
+        out.print(f"next:  tallyman resume {record.name}", markup=False)
+
+
+def approvals(
+    status: Annotated[
+        str | None, typer.Option(help="pending, approved, rejected or expired. Default: all.")
+    ] = None,
+    project: ProjectFolder = None,
+    json_output: AsJson = False,
+) -> None:
+    """List results that wait for a decision, and past decisions."""
+    found = opened(project)
+    found.runs(limit=1)  # marks approvals as expired whose time is up
+    rows = found.database.durably(lambda tx: Approvals(tx).list(found.settings.name, status=status))
+    if json_output:
+        as_json(rows)
+    elif rows:
+        names = ("run", "asset", "partition", "status", "message", "timeout_at", "decision_by")
+        table(rows, (*names, "reason"))
+    else:
+        out.print("no approvals")
+
+
+def register(app: typer.Typer, panel: str) -> None:
+    for command in (approve, reject, approvals):
+        app.command(rich_help_panel=panel)(command)

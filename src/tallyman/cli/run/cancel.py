@@ -1,0 +1,33 @@
+"""`tallyman cancel`: stop a run that is at work."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tallyman.cli.terminal.options import AsJson, ProjectFolder, RunName, opened
+from tallyman.cli.terminal.output import as_json, out
+
+
+def cancel(
+    run: RunName,
+    timeout: Annotated[
+        float,
+        typer.Option(help="Seconds to wait for the process before the run is canceled by force."),
+    ] = 30,
+    project: ProjectFolder = None,
+    json_output: AsJson = False,
+) -> None:
+    """Stop a run. What it finished stays; `tallyman resume` continues."""
+    found = opened(project)
+    record = found.find_run(run)
+    status = found.cancel(record.name, timeout_s=timeout)
+    if json_output:
+        as_json({"run_id": record.name, "status": status.value})
+    else:
+        out.print(f"run {record.name}: {status.value}", markup=False)
+
+
+def register(app: typer.Typer, panel: str) -> None:
+    app.command(rich_help_panel=panel)(cancel)

@@ -1,0 +1,34 @@
+"""`tallyman invalidate`: declare results invalid, so that the next run makes them again."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tallyman.cli.terminal.options import AsJson, Partition, ProjectFolder, opened
+from tallyman.cli.terminal.output import as_json, out
+
+
+def invalidate(
+    asset: Annotated[str, typer.Argument(help="The asset whose result no longer counts.")],
+    partition: Partition = None,
+    cascade: Annotated[
+        bool, typer.Option("--cascade", help="Also everything that was made from it.")
+    ] = False,
+    project: ProjectFolder = None,
+    json_output: AsJson = False,
+) -> None:
+    """Declare results invalid: the next run makes them again.
+
+    No file is touched.
+    """
+    count = opened(project).invalidate(asset, partition=partition, cascade=cascade)
+    if json_output:
+        as_json({"invalidated": count})
+    else:
+        out.print(f"{count} result{'s' if count != 1 else ''} invalidated", markup=False)
+
+
+def register(app: typer.Typer, panel: str) -> None:
+    app.command(rich_help_panel=panel)(invalidate)

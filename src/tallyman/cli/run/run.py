@@ -1,0 +1,65 @@
+"""`tallyman run`: make assets, a line for each, and the tally at the end."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tallyman.cli.terminal.options import (
+    AsJson,
+    Force,
+    Jobs,
+    Master,
+    Partition,
+    ProjectFolder,
+    Selection,
+    SparkConf,
+    opened,
+)
+from tallyman.cli.terminal.progress import supervised
+from tallyman.cli.terminal.result import show_result
+
+
+def run(
+    selection: Selection = None,
+    partition: Partition = None,
+    force: Force = False,
+    jobs: Jobs = 1,
+    evidence: Annotated[
+        str | None, typer.Option(help="keys (every key is stored) or digest (cheaper).")
+    ] = None,
+    thresholds: Annotated[
+        str | None,
+        typer.Option(help="default, strict, permissive, or absolute=N,percentage=P."),
+    ] = None,
+    run_id: Annotated[str | None, typer.Option(help="Your own name for the run.")] = None,
+    project: ProjectFolder = None,
+    master: Master = None,
+    spark_conf: SparkConf = None,
+    json_output: AsJson = False,
+) -> None:
+    """Run assets, account for every record, publish what balances.
+
+    An asset is skipped if neither its definition nor its inputs changed since its last success.
+    """
+    found = opened(project, master, spark_conf)
+    result = supervised(
+        found,
+        json_output,
+        lambda progress: found.run(
+            selection or [],
+            partition=partition,
+            force=force,
+            jobs=jobs,
+            evidence=evidence,
+            run_id=run_id,
+            thresholds=thresholds,
+            listen=progress,
+        ),
+    )
+    show_result(result, json_output)
+
+
+def register(app: typer.Typer, panel: str) -> None:
+    app.command(rich_help_panel=panel)(run)

@@ -1,0 +1,42 @@
+"""`tallyman demo`: make the airline example and run it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tallyman.cli.start.demo_data import write_airline
+from tallyman.cli.terminal.options import AsJson, Master, SparkConf, opened
+from tallyman.cli.terminal.output import out
+from tallyman.cli.terminal.progress import supervised
+from tallyman.cli.terminal.result import print_result
+
+
+def demo(
+    folder: Annotated[str, typer.Argument(help="Where to put the project.")] = "airline-demo",
+    master: Master = None,
+    spark_conf: SparkConf = None,
+    json_output: AsJson = False,
+) -> None:
+    """Write the airline example, 349,660 records, and run it."""
+    place = Path(folder)
+    if not (place / "tallyman.yaml").exists():
+        if not json_output:
+            out.print(f"writing 349,660 booking segments to {place}/data", markup=False)
+        write_airline(place)
+    found = opened(str(place), master, spark_conf)
+    result = supervised(found, json_output, lambda progress: found.run(force=True, listen=progress))
+    print_result(result, json_output)
+    if not json_output:
+        out.print(
+            f"look around:  cd {place} && tallyman show latest && tallyman rejections ls latest && "
+            "tallyman why daily_revenue flight_date=2024-01-15 --limit 3",
+            markup=False,
+        )
+    raise typer.Exit(result.exit_code)
+
+
+def register(app: typer.Typer, panel: str) -> None:
+    app.command(rich_help_panel=panel)(demo)

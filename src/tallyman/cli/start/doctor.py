@@ -1,0 +1,80 @@
+"""`tallyman doctor`: check that this machine can run a project."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import typer
+
+from tallyman.cli.terminal.options import AsJson, ProjectFolder, opened
+from tallyman.cli.terminal.output import as_json, out
+from tallyman.errors import NotFound
+from tallyman.registry.status import status
+from tallyman.settings import read_settings
+
+Check = tuple[str, bool, str]
+
+
+def doctor(project: ProjectFolder = None, json_output: AsJson = False) -> None:
+    """Check this machine and project: Java, Spark, disk, database."""
+    checks = [_python(), _java(), _packages(), _disk(), _project(project), *_database(project)]
+    if json_output:
+        as_json([{"check": n, "ok": ok, "found": text} for n, ok, text in checks])
+    else:
+        for name, ok, text in checks:
+            out.print(f"{'ok  ' if ok else 'FAIL'} {name:<9} {text}", markup=False)
+    raise typer.Exit(0 if all(ok for _, ok, _ in checks) else 1)
+
+
+def _python() -> Check:
+    found = ".".join(map(str, sys.version_info[:3]))
+    return "python", sys.version_info >= (3, 11), found
+
+
+def _java() -> Check:
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if not java or not Path(java).exists():
+        return "java", False, "not found; run: sudo apt-get install -y openjdk-17-jre-headless"
+    text = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    found = re.search(r'version "(\d+)', text)
+    good = bool(found) and int(found.group(1)) >= 17 if found else False
+    return "java", good, text.splitlines()[0] if text else "no answer"
+
+
+def _packages() -> Check:
+    names = ("pyspark", "pyarrow", "duckdb")
+    return "packages", True, ", ".join(f"{name} {version(name)}" for name in names)
+
+
+def _disk() -> Check:
+    free = shutil.disk_usage(".").free / 2**30
+    return "disk", free > 1, f"{free:,.1f} GiB free"
+
+
+def _project(folder: str | None) -> Check:
+    try:
+        settings = read_settings(folder)
+    except Exception as error:
+        return "project", folder is None, f"{error}"
+    return "project", True, f"{settings.name} in {settings.home}"
+
+
+def _database(folder: str | None) -> list[Check]:
+    try:
+        found = status(opened(folder).database)
+    except NotFound:
+        return []
+    good = found.state != "unreachable"
+    text = f"{found.place}, {found.state.replace('_', ' ')}"
+    return [("database", good, text if good else f"{text}: {found.problem}")]
+
+
+def register(app: typer.Typer, panel: str) -> None:
+    app.command(rich_help_panel=panel)(doctor)

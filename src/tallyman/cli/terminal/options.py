@@ -1,0 +1,74 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tallyman.errors import UsageError
+from tallyman.project import Project
+
+ProjectFolder = Annotated[
+    str | None,
+    typer.Option("--project", "-C", help="Folder of tallyman.yaml, or any folder below it."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+Master = Annotated[
+    str | None,
+    typer.Option(help="Spark master: local[4], spark://host:7077, or sc://host for Connect."),
+]
+SparkConf = Annotated[
+    list[str] | None, typer.Option("--spark-conf", help="Spark setting as key=value; repeatable.")
+]
+Partition = Annotated[
+    str | None,
+    typer.Option("--partition", "-p", help="One partition, for example 2026-01-31."),
+]
+Jobs = Annotated[int, typer.Option("--jobs", "-j", help="Assets or partitions at once, 1 to 32.")]
+RunName = Annotated[
+    str, typer.Argument(help="A run id, a prefix of one, a folder name, or 'latest'.")
+]
+Selection = Annotated[
+    list[str] | None,
+    typer.Argument(
+        help="Assets: x, +x (with upstream), x+ (with downstream), tag:t, state:modified. "
+        "Default: all."
+    ),
+]
+Force = Annotated[
+    bool, typer.Option("--force", help="Run the named assets even if nothing changed.")
+]
+DatasetName = Annotated[str, typer.Argument(help="A dataset, or the asset that produces it.")]
+AtVersion = Annotated[
+    int | None, typer.Option("--version", "-v", help="A version's number. Default: the current.")
+]
+Limit = Annotated[int, typer.Option(min=0, help="At most this many.")]
+WalkLimit = Annotated[
+    int, typer.Option(min=0, help="Show at most this many rows and records; 0 shows all.")
+]
+Message = Annotated[str | None, typer.Option("--message", "-m", help="Why, for the history.")]
+
+_opened: list[Project] = []
+
+
+def opened(folder: str | None, master: str | None = None, conf: list[str] | None = None) -> Project:
+    """Open the project; `close_all` closes it when the command ends."""
+    found = Project.open(folder, master=master, spark_conf=pairs(conf or [], "--spark-conf"))
+    _opened.append(found)
+    return found
+
+
+def close_all() -> None:
+    while _opened:
+        _opened.pop().close()
+
+
+def pairs(items: list[str], what: str) -> dict[str, str]:
+    found = {}
+    for item in items:
+        name, sign, value = item.partition("=")
+        if not sign or not name:
+            raise UsageError(f"{what}: expected name=value, not {item!r}")
+        found[name] = value
+    return found

@@ -1,0 +1,132 @@
+"""Print text or JSON; colours only on a terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from tallyman.domain.account.fate import Fate
+from tallyman.domain.account.ledger import UNITS
+from tallyman.domain.account.sub_tally import SubTally
+from tallyman.domain.history.run import AssetResult, RunResult, Status
+from tallyman.domain.version.commit import Commit
+from tallyman.errors import TallymanError, VersionConflict
+from tallyman.pages.text import printable, short
+
+# Without a terminal nobody knows the width: tables are not folded for a program that reads them.
+WIDE = None if sys.stdout.isatty() else 240
+out = Console(soft_wrap=True, highlight=False, width=WIDE)
+err = Console(stderr=True, soft_wrap=True, highlight=False)
+
+NOT_SEALED = "not sealed: the run did not end, or is older than seals; its manifest is trusted"
+HEADINGS = {"morphism_path": "step"}
+"""Columns whose name in files and JSON is not the word of the glossary."""
+WORDS = {
+    Fate.PASSED: "passed",
+    Fate.AGGREGATED: "aggregated",
+    Fate.EXPLODED: "exploded",
+    Fate.FILTERED: "filtered",
+    Fate.ERROR: "rejected",
+}
+
+
+def as_json(value: object) -> None:
+    print(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+
+
+def counted(number: int, word: str) -> str:
+    """`1 file`, `2 files`."""
+    return f"{number:,} {word}{'' if number == 1 else 's'}"
+
+
+def interactive() -> bool:
+    return sys.stderr.isatty() and not os.environ.get("CI")
+
+
+def tally(result: AssetResult, width: int = 0) -> str:
+    """349,660 in = 345,000 aggregated + 4,000 filtered + 660 rejected   0 unaccounted …"""
+    label = f"{result.name}[{result.partition}]" if result.partition else result.name
+    name = f"{label:<{width}}"
+    seconds = f"{result.duration_ms / 1000:.1f} s"
+    if result.status is Status.SKIPPED:
+        since = f"unchanged since run {short(result.unchanged_since or '')}"
+        return f"{name}   skipped: {since}   {counted(result.rows_out, 'row')} out"
+    if result.status is Status.RUNNING:
+        return f"{name}   at work"
+    if result.status is Status.PENDING:
+        return f"{name}   not run: {(result.error or {}).get('message', '')}"
+    if result.error and not result.records_in and not any(result.fates.values()):
+        return f"{name}   {result.status.value}   {seconds}"
+    line = f"{name}   {result.records_in:,} in = {_shares(result.fates)}"
+    line += f"   {result.unaccounted:,} unaccounted   {counted(result.rows_out, 'row')} out"
+    line += f"   {seconds}"
+    line = line if result.status is Status.SUCCESS else f"{line}   {result.status.value}"
+    return "\n".join([line, *(_sub_tally(m) for m in result.sub_ledgers if m.worth_a_line)])
+
+
+def _shares(fates: Mapping[Fate, int]) -> str:
+    return " + ".join(f"{fates[f]:,} {word}" for f, word in WORDS.items() if fates.get(f)) or "0"
+
+
+def _sub_tally(made: SubTally) -> str:
+    """11,588 parents → 30,000 children = 28,725 passed + 1,275 rejected"""
+    parents = "" if made.parents is None else f"{made.parents:,} parents → "
+    line = f"  {parents}{made.units_in:,} {UNITS[made.unit]} = {_shares(made.fates)}"
+    return f"{line}   {made.unaccounted:,} unaccounted" if made.unaccounted else line
+
+
+def published(commit: Commit) -> str:
+    """published   daily_revenue v7 (was v6)   commit 1f0c…"""
+    moved = ", ".join(map(str, commit.moves))
+    return f"published   {moved or 'no new version'}   commit {short(str(commit.id))}"
+
+
+def next_steps(result: RunResult) -> list[str]:
+    """List the commands that continue an unfinished run."""
+    lines = []
+    for made in result.assets:
+        if made.status is Status.WAITING:
+            only = f" --partition {made.partition}" if made.partition else ""
+            command = f"tallyman approve {result.run_id} {made.name}{only}"
+            lines.append(f"waiting for a decision:  {command}  (or reject)")
+    if not lines and result.status not in (Status.SUCCESS, Status.RUNNING):
+        lines.append(f"continue it:  tallyman resume {result.run_id}")
+    return lines
+
+
+def failure(error: TallymanError, *, json_output: bool) -> None:
+    if json_output:
+        # A conflict is the same body here and over HTTP: a client parses one shape.
+        body = error.body() if isinstance(error, VersionConflict) else {"error": error.facts()}
+        as_json(body)
+        return
+    err.print(f"error: {error}", style="red", markup=False)
+    if error.hint:
+        err.print(error.hint, markup=False)
+
+
+def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
+    shown = Table(box=None, pad_edge=False, header_style="bold")
+    for name in columns:
+        numeric = bool(rows) and isinstance(rows[0].get(name), int)
+        shown.add_column(
+            HEADINGS.get(name, name.replace("_", " ")),
+            justify="right" if numeric else "left",
+            overflow="fold",
+        )
+    for row in rows:
+        shown.add_row(*(_cell(row.get(name)) for name in columns))
+    out.print(shown)
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    text = printable("" if value is None else str(value))
+    return (text if len(text) <= 120 else text[:117] + "…").replace("[", "\\[")

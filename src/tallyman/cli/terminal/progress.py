@@ -1,0 +1,78 @@
+"""Show what a command is doing; stop cleanly on Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import TypeVar
+
+from rich.status import Status as Spinner
+
+from tallyman.cli.terminal.output import (
+    err,
+    interactive,
+    out,
+    tally,
+)
+from tallyman.domain.history.run import AssetResult
+from tallyman.project import Project
+
+T = TypeVar("T")
+
+
+PHASES = {
+    "opening": "looking at its inputs",
+    "evaluating": "evaluating",
+    "settling": "writing evidence",
+    "proving": "balancing the ledger",
+}
+
+
+class Progress:
+    """One line per finished asset; on a terminal also what is happening now."""
+
+    def __init__(self, quiet: bool) -> None:
+        self.quiet = quiet
+        self.spinner: Spinner | None = None
+
+    def begin(self) -> None:
+        self._say("looking at what has changed")
+
+    def __call__(self, asset: str, phase: str, result: AssetResult | None) -> None:
+        if result is None:
+            self._say(f"{asset}: {PHASES.get(phase, phase)}")
+        elif not self.quiet:
+            self.stop()
+            out.print(tally(result), markup=False)
+
+    def _say(self, text: str) -> None:
+        if self.quiet or not interactive():
+            return
+        if self.spinner is None:
+            self.spinner = err.status(text)
+            self.spinner.start()
+        self.spinner.update(text)
+
+    def stop(self) -> None:
+        if self.spinner is not None:
+            self.spinner.stop()
+            self.spinner = None
+
+
+def supervised(project: Project, json_output: bool, work: Callable[[Progress], T]) -> T:
+    """Run `work` with progress shown; Ctrl-C stops Spark and says what is left."""
+    progress = Progress(quiet=json_output)
+    try:
+        progress.begin()
+        return work(progress)
+    except KeyboardInterrupt:
+        progress.stop()
+        err.print("interrupted: nothing more was published. What was finished stays.")
+        for run in project.runs(limit=1):
+            err.print(f"continue it:  tallyman resume {run.name}", markup=False)
+        sys.stderr.flush()
+        project.close()
+        os._exit(130)  # Spark's threads may hang in a half-done job; nothing of ours is pending
+    finally:
+        progress.stop()

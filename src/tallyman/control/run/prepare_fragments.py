@@ -1,0 +1,112 @@
+"""Prepare fragments: what a target made, durable and described, in no version yet."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+from pyspark.sql import SparkSession
+
+from tallyman import faults
+from tallyman.control.bind.inputs import Pins
+from tallyman.control.publish.fragment import described
+from tallyman.control.run.journal import Journal
+from tallyman.domain.definition.pipeline import Asset
+from tallyman.domain.definition.target import Reading, Target
+from tallyman.domain.version.dataset import Dataset, Fragment, Kind
+from tallyman.engine.evidence import append
+from tallyman.engine.evidence.content import measure
+from tallyman.engine.files.listing import sha256
+from tallyman.engine.files.past_run import ledger_in
+from tallyman.engine.working.working_run import outputs_in
+from tallyman.faults import Point
+from tallyman.registry.version.datasets import Datasets
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedFragments:
+    """For the targets of one run."""
+
+    journal: Journal
+    pins: Pins
+    datasets: Mapping[str, Dataset]
+
+    def prepare(
+        self, spark: SparkSession, asset: Asset, target: Target, place: Path, digest: str
+    ) -> tuple[Fragment, dict[str, Any]]:
+        """The fragment, and for one that is appended how many of its rows are new."""
+        counts: dict[str, Any] = {}
+        output = place / "output"
+        if asset.update_strategy == "append":
+            current = files_there(self.pins, target)
+            kept = append.new_rows(spark, output, current, asset.unique_key, self._aside())
+            counts = {"rows_appended": kept.rows, "rows_already_there": kept.dropped}
+            output, digest = kept.folder, kept.digest or digest
+        dataset = self.datasets[target.asset]
+        return self.take(dataset, target.partition, digest, _hashes(place, output)), counts
+
+    def registered(
+        self, spark: SparkSession, asset: Asset, target: Target, place: Path
+    ) -> tuple[Fragment, ...]:
+        """What output steps wrote under a name of its own: datasets beside that of the asset."""
+        found = []
+        for one in outputs_in(place):
+            if one["register_as"] is None:
+                continue
+            folder = place / "outputs" / one["id"]
+            dataset = self._registered(asset, str(one["register_as"]))
+            content = measure(spark.read.parquet(str(folder)))
+            hashed = _hashes(place, folder)
+            found.append(self.take(dataset, target.partition, content.digest, hashed))
+        return tuple(found)
+
+    def _registered(self, asset: Asset, name: str) -> Dataset:
+        split = asset.partitioned_by
+        wanted = Dataset(
+            id=UUID(int=0),
+            name=name,
+            kind=Kind.ASSET,
+            project=self.journal.run.project,
+            producer=f"{asset.name}/{name}",
+            partition_column=split.column if split else None,
+        )
+        return self.journal.database.durably(lambda tx: Datasets(tx).ensure(wanted))
+
+    def take(
+        self, dataset: Dataset, partition: str | None, digest: str, hashed: Mapping[Path, str]
+    ) -> Fragment:
+        """By reference: the files keep their bytes and get a second name."""
+        warehouse = self.pins.workspace.warehouse
+        fragment = Fragment(id=uuid4(), dataset_id=dataset.id, partition=partition, digest=digest)
+        self.journal.opened(fragment)
+        faults.reach(Point.FRAGMENT_OPENED)
+        files = warehouse.take(hashed, dataset.id, fragment.id)
+        fragment = replace(fragment, files=files)
+        return described(warehouse, dataset, fragment)
+
+    def _aside(self) -> Path:
+        """Not among the files that the ledger speaks of; gone when the run ends."""
+        run = self.pins.workspace.home / self.journal.run.folder
+        return run / ".staging" / f"appended-{uuid4()}"
+
+
+def files_there(pins: Pins, target: Target) -> list[str]:
+    """The files of rows that are there already; of the same partition, where there are any."""
+    found = pins.fragments(Reading(target.asset, target.partition, of_source=False))
+    there = [f for f in found if f.since is not None]
+    pins.workspace.warehouse.check(target.asset, there)
+    return pins.workspace.warehouse.paths(there)
+
+
+def _hashes(place: Path, output: Path) -> dict[Path, str]:
+    """As the ledger has them: what is published is what was proved."""
+    files = sorted(output.glob("*.parquet"))
+    known = ledger_in(place).files if output.is_relative_to(place) else None
+    listed = known or {}
+    names = {file: os.path.relpath(file, place) for file in files}
+    new = {file: sha256(str(file)) for file, name in names.items() if name not in listed}
+    return {file: new.get(file) or listed[name] for file, name in names.items()}

@@ -1,0 +1,241 @@
+"""From what segments wrote to what a run keeps: dead letters, filtered keys, evidence, output."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow.parquet as pq
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import NullType
+
+from tallyman.domain.account.rejection import Rule
+from tallyman.domain.history.run import RunIdentity
+from tallyman.engine.expressions.columns import ERROR, KEY, PART, PLACE, REJECTIONS
+from tallyman.engine.segment.cuts import Opened
+from tallyman.engine.segment.fate_book import Book
+from tallyman.engine.segment.group_key import GROUP_KEY, SOURCE_KEY, SOURCE_PLACE, text_of_group
+from tallyman.engine.segment.stage import EVIDENCE_OPTIONS, Stage
+from tallyman.engine.spark import digest
+
+GROUP, GROUP_STEP, LEVEL = BEHIND = ("_tm_group", "_tm_group_step", "_tm_level")
+SUMMARY = "_summary.json"
+RULE = ("error_type", "morphism_path", "expected", "entity", "field", "step", "error_code")
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceWriter:
+    """Write the evidence of one asset: into the scratch folder, then moved into place."""
+
+    run: RunIdentity
+    book: Book
+    folder: Path
+    scratch: Path
+    partition_label: str = "all"
+    """The partition; `all` for an asset without partitions."""
+
+    # ---- dead letters ------------------------------------------------------------------
+
+    def rejections(self, ended: DataFrame) -> DataFrame:
+        """Dead-letter records of rows that ended as ERROR: one for each rule that was broken."""
+        rule = _looked_up([_rule_row(r) for r in self.book.rules], RULE, F.col("r.rule"))
+        each = ended.select(
+            KEY,
+            PLACE,
+            *BEHIND,
+            F.posexplode(REJECTIONS).alias("_tm_nth", "r"),
+            F.size(REJECTIONS).cast("string").alias("_tm_of"),
+        )
+        found = each.select("*", F.col("r.actual"), rule.alias("rule"))
+        found = found.select("*", "rule.*")
+        return found.select(
+            F.col(KEY).alias("source_key"),
+            "error_type",
+            "morphism_path",
+            "expected",
+            F.expr("make_valid_utf8(actual)").alias("actual"),
+            self._context().alias("context"),
+            F.lit(self.run.run_id).alias("run_id"),
+            F.lit(self.run.openlineage_run_id).alias("openlineage_run_id"),
+            F.lit(self.run.timestamp).alias("timestamp"),
+            "error_code",
+            self._error_id().alias("error_id"),
+        )
+
+    def _error_id(self) -> Column:
+        """The same in every run: derived from the record and the rule, from nothing else."""
+        named = [F.col(KEY), F.col(PLACE).cast("string"), F.col(GROUP)]
+        parts = [*named, *map(F.col, ("morphism_path", "error_type", "expected"))]
+        shown = [F.coalesce(part, F.lit("")) for part in (F.lit(self.book.asset), *parts)]
+        return F.substring(F.sha2(F.concat_ws("\x1f", *shown), 256), 1, 32)
+
+    def _context(self) -> Column:
+        named = {
+            "entity": F.col("entity"),
+            "field": F.col("field"),
+            "step": F.col("step"),
+            "asset": F.lit(self.book.asset),
+            "epoch": F.lit(self.partition_label),
+            "group_key": F.col(GROUP),
+            "group_step": F.col(GROUP_STEP),
+            "level": F.col(LEVEL),
+            "place": F.col(PLACE).cast("string"),
+            "rejection": F.concat_ws("/", (F.col("_tm_nth") + 1).cast("string"), F.col("_tm_of")),
+        }
+        pairs = [part for name, value in named.items() for part in (F.lit(name), value)]
+        return F.map_filter(F.create_map(*pairs), lambda _, value: value.isNotNull())
+
+    def write_letters(self, letters: DataFrame) -> None:
+        aside = self.scratch / "errors"
+        copied = letters.withColumn("_tm_dir", F.col("error_type"))
+        copied.write.partitionBy("_tm_dir").json(str(aside))
+        target = self.folder / "errors"
+        target.mkdir(exist_ok=True)
+        for part in sorted(aside.glob("_tm_dir=*")):
+            move_files(part, target / part.name.replace("_tm_dir", "error_type"), ".jsonl")
+
+    # ---- filtered keys -----------------------------------------------------------------
+
+    def write_filtered(self, dropped: DataFrame, parts: Sequence[int]) -> None:
+        """Keys with the predicate that left them out, a folder per step."""
+        predicates = [(self.book.parts[n].predicate,) for n in self.book.parts]
+        place = F.col(PART) - F.lit(min(self.book.parts))
+        found = dropped.where(F.col(PART).isin(*parts)).select(
+            PART,
+            F.col(KEY).alias(SOURCE_KEY),
+            *_place(dropped),
+            _looked_up(predicates, ("text",), place).getField("text").alias("filter_predicate"),
+        )
+        aside = self.scratch / "filtered_keys"
+        found.write.options(**EVIDENCE_OPTIONS).partitionBy(PART).parquet(str(aside))
+        for number in parts:
+            target = self._evidence("filtered_keys", self.book.parts[number].step_id)
+            move_files(aside / f"{PART}={number}", target)
+
+    def make_filtered(self, part: int) -> None:
+        """A step that filtered nothing has an empty folder: none is not the same as unknown."""
+        name = self.book.parts[part].step_id
+        self._evidence("filtered_keys", name).mkdir(parents=True, exist_ok=True)
+
+    def _evidence(self, kind: str, step_id: str) -> Path:
+        """Columns that never vary are folder names: a value in the path costs nothing per row."""
+        place = self.folder / "adjoint" / kind / f"{step_id}.parquet"
+        return (
+            place
+            / f"morphism_id={step_id}"
+            / f"run_id={self.run.run_id}"
+            / f"epoch={self.partition_label}"
+        )
+
+    # ---- what became of the live rows ----------------------------------------------------
+
+    def keep_keys(self, opened: Opened) -> None:
+        """The live rows a groupBy segment wrote are the evidence: moved, not written again."""
+        move_files(
+            Path(opened.stage.live_folder()), self._evidence("reverse_joins", opened.step_id)
+        )
+
+    def rewrite_keys(self, opened: Opened, failed_groups: DataFrame) -> None:
+        """Without the groups that failed afterwards: their records are ERROR, not AGGREGATED."""
+        rows = opened.rows()
+        left = rows.withColumn(GROUP, text_of_group(rows))
+        kept = left.join(failed_groups.select(GROUP), GROUP, "left_anti").drop(GROUP)
+        aside = self.scratch / f"kept-{opened.step_id}"
+        kept.write.options(**EVIDENCE_OPTIONS).parquet(str(aside))
+        move_files(aside, self._evidence("reverse_joins", opened.step_id))
+
+    def write_groups(self, opened: Opened) -> None:
+        assert opened.groups is not None
+        aside = self.scratch / f"groups-{opened.step_id}"
+        found = opened.groups.select(
+            GROUP_KEY,
+            F.col(digest.COUNT).alias("record_count"),
+            F.col(digest.HIGH).alias("key_digest_high"),
+            F.col(digest.LOW).alias("key_digest_low"),
+        )
+        found.write.parquet(str(aside))
+        move_files(aside, self._evidence("reverse_joins", opened.step_id))
+
+    def write_links(self, opened: Opened) -> None:
+        assert opened.links is not None
+        aside = self.scratch / f"links-{opened.step_id}"
+        opened.links.write.options(**EVIDENCE_OPTIONS).parquet(str(aside))
+        move_files(aside, self._evidence("reverse_joins", opened.step_id))
+
+    def write_children(self, opened: Opened) -> None:
+        assert opened.children is not None
+        aside = self.scratch / f"children-{opened.step_id}"
+        opened.children.write.options(**EVIDENCE_OPTIONS).parquet(str(aside))
+        move_files(aside, self._evidence("parent_child", opened.step_id))
+
+
+def _looked_up(rows: Sequence[Sequence[str]], names: Sequence[str], place: Column) -> Column:
+    """A row of a small table by its number. A literal: a join would cost a job of its own."""
+    structs = [
+        F.struct(*(F.lit(v).alias(n) for n, v in zip(names, row, strict=True))) for row in rows
+    ]
+    return F.element_at(F.array(*structs), place + 1)
+
+
+def _place(dropped: DataFrame) -> list[Column]:
+    """The places of records, where some stage has them."""
+    known = not isinstance(dropped.schema[PLACE].dataType, NullType)
+    return [F.col(PLACE).alias(SOURCE_PLACE)] if known else []
+
+
+def _rule_row(rule: Rule) -> tuple[str, ...]:
+    return (
+        rule.error_type.value,
+        rule.path,
+        rule.expected,
+        rule.entity,
+        rule.field,
+        rule.step,
+        rule.code,
+    )
+
+
+def failed_sources(opened: Opened, failed: DataFrame) -> DataFrame:
+    """The records behind groups that failed: key, rejections and the group."""
+    step = F.lit(opened.step_id).alias(GROUP_STEP)
+    groups = failed.select(F.col(KEY).alias(GROUP), step, REJECTIONS)
+    rows = opened.rows()
+    place = F.col(SOURCE_PLACE) if SOURCE_PLACE in rows.columns else F.lit(None)
+    key = F.col(SOURCE_KEY).alias(KEY)
+    sources = rows.select(key, place.alias(PLACE), text_of_group(rows).alias(GROUP))
+    level = no_group(opened.stage.level)[-1]
+    found = sources.join(F.broadcast(groups), GROUP)
+    return found.select(KEY, PLACE, REJECTIONS, GROUP, GROUP_STEP, level)
+
+
+def failed_rows(stage: Stage) -> DataFrame:
+    found = stage.dropped().where(F.col(PART) == ERROR)
+    return found.select(KEY, PLACE, REJECTIONS, *no_group(stage.level))
+
+
+def no_group(level: int) -> list[Column]:
+    """Records are level 0 and need not say so; rows made out of records do."""
+    shown = F.lit(str(level)) if level else F.lit(None)
+    none = [F.lit(None).cast("string").alias(name) for name in (GROUP, GROUP_STEP)]
+    return [*none, shown.cast("string").alias(LEVEL)]
+
+
+def move_files(origin: Path, target: Path, suffix: str = ".parquet") -> None:
+    """Files into their place, under names that do not change from run to run."""
+    target.mkdir(parents=True, exist_ok=True)
+    files = sorted(p for p in origin.rglob("part-*") if p.is_file()) if origin.exists() else []
+    for number, file in enumerate(files):
+        os.rename(file, target / f"part-{number:05d}{suffix}")
+
+
+def rows_in(folder: Path) -> int:
+    """From the footers of what was written."""
+    return sum(pq.read_metadata(p).num_rows for p in folder.rglob("*.parquet"))
+
+
+def clear(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
