@@ -15,7 +15,7 @@ from tallyman.registry.run.lineage import Lineage
 
 @dataclass(frozen=True, slots=True)
 class ProjectLineage:
-    """What was made from what, and who was told."""
+    """What was made from what, and which events were sent."""
 
     workspace: Workspace
 

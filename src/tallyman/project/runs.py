@@ -111,7 +111,7 @@ class ProjectRuns:
         return Chosen(run=folder, record=record, asset=asset, where=where)
 
     def report(self, run: str) -> Report:
-        """All that can be told of a run; also of one that was copied here."""
+        """Report everything that is known about a run, also about one that was copied here."""
         try:
             record = self.find(run)
         except NotFound:

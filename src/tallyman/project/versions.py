@@ -110,7 +110,7 @@ class ProjectVersions:
         keep_versions: int | None = None,
         confirm: bool = False,
     ) -> list[Cleaned]:
-        """Removes what nothing points to; without `confirm` it only tells."""
+        """Remove what nothing points to; without `confirm` only list it."""
         policy = Policy(older_than_s, keep_versions, confirm)
         return self._cleanup().run(policy)
 

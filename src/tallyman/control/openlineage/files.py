@@ -1,4 +1,4 @@
-"""Telling lineage tools what a run does: its events, into its folder and for the spool.
+"""Build the events of a run, for its folder and for the spool.
 
 Nothing here may fail or hold up a run: what could not be emitted is reported at its end.
 """
@@ -79,7 +79,7 @@ class Emitter:
         return self._safely(lambda: [self._start(assets())], lambda: [self._start(())])
 
     def _start(self, assets: Sequence[LineageAsset]) -> LineageEvent:
-        """At the time of the run, so that it is the same event if it has to be told again."""
+        """At the time of the run, so that it is the same event if it has to be emitted again."""
         return run_event(self.run, RunState.START, self.run.manifest.started_at, assets)
 
     def closed(

@@ -39,7 +39,7 @@ from tallyman.engine.files.run_folder import LEDGER, MANIFEST
 Facets = dict[str, RunFacet]
 LETTERS = "errors"
 MOST = 100
-"""Inputs that one event tells; the manifest has all."""
+"""Inputs in one event; the manifest has all."""
 _EVIDENCE = re.compile(r"adjoint/[^/]+/(.+)\.parquet")
 
 
@@ -67,7 +67,7 @@ def of_run(manifest: Manifest) -> Facets:
 
 
 def of_asset(manifest: Manifest, result: AssetResult, reads: Collection[str] = ()) -> Facets:
-    """`reads` are the inputs of this target, as the manifest calls them; others are not told."""
+    """`reads` are the inputs of this target, as the manifest calls them; others are left out."""
     given = manifest.inputs or {}
     own = {name: given[name] for name in reads if name in given}
     day = decode(result.partition) if result.partition else None
@@ -182,7 +182,7 @@ def step_ledgers(
     none = {fate.value: 0 for fate in Fate if fate is not Fate.ERROR}
     found = {}
     for step, name in _steps(plan, ids):
-        # Two expectations of one rule cannot be told apart: the first one has it all.
+        # Two expectations of one rule cannot be distinguished: the first one has it all.
         count = letters.pop(f"{asset}.{step.rejects_as(name)}", 0)
         found[name] = facet(
             TallymanLedgerFacet,

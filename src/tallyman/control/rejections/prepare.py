@@ -274,7 +274,7 @@ class Preparation:
     def _check_records(
         self, one: Standing, accounted: list[str], folder: Path, *, whole: bool, corrects: bool
     ) -> None:
-        """Records are known by their keys: two with one key cannot be told apart."""
+        """Records are known by their keys: two with one key cannot be distinguished."""
         known = ledger_in(one.place).inputs.duplicate_keys
         alone = len(accounted) == 1  # keys are counted by input, and two may share one
         if (known == 0 and alone) or (whole and not corrects):

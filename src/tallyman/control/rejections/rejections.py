@@ -243,11 +243,11 @@ class Rejections:
         """Evaluated aside: nothing of it stays."""
         definitions = prepared.definitions
         tried = item.aside.with_name(f"{item.aside.name}.try")
-        place, staging = tried / "made", tried / "work"
+        place, scratch = tried / "made", tried / "work"
         place.mkdir(parents=True)
-        staging.mkdir()
+        scratch.mkdir()
         identity = RunIdentity.of("dry-run", now=datetime.now(UTC))
-        folders = Folders(place, staging, self.workspace.home)
+        folders = Folders(place, scratch, self.workspace.home)
         work = replace(work_on(definitions, item.target, identity, folders), tag="dry-run")
         maker = Maker(definitions.spark(), definitions.checked())
         inputs = item.inputs(item.pins(prepared.pins))

@@ -101,7 +101,7 @@ def begin(asked: Begun, definitions: Definitions, listen: Listener) -> Execution
 
 
 def register(asked: Begun, definitions: Definitions) -> Journal:
-    """Check what is asked for and tell the registry that this process runs it."""
+    """Check what is asked for and register that this process runs it."""
     settings, database = definitions.settings, definitions.database
     upkeep.upkeep(database, settings)
     sign = database.durably(lambda tx: signer(tx, settings))

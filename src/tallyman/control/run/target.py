@@ -63,7 +63,7 @@ class TargetMaker:
         bench = self.bench
         if target.asset in bench.options.force:
             return None
-        dataset = bench.staging.datasets[target.asset]
+        dataset = bench.fragments.datasets[target.asset]
         found = Unchanged(bench.definitions, bench.journal.run.pins)
         return found.result(target, dataset.id, pins)
 
@@ -134,7 +134,7 @@ class TargetMaker:
             return making.result
         self.before_record(work)
         asks = work.asset.approval if making.asks else None
-        made = self._staged(work, making, metadata, pins)
+        made = self._prepared(work, making, metadata, pins)
         result = making.result.with_status(Status.WAITING) if asks else making.result
         events = bench.lineage.ended(target, result, pins)
         bench.journal.succeeded(target, made, making.result, asks, events)
@@ -142,7 +142,7 @@ class TargetMaker:
         faults.reach(Point.ASSET_RECORDED)
         return result
 
-    def _staged(
+    def _prepared(
         self, work: Work, making: Making, metadata: Mapping[str, object], pins: Mapping[str, Pin]
     ) -> Made:
         """Take the output into the warehouse, as a fragment that no version has yet."""
@@ -150,8 +150,8 @@ class TargetMaker:
         bench, run = self.bench, self.bench.journal.run
         spark, watch = bench.definitions.spark(), Stopwatch("staging")
         of = (spark, work.asset, work.target, work.folders.result)
-        fragment, counts = bench.staging.prepare(*of, making.digest)
-        beside = bench.staging.registered(*of)
+        fragment, counts = bench.fragments.prepare(*of, making.digest)
+        beside = bench.fragments.registered(*of)
         if beside:
             counts = counts | {"registered": [str(one.id) for one in beside]}
         counts |= {"inputs": inputs_read(pins, run.pins, bench.targets)}

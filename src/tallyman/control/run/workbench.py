@@ -33,7 +33,7 @@ class Workbench:
     options: Options
     targets: Sequence[Target]
     pins: Pins
-    staging: PreparedFragments
+    fragments: PreparedFragments
     folder: RunFolder
     lineage: RunEvents
     watch: Watch
@@ -58,7 +58,7 @@ class Workbench:
             options=options,
             targets=targets,
             pins=pins,
-            staging=PreparedFragments(journal, pins, _datasets(definitions.workspace, targets)),
+            fragments=PreparedFragments(journal, pins, _datasets(definitions.workspace, targets)),
             folder=folder,
             lineage=RunEvents(definitions, run, folder),
             watch=Watch(journal, definitions.interrupt(str(run.id))),

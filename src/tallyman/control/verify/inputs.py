@@ -185,7 +185,7 @@ class Bound:
     def config_changes(self) -> Iterator[BindingChange]:
         if not self.config_is_bound:
             bound, kept = self.manifest.config_hash, canonical_hash(self.config)
-            # Without its values only the hashes can be told, and those of the file are no proof.
+            # Without its values only the hashes can be shown, and those of the file are no proof.
             yield BindingChange(
                 kind="config",
                 name=CONFIG,
@@ -245,7 +245,7 @@ class Bound:
                 then=before.to_json(),
                 now=replace(before, hash=None, problem=problem).to_json(),
                 message=f"Input data has changed: {where}: {before.hash} then, {problem} now",
-                advice=f"look closer:  tallyman verify --dataset {reading.name} "
+                advice=f"look closer:  tallyman verify dataset {reading.name} "
                 f"--version {before.version}",
             )
 

@@ -43,7 +43,7 @@ class StoredInputs:
         return self.digest.count
 
     def hashes_of(self, inputs: Sequence[str]) -> dict[str, str]:
-        """The content hash of each input; empty if the file does not tell these inputs apart."""
+        """The content hash of each input; empty if the file does not distinguish these inputs."""
         if len(self.hashes) != len(inputs):
             return {}
         return dict(zip(inputs, self.hashes, strict=True))

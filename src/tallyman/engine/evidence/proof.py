@@ -138,7 +138,7 @@ class Claims:
         return rows.select(F.coalesce(*own).alias(KEY))
 
     def _group_columns(self, level: int) -> list[str]:
-        """The columns that tell a group, by the evidence of the step that made it."""
+        """The columns that identify a group, by the evidence of the step that made it."""
         evidence = self._parquet(f"{EVIDENCE['group']}/{self._sub(level).opened_by}.parquet")
         if evidence is None:
             return []

@@ -22,7 +22,7 @@ def binds(ledger: Path) -> dict[str, str] | None:
     try:
         found = json.loads(ledger.read_bytes())
     except (OSError, RecursionError, ValueError):
-        return None  # then it binds nothing, and its own hash tells why
+        return None  # then it binds nothing, and its own hash says why
     return files_listed(found)
 
 

@@ -31,7 +31,7 @@ class Doors:
 
     def begin(self) -> None:
         """Start hashing every input and measuring the accounted ones; read records with their
-        places where keys do not tell them apart, so that evidence names each of them."""
+        places where keys do not distinguish them, so that evidence names each of them."""
         for name, source in self.inputs.items():
             self._hashes[name] = self.pool.submit(_content_hash, source)
         for name in set(self.accounted):

@@ -22,7 +22,7 @@ class TracedTargets:
 
     def every(self, asset: str | None = None, partition: str | None = None) -> list[Target]:
         """As the run was asked for; a partition also as a person writes it."""
-        self.run.places(asset)  # an asset the run did not have is told with the nearest it had
+        self.run.places(asset)  # an asset the run did not have is refused with the nearest it had
         listed = [one.target for one in self.run.manifest.targets]
         keys = (partition, f"d:{partition}")
         found = [

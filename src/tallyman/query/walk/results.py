@@ -89,7 +89,7 @@ class Result:
 
     @property
     def names_places(self) -> bool:
-        """Whether its evidence names records by their place: keys did not tell them apart."""
+        """True if its evidence names records by place, because keys did not distinguish them."""
         return self.ledger.inputs.named_by_place
 
     @property
