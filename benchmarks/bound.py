@@ -27,8 +27,8 @@ from typing import Any
 
 import tallyman as tm
 from engine import PIPELINE, make_data
+from tallyman.control.delivery.send import Sender
 from tallyman.control.openlineage.files import Emitter
-from tallyman.control.openlineage.send import Sender
 from tallyman.control.run import execute as running
 from tallyman.registry.seals import Seals
 from tallyman.registry.spool import Spool

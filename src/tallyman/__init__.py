@@ -1,11 +1,11 @@
 """PySpark pipelines in which every row is accounted for."""
 
-from tallyman.domain.definition.approval import Approval, approval
 from tallyman.domain.definition.frame import Frame
-from tallyman.domain.definition.partition import Partitioning, daily, partitions
-from tallyman.domain.definition.pipeline import Asset, Source, asset, source, table
-from tallyman.domain.definition.threshold import Thresholds
 from tallyman.domain.history.run import AssetResult, RunResult
+from tallyman.domain.pipeline.approval import Approval, approval
+from tallyman.domain.pipeline.partition import Partitioning, daily, partitions
+from tallyman.domain.pipeline.pipeline import Asset, Source, asset, source, table
+from tallyman.domain.pipeline.threshold import Thresholds
 from tallyman.domain.version.table import Table
 from tallyman.errors import TallymanError
 from tallyman.project import Project

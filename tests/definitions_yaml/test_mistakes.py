@@ -7,9 +7,9 @@ import pytest
 
 from tallyman.control.pipeline.load import load
 from tallyman.domain.definition.frame import Frame
-from tallyman.domain.definition.pipeline import Pipeline
 from tallyman.domain.definition.step import Filter, Join, WithColumns
 from tallyman.domain.definition.working_step import Delete, Update
+from tallyman.domain.pipeline.pipeline import Pipeline
 from tallyman.errors import DefinitionError
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -14,11 +14,11 @@ from tallyman.cli.start.init import PIPELINE, PIPELINE_AS_YAML
 from tallyman.control.pipeline.load import load
 from tallyman.control.pipeline.yaml_pipeline import ASSET, SOURCE, TABLE
 from tallyman.control.pipeline.yaml_verbs import VERBS
-from tallyman.domain.definition import pipeline as declare
 from tallyman.domain.definition.frame import Frame
-from tallyman.domain.definition.pipeline import Pipeline
 from tallyman.domain.definition.plan import frames
 from tallyman.domain.definition.step_facts import Step
+from tallyman.domain.pipeline import pipeline as declare
+from tallyman.domain.pipeline.pipeline import Pipeline
 from tallyman.engine.plan.canonical import definition_hash
 from tallyman.errors import DefinitionError
 

@@ -5,8 +5,8 @@ import re
 import pytest
 
 from tallyman.domain.definition.frame import Frame
-from tallyman.domain.definition.graph import ascii_graph, edges, mermaid, nodes
-from tallyman.domain.definition.pipeline import Asset, Pipeline, Source
+from tallyman.domain.pipeline.graph import ascii_graph, edges, mermaid, nodes
+from tallyman.domain.pipeline.pipeline import Asset, Pipeline, Source
 
 
 def _source(name: str) -> Source:

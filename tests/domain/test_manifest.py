@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallyman.domain.definition.target import Target
 from tallyman.domain.history.manifest import (
     BoundInput,
     BoundTarget,
@@ -17,6 +16,7 @@ from tallyman.domain.history.manifest import (
     Manifest,
     ProcessingWindow,
 )
+from tallyman.domain.pipeline.target import Target
 
 NAMES = st.text(min_size=1, max_size=8)
 MAYBE = st.none() | NAMES

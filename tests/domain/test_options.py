@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tallyman.domain.account.fate import Evidence
-from tallyman.domain.definition.threshold import Thresholds
 from tallyman.domain.history.options import Options, ReplayOptions, RunParams
+from tallyman.domain.pipeline.threshold import Thresholds
 from tallyman.domain.version.change_plan import Action, ChangePlan, Planned
 
 NAMES = st.text(min_size=1, max_size=8)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallyman.domain.definition.partition import (
+from tallyman.domain.pipeline.partition import (
     KEY_LENGTH,
     Partitioning,
     daily,

@@ -3,7 +3,7 @@
 import pytest
 
 from tallyman.domain.definition.frame import Frame
-from tallyman.domain.definition.pipeline import Asset, Pipeline
+from tallyman.domain.pipeline.pipeline import Asset, Pipeline
 from tallyman.errors import DefinitionError
 
 

@@ -4,7 +4,7 @@ import pytest
 
 import tallyman as tm
 from tallyman.domain.definition.frame import Frame
-from tallyman.domain.definition.pipeline import Asset, Pipeline, Source, declaring
+from tallyman.domain.pipeline.pipeline import Asset, Pipeline, Source, declaring
 from tallyman.domain.version.table import Column, Reference
 from tallyman.errors import DefinitionError, UsageError
 

@@ -13,11 +13,11 @@ from pyspark.sql import functions as F
 
 from tallyman.domain.account.fate import Evidence
 from tallyman.domain.definition.frame import Frame
-from tallyman.domain.definition.partition import daily, partitions
-from tallyman.domain.definition.pipeline import Asset, Source
 from tallyman.domain.definition.step import Filter
 from tallyman.domain.definition.step_facts import Step
-from tallyman.domain.definition.threshold import Thresholds
+from tallyman.domain.pipeline.partition import daily, partitions
+from tallyman.domain.pipeline.pipeline import Asset, Source
+from tallyman.domain.pipeline.threshold import Thresholds
 from tallyman.engine.plan.canonical import definition_hash
 from tallyman.engine.plan.code_hash import code_of, python_of
 

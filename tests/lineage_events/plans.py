@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tallyman.control.pipeline.load import load
 from tallyman.domain.definition.column_lineage import ColumnLineage, Origin
-from tallyman.domain.definition.pipeline import Pipeline
+from tallyman.domain.pipeline.pipeline import Pipeline
 from tests.trace import general_ledger
 
 AIRLINE = Path(__file__).parents[2] / "examples" / "airline" / "pipelines"

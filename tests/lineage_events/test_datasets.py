@@ -15,7 +15,7 @@ from tallyman.control.openlineage.datasets import input_dataset, of_source, sche
 from tallyman.control.openlineage.source_code import code_of_asset, message_of, without_secrets
 from tallyman.control.pipeline.redaction import hidden_columns
 from tallyman.domain.definition.frame import Frame
-from tallyman.domain.definition.pipeline import Source
+from tallyman.domain.pipeline.pipeline import Source
 from tallyman.engine.columns.logical_query import logical_query, step_queries
 from tallyman.engine.warehouse.footers import extents
 from tests.lineage_events.described import NESTED, lineage_run, written

@@ -25,8 +25,8 @@ from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.pipeline.workspace import Workspace
 from tallyman.domain.account.ledger_json import to_json
 from tallyman.domain.account.stored_ledger import StoredLedger
-from tallyman.domain.definition.target import Target, folder_of
 from tallyman.domain.history.run import AssetResult, Status
+from tallyman.domain.pipeline.target import Target, folder_of
 from tallyman.engine.spark.project_session import ProjectSession
 from tallyman.engine.warehouse.footers import extents, sizes
 from tallyman.registry.database import Database

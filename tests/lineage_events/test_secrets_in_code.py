@@ -14,7 +14,7 @@ from tallyman.control.openlineage.source_code import (
     without_secrets,
 )
 from tallyman.domain.definition.frame import Frame
-from tallyman.domain.definition.pipeline import Asset
+from tallyman.domain.pipeline.pipeline import Asset
 from tests.lineage_events.plans import ledger_close
 
 SIMPLE = [

@@ -19,9 +19,9 @@ import sqlglot
 
 from tallyman.domain.definition.column_lineage import ColumnLineage
 from tallyman.domain.definition.frame import Frame
-from tallyman.domain.definition.pipeline import Pipeline
 from tallyman.domain.definition.step import Join
 from tallyman.domain.definition.working_step import Update
+from tallyman.domain.pipeline.pipeline import Pipeline
 from tallyman.engine.columns.lineage import column_lineage
 from tallyman.engine.columns.logical_query import logical_query
 from tallyman.engine.plan.in_place import equalities

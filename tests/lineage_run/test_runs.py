@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 
 import pytest
 
-from tallyman.control.run import ended
+from tallyman.control.conclude import ended
 from tallyman.control.run import execute as execution
 from tallyman.domain.history.lineage_event import LineageEvent
 from tallyman.domain.history.materialization import RunRecord

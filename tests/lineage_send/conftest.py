@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from tallyman.control.openlineage.outbox import Outbox
+from tallyman.control.delivery.outbox import Outbox
 from tallyman.domain.history.lineage_event import LineageEvent
 from tallyman.registry.database import Database
 from tallyman.registry.spool import Spool, SpoolState

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tallyman.control.openlineage.send import Sender
+from tallyman.control.delivery.send import Sender
 from tests.lineage_send.conftest import Answer, Collector, Shop, Told, until
 
 Collectors = Callable[..., Collector]

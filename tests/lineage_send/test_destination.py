@@ -10,10 +10,10 @@ import pytest
 from openlineage.client.serde import Serde
 from openlineage.client.transport import CompositeTransport, HttpTransport
 
-from tallyman.control.openlineage.deliver import deliver, rebuilt
-from tallyman.control.openlineage.destination import Destination, find
-from tallyman.control.openlineage.destination_text import UNREADABLE, origin, without
-from tallyman.control.openlineage.send import flush
+from tallyman.control.delivery.deliver import deliver, rebuilt
+from tallyman.control.delivery.destination import Destination, find
+from tallyman.control.delivery.destination_text import UNREADABLE, origin, without
+from tallyman.control.delivery.send import flush
 from tallyman.errors import DestinationUnusable, LineageNotSent
 from tests.lineage_send.conftest import HANG, Answer, Collector, Shop, Told
 

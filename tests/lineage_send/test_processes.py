@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tallyman.control.openlineage.outbox import Outbox
-from tallyman.control.openlineage.send import Sender, flush
+from tallyman.control.delivery.outbox import Outbox
+from tallyman.control.delivery.send import Sender, flush
 from tallyman.registry.database import Database
 from tests.forked import Running
 from tests.lineage_send.conftest import (

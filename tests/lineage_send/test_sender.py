@@ -10,8 +10,8 @@ from itertools import pairwise
 
 import pytest
 
-from tallyman.control.openlineage import send
-from tallyman.control.openlineage.send import Sender, flush
+from tallyman.control.delivery import send
+from tallyman.control.delivery.send import Sender, flush
 from tallyman.errors import LineageNotSent
 from tests.lineage_send.conftest import DROP, HANG, Answer, Collector, Shop, Told, until
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tallyman.domain.definition.threshold import Halt, Thresholds
+from tallyman.domain.pipeline.threshold import Halt, Thresholds
 from tallyman.errors import UsageError
 from tests.publication.conftest import Home, answered
 

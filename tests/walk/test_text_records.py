@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tallyman.domain.definition.pipeline import Source
+from tallyman.domain.pipeline.pipeline import Source
 from tallyman.engine.files.listing import list_files
 from tallyman.engine.readback.open import Shelf
 from tallyman.engine.readback.records import Records

@@ -9,7 +9,7 @@ from jinja2 import ChainableUndefined, Environment, PackageLoader
 from markupsafe import Markup
 
 from tallyman.domain.account.fate import Fate
-from tallyman.domain.definition.partition import decode
+from tallyman.domain.pipeline.partition import decode
 from tallyman.errors import UsageError
 from tallyman.pages.flow import PAGE, PHONE, WORDS, drawing, equation, title, units
 from tallyman.pages.text import printable, short

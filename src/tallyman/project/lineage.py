@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tallyman.control.openlineage import outbox, send
+from tallyman.control.delivery import outbox, send
 from tallyman.control.pipeline.workspace import Workspace
 from tallyman.domain.history.lineage import Granularity, Reached
 from tallyman.project.runs import ProjectRuns

@@ -6,18 +6,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from tallyman.control.conclude import approve
 from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.pipeline.workspace import Workspace
-from tallyman.control.run import approve, begin
+from tallyman.control.run import begin
 from tallyman.control.run.execute import Execution
 from tallyman.control.run.progress import Listener
 from tallyman.domain.account.fate import Evidence
-from tallyman.domain.definition.approval import Decision
-from tallyman.domain.definition.selection import find_asset, named, select
-from tallyman.domain.definition.threshold import Thresholds
 from tallyman.domain.history.materialization import RunRecord
 from tallyman.domain.history.options import Options
 from tallyman.domain.history.run import RunIdentity, RunResult, Status
+from tallyman.domain.pipeline.approval import Decision
+from tallyman.domain.pipeline.selection import find_asset, named, select
+from tallyman.domain.pipeline.threshold import Thresholds
 from tallyman.errors import UsageError
 from tallyman.project.runs import ProjectRuns
 from tallyman.registry.audit import Audit

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from tallyman.control.pipeline.workspace import Workspace
 from tallyman.control.rejections.rejections import Rejections
-from tallyman.domain.definition.pipeline import Pipeline
+from tallyman.domain.pipeline.pipeline import Pipeline
 from tallyman.engine.warehouse.warehouse import Warehouse
 from tallyman.project.checks import ProjectChecks
 from tallyman.project.datasets import ProjectDatasets

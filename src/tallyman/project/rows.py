@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame
 
 from tallyman.control.pipeline.workspace import Workspace
 from tallyman.control.publish.resolve import Resolved
-from tallyman.domain.definition.target import Target
 from tallyman.domain.history.walk import Where, Why
+from tallyman.domain.pipeline.target import Target
 from tallyman.engine.expressions.columns import SYSTEM
 from tallyman.errors import DatasetDamaged, NotFound, UsageError
 from tallyman.errors.wording import first_line

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tallyman.control.bind.vouch import vouched
+from tallyman.control.conclude import upkeep
 from tallyman.control.pipeline.workspace import Workspace
 from tallyman.control.rejections.rejections import Chosen
-from tallyman.control.run import upkeep
-from tallyman.domain.definition.selection import find_asset
-from tallyman.domain.definition.target import Target
 from tallyman.domain.history.materialization import Materialization, RunRecord
 from tallyman.domain.history.run import RunResult, Status
+from tallyman.domain.pipeline.selection import find_asset
+from tallyman.domain.pipeline.target import Target
 from tallyman.engine.files.past_run import Run, find_folder
 from tallyman.errors import NotFound, UsageError
 from tallyman.query.diff.compare import RunComparison, RunSide, compare

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tallyman.control.bind.inputs import Pins
+from tallyman.control.conclude import upkeep
 from tallyman.control.pipeline.workspace import Workspace
-from tallyman.control.run import upkeep
 from tallyman.control.seal.chain import Chain, check_chain
 from tallyman.control.seal.check import look, witness
 from tallyman.control.verify.reopen import Again
 from tallyman.control.verify.verify import Case, Verification, verify
-from tallyman.domain.definition.target import Target
+from tallyman.domain.pipeline.target import Target
 from tallyman.engine.files.past_run import Run
 from tallyman.project.runs import ProjectRuns
 

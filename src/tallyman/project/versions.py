@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from uuid import UUID, uuid4
 
+from tallyman.control.conclude import upkeep
 from tallyman.control.pipeline.workspace import Workspace
 from tallyman.control.publish import rename, rollback
 from tallyman.control.publish.cleanup import Cleaned, Cleanup, Policy
 from tallyman.control.publish.resolve import resolve
-from tallyman.control.run import upkeep
 from tallyman.domain.version.commit import Commit
 from tallyman.domain.version.dataset import Dataset, Version, checked_name
 from tallyman.errors import UsageError

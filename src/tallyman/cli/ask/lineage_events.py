@@ -10,7 +10,7 @@ import typer
 
 from tallyman.cli.terminal.options import AsJson, ProjectFolder, opened
 from tallyman.cli.terminal.output import as_json, err, interactive, out, table
-from tallyman.control.openlineage.outbox import LineageState
+from tallyman.control.delivery.outbox import LineageState
 
 CONFIGURE = """
 Events are kept until there is a destination. Say which, for example:

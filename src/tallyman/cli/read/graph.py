@@ -8,8 +8,8 @@ import typer
 
 from tallyman.cli.terminal.options import AsJson, ProjectFolder, opened
 from tallyman.cli.terminal.output import as_json, out
-from tallyman.domain.definition.graph import ascii_graph, edges, kind_of, mermaid, nodes
-from tallyman.domain.definition.selection import select
+from tallyman.domain.pipeline.graph import ascii_graph, edges, kind_of, mermaid, nodes
+from tallyman.domain.pipeline.selection import select
 
 
 def graph(

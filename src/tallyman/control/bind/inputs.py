@@ -10,8 +10,8 @@ from pathlib import Path
 from uuid import UUID
 
 from tallyman.control.pipeline.workspace import Workspace
-from tallyman.domain.definition.target import Reading, Target, readings, source_path
 from tallyman.domain.history.materialization import Consumed, Materialization
+from tallyman.domain.pipeline.target import Reading, Target, readings, source_path
 from tallyman.domain.version.dataset import Dataset, Fragment, Kind
 from tallyman.engine.files.listing import (
     Hasher,

@@ -12,9 +12,6 @@ from typing import Any
 from tallyman.control.bind.inputs import Pins
 from tallyman.control.pipeline.definitions import Definitions
 from tallyman.domain.definition.canonical_json import canonical_hash
-from tallyman.domain.definition.partition import decode
-from tallyman.domain.definition.pipeline import Pipeline
-from tallyman.domain.definition.target import PLACEHOLDER, Reading, Target, folder_of, readings
 from tallyman.domain.history.manifest import (
     SOURCE,
     BoundInput,
@@ -26,6 +23,9 @@ from tallyman.domain.history.manifest import (
 from tallyman.domain.history.materialization import RunRecord
 from tallyman.domain.history.options import Options
 from tallyman.domain.history.run import RunIdentity
+from tallyman.domain.pipeline.partition import decode
+from tallyman.domain.pipeline.pipeline import Pipeline
+from tallyman.domain.pipeline.target import PLACEHOLDER, Reading, Target, folder_of, readings
 from tallyman.domain.version.dataset import Fragment
 from tallyman.engine.plan.code_version import code_version
 from tallyman.engine.spark.environment import environment, without_secrets

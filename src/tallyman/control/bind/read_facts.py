@@ -8,7 +8,7 @@ from uuid import UUID
 
 from tallyman.control.bind.inputs import Pin
 from tallyman.control.bind.manifest import digest_of
-from tallyman.domain.definition.target import Target
+from tallyman.domain.pipeline.target import Target
 
 
 def inputs_read(

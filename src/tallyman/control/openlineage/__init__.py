@@ -1,1 +1,1 @@
-"""OpenLineage events: built here, kept in the spool, sent to a collector."""
+"""OpenLineage events and facets of a run, built from what it did."""

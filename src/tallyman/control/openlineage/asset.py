@@ -20,9 +20,9 @@ from tallyman.control.openlineage.totals import Total, Totals, total
 from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.pipeline.redaction import hidden_columns
 from tallyman.domain.definition.frame import Frame
-from tallyman.domain.definition.pipeline import Asset
-from tallyman.domain.definition.target import Target, folder_of, readings
 from tallyman.domain.history.run import AssetResult, Status
+from tallyman.domain.pipeline.pipeline import Asset
+from tallyman.domain.pipeline.target import Target, folder_of, readings
 from tallyman.domain.version.commit import Commit
 from tallyman.engine.files.listing import InputFile
 from tallyman.engine.warehouse.footers import Extent, extents, sizes

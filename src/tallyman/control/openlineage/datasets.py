@@ -28,7 +28,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 from tallyman.control.openlineage.facets import facet
 from tallyman.control.openlineage.totals import Total, total
 from tallyman.domain.definition.column_lineage import ColumnLineage, Origin
-from tallyman.domain.definition.pipeline import Source
+from tallyman.domain.pipeline.pipeline import Source
 from tallyman.engine.warehouse.footers import Extent
 
 FILES = "file"

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from tallyman.control.bind.inputs import Pin
+from tallyman.control.delivery.outbox import Outbox
+from tallyman.control.delivery.send import Sender
 from tallyman.control.openlineage.asset import AssetFacts
 from tallyman.control.openlineage.files import Emitter
-from tallyman.control.openlineage.outbox import Outbox
-from tallyman.control.openlineage.send import Sender
 from tallyman.control.pipeline.definitions import Definitions
-from tallyman.domain.definition.target import Target
 from tallyman.domain.history.lineage_event import LineageEvent
 from tallyman.domain.history.materialization import RunRecord
 from tallyman.domain.history.run import AssetResult, RunResult, Status
+from tallyman.domain.pipeline.target import Target
 from tallyman.engine.files.run_folder import RunFolder
 
 Events = list[LineageEvent]

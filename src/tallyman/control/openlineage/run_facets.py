@@ -29,11 +29,11 @@ from tallyman.domain.account.fate import Fate
 from tallyman.domain.account.ledger import PROOF, WEAKER_PROOF, Partition
 from tallyman.domain.account.stored_ledger import StoredLedger
 from tallyman.domain.definition.frame import Frame
-from tallyman.domain.definition.partition import decode
 from tallyman.domain.definition.plan import chain, others, step_ids
 from tallyman.domain.definition.step_facts import Step
 from tallyman.domain.history.manifest import BoundInput, Manifest
 from tallyman.domain.history.run import AssetResult
+from tallyman.domain.pipeline.partition import decode
 from tallyman.engine.files.run_folder import LEDGER, MANIFEST
 
 Facets = dict[str, RunFacet]

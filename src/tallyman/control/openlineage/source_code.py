@@ -12,7 +12,7 @@ import yaml
 
 from tallyman.control.openlineage.secret_literals import without_literals
 from tallyman.domain.account.redaction import NUMBERS_ONLY
-from tallyman.domain.definition.pipeline import Asset
+from tallyman.domain.pipeline.pipeline import Asset
 from tallyman.engine.plan.code_hash import YAML
 from tallyman.engine.spark.secrets import (
     HIDDEN,

@@ -16,10 +16,10 @@ from tallyman.control.pipeline.workspace import Workspace
 from tallyman.domain.account.fate import Evidence
 from tallyman.domain.account.redaction import covers
 from tallyman.domain.definition.frame import Frame
-from tallyman.domain.definition.pipeline import Asset, Pipeline
-from tallyman.domain.definition.target import Target
-from tallyman.domain.definition.threshold import Thresholds
 from tallyman.domain.history.materialization import Materialization
+from tallyman.domain.pipeline.pipeline import Asset, Pipeline
+from tallyman.domain.pipeline.target import Target
+from tallyman.domain.pipeline.threshold import Thresholds
 from tallyman.engine.plan.canonical import definition_hash
 from tallyman.engine.plan.code_hash import code_of, python_of
 from tallyman.engine.plan.timed_plan import asks_time

@@ -18,12 +18,12 @@ from pyspark.sql.types import StructType
 
 from tallyman.control.pipeline import yaml_pipeline
 from tallyman.domain.definition.frame import Frame
-from tallyman.domain.definition.partition import encode
-from tallyman.domain.definition.pipeline import Asset, Pipeline, Source, declaring
 from tallyman.domain.definition.plan import accounted_inputs, loading
 from tallyman.domain.definition.step import Expect, Filter
-from tallyman.domain.definition.target import PLACEHOLDER, Reading, Target, readings
 from tallyman.domain.definition.working_step import Output
+from tallyman.domain.pipeline.partition import encode
+from tallyman.domain.pipeline.pipeline import Asset, Pipeline, Source, declaring
+from tallyman.domain.pipeline.target import PLACEHOLDER, Reading, Target, readings
 from tallyman.domain.version.table import Table
 from tallyman.engine.expressions.columns import quoted
 from tallyman.engine.plan.check import check_asset, parsed_schema

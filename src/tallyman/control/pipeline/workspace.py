@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from tallyman.control.pipeline import load
 from tallyman.control.pipeline.load import Definition
-from tallyman.domain.definition.pipeline import Pipeline
+from tallyman.domain.pipeline.pipeline import Pipeline
 from tallyman.engine.spark.mode import is_connect
 from tallyman.engine.spark.project_session import ProjectSession
 from tallyman.engine.spark.session import QUIET, settings_for

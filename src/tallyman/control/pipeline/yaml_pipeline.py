@@ -23,10 +23,10 @@ from tallyman.control.pipeline.yaml_piece import (
 )
 from tallyman.control.pipeline.yaml_steps import Key, Used, YamlStep, apply, read_keys
 from tallyman.control.pipeline.yaml_verbs import steps as read_steps
-from tallyman.domain.definition.approval import Approval, approval
 from tallyman.domain.definition.frame import Frame
-from tallyman.domain.definition.partition import Partitioning, daily, partitions
-from tallyman.domain.definition.pipeline import Asset, Source, asset, source, table
+from tallyman.domain.pipeline.approval import Approval, approval
+from tallyman.domain.pipeline.partition import Partitioning, daily, partitions
+from tallyman.domain.pipeline.pipeline import Asset, Source, asset, source, table
 from tallyman.domain.version.table import Table
 from tallyman.errors import DefinitionError, TallymanError
 

@@ -9,7 +9,7 @@ from uuid import UUID, uuid5
 from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.publish import rename
 from tallyman.control.publish.commit import PIPELINE_MOVED, publish
-from tallyman.domain.definition.target import Target
+from tallyman.domain.pipeline.target import Target
 from tallyman.domain.version.change_plan import Action, ChangePlan
 from tallyman.domain.version.commit import Change, Commit, Operation, Publication
 from tallyman.engine.warehouse.warehouse import Warehouse

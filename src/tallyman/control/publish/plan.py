@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from uuid import uuid4
 
 from tallyman.control.pipeline.definitions import Definitions
-from tallyman.domain.definition.pipeline import Asset
-from tallyman.domain.definition.target import same_partitions
+from tallyman.domain.pipeline.pipeline import Asset
+from tallyman.domain.pipeline.target import same_partitions
 from tallyman.domain.version.change_plan import Action, ChangePlan, Planned
 from tallyman.domain.version.dataset import Dataset, Fragment, Kind
 from tallyman.errors import UsageError

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
-from tallyman.domain.definition.target import Target
 from tallyman.domain.history.materialization import Materialization, RunRecord
+from tallyman.domain.pipeline.target import Target
 from tallyman.engine.files.past_run import Run
 from tallyman.engine.readback.dead_letters import Letters
 from tallyman.registry.database import Database, Transaction

@@ -23,11 +23,11 @@ from tallyman.control.run.make import Maker, work_on
 from tallyman.control.run.progress import Listener
 from tallyman.control.run.workbench import Workbench
 from tallyman.domain.account.redaction import hashed
-from tallyman.domain.definition.selection import find_asset
-from tallyman.domain.definition.target import folder_of
 from tallyman.domain.history.materialization import RunRecord
 from tallyman.domain.history.options import Options, ReplayOptions
 from tallyman.domain.history.run import AssetResult, RunIdentity, RunResult
+from tallyman.domain.pipeline.selection import find_asset
+from tallyman.domain.pipeline.target import folder_of
 from tallyman.engine.asset.work import Folders
 from tallyman.engine.files.past_run import Run
 from tallyman.engine.readback.dead_letters import Letters, rejected_keys

@@ -18,9 +18,9 @@ from tallyman.control.rejections.find import RejectedRecord, Standing
 from tallyman.control.run.prepare_fragments import files_there
 from tallyman.control.run.target import TargetMaker
 from tallyman.control.run.target_inputs import Corrections, TargetInputs
-from tallyman.domain.definition.target import Target
-from tallyman.domain.definition.threshold import ANYTHING
 from tallyman.domain.history.materialization import Materialization
+from tallyman.domain.pipeline.target import Target
+from tallyman.domain.pipeline.threshold import ANYTHING
 from tallyman.engine.asset.work import Work
 from tallyman.engine.readback.dead_letters import rejected_keys
 from tallyman.registry.database import Transaction

@@ -8,20 +8,20 @@ from dataclasses import dataclass, replace
 from uuid import UUID, uuid4
 
 from tallyman.control.bind.inputs import Pins
+from tallyman.control.conclude import ended, process, upkeep
 from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.publish.commit import refuse_rolled_back
-from tallyman.control.run import ended, process, upkeep
 from tallyman.control.run.execute import Execution
 from tallyman.control.run.journal import Journal
 from tallyman.control.run.progress import Listener
 from tallyman.control.run.target import TargetMaker
 from tallyman.control.run.workbench import Workbench
 from tallyman.control.seal.signature import signer
-from tallyman.domain.definition.pipeline import Pipeline
-from tallyman.domain.definition.target import Reading, Target, readings
 from tallyman.domain.history.materialization import RunRecord
 from tallyman.domain.history.options import Options, RunParams
 from tallyman.domain.history.run import RunIdentity, Status
+from tallyman.domain.pipeline.pipeline import Pipeline
+from tallyman.domain.pipeline.target import Reading, Target, readings
 from tallyman.domain.version.dataset import Dataset, Kind
 from tallyman.errors import (
     DependencyNotReady,

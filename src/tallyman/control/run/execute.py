@@ -8,17 +8,17 @@ from dataclasses import dataclass
 
 from tallyman import faults
 from tallyman.control.bind.manifest import bind, config_file, manifest_of
-from tallyman.control.run import finish, upkeep
-from tallyman.control.run.approve import conclude
-from tallyman.control.run.exports import export, made_in
+from tallyman.control.conclude import finish, upkeep
+from tallyman.control.conclude.approve import conclude
+from tallyman.control.conclude.exports import export, made_in
 from tallyman.control.run.schedule import in_order
 from tallyman.control.run.target import TargetMaker
 from tallyman.control.run.timings import Stopwatch
 from tallyman.control.run.workbench import Workbench
 from tallyman.control.seal.seal import place, seal_of
-from tallyman.domain.definition.target import Target, dependencies
 from tallyman.domain.history.materialization import Materialization
 from tallyman.domain.history.run import RunResult, Status
+from tallyman.domain.pipeline.target import Target, dependencies
 from tallyman.engine.files.run_folder import CONFIG, MANIFEST, RunFolder
 from tallyman.errors import Conflict, ExportFailed, RunTaken, StorageFailed, TallymanError
 from tallyman.faults import Point

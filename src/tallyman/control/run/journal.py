@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
-from tallyman.control.openlineage.destination import disabled
+from tallyman.control.conclude import ended
+from tallyman.control.delivery.destination import disabled
 from tallyman.control.publish.of_run import publish_run
-from tallyman.control.run import ended
-from tallyman.domain.definition.approval import Approval
-from tallyman.domain.definition.target import Target
 from tallyman.domain.history.lineage_event import LineageEvent
 from tallyman.domain.history.materialization import Made, Materialization, RunRecord
 from tallyman.domain.history.run import AssetResult, Status
 from tallyman.domain.history.seal import Seal
+from tallyman.domain.pipeline.approval import Approval
+from tallyman.domain.pipeline.target import Target
 from tallyman.domain.version.commit import Commit
 from tallyman.domain.version.dataset import Fragment
 from tallyman.engine.warehouse.warehouse import Warehouse

@@ -23,8 +23,8 @@ from tallyman.domain.account.ledger import Ledger
 from tallyman.domain.account.stored_ledger import StoredLedger
 from tallyman.domain.account.sub_tally import sub_tallies
 from tallyman.domain.account.verification_query import verification_query
-from tallyman.domain.definition.target import Target, folder_of
 from tallyman.domain.history.run import AssetResult, RunIdentity, Status
+from tallyman.domain.pipeline.target import Target, folder_of
 from tallyman.engine.asset.asset_run import AssetRun
 from tallyman.engine.asset.closing import AssetOutcome, withdraw
 from tallyman.engine.asset.work import Folders, Work

@@ -15,8 +15,8 @@ from tallyman import faults
 from tallyman.control.bind.inputs import Pins
 from tallyman.control.publish.fragment import described
 from tallyman.control.run.journal import Journal
-from tallyman.domain.definition.pipeline import Asset
-from tallyman.domain.definition.target import Reading, Target
+from tallyman.domain.pipeline.pipeline import Asset
+from tallyman.domain.pipeline.target import Reading, Target
 from tallyman.domain.version.dataset import Dataset, Fragment, Kind
 from tallyman.engine.evidence import append
 from tallyman.engine.evidence.content import measure

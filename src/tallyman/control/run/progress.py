@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from tallyman.control.run.journal import Journal
 from tallyman.control.run.timings import Stopwatch
 from tallyman.control.run.watch import Watch
-from tallyman.domain.definition.target import Target
 from tallyman.domain.history.run import AssetResult
+from tallyman.domain.pipeline.target import Target
 from tallyman.engine.observer import Observer
 from tallyman.errors import RunCanceled
 

@@ -14,9 +14,9 @@ from tallyman.control.run.target_inputs import TargetInputs
 from tallyman.control.run.timings import Stopwatch
 from tallyman.control.run.unchanged import Unchanged, consumed
 from tallyman.control.run.workbench import Workbench
-from tallyman.domain.definition.target import Target, folder_of
 from tallyman.domain.history.materialization import Made, Materialization
 from tallyman.domain.history.run import AssetResult, RunIdentity, Status
+from tallyman.domain.pipeline.target import Target, folder_of
 from tallyman.engine.asset.work import Folders, Work
 from tallyman.engine.files.sizes import sizes
 from tallyman.errors import RunCanceled, RunTaken, StorageFailed, TallymanError

@@ -8,8 +8,8 @@ from uuid import UUID
 
 from tallyman.control.bind.inputs import Pin
 from tallyman.control.pipeline.definitions import Definitions
-from tallyman.domain.definition.target import Target
 from tallyman.domain.history.materialization import Consumed, Materialization, dependency_hash
+from tallyman.domain.pipeline.target import Target
 from tallyman.registry.database import Transaction
 from tallyman.registry.version.commits import Commits
 from tallyman.registry.version.fragments import Fragments

@@ -13,9 +13,9 @@ from tallyman.control.run.journal import Journal
 from tallyman.control.run.prepare_fragments import PreparedFragments
 from tallyman.control.run.progress import Listener, Terminal
 from tallyman.control.run.watch import Watch
-from tallyman.domain.definition.target import Target
 from tallyman.domain.history.options import Options
 from tallyman.domain.history.run import RunIdentity
+from tallyman.domain.pipeline.target import Target
 from tallyman.domain.version.dataset import Dataset, Kind
 from tallyman.engine.files.hashing import hasher_for
 from tallyman.engine.files.run_folder import RunFolder

@@ -16,10 +16,10 @@ from tallyman.domain.account.fate import Evidence, Fate
 from tallyman.domain.account.ledger import Discrepancy, Partition
 from tallyman.domain.account.stored_ledger import StoredLedger
 from tallyman.domain.definition.frame import Frame
-from tallyman.domain.definition.pipeline import Asset
-from tallyman.domain.definition.target import Target
-from tallyman.domain.definition.threshold import ANYTHING
 from tallyman.domain.history.run import RunIdentity
+from tallyman.domain.pipeline.pipeline import Asset
+from tallyman.domain.pipeline.target import Target
+from tallyman.domain.pipeline.threshold import ANYTHING
 from tallyman.engine.asset.asset_run import AssetRun
 from tallyman.engine.asset.work import Folders, Work
 from tallyman.engine.evidence.proof import compare_keys

@@ -12,18 +12,18 @@ from typing import Any
 from tallyman.control.bind.changes import changes
 from tallyman.control.bind.inputs import Pin, Pins
 from tallyman.control.bind.manifest import label
+from tallyman.control.conclude.finish import result_of
 from tallyman.control.pipeline.definitions import Definitions
-from tallyman.control.run.finish import result_of
 from tallyman.control.verify.bound_change import input_change
 from tallyman.control.verify.inputs import Bound, damage
 from tallyman.domain.account.fate import Evidence
 from tallyman.domain.definition.plan import accounted_inputs
-from tallyman.domain.definition.target import Target
-from tallyman.domain.definition.threshold import Thresholds
 from tallyman.domain.history.manifest import SOURCE, BoundInput
 from tallyman.domain.history.materialization import Materialization, dependency_hash
 from tallyman.domain.history.reproduction import TargetAgain, Verdict
 from tallyman.domain.history.run import Status
+from tallyman.domain.pipeline.target import Target
+from tallyman.domain.pipeline.threshold import Thresholds
 from tallyman.engine.files.past_run import ledger_in
 from tallyman.engine.source.corrections import FACTS, FOLDER
 from tallyman.engine.spark.environment import environment

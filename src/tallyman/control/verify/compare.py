@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from tallyman.control.run.finish import result_of
+from tallyman.control.conclude.finish import result_of
 from tallyman.control.run.make import Making
 from tallyman.domain.history.materialization import Materialization
 from tallyman.domain.history.reproduction import TargetAgain, Verdict

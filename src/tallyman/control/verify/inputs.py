@@ -25,10 +25,10 @@ from tallyman.control.verify.bound_change import (
     setting_change,
 )
 from tallyman.domain.definition.canonical_json import canonical_hash, hashed
-from tallyman.domain.definition.target import Reading, Target, readings
 from tallyman.domain.history.manifest import BoundInput, CodeVersion, Manifest
 from tallyman.domain.history.materialization import RunRecord
 from tallyman.domain.history.seal import Seal
+from tallyman.domain.pipeline.target import Reading, Target, readings
 from tallyman.domain.version.dataset import Fragment
 from tallyman.engine.files.listing import sha256
 from tallyman.engine.files.past_run import Run

@@ -18,9 +18,9 @@ from tallyman.control.pipeline.workspace import Workspace
 from tallyman.control.run.target_inputs import Corrections, TargetInputs
 from tallyman.domain.account.stored_ledger import StoredLedger
 from tallyman.domain.definition.frame import Frame
-from tallyman.domain.definition.pipeline import Asset
 from tallyman.domain.definition.plan import accounted_inputs
-from tallyman.domain.definition.target import Target
+from tallyman.domain.pipeline.pipeline import Asset
+from tallyman.domain.pipeline.target import Target
 from tallyman.engine.files.past_run import ledger_in
 from tallyman.engine.source.source import Input
 from tallyman.registry.run.materializations import Materializations

@@ -19,17 +19,17 @@ from uuid import uuid4
 
 from pyspark.sql import SparkSession
 
-from tallyman.control.run import process
+from tallyman.control.conclude import process
 from tallyman.control.run.make import Maker, Making, work_on
 from tallyman.control.run.target_inputs import Corrections, TargetInputs
 from tallyman.control.verify.can_reproduce import Reproducible
 from tallyman.control.verify.compare import Differ, compare
 from tallyman.domain.definition.plan import accounted_inputs
-from tallyman.domain.definition.target import Target
-from tallyman.domain.definition.threshold import ANYTHING, Thresholds
 from tallyman.domain.history.materialization import Materialization
 from tallyman.domain.history.reproduction import Reproduced, TargetAgain, Verdict
 from tallyman.domain.history.run import RunIdentity
+from tallyman.domain.pipeline.target import Target
+from tallyman.domain.pipeline.threshold import ANYTHING, Thresholds
 from tallyman.engine.asset.work import Folders
 from tallyman.engine.observer import Observer
 from tallyman.engine.source.corrections import FACTS, FOLDER

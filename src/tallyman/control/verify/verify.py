@@ -19,8 +19,8 @@ from tallyman.control.verify.by_digest import compare_by_digest
 from tallyman.control.verify.reopen import Again
 from tallyman.domain.account.ledger import Discrepancy
 from tallyman.domain.account.stored_ledger import StoredLedger
-from tallyman.domain.definition.target import Target
 from tallyman.domain.history.seal import Seal
+from tallyman.domain.pipeline.target import Target
 from tallyman.engine.evidence.kept import Kept
 from tallyman.engine.evidence.proof import compare_keys, compare_units
 from tallyman.engine.evidence.recount import recount

@@ -1,1 +1,1 @@
-"""What a pipeline declares: assets, steps, plans, the graph and its partitions."""
+"""What a plan says: frames, steps, expressions, and the facts of each step."""

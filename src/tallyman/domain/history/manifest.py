@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from tallyman.domain.definition.target import Target
+from tallyman.domain.pipeline.target import Target
 
 SOURCE = "source"
 

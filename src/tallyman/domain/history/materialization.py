@@ -10,9 +10,9 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from tallyman.domain.definition.target import Target
 from tallyman.domain.history.options import RunParams
 from tallyman.domain.history.run import Status
+from tallyman.domain.pipeline.target import Target
 from tallyman.domain.version.dataset import Fragment
 
 

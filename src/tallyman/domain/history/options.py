@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from tallyman.domain.account.fate import Evidence
-from tallyman.domain.definition.threshold import Thresholds
+from tallyman.domain.pipeline.threshold import Thresholds
 from tallyman.domain.version.change_plan import ChangePlan
 
 

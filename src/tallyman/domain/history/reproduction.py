@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from tallyman.domain.definition.target import Target
 from tallyman.domain.history.run import AssetResult
+from tallyman.domain.pipeline.target import Target
 
 
 class Verdict(StrEnum):

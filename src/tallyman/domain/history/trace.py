@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any, Literal, overload
 from uuid import UUID
 
-from tallyman.domain.definition.target import Target
+from tallyman.domain.pipeline.target import Target
 
 BASELINE = 0
 """The number of no step: where rows of the input are recorded as they were loaded."""

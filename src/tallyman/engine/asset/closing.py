@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tallyman.domain.account.ledger import KeyDigest, Ledger
-from tallyman.domain.definition.threshold import Halt
+from tallyman.domain.pipeline.threshold import Halt
 from tallyman.engine.asset.work import Work
 from tallyman.engine.evidence.account import Account
 from tallyman.engine.evidence.content import Content

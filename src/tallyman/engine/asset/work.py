@@ -11,13 +11,13 @@ from pyspark.sql import functions as F
 
 from tallyman.domain.account.fate import Evidence
 from tallyman.domain.definition.frame import Frame
-from tallyman.domain.definition.pipeline import Asset
 from tallyman.domain.definition.plan import is_traced
 from tallyman.domain.definition.step_facts import Step
-from tallyman.domain.definition.target import Target
-from tallyman.domain.definition.threshold import Thresholds
 from tallyman.domain.definition.working_step import Append
 from tallyman.domain.history.run import RunIdentity
+from tallyman.domain.pipeline.pipeline import Asset
+from tallyman.domain.pipeline.target import Target
+from tallyman.domain.pipeline.threshold import Thresholds
 from tallyman.engine.columns.tainted import tainted
 from tallyman.engine.expressions.redact import Redaction
 from tallyman.engine.plan import timed_plan

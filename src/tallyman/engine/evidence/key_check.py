@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from tallyman.domain.account.ledger import Ledger
 from tallyman.domain.definition.distinct import distinguished_by
 from tallyman.domain.definition.frame import Frame
-from tallyman.domain.definition.pipeline import Asset
+from tallyman.domain.pipeline.pipeline import Asset
 from tallyman.engine.evidence.content import row_hashes
 from tallyman.engine.expressions.columns import col
 from tallyman.engine.expressions.redact import Redaction

@@ -10,8 +10,8 @@ from typing import Any
 
 from tallyman.domain.account import ledger_json
 from tallyman.domain.account.stored_ledger import StoredLedger
-from tallyman.domain.definition.target import Target
 from tallyman.domain.history.manifest import Manifest
+from tallyman.domain.pipeline.target import Target
 from tallyman.engine.files.run_folder import LEDGER, MANIFEST, REPORT, SEAL
 from tallyman.engine.files.vouched import Vouched
 from tallyman.errors import NotFound, RunDamaged, UsageError

@@ -12,10 +12,10 @@ from pyspark.sql.types import StructType
 
 from tallyman.domain.definition.column_lineage import Way
 from tallyman.domain.definition.frame import Frame
-from tallyman.domain.definition.pipeline import Asset, Source
 from tallyman.domain.definition.plan import numbers
 from tallyman.domain.definition.step import Expect, Join, Select
 from tallyman.domain.definition.step_facts import Step
+from tallyman.domain.pipeline.pipeline import Asset, Source
 from tallyman.engine.expressions.clock import EPOCH
 from tallyman.engine.expressions.columns import HIDDEN, SYSTEM, col
 from tallyman.engine.plan import check_working, in_place, plain, timed_plan

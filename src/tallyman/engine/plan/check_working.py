@@ -10,10 +10,10 @@ from pyspark.sql.types import BooleanType
 
 from tallyman.domain.definition.expression import has_window, text_of
 from tallyman.domain.definition.frame import Frame
-from tallyman.domain.definition.pipeline import Asset
 from tallyman.domain.definition.plan import chain, is_traced, others, working_steps
 from tallyman.domain.definition.step_facts import Step
 from tallyman.domain.definition.working_step import Output
+from tallyman.domain.pipeline.pipeline import Asset
 from tallyman.domain.version.dataset import DATASET_NAME
 from tallyman.engine.expressions.columns import to_column
 from tallyman.errors import Problem, UsageError

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from tallyman.domain.definition.pipeline import Source
+from tallyman.domain.pipeline.pipeline import Source
 from tallyman.engine.files.listing import InputFiles
 from tallyman.engine.readback.parquet_records import ParquetRecords
 from tallyman.engine.readback.records import Records

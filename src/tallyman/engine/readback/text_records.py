@@ -11,8 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from tallyman.domain.definition.pipeline import Source
 from tallyman.domain.history.walk import Record
+from tallyman.domain.pipeline.pipeline import Source
 from tallyman.engine.files.duck import text
 from tallyman.engine.readback import key_text, text_lines
 from tallyman.engine.readback.records import Records, condition, equal, first

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pyspark.sql import functions as F
 
 from tallyman.domain.account.ledger import KeyDigest
-from tallyman.domain.definition.threshold import Halt, Thresholds
+from tallyman.domain.pipeline.threshold import Halt, Thresholds
 from tallyman.engine.expressions.columns import ERROR, KEY, PART
 from tallyman.engine.segment.fate_book import Book
 from tallyman.engine.segment.stage import Stage

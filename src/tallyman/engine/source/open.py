@@ -9,8 +9,8 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from pyspark.sql.types import IntegralType, StringType, StructType
 
-from tallyman.domain.definition.pipeline import Source
-from tallyman.domain.definition.target import source_path
+from tallyman.domain.pipeline.pipeline import Source
+from tallyman.domain.pipeline.target import source_path
 from tallyman.engine.expressions.columns import SYSTEM
 from tallyman.engine.expressions.redact import Redaction
 from tallyman.engine.files.listing import InputFiles, list_files

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from tallyman.domain.account.ledger_json import partition_type
-from tallyman.domain.definition.target import Target
 from tallyman.domain.history.run import Status
+from tallyman.domain.pipeline.target import Target
 from tallyman.engine.files.past_run import Run
 from tallyman.engine.files.run_folder import CONFIG, LEDGER
 from tallyman.engine.files.vouched import Vouched

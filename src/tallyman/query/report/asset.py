@@ -10,9 +10,9 @@ from typing import Any
 from tallyman.domain.account.fate import Fate
 from tallyman.domain.account.ledger_json import is_ledger
 from tallyman.domain.account.stored_ledger import StoredLedger
-from tallyman.domain.definition.target import Target
 from tallyman.domain.history.report import run_facts
 from tallyman.domain.history.run import Status
+from tallyman.domain.pipeline.target import Target
 from tallyman.engine.files.past_run import ledger_in
 from tallyman.engine.files.run_folder import LEDGER
 from tallyman.engine.files.vouched import Vouched

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from tallyman.domain.account.redaction import without_values
-from tallyman.domain.definition.target import Target
 from tallyman.domain.history.manifest import Manifest
 from tallyman.domain.history.materialization import Materialization, RunRecord
 from tallyman.domain.history.report import run_facts, target_facts, versions_of
 from tallyman.domain.history.run import RunResult
 from tallyman.domain.history.seal import Seal
+from tallyman.domain.pipeline.target import Target
 from tallyman.engine.files.past_run import Run
 from tallyman.engine.files.run_folder import CONFIG, REPORT, SEAL
 from tallyman.engine.files.vouched import Vouched

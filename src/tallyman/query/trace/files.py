@@ -14,8 +14,8 @@ from typing import Any, Literal, get_args
 from uuid import UUID
 
 from tallyman.domain.account.ledger_json import files_listed
-from tallyman.domain.definition.target import Target
 from tallyman.domain.history.trace import TraceStep
+from tallyman.domain.pipeline.target import Target
 from tallyman.engine.files.listing import hash_once
 from tallyman.engine.files.run_folder import LEDGER
 from tallyman.engine.files.vouched import Vouched

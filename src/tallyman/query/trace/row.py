@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from functools import cached_property
 from uuid import UUID
 
-from tallyman.domain.definition.target import Target
 from tallyman.domain.history.trace import Diagnostic, RowAtStep, RowHistory, TraceStep
+from tallyman.domain.pipeline.target import Target
 from tallyman.errors import StepOutOfRange, UsageError
 from tallyman.query.diff.columns import literal
 from tallyman.query.trace.files import TraceFolder

@@ -6,8 +6,8 @@ import os
 from functools import cached_property
 from pathlib import Path
 
-from tallyman.domain.definition.target import Target
 from tallyman.domain.history.run import Status
+from tallyman.domain.pipeline.target import Target
 from tallyman.engine.files.past_run import Run
 from tallyman.errors import NotFound, NoTrace, UsageError
 from tallyman.query.trace.files import TraceFolder

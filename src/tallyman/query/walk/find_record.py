@@ -6,8 +6,8 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from tallyman.domain.definition.target import source_path
 from tallyman.domain.history.walk import Record
+from tallyman.domain.pipeline.target import source_path
 from tallyman.engine.files.duck import text
 from tallyman.engine.files.listing import list_files
 from tallyman.engine.readback.key_text import KeyShape

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from tallyman.control.pipeline.workspace import Workspace
-from tallyman.domain.definition.target import readings, source_path
 from tallyman.domain.history.materialization import Materialization, RunRecord
+from tallyman.domain.pipeline.target import readings, source_path
 from tallyman.domain.version.dataset import Dataset, Fragment, Kind
 from tallyman.engine.files.listing import InputFiles, list_files, listed_files
 from tallyman.errors import InputMissing

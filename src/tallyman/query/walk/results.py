@@ -24,7 +24,6 @@ from tallyman.control.verify.reopen import Again
 from tallyman.domain.account.redaction import covers, hashed, without_redacted
 from tallyman.domain.account.stored_ledger import StoredLedger
 from tallyman.domain.definition.frame import Frame
-from tallyman.domain.definition.pipeline import Asset
 from tallyman.domain.definition.plan import accounted_inputs
 from tallyman.domain.history.materialization import (
     Consumed,
@@ -33,6 +32,7 @@ from tallyman.domain.history.materialization import (
     dependency_hash,
 )
 from tallyman.domain.history.walk import Record
+from tallyman.domain.pipeline.pipeline import Asset
 from tallyman.domain.version.dataset import Dataset, Fragment
 from tallyman.engine.files.listing import InputFiles
 from tallyman.engine.files.past_run import Run

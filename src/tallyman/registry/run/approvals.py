@@ -8,8 +8,8 @@ from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
-from tallyman.domain.definition.approval import Decision
-from tallyman.domain.definition.target import Target
+from tallyman.domain.pipeline.approval import Decision
+from tallyman.domain.pipeline.target import Target
 from tallyman.registry.database import Transaction
 
 COLUMNS = """

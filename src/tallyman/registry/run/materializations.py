@@ -8,9 +8,9 @@ from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
-from tallyman.domain.definition.target import Target
 from tallyman.domain.history.materialization import Made, Materialization, dependency_hash
 from tallyman.domain.history.run import Status
+from tallyman.domain.pipeline.target import Target
 from tallyman.registry.database import Transaction
 
 COLUMNS = """

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from tallyman.domain.definition.target import Target
 from tallyman.domain.history.materialization import Materialization
 from tallyman.domain.history.run import Status
+from tallyman.domain.pipeline.target import Target
 from tallyman.registry.database import Transaction
 from tallyman.registry.run.materializations import COLUMNS, Materializations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from uuid import UUID
 
-from tallyman.domain.definition.target import Target
+from tallyman.domain.pipeline.target import Target
 from tallyman.registry.database import Transaction
 
 LINE = """

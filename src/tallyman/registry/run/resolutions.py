@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 from uuid import UUID
 
-from tallyman.domain.definition.target import Target
+from tallyman.domain.pipeline.target import Target
 from tallyman.registry.database import Transaction
 
 BATCH = 10_000

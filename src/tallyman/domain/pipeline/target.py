@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from tallyman.domain.definition.pipeline import Asset, Pipeline, Source
+from tallyman.domain.pipeline.pipeline import Asset, Pipeline, Source
 
 PLACEHOLDER = "{partition}"
 """In the path of a source: only the files of the partition are read."""

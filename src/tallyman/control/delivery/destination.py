@@ -15,8 +15,8 @@ from openlineage.client import OpenLineageClient
 from openlineage.client.transport import get_default_factory
 from openlineage.client.utils import deep_merge_dicts
 
-from tallyman.control.openlineage import client_log
-from tallyman.control.openlineage.destination_text import secrets_in, shown, without
+from tallyman.control.delivery import client_log
+from tallyman.control.delivery.destination_text import secrets_in, shown, without
 from tallyman.errors import DestinationUnusable
 
 FILE = "openlineage.yml"

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tallyman.control.openlineage.deliver import Trouble
-from tallyman.control.openlineage.destination import Destination, disabled, find
+from tallyman.control.delivery.deliver import Trouble
+from tallyman.control.delivery.destination import Destination, disabled, find
 from tallyman.errors import DestinationUnusable
 from tallyman.registry.database import PATIENCE as DATABASE_PATIENCE
 from tallyman.registry.database import Database

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+from tallyman.control.conclude import upkeep
+from tallyman.control.conclude.exports import export, made_in
 from tallyman.control.publish.of_run import publish_run
-from tallyman.control.run import upkeep
-from tallyman.control.run.exports import export, made_in
 from tallyman.control.seal.signature import signer
-from tallyman.domain.definition.approval import Decision
-from tallyman.domain.definition.target import Target
 from tallyman.domain.history.materialization import RunRecord
 from tallyman.domain.history.run import Status
+from tallyman.domain.pipeline.approval import Decision
+from tallyman.domain.pipeline.target import Target
 from tallyman.engine.warehouse.warehouse import Warehouse
 from tallyman.errors import AlreadyDecided, NotFound
 from tallyman.registry.audit import Audit

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from tallyman.domain.definition.pipeline import Pipeline
+from tallyman.domain.pipeline.pipeline import Pipeline
 
 _PLAIN = re.compile(r"[A-Za-z0-9_]+")
 _KEYWORDS = frozenset(

@@ -14,9 +14,9 @@ from openlineage.client.facet_v2 import (
     tags_run,
 )
 
-from tallyman.control.openlineage import client_log
-from tallyman.control.openlineage.destination import Destination
-from tallyman.control.openlineage.destination_text import without
+from tallyman.control.delivery import client_log
+from tallyman.control.delivery.destination import Destination
+from tallyman.control.delivery.destination_text import without
 
 # These are about the address, the key or the moment. Any other 4xx is about the event.
 NOT_ABOUT_THE_EVENT = (401, 403, 404, 405, 407, 408, 425, 429)

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from tallyman.control.conclude import finish
 from tallyman.control.openlineage.events import STATES, LineageAsset
 from tallyman.control.openlineage.files import FILES, START, Emitter, described_by_folder
-from tallyman.control.run import finish
-from tallyman.domain.definition.target import Target
 from tallyman.domain.history.lineage_event import LineageEvent
 from tallyman.domain.history.materialization import Materialization, RunRecord
 from tallyman.domain.history.run import RunResult, Status
+from tallyman.domain.pipeline.target import Target
 from tallyman.engine.files.run_folder import RunFolder
 from tallyman.registry.database import Transaction
 from tallyman.registry.run.materializations import Materializations

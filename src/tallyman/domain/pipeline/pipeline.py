@@ -11,10 +11,10 @@ from graphlib import CycleError, TopologicalSorter
 from typing import TypeVar
 
 from tallyman.domain.account.fate import Evidence
-from tallyman.domain.definition.approval import Approval
 from tallyman.domain.definition.frame import SAFE_NAME, Frame
-from tallyman.domain.definition.partition import Partitioning
-from tallyman.domain.definition.threshold import Thresholds
+from tallyman.domain.pipeline.approval import Approval
+from tallyman.domain.pipeline.partition import Partitioning
+from tallyman.domain.pipeline.threshold import Thresholds
 from tallyman.domain.version.dataset import DATASET_NAME
 from tallyman.domain.version.table import Reference, Table
 from tallyman.errors import DefinitionError, Problem, UsageError

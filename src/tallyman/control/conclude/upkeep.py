@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TypeAlias
 from uuid import UUID
 
-from tallyman.control.run import ended, finish, process
+from tallyman.control.conclude import ended, finish, process
 from tallyman.control.seal import seal
 from tallyman.control.seal.signature import Signer, signer
-from tallyman.domain.definition.target import Target
 from tallyman.domain.history.materialization import RunRecord
 from tallyman.domain.history.run import RunIdentity, RunResult, Status, run_status
 from tallyman.domain.history.seal import Seal
+from tallyman.domain.pipeline.target import Target
 from tallyman.engine.files.run_folder import RunFolder
 from tallyman.errors import SigningKeyUnusable
 from tallyman.registry.audit import Audit

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
-from tallyman.domain.definition.pipeline import Asset, Pipeline
+from tallyman.domain.pipeline.pipeline import Asset, Pipeline
 from tallyman.errors import NotFound
 from tallyman.errors.wording import nearest
 

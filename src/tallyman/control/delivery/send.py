@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from tallyman.control.openlineage.deliver import Trouble, deliver
-from tallyman.control.openlineage.destination import Destination, disabled
-from tallyman.control.openlineage.outbox import Outbox, Tally, TryOnce, drain
+from tallyman.control.delivery.deliver import Trouble, deliver
+from tallyman.control.delivery.destination import Destination, disabled
+from tallyman.control.delivery.outbox import Outbox, Tally, TryOnce, drain
 from tallyman.errors import DestinationUnusable, LineageNotSent, NoDestination
 from tallyman.registry.spool import sole_sender
 

@@ -1,0 +1,1 @@
+"""What ends a run: its report, exports, decisions, and upkeep of runs whose process is gone."""

@@ -1,0 +1,1 @@
+"""Lineage events on their way: kept in the spool, sent to a collector, tried again."""

@@ -1,0 +1,1 @@
+"""What a project declares: assets and sources, their graph, partitions, targets and limits."""
