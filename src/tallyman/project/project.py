@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from pyspark.sql import SparkSession
 
@@ -26,6 +26,22 @@ from tallyman.project.versions import ProjectVersions
 from tallyman.registry.database import Database
 from tallyman.settings import Settings, read_settings
 
+Asked = ParamSpec("Asked")
+Answer = TypeVar("Answer", covariant=True)
+
+
+class Verb(Generic[Asked, Answer]):
+    """A method of one of the parts, under a name of the project."""
+
+    def __init__(self, part: str, method: Callable[Concatenate[Any, Asked], Answer]) -> None:
+        self.part, self.method = part, method
+
+    def __get__(self, project: Project | None, _: type[Project]) -> Callable[Asked, Answer]:
+        owner = self if project is None else getattr(project, self.part)
+        name = "method" if project is None else self.method.__name__
+        found: Callable[Asked, Answer] = getattr(owner, name)
+        return found
+
 
 class Project:
     """`Project.open("path").run()`; Spark and the database start when they are first needed.
@@ -33,45 +49,76 @@ class Project:
     Each part answers for one noun. The verbs below the parts are theirs, under shorter names.
     """
 
+    run = Verb("making", ProjectMaking.run)
+    backfill = Verb("making", ProjectMaking.backfill)
+    resume = Verb("making", ProjectMaking.resume)
+    select = Verb("making", ProjectMaking.select)
+    cancel = Verb("making", ProjectMaking.cancel)
+    decide = Verb("making", ProjectMaking.decide)
+    invalidate = Verb("making", ProjectMaking.invalidate)
+
+    plan = Verb("plans", ProjectPlans.plan)
+    apply = Verb("plans", ProjectPlans.apply)
+
+    find_run = Verb("runs", ProjectRuns.find)
+    latest = Verb("runs", ProjectRuns.latest)
+    result_of = Verb("runs", ProjectRuns.result_of)
+    materializations = Verb("runs", ProjectRuns.materializations)
+    target = Verb("runs", ProjectRuns.target)
+    folder = Verb("runs", ProjectRuns.folder)
+    folder_of = Verb("runs", ProjectRuns.folder_of)
+    known = Verb("runs", ProjectRuns.known)
+    report = Verb("runs", ProjectRuns.report)
+    compare = Verb("runs", ProjectRuns.compare)
+    trace = Verb("runs", ProjectRuns.trace)
+    chosen = Verb("runs", ProjectRuns.chosen)
+
+    resolve = Verb("datasets", ProjectDatasets.resolve)
+    heads = Verb("datasets", ProjectDatasets.heads)
+    stale = Verb("datasets", ProjectDatasets.stale)
+    commits = Verb("datasets", ProjectDatasets.commits)
+    snapshots = Verb("datasets", ProjectDatasets.snapshots)
+    damaged = Verb("datasets", ProjectDatasets.damaged)
+
+    snapshot = Verb("versions", ProjectVersions.snapshot)
+    rollback = Verb("versions", ProjectVersions.rollback)
+    rename = Verb("versions", ProjectVersions.rename)
+    hide = Verb("versions", ProjectVersions.hide)
+    expose = Verb("versions", ProjectVersions.expose)
+    purge = Verb("versions", ProjectVersions.purge)
+    cleanup = Verb("versions", ProjectVersions.cleanup)
+    cleanup_events = Verb("versions", ProjectVersions.cleanup_events)
+
+    mutate = Verb("tables", ProjectTables.mutate)
+    load = Verb("tables", ProjectTables.load)
+
+    read = Verb("rows", ProjectRows.read)
+    diff = Verb("rows", ProjectRows.diff)
+    why = Verb("rows", ProjectRows.why)
+    where = Verb("rows", ProjectRows.where)
+
+    verify = Verb("seals", ProjectSeals.verify)
+    chain = Verb("seals", ProjectSeals.chain)
+
+    check_inputs = Verb("checks", ProjectChecks.check_inputs)
+    reproduce = Verb("checks", ProjectChecks.reproduce)
+
+    lineage_state = Verb("lineage", ProjectLineage.state)
+    flush_lineage = Verb("lineage", ProjectLineage.flush)
+
     def __init__(self, settings: Settings) -> None:
         self.workspace = workspace = Workspace.open(settings)
-        self.runs = runs = ProjectRuns(workspace)
-        self.making = making = ProjectMaking(workspace)
-        self.plans = plans = ProjectPlans(workspace)
-        self.datasets = datasets = ProjectDatasets(workspace)
-        self.versions = versions = ProjectVersions(workspace)
-        self.tables = tables = ProjectTables(workspace)
-        self.rows = rows = ProjectRows(workspace)
-        self.checks = checks = ProjectChecks(workspace)
-        self.seals = seals = ProjectSeals(workspace)
-        self.lineage = lineage = ProjectLineage(workspace)
+        self.runs = ProjectRuns(workspace)
+        self.making = ProjectMaking(workspace)
+        self.plans = ProjectPlans(workspace)
+        self.datasets = ProjectDatasets(workspace)
+        self.versions = ProjectVersions(workspace)
+        self.tables = ProjectTables(workspace)
+        self.rows = ProjectRows(workspace)
+        self.checks = ProjectChecks(workspace)
+        self.seals = ProjectSeals(workspace)
+        self.lineage = ProjectLineage(workspace)
         self.rejections = Rejections(workspace)
-
-        self.run, self.backfill, self.resume = making.run, making.backfill, making.resume
-        self.select, self.cancel, self.decide = making.select, making.cancel, making.decide
-        self.invalidate = making.invalidate
-        self.plan, self.apply = plans.plan, plans.apply
-
-        self.find_run, self.latest, self.result_of = runs.find, runs.latest, runs.result_of
-        self.materializations, self.target = runs.materializations, runs.target
-        self.folder, self.folder_of, self.known = runs.folder, runs.folder_of, runs.known
-        self.report, self.compare, self.trace = runs.report, runs.compare, runs.trace
-        self.chosen = runs.chosen
-
-        self.resolve, self.heads, self.stale = datasets.resolve, datasets.heads, datasets.stale
-        self.commits, self.snapshots = datasets.commits, datasets.snapshots
-        self.damaged = datasets.damaged
-        self.snapshot, self.rollback = versions.snapshot, versions.rollback
-        self.rename, self.hide, self.expose = versions.rename, versions.hide, versions.expose
-        self.purge = versions.purge
-        self.cleanup, self.cleanup_events = versions.cleanup, versions.cleanup_events
-        self.mutate, self.load = tables.mutate, tables.load
-
-        self.read, self.diff = rows.read, rows.diff
-        self.why, self.where = rows.why, rows.where
-        self.verify, self.chain = seals.verify, seals.chain
-        self.check_inputs, self.reproduce = checks.check_inputs, checks.reproduce
-        self.lineage_state, self.flush_lineage = lineage.state, lineage.flush
 
     @classmethod
     def open(

@@ -114,7 +114,9 @@ def _chunk(chunk: pq.ColumnChunkMetaData, kind: pa.DataType) -> ColumnExtent:
     number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
     if not number or not statistics.has_min_max:
         return ColumnExtent(statistics.null_count, values=values)
-    return ColumnExtent(statistics.null_count, _finite(statistics.min), _finite(statistics.max), values)
+    return ColumnExtent(
+        statistics.null_count, _finite(statistics.min), _finite(statistics.max), values
+    )
 
 
 def _finite(value: float) -> float | None:

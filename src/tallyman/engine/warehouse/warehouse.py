@@ -14,8 +14,8 @@ from pyarrow import parquet as pq
 
 from tallyman.domain.version.dataset import DataFile, Fragment
 from tallyman.engine.files.durable import sync
-from tallyman.engine.files.listing import fresh_sha256
 from tallyman.engine.files.intact import Expected, check
+from tallyman.engine.files.listing import fresh_sha256
 
 ORG = "default"
 NO_LINKS = (errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK)
