@@ -22,8 +22,8 @@ def distinguished_by(plan: Frame) -> frozenset[str] | None:
 
 
 def _after(step: Step, before: frozenset[str] | None) -> frozenset[str] | None:
-    if step.tells_apart is not None:
-        return _lowered(step.tells_apart)
+    if step.distinct_by is not None:
+        return _lowered(step.distinct_by)
     if before is None or step.multiplies or step.adds_rows:
         return None
     if before & _lowered((*step.drops(), *step.values())):

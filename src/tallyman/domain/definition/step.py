@@ -154,7 +154,7 @@ class GroupBy(Step):
         return by_names(self.by, Way.GROUP_BY)
 
     @property
-    def tells_apart(self) -> tuple[str, ...]:
+    def distinct_by(self) -> tuple[str, ...]:
         return self.by
 
 
@@ -201,5 +201,5 @@ class DropDuplicates(Step):
         return by_names((EVERY_COLUMN,) if self.subset is None else self.subset, Way.GROUP_BY)
 
     @property
-    def tells_apart(self) -> tuple[str, ...] | None:
+    def distinct_by(self) -> tuple[str, ...] | None:
         return self.subset

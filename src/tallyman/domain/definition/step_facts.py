@@ -90,7 +90,7 @@ class Step:
 
     @property
     def keeps_only(self) -> tuple[str, ...] | None:
-        """The columns that go on beside those assigned; None if all but the dropped ones do."""
+        """The columns that go on in addition to those assigned; None: all but the dropped ones."""
         return None
 
     # ---- which rows there are ----
@@ -141,13 +141,13 @@ class Step:
 
     @property
     def looks_at_other_rows(self) -> bool:
-        """True if what becomes of a row depends on rows beside it."""
+        """True if what becomes of a row depends on other rows."""
         # Only what is assigned may hold a window: Spark refuses one in a condition.
         operands = (each.operand for each in self.assigns())
         return any(has_window(each.value) for each in operands if not each.is_name)
 
     @property
-    def tells_apart(self) -> tuple[str, ...] | None:
+    def distinct_by(self) -> tuple[str, ...] | None:
         """Columns in which no two rows after the step agree, if it makes it so."""
         return None
 

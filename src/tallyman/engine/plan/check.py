@@ -185,7 +185,7 @@ class _Checker:
             return self._joined(step, rows, where)
         if isinstance(step, Select):
             return rows.select(*plain.selected(step, rows, _visible(rows)), _PROBE)
-        if step.only_columns:
+        if not (step.in_place or step.groups):
             # A row-local expression can stand beside another column; an aggregate cannot.
             return plain.apply(step, rows, self.check)
         probed = rows.drop(_PROBE)

@@ -113,7 +113,7 @@ def _output_problems(step: Output, columns: Sequence[str]) -> list[str]:
 def check_conditions(step: Step, rows: DataFrame) -> None:
     """A condition of a step in place must give true or false."""
     if not step.in_place or step.references:
-        return  # beside a reference it may speak of what is looked up
+        return  # with a reference it may read what is looked up
     for condition in (each.value for each in step.decided_by() if not each.is_name):
         found = rows.select(to_column(condition, list(rows.columns)).alias("c")).schema["c"]
         if not isinstance(found.dataType, BooleanType):
