@@ -91,7 +91,9 @@ class Closing:
         name, thresholds = self.work.asset.name, self.work.thresholds
         halt: Halt | None = self.evaluation.checks.halt or thresholds.check_ledger(ledger)
         if halt:
-            return ThresholdExceeded(name, halt.reason, halt.errors, halt.threshold, halt.rejected)
+            return ThresholdExceeded(
+                name, halt.reason, halt.errors, halt.threshold, halt.rejected, halt.total
+            )
         if ledger.records_in == 0 and thresholds.on_empty == "halt":
             return EmptyInput(name)
         return None
