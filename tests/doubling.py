@@ -8,7 +8,7 @@ BUG = "doubled_by_a_bug"
 PLANTED = f'''
 from dataclasses import replace
 
-from tallyman.engine import segment
+from tallyman.engine.segment import segment
 
 
 def _doubling(flow, step, select=segment.select):

@@ -16,6 +16,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from tallyman.domain.account.ledger_json import of_json
 from tallyman.engine.files.duck import quoted
 from tallyman.engine.readback.levels import Levels
 from tallyman.engine.readback.records import condition
@@ -377,7 +378,7 @@ def _behind(files: AssetFiles, wanted: dict[str, str]) -> list[str]:
         types = desk.columns(f"SELECT * FROM {output}")
         where = condition(types, wanted, {name: quoted(name) for name in wanted})
         rows = desk.keep(f"SELECT * FROM {output} WHERE {where}")
-        keys, _ = Levels(desk, files.folder, files.ledger).behind(rows)
+        keys, _ = Levels(desk, files.folder, of_json(files.ledger)).behind(rows)
         return [row["k"] for row in desk.rows(f"SELECT k FROM {keys}")]
 
 

@@ -106,7 +106,7 @@ def test_a_key_that_repeats_fails_its_asset_unless_it_may(home: Home) -> None:
 
     good = answered(home.start("run", *GOOD, "--force"))
     assert good.code == 0, str(good)
-    assert "warning: allowed: id, of its key, is NULL in 1 row(s)" in good.stderr
+    assert "warning: allowed: key column id is NULL in 1 row(s)" in good.stderr
 
     # Without the rows that repeat nothing is in the way; the same id in two days is none of them.
     _data(home, [row for row in ROWS if row[2] not in (1, 500)] + [("c", "1", 6)])
