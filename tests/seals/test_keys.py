@@ -145,7 +145,7 @@ def broken_keys(folder: Path) -> dict[str, Path]:
         "it has a passphrase, and a run cannot ask for one": pem(
             Ed25519PrivateKey.generate(), b"passphrase"
         ),
-        ".pub is not there: `tallyman keys init` writes it anew": good,
+        ".pub is not there: `tallyman keys init` writes it again": good,
     }
     found = {}
     for number, (why, content) in enumerate(contents.items()):

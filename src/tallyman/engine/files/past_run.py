@@ -105,4 +105,7 @@ def ledger_in(place: Path) -> StoredLedger:
 
 
 def _json(path: Path) -> dict[str, Any]:
-    return dict(json.loads(path.read_text(encoding="utf-8")))
+    found = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(found, dict):
+        raise ValueError(f"{path.name} is not a JSON object")
+    return found

@@ -292,6 +292,8 @@ class WorkingSet:
         if is_file(step.path):
             writer = writer.coalesce(1)
         options = {"header": "true"} if step.format == "csv" else {}
+        if step.format == "csv" and len(wanted) == 1:
+            options["nullValue"] = '""'  # Spark leaves out a line that would be empty, and its row
         if step.format == "json":
             options["ignoreNullFields"] = "false"
         writer.write.format(step.format).options(**options).save(place)
