@@ -99,7 +99,7 @@ ASSETS = ("plain", "rows", "children", "groups", "counted", "united", "states", 
 DATED = set(ASSETS) - {"plain"}
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def home(new_home: Callable[[], Home]) -> Home:
     made = new_home().pipeline(PIPELINE)
     (made.path / "pipelines" / "y.yaml").write_text(IN_YAML)
@@ -171,10 +171,7 @@ def test_every_step_sees_the_time_of_the_run_also_after_a_crash_and_when_made_ag
     exact = home.ok("verify", "first", "--exact")
     assert exact["balanced"] is True
 
-
-def test_what_reads_the_clock_is_made_again_by_the_next_run_though_its_definition_is_the_same(
-    home: Home,
-) -> None:
+    # The next run makes again what reads the clock, though its definition is the same.
     second = home.ok("run", "--run-id", "second")
     states = {made["name"]: made["status"] for made in second["assets"]}
     assert states == dict.fromkeys(DATED, "success") | {"plain": "skipped"}
