@@ -85,7 +85,8 @@ class Mutation:
 
 def where_path(number: int, statement: Statement) -> str:
     """Of its condition in the text that was sent; `number` counts from 1."""
-    return f"statements[{number - 1}].{type(statement).__name__.lower()}.where"
+    verb = "delete" if isinstance(statement, DeleteRows) else "update"
+    return f"statements[{number - 1}].{verb}.where"
 
 
 def needed(tables: Mapping[str, Table], mutation: Mutation) -> set[str]:
