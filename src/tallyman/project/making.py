@@ -64,7 +64,7 @@ class ProjectMaking:
             go_on=go_on,
             good_partitions=good_partitions,
         )
-        chosen = self.select(terms, options)
+        chosen = self._selected(terms, options)
         pipeline = self.workspace.pipeline
         forced = frozenset(named(pipeline, terms) & set(chosen)) if force else frozenset[str]()
         wanted = [partition] if isinstance(partition, str) else partition
@@ -91,7 +91,7 @@ class ProjectMaking:
         if on_error not in ("continue", "halt"):
             raise UsageError(f"on_error is continue or halt, not {on_error!r}")
         terms = (selection,) if isinstance(selection, str) else tuple(selection)
-        chosen = self.select(terms, Options())
+        chosen = self._selected(terms, Options())
         assets = self.workspace.pipeline.assets
         declared = [p for name in chosen if (p := assets[name].partitioned_by)]
         if not declared:
@@ -125,10 +125,12 @@ class ProjectMaking:
         actor = self.workspace.actor
         return executed(begin.resume(record, actor, definitions, options, listen))
 
-    def select(self, terms: Sequence[str], options: Options | None = None) -> list[str]:
-        """Asset names in the order they run."""
-        every = self._definitions(self.workspace.pipeline.order(), options or Options())
-        return select(self.workspace.pipeline, terms, every.modified)
+    def modified(self, options: Options | None = None) -> set[str]:
+        """List assets without a result of their present definition."""
+        return self._definitions(self.workspace.pipeline.order(), options or Options()).modified()
+
+    def _selected(self, terms: Sequence[str], options: Options) -> list[str]:
+        return select(self.workspace.pipeline, terms, lambda: self.modified(options))
 
     def cancel(self, run: str, *, timeout_s: float = 30) -> Status:
         """Ask the run's process to stop; when it does not in time, take the run from it."""
