@@ -12,6 +12,9 @@ written twice, so that type checkers and import-linter see the import:
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any
 
@@ -27,3 +30,21 @@ class OnDemand:
 
     def __repr__(self) -> str:
         return f"<{self._module}, imported on demand>"
+
+
+@contextmanager
+def imported_meanwhile(*modules: str) -> Iterator[None]:
+    """Import modules in another thread while the caller waits for something else, such as Spark."""
+
+    def load() -> None:
+        # Whoever needs a module that cannot be imported gets the error then.
+        with suppress(Exception):
+            for module in modules:
+                import_module(module)
+
+    thread = threading.Thread(target=load, name="imports", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()

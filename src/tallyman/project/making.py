@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
-from tallyman.control.conclude import approve
 from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.pipeline.workspace import Workspace
 from tallyman.control.run import begin
-from tallyman.control.run.execute import Execution
-from tallyman.control.run.progress import Listener
 from tallyman.domain.account.fate import Evidence
 from tallyman.domain.history.materialization import RunRecord
 from tallyman.domain.history.options import Options
@@ -20,11 +18,19 @@ from tallyman.domain.pipeline.approval import Decision
 from tallyman.domain.pipeline.selection import find_asset, named, select
 from tallyman.domain.pipeline.threshold import Thresholds
 from tallyman.errors import UsageError
+from tallyman.on_demand import OnDemand
 from tallyman.project.runs import ProjectRuns
 from tallyman.registry.audit import Audit
 from tallyman.registry.database import Transaction
 from tallyman.registry.run.lineage import Lineage
 from tallyman.registry.run.materializations import Materializations
+
+if TYPE_CHECKING:
+    from tallyman.control.conclude import approve
+    from tallyman.control.run.execute import Execution
+    from tallyman.control.run.progress import Listener
+else:
+    approve = OnDemand("tallyman.control.conclude.approve")
 
 MOST_JOBS = 32
 
@@ -115,7 +121,8 @@ class ProjectMaking:
         if jobs is not None:
             check_jobs(jobs)
         record = self._runs.find(run)
-        options = begin.options_in(record.params, jobs)
+        then = record.params.options
+        options = then if jobs is None else then.with_jobs(jobs)
         if record.status is Status.SUCCESS:
             return self._runs.result_of(record)
         assets = list(record.params.assets)
