@@ -37,7 +37,7 @@ BAD = {
     '{"id": "a", "n": 1, "kind": "x"}\n': (
         "of 1 lines of corrections 1 names no open rejection: line 1 (a)."
     ),
-    "": "the file of corrections has no line.",
+    "": "the file of corrections is empty.",
 }
 
 
