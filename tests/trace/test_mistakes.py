@@ -92,7 +92,7 @@ SAID = {
     ],
     "brought": ["update inside append: only the asset's own rows change"],
     "numbered": ["seq 20 comes after seq 20: numbers must rise along the chain"],
-    "zeroth": ["seq 0: a step's number is 1 or more"],
+    "zeroth": ["seq 0: the number of a step must be 1 or more"],
     "unknown, step 10_update": ["'vv'"],
     "unknown, step 20_update": ["'ww'"],
     "unknown, step 30_delete": ["'idd'"],
@@ -105,7 +105,7 @@ SAID = {
     "no_condition, step 20_update": ["where gives int, not true or false: 'v + 1'"],
     "alias, step 10_update": ["join 'v' is called like a column; give it another name"],
     "away": ["output to '../outside.csv': a path inside the project"],
-    "both": ["output to 'exports/x.csv' in format 'parquet': the name says 'csv'"],
+    "both": ["output to 'exports/x.csv' in format 'parquet': the name means 'csv'"],
     "registered, step 10_output": ["register_as 'No Name' is no name for a dataset"],
     "nothing": ['trace="changes": no step follows the last one that combines rows'],
 }

@@ -55,4 +55,4 @@ class Redaction:
             return said[:limit]
         kind = _ERROR_CLASS.search(said)
         named = kind.group(1) if kind else type(error).__name__
-        return f"{named}: what it says may show values that are redacted"
+        return f"{named}: its message may show redacted values"
