@@ -24,7 +24,7 @@ ANYWHERE: Mapping[str, str] = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.adaptive.enabled": "true",
     "spark.sql.parquet.compression.codec": "snappy",
-    # A flipped bit in a page is an error and not another value.
+    # A flipped bit in a page must be an error, not another value.
     "parquet.page.write-checksum.enabled": "true",
     "parquet.page.verify-checksum.enabled": "true",
     # `${name}` in a text is text: what a step means must not depend on settings.
@@ -32,7 +32,7 @@ ANYWHERE: Mapping[str, str] = {
     # One open file per fate instead of a sort of every row by fate.
     "spark.sql.maxConcurrentOutputFileWriters": "64",
 }
-"""Settings the accounting relies on, for every kind of Spark."""
+"""Settings that the accounting relies on, for every kind of Spark."""
 
 ONE_MACHINE: Mapping[str, str] = {
     "spark.ui.enabled": "false",
@@ -45,7 +45,7 @@ ONE_MACHINE: Mapping[str, str] = {
 """Settings for Spark inside this process; a cluster has its own."""
 
 QUIET: Mapping[str, str] = {"spark.log.level": "OFF"}
-"""Where columns are redacted: Spark logs the values that it stumbles over."""
+"""Settings for projects with redacted columns: Spark's log would show values that failed."""
 
 LOG = "spark.log"
 LOCAL = f"local[{CORES}]"
@@ -53,11 +53,11 @@ LOCAL = f"local[{CORES}]"
 
 PYTHON = "PYSPARK_PYTHON"
 _connected: dict[str, SparkSession] = {}
-"""By address: PySpark would give whoever asks the first one, whatever server was meant."""
+"""Connect sessions by address: PySpark would return the first one for any server."""
 
 
 def settings_for(master: str | None, conf: Mapping[str, str]) -> dict[str, str]:
-    """What a session on `master` is started with."""
+    """Return the settings with which a session on `master` is started."""
     if is_connect(master):
         return {**ANYWHERE, **conf}
     settings = {**ANYWHERE, **ONE_MACHINE}
@@ -67,9 +67,10 @@ def settings_for(master: str | None, conf: Mapping[str, str]) -> dict[str, str]:
 
 
 def open_session(master: str | None, conf: Mapping[str, str], state: str) -> SparkSession:
-    """A session on `master`: `local[N]`, a cluster's address, or `sc://` for Spark Connect.
+    """Open a session on `master`: `local[N]`, a cluster's address, or `sc://` for Spark Connect.
 
-    The process is in the master's mode (see `spark_mode`)."""
+    The process must be in the master's mode (see `mode`).
+    """
     master, settings = master or LOCAL, settings_for(master, conf)
     if is_connect(master):
         session = _connection(master)
@@ -87,7 +88,7 @@ def open_session(master: str | None, conf: Mapping[str, str], state: str) -> Spa
 
 
 def is_up(master: str | None) -> bool:
-    """Whether `open_session` gives a session that was there before."""
+    """True if `open_session` would return an existing session."""
     if is_connect(master):
         return _known(str(master)) is not None
     try:
@@ -101,7 +102,8 @@ def _connection(address: str) -> SparkSession:
     session = _known(address)
     if session is None:
         session = _connected[address] = SparkSession.builder.remote(address).create()
-        # PySpark's own work at exit asks the server; one that is gone holds it up for ten minutes.
+        # PySpark asks the server at exit; a server that has vanished would block it for ten
+        # minutes.
         atexit.register(session.client.close)  # type: ignore[operator]
     return session
 
@@ -113,8 +115,9 @@ def _known(address: str) -> SparkSession | None:
 
 @contextmanager
 def _this_python() -> Iterator[None]:
-    """Workers and driver must be the same Python, also when it was not activated. Only while Spark
-    starts: other programs that are started from here may need another."""
+    """Use this Python for Spark's workers too, even if its environment is not activated. Only while
+    Spark starts: other programs started from here may need another Python.
+    """
     if PYTHON in os.environ:
         yield
         return
@@ -127,8 +130,9 @@ def _this_python() -> Iterator[None]:
 
 @contextmanager
 def _interrupts_as_they_are() -> Iterator[None]:
-    """A SparkContext takes SIGINT for itself, to cancel its jobs. Who ignores it, as whatever is
-    started in the background does, or has a handler of their own, keeps that."""
+    """Keep the handler of SIGINT. A SparkContext takes the signal to cancel its jobs; a program
+    that ignores it, such as a background job, or has its own handler keeps that.
+    """
     before = signal.getsignal(signal.SIGINT)
     try:
         yield
@@ -144,7 +148,7 @@ def _of_spark(handler: object) -> bool:
 
 @contextmanager
 def _stderr_to(path: str) -> Iterator[None]:
-    """The JVM inherits where stderr goes when it starts: its log belongs in a file."""
+    """Redirect stderr while the JVM starts, because it inherits it: its log belongs in a file."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
