@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class Way(StrEnum):
-    """How a column contributes to what is made of it, in the terms of OpenLineage."""
+    """The way a column contributes to another one, in the terms of OpenLineage."""
 
     IDENTITY = "IDENTITY"
     TRANSFORMATION = "TRANSFORMATION"

@@ -122,7 +122,7 @@ class BoundTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessingWindow:
-    """From the first day to the end of the last; without days, only the number of partitions."""
+    """The first day to the end of the last; without days, only the number of partitions."""
 
     start: str | None = None
     end: str | None = None

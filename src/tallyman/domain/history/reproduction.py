@@ -33,7 +33,7 @@ class TargetAgain:
     target: Target
     verdict: Verdict
     reasons: tuple[str, ...] = ()
-    """What differs, or why the target cannot be made again."""
+    """The differences, or the reasons why the target cannot be made again."""
     made_by: str | None = None
     """The run that made the reused result."""
     result: AssetResult | None = None

@@ -135,7 +135,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Became:
-    """What became of records, or of rows made of them, in one result."""
+    """The fate of records, or of rows made of them, in one result."""
 
     asset: str
     partition: str | None

@@ -50,7 +50,7 @@ class Thresholds:
     absolute: int = 10_000
     percentage: float = 0.05
     window: int = 10_000
-    """How many records the circuit breaker reads before the run goes on; 0 turns it off."""
+    """The number of records that the circuit breaker checks first; 0 turns it off."""
     breaker: float = 0.05
     """The share of unreadable records in that window that halts, or `percentage` if larger."""
     on_empty: str = "warn"

@@ -29,7 +29,7 @@ class Account:
 
     evaluation: Evaluation
     totals: Totals
-    """What the segments wrote for rows that ended; the kept files must contain the same."""
+    """Digests of the ended rows that segments wrote; the kept files must contain the same."""
     kept: Kept
     letters: LetterCounts
     witnesses: Mapping[str, Future[KeyDigest]]
@@ -132,7 +132,7 @@ class Account:
             step = cut.step_id
             failed = self.letters.sources.get(step, KeyDigest())
             expected = self.kept.grouped(_place(cut)).sources + failed
-            what = f"rows behind the groups of {step}"
+            what = f"rows in the groups of {step}"
             checks.append(Check(what=what, expected=expected, found=found))
         return checks
 

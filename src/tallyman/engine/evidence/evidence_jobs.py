@@ -30,7 +30,7 @@ class EvidenceJobs:
     failed_groups: dict[int, DataFrame] = field(default_factory=dict)
     """Failed groups, by their level."""
     witnesses: dict[str, Future[KeyDigest]] = field(default_factory=dict)
-    """What the evidence of a step must contain, measured on the rows it was made from."""
+    """The expected evidence of each step, measured on the rows it was made from."""
 
     def start(self) -> None:
         """Start writing dead letters, filtered keys and other evidence, in parallel."""

@@ -47,7 +47,7 @@ class _Recount:
             yield from _same(f"{what}, by fate", made, units)
             if sub.sources is not None:
                 found = self.kept.grouped(f"{EVIDENCE['row']}/{sub.opened_by}.parquet").sources
-                yield from _same(f"rows behind the {what}", sub.sources, found)
+                yield from _same(f"rows in the {what}", sub.sources, found)
         yield from self._behind_groups()
         if self.letters.count != self.letters.promised:
             yield f"dead letters: {self.letters.promised:,} expected, {self.letters.count:,} found"
@@ -65,7 +65,7 @@ class _Recount:
                 continue
             step = sub.opened_by
             expected = self.kept.grouped(f"{EVIDENCE['group']}/{step}.parquet").sources
-            yield from _same(f"rows behind the groups of {step}", expected, found)
+            yield from _same(f"rows in the groups of {step}", expected, found)
 
     def _carried(self, after: SubLedger) -> KeyDigest | None:
         """Read the rows of groups from the evidence of the step that combined the groups."""
