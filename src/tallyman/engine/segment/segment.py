@@ -156,7 +156,7 @@ def drop(flow: Flow, step: Drop) -> Flow:
 def with_columns(flow: Flow, step: Step) -> Flow:
     """Assign the step's columns on the live rows."""
     made = {name: flow.live(to_column(e, flow.columns)) for name, e in step.values().items()}
-    # Spark finds the column to replace in any case, and then uses the new spelling.
+    # Spark ignores case when it finds the column to replace, and then uses the new spelling.
     anew = {name.lower(): name for name in made}
     names = [anew.pop(name.lower(), name) for name in flow.columns]
     names += anew.values()
