@@ -20,7 +20,7 @@ class NoDestination(TallymanError):
 
     def __str__(self) -> str:
         why = "OPENLINEAGE_DISABLED is true" if self.disabled else "no destination is configured"
-        return f"0 lineage events were sent and {self.waiting:,} are waiting: {why}."
+        return f"0 lineage events were sent, {self.waiting:,} still waiting: {why}."
 
 
 class DestinationUnusable(TallymanError):
@@ -54,6 +54,6 @@ class LineageNotSent(TallymanError):
     def __str__(self) -> str:
         events = "event was" if self.sent == 1 else "events were"
         return (
-            f"{self.sent:,} lineage {events} sent to {self.place} and {self.waiting:,} are "
-            f"waiting: {self.reason}"
+            f"{self.sent:,} lineage {events} sent to {self.place}, {self.waiting:,} still waiting: "
+            f"{self.reason}"
         )
