@@ -212,7 +212,7 @@ def test_a_removed_folder_is_gone_and_the_chain_holds_without_it(
     finally:
         os.rename(aside, folder)
     assert (said["intact"], said["gone"]) == (True, ["second"])
-    assert "1 folder is gone, its seal is as the registry has it: second" in text
+    assert "1 run folder is missing; its seal was read from the registry: second" in text
 
 
 def test_runs_that_end_at_the_same_moment_make_one_chain(shop: Shop, project: Project) -> None:
