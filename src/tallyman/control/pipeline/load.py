@@ -1,4 +1,4 @@
-"""Loading a project's pipelines, and checking them whole before any data is read."""
+"""Load a project's pipelines, and check them completely before any data is read."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Definition:
 def load(folder: Path) -> Pipeline:
     """Read every Python and YAML file of the folder and collect what it declares."""
     if not folder.is_dir():
-        raise DefinitionError([Problem(str(folder.name), "the folder of pipelines does not exist")])
+        raise DefinitionError([Problem(str(folder.name), "the pipelines folder does not exist")])
     declared: list[Source | Asset | Table] = []
     problems: list[Problem] = []
     for path in sorted(folder.glob("*")):
@@ -72,8 +72,9 @@ def _declared_in(path: Path) -> list[Source | Asset | Table]:
 
 
 class _AsWritten(SourceFileLoader):
-    """Compiles the file each time. What Python keeps compiled is compared by second and size, and
-    a quick edit changes neither: the hash would be of one text and the plan of another."""
+    """A loader that compiles the file each time. Python reuses compiled files by time in seconds
+    and size, and a quick edit may change neither: then hash and plan would belong to different
+    texts."""
 
     def path_stats(self, path: str) -> NoReturn:
         raise OSError(path)
@@ -101,7 +102,7 @@ def _imported(path: Path) -> list[Source | Asset | Table]:
 def check(
     spark: SparkSession, pipeline: Pipeline, needed: Sequence[str], project: Path
 ) -> Definition:
-    """The plans of the needed assets and of what they read; all mistakes at once."""
+    """Check the needed assets and everything they read; raise one error with all mistakes."""
     wanted = _upstream(pipeline, needed)
     problems: list[Problem] = []
     schemas: dict[str, StructType] = {}
@@ -118,7 +119,8 @@ def check(
     written: dict[str, Frame] = {}
     for name in pipeline.order():
         asset = pipeline.assets[name]
-        # What reads something broken cannot be judged; its own mistakes show on the next try.
+        # An asset that reads something broken cannot be checked; its own mistakes show on the next
+        # try.
         if name not in wanted or not set(asset.inputs) <= set(schemas):
             continue
         sample = partial(partition_plan, pipeline, _sample(asset), schemas)
@@ -138,7 +140,7 @@ OURS = ("tallyman.yaml", ".tallyman", "pipelines", "runs", "warehouse")
 
 
 def _place(path: str, project: Path) -> str:
-    """As it is named from the project, up to the first part that is a pattern."""
+    """Return the path relative to the project, up to the first part that contains a pattern."""
     plain = re.split(r"[*?\[{]", path)[0]
     if plain != path:
         plain = plain.rpartition("/")[0]
@@ -149,7 +151,7 @@ def _place(path: str, project: Path) -> str:
 def _output_problems(
     pipeline: Pipeline, plans: Mapping[str, Frame], project: Path
 ) -> list[Problem]:
-    """Outputs that would be written over what the project reads, or over each other."""
+    """Find outputs that would overwrite what the project reads, or each other."""
     read = {_place(s.path, project): f"source {s.name!r}" for s in pipeline.sources.values()}
     taken = read | dict.fromkeys(OURS, "Tallyman")
     found: list[Problem] = []
@@ -178,7 +180,7 @@ def _upstream(pipeline: Pipeline, needed: Sequence[str]) -> set[str]:
 
 
 def _sample(asset: Asset) -> Target:
-    """Any partition of the asset: they all have one plan but for a literal."""
+    """Return any partition of the asset: their plans differ only in a literal."""
     declared = asset.partitioned_by
     if declared is None:
         return Target(asset.name)
@@ -186,7 +188,8 @@ def _sample(asset: Asset) -> Target:
 
 
 def partition_plan(pipeline: Pipeline, target: Target, schemas: Mapping[str, StructType]) -> Frame:
-    """The asset's plan on one partition: what it accounts for is first cut down to it."""
+    """Build the asset's plan for one partition: the inputs it accounts for are restricted to that
+    partition."""
     asset = pipeline.assets[target.asset]
     plan = asset.plan()
     if target.partition is None or not isinstance(plan, Frame):
@@ -216,7 +219,8 @@ def _cut_down(
     if reading.partition is not None:
         if not reading.of_source or column not in schemas[reading.name].names:
             return frame
-        # A record in the wrong partition's files belongs to no run: it must not vanish.
+        # A record in another partition's files would belong to no run: reject it instead of losing
+        # it.
         there = Expect(
             rule="in_its_partition", predicate=f"{name} <=> {literal}", code="WRONG_PARTITION"
         )

@@ -12,7 +12,7 @@ from tallyman.faults import Point
 
 
 def described(warehouse: Warehouse, dataset: Dataset, fragment: Fragment) -> Fragment:
-    """With its schema and its manifest: ready for any version."""
+    """Add schema and Iceberg manifest, so that any version can use the fragment."""
     folder = warehouse.dataset(dataset.id)
     first, by = folder / fragment.files[0].path, dataset.partition_column
     whole = replace(fragment, schema=lazy_iceberg.schema_of(first, dataset.name, by))
