@@ -1,4 +1,4 @@
-"""The report as one page: words and numbers as a person reads them, and the template's filters."""
+"""The report as one HTML page: the template's filters, which format values for people."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tallyman.query.report.run import Report
 
 LONGEST = 120
 OPEN_TABLE = 62
-"""So many partitions are listed at once; of more, the list is opened by who wants to see it."""
+"""The most partitions that are listed at once; a longer list is collapsed."""
 STEPS = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
 STATUS = {
     "success": "succeeded",
     "waiting_approval": "waits for approval",
     "pending": "not run",
-    "running": "at work",
-    "unknown": "not known",
+    "running": "running",
+    "unknown": "unknown",
 }
 KINDS = {
     "read": "inputs read",
@@ -38,10 +38,10 @@ KINDS = {
 
 
 def page(report: Report) -> str:
-    """Self-contained: nothing is loaded, and nothing has to run."""
+    """Render a self-contained page, which loads nothing and runs no script."""
     template = _environment().get_template("report.html")
     text = template.render(report=report, head=report.head, **GIVEN)
-    # Blank lines are left by tags of the template.
+    # Drop the blank lines that template tags leave.
     return "\n".join(line for line in text.splitlines() if line.strip()) + "\n"
 
 
@@ -50,7 +50,7 @@ def _environment() -> Environment:
         loader=PackageLoader("tallyman.pages", "templates"),
         autoescape=True,
         finalize=_harmless,
-        # What an older run did not record is left out; the rest of it is still worth reading.
+        # Leave out facts that an older run did not record; the rest is still useful.
         undefined=ChainableUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -72,7 +72,7 @@ def _environment() -> Environment:
 
 
 def _harmless(value: Any) -> Any:
-    """Escaping does not touch control characters, and a page must not hold any."""
+    """Make control characters visible: HTML escaping does not touch them."""
     if not isinstance(value, str) or isinstance(value, Markup):
         return value
     return "\n".join(printable(line) for line in value.split("\n"))
@@ -104,7 +104,8 @@ def size(count: object) -> str:
 
 
 def share(fraction: float) -> str:
-    """A share that is not nothing is never shown as nothing, nor one that is not all as all."""
+    """Format a share so that a nonzero one is never shown as 0 %, and an incomplete one never as
+    100 %."""
     percent = fraction * 100
     if 0 < percent < 0.01:
         return "< 0.01 %"
@@ -119,7 +120,7 @@ def cut(value: object, longest: int = LONGEST) -> str:
 
 
 def partition(key: object) -> str:
-    """As a person writes it."""
+    """Write a partition key as people write it."""
     if not isinstance(key, str):
         return ""
     try:
@@ -134,7 +135,7 @@ def status(word: str) -> str:
 
 
 def bar(fraction: float, kind: str) -> Markup:
-    """Drawn, not coloured in: a printer leaves backgrounds out."""
+    """Draw a bar as SVG: printers leave out background colours."""
     width = 0 if fraction <= 0 else max(1.0, min(100.0, fraction * 100))
     return Markup(
         '<svg class="bar" viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">'
@@ -144,7 +145,7 @@ def bar(fraction: float, kind: str) -> Markup:
 
 
 def fates_in(targets: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """The fates that some record met, with their words: the columns of a table."""
+    """List the fates that occur, with their words: the columns of a table."""
     met = {fate for one in targets for fate, count in one.get("fates", {}).items() if count}
     order = (Fate.PASSED, Fate.AGGREGATED, Fate.EXPLODED, Fate.FILTERED, Fate.ERROR)
     return [(fate.value, WORDS[fate.value]) for fate in order if fate.value in met]
@@ -160,4 +161,4 @@ GIVEN: Mapping[str, Any] = {
     "bar": bar,
     "fates_in": fates_in,
 }
-"""What templates call, beside filters."""
+"""Names that templates use, besides filters."""

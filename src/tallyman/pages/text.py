@@ -1,4 +1,4 @@
-"""Text for people, on a terminal or a page."""
+"""Text formatting for people, on a terminal or a page."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ GENERATED = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def short(run: str) -> str:
-    """A generated id by its beginning, which is enough to name it; a given name whole."""
+    """Shorten a generated run id to its prefix; keep a given name."""
     return run[:8] if GENERATED.fullmatch(run) else run
 
 
 def printable(text: str) -> str:
-    """What a terminal or a page would obey instead of showing it is spelled out."""
+    """Make control characters visible, which a terminal or a page would otherwise interpret."""
     return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)
