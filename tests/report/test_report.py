@@ -192,7 +192,7 @@ def test_a_year_of_partitions_is_still_a_short_page(shop: Shop) -> None:
     assert "All 336 partitions" in page.text
     assert len([tag for tag, _ in page.tags if tag == "section"]) < 10
     assert len([tag for tag, _ in page.tags if tag == "svg"]) < 30
-    assert "was copied here" in page.text
+    assert "was copied from elsewhere" in page.text
 
 
 @pytest.mark.parametrize("status", ["canceled", "waiting_approval", "failed"])

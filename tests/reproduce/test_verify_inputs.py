@@ -221,7 +221,7 @@ def test_a_committed_change_is_named_with_both_commits(new_home: Callable[[], Ho
     assert (reply.code, reply.json["verdict"]) == (1, "NOT_REPRODUCIBLE")
     [again] = [t for t in reply.json["targets"] if t["verdict"] == "NOT_REPRODUCIBLE"]
     assert again["asset"] == "doubled"
-    assert f"made by commit {then}" in again["reasons"][0]
+    assert f"used commit {then}" in again["reasons"][0]
 
     git(home, "checkout", "-q", then)
     assert home.ok("reproduce", "first")["verdict"] == "REPRODUCED"

@@ -102,7 +102,7 @@ def test_a_key_must_be_of_columns(closed: Trace, values: dict[str, str], said: s
 
 
 def test_a_row_id_is_a_uuid(closed: Trace) -> None:
-    with pytest.raises(UsageError, match="no row id"):
+    with pytest.raises(UsageError, match="not a row id"):
         closed.row("JE-002")
     with pytest.raises(UsageError, match="created, updated, deleted"):
         closed.changes("gl_close", 10, "baseline")
