@@ -62,7 +62,7 @@ class Database:
     def state(self) -> Path:
         return self._state
 
-    # ---- where it is ----------------------------------------------------------------------
+    # ---- address --------------------------------------------------------------------------
 
     def url(self) -> str:
         """Return the address; starts the embedded server if necessary."""

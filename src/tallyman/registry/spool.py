@@ -152,7 +152,7 @@ class Spool:
         given = {"project": project, "older": older_than_s}
         return self.tx.execute(REMOVE_DONE_WITH, given).rowcount
 
-    # ---- asking -----------------------------------------------------------------------------
+    # ---- queries ----------------------------------------------------------------------------
 
     def waiting(self, project: str) -> int:
         row = self.tx.execute(WAITING, {"project": project}).fetchone()

@@ -100,7 +100,7 @@ def _whole(same: Sequence[LineageDataset]) -> LineageDataset:
     )
 
 
-# ---- as the client has them ---------------------------------------------------------------------
+# ---- client types -------------------------------------------------------------------------------
 
 
 def input_dataset(one: LineageDataset) -> InputDataset:

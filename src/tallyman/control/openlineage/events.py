@@ -199,7 +199,7 @@ def _event(
     return LineageEvent(Serde.to_dict(event))
 
 
-# ---- who and what -------------------------------------------------------------------------------
+# ---- jobs and parents ---------------------------------------------------------------------------
 
 
 def _job(run: LineageRun, name: str, kind: str, code: Code | None, query: str | None) -> Job:

@@ -54,7 +54,7 @@ def instant(at: datetime) -> str:
     return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
-# ---- what it is bound to ------------------------------------------------------------------------
+# ---- binding ------------------------------------------------------------------------------------
 
 
 def of_run(manifest: Manifest) -> Facets:

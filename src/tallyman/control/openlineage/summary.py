@@ -32,7 +32,7 @@ def _by_type(rejections: Iterable[Mapping[str, Any]]) -> tuple[Mapping[str, Any]
     return tuple({name: row[name] for name in ("error_type", "count")} for row in rejections)
 
 
-# ---- together -----------------------------------------------------------------------------------
+# ---- totals -------------------------------------------------------------------------------------
 
 
 def made_by(described: LineageAsset) -> list[LineageDataset]:

@@ -110,7 +110,7 @@ def _whole(read: Mapping[str, Value | None]) -> dict[str, Value]:
     return {name: value for name, value in read.items() if value is not None}
 
 
-# ---- what a part may be ----------------------------------------------------------------------
+# ---- kinds of values -------------------------------------------------------------------------
 
 
 def text(piece: YamlPiece) -> str | None:

@@ -75,7 +75,7 @@ def _made(
         return None
 
 
-# ---- values that have a shape of their own -----------------------------------------------------
+# ---- structured values -------------------------------------------------------------------------
 
 
 def _thresholds(piece: YamlPiece) -> object:
@@ -110,7 +110,7 @@ def _published(piece: YamlPiece) -> str | bool | None:
     return text(piece)
 
 
-# ---- what is declared --------------------------------------------------------------------------
+# ---- declarations ------------------------------------------------------------------------------
 
 SOURCE = {
     "path": Key(text, required=True),

@@ -35,7 +35,7 @@ def steps(piece: YamlPiece, start: str) -> tuple[YamlStep, ...]:
     return read_steps(piece, start, VERBS)
 
 
-# ---- what only some verbs take -----------------------------------------------------------------
+# ---- values of some verbs ----------------------------------------------------------------------
 
 
 def _reference(piece: YamlPiece) -> YamlReference | None:
@@ -73,7 +73,7 @@ def _groups(piece: YamlPiece) -> dict[str, object]:
     return read_keys(piece, piece.entries(keys), keys)
 
 
-# ---- what Frame takes in another shape ---------------------------------------------------------
+# ---- adapters to Frame -------------------------------------------------------------------------
 
 
 def _select(frame: Frame, columns: Sequence[str], name: str | None = None) -> Frame:

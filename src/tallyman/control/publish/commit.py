@@ -92,7 +92,7 @@ def _check_producer(dataset: Dataset, project: str) -> None:
         raise SingleProducer(dataset.name, dataset.producer, dataset.project)
 
 
-# ---- what it comes to ----------------------------------------------------------------------
+# ---- the effect of a change ----------------------------------------------------------------
 
 
 def _work_out(
@@ -199,7 +199,7 @@ def _moves_pipeline(tx: Transaction, asked: Publication) -> bool:
     return active is None or active[0] != asked.pipeline_version
 
 
-# ---- making it so --------------------------------------------------------------------------
+# ---- the commit ----------------------------------------------------------------------------
 
 
 def _describe(tx: Transaction, warehouse: Warehouse, planned: PlannedCommit) -> Described:

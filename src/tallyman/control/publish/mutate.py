@@ -92,7 +92,7 @@ class Writing:
             self._discard()
             raise TableWriteFailed(", ".join(self._opened) or "the tables", str(error)) from error
 
-    # ---- what is there --------------------------------------------------------------------
+    # ---- current tables -------------------------------------------------------------------
 
     def _hold(self, names: set[str], expected: Mapping[str, int]) -> dict[str, Held]:
         """Open the current tables; raise VersionConflict if one is not at its expected version."""
@@ -136,7 +136,7 @@ class Writing:
         faults.reach(Point.FRAGMENT_OPENED)
         return self.workspace.warehouse.fragment(dataset.id, fragment.id)
 
-    # ---- making it so ---------------------------------------------------------------------
+    # ---- commit ---------------------------------------------------------------------------
 
     def _commit(
         self, kind: str, changed: Mapping[str, Changed], message: str | None

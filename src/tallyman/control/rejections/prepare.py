@@ -93,7 +93,7 @@ class Preparation:
                 raise DefinitionChanged(one.run, one.target.asset)
             self.definitions.database.durably(lambda tx, one=one: self._check_current(tx, one))
 
-    # ---- whether it can be -----------------------------------------------------------------
+    # ---- checks ----------------------------------------------------------------------------
 
     def _check_current(self, tx: Transaction, one: Standing) -> None:
         project, asset = self.definitions.settings.name, one.target.asset
@@ -202,7 +202,7 @@ class Preparation:
         wanted = {name: pin for name, pin in pins.items() if name in names}
         return open_inputs(self._spark, self._definition, wanted, self._redaction)
 
-    # ---- how they are read -----------------------------------------------------------------
+    # ---- how the records are read ----------------------------------------------------------
 
     def _write_keys(self, one: Standing, folder: Path) -> None:
         (folder / KEYS).mkdir(parents=True)

@@ -89,7 +89,7 @@ class Execution:
             go_on=bench.options.go_on,
         )
 
-    # ---- the end ---------------------------------------------------------------------------
+    # ---- end of the run --------------------------------------------------------------------
 
     def _close(self) -> RunResult:
         bench, journal, settings = self.bench, self.bench.journal, self.bench.settings

@@ -77,7 +77,7 @@ def work_on(definitions: Definitions, target: Target, run: RunIdentity, folders:
 
 @dataclass(frozen=True, slots=True)
 class Maker:
-    """Make targets of one checked pipeline on one session."""
+    """Makes the targets of one checked pipeline in one Spark session."""
 
     spark: SparkSession
     definition: Definition

@@ -76,7 +76,7 @@ class TargetMaker:
     def before_record(self, work: Work) -> None:
         """Hook: called when there is a result, before it is recorded in the registry."""
 
-    # ---- not made --------------------------------------------------------------------------
+    # ---- failed or reused ------------------------------------------------------------------
 
     def _failed(self, target: Target, attempt: int, error: TallymanError) -> AssetResult:
         result = AssetResult(
@@ -104,7 +104,7 @@ class TargetMaker:
         self.bench.journal.skipped(target, last, result.to_json() | beside)
         return result
 
-    # ---- made ------------------------------------------------------------------------------
+    # ---- making ----------------------------------------------------------------------------
 
     def _make(self, target: Target, attempt: int, inputs: TargetInputs) -> AssetResult:
         bench, journal = self.bench, self.bench.journal

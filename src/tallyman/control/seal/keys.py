@@ -69,7 +69,7 @@ def shown(settings: Settings, path: Path) -> str:
     return str(path.relative_to(settings.home) if inside else path)
 
 
-# ---- finding ----------------------------------------------------------------------------------
+# ---- load keys --------------------------------------------------------------------------------
 
 
 def private_key(settings: Settings) -> Ed25519PrivateKey | None:
@@ -116,7 +116,7 @@ def _loaded(place: Path) -> Ed25519PrivateKey:
     return key
 
 
-# ---- making -----------------------------------------------------------------------------------
+# ---- make keys --------------------------------------------------------------------------------
 
 
 def init(settings: Settings) -> NewKey:
@@ -184,7 +184,7 @@ def _with_public_key(settings: Settings, key: Ed25519PrivateKey, kept: str | Non
     return NewKey(key_id(public), private, shown(settings, path), kept)
 
 
-# ---- reporting ----------------------------------------------------------------------------------
+# ---- list keys ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

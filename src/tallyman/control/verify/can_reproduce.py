@@ -158,7 +158,7 @@ class Reproducible:
         if not stored:
             yield from self._changed(row, pins)
 
-    # ---- by what it was made ----------------------------------------------------------------
+    # ---- its definition ---------------------------------------------------------------------
 
     def pinned(self, asset: str) -> tuple[Evidence, Thresholds]:
         """Return evidence and thresholds as in the run."""
@@ -186,7 +186,7 @@ class Reproducible:
             return f". The run used commit {code.git_commit}"
         return f". The run's commit is unknown; the hash of its files is {code.source_hash}"
 
-    # ---- from what it was made --------------------------------------------------------------
+    # ---- its inputs -------------------------------------------------------------------------
 
     def _purged(self, row: Materialization, pins: Mapping[str, Pin]) -> Iterator[str]:
         """Find purged parts of a version; they are in no list of files."""

@@ -150,7 +150,7 @@ def _row_counts(found: Mapping[str, Any]) -> list[str]:
     return [f"rows: {listed}{how}"]
 
 
-# ---- the rest -------------------------------------------------------------------------------
+# ---- rejections and outputs -----------------------------------------------------------------
 
 
 def _rejections(sides: _Sides) -> Compared:

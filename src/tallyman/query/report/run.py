@@ -149,7 +149,7 @@ def _took(record: RunRecord | None) -> int | None:
     return int((record.completed_at - record.started_at).total_seconds() * 1000)
 
 
-# ---- what proves it ---------------------------------------------------------------------------
+# ---- proof ------------------------------------------------------------------------------------
 
 
 def seal_facts(run: Run | None, known: KnownRun | None) -> dict[str, Any] | None:

@@ -66,7 +66,7 @@ class TraceRow:
         state = life.state_at(step)
         return RowAtStep(state, None if state else _not_yet(life, step))
 
-    # ---- finding it ----------------------------------------------------------------------
+    # ---- lookup --------------------------------------------------------------------------
 
     @cached_property
     def _found(self) -> tuple[TraceFolder, Life] | None:

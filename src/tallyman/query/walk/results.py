@@ -240,7 +240,7 @@ class Past:
 
         return self.workspace.database.durably(work)
 
-    # ---- the same as then? ----------------------------------------------------------------
+    # ---- changed inputs -------------------------------------------------------------------
 
     def _hash_ahead(self, result: Result) -> None:
         """Hash the sources in the background while evidence is read."""

@@ -79,7 +79,7 @@ class Onward:
     def _sought(self, source: str) -> tuple[Followed, int, list[Record]]:
         return Sought(self.past, self.desk, self.shelf, self.asked).records(source)
 
-    # ---- results that read it -------------------------------------------------------------
+    # ---- readers --------------------------------------------------------------------------
 
     def _readers(self, tx: Transaction, name: str) -> list[Materialization]:
         """Find the results that read it: in current versions, or in the run; for an asset without a

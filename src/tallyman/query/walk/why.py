@@ -83,7 +83,7 @@ class Walk:
                 "--limit (0 is no limit)"
             )
 
-    # ---- one hop after the other ----------------------------------------------------------
+    # ---- hops -----------------------------------------------------------------------------
 
     def hops(
         self, dataset: Dataset, version: int | None, fragments: Sequence[Fragment], hits: str

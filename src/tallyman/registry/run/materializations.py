@@ -208,7 +208,7 @@ class Materializations:
         given = {"asset": asset, "partition": partition}
         return self.tx.execute(INVALIDATE, given).rowcount
 
-    # ---- asking -----------------------------------------------------------------------------
+    # ---- queries ----------------------------------------------------------------------------
 
     def of_run(self, run: UUID) -> list[Materialization]:
         return [_materialization(r) for r in self.tx.execute(OF_RUN, {"run": run}).fetchall()]

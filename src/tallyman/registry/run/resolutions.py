@@ -100,7 +100,7 @@ class Resolutions:
         """Make the resolutions of a replay take effect, in the transaction that publishes it."""
         self.tx.execute(RESOLVE, {"by_run": by_run})
 
-    # ---- asking -----------------------------------------------------------------------------
+    # ---- queries ----------------------------------------------------------------------------
 
     def of_target(
         self, run: UUID, target: Target, void: Sequence[UUID]

@@ -177,7 +177,7 @@ class Runs:
         """Set the status after a decision on a waiting run; False while the run is running."""
         return bool(self.tx.execute(CONCLUDE, {"id": run, "status": status.value}).rowcount)
 
-    # ---- asking -----------------------------------------------------------------------------
+    # ---- queries ----------------------------------------------------------------------------
 
     def get(self, wanted: str, project: str) -> RunRecord:
         """Find a run by name, unique prefix, folder, or `latest`."""

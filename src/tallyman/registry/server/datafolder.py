@@ -54,7 +54,7 @@ class DataFolder:
             raise Unusable(f"its data is of PostgreSQL {made_by}, which is not installed")
         return found
 
-    # ---- making it ----------------------------------------------------------------------
+    # ---- create -------------------------------------------------------------------------
 
     def prepare(self) -> None:
         """Create the parent folder, or raise Unusable; an existing database is not touched."""
@@ -109,7 +109,7 @@ class DataFolder:
             errors = [line for line in said if re.search("error:|FATAL:|PANIC:", line)] or said
             raise Unusable("it could not be created: " + "; ".join(errors[:2]))
 
-    # ---- whose it is --------------------------------------------------------------------
+    # ---- owner --------------------------------------------------------------------------
 
     def account(self) -> OsAccount | None:
         """Choose the account to run as if this is root: the owner of the data, of the project, or a

@@ -165,7 +165,7 @@ class Embedded:
     def _unavailable(self, reason: str) -> DatabaseUnavailable:
         return DatabaseUnavailable(self.place, reason)
 
-    # ---- who uses it --------------------------------------------------------------------
+    # ---- users --------------------------------------------------------------------------
 
     @contextmanager
     def _one_at_a_time(self, deadline: float) -> Iterator[None]:

@@ -58,7 +58,7 @@ class Postmaster:
         self.lock = lock
         self._orphaned_at: float | None = None
 
-    # ---- what is there ------------------------------------------------------------------
+    # ---- state --------------------------------------------------------------------------
 
     @property
     def alive(self) -> bool:
@@ -178,7 +178,7 @@ class Postmaster:
                 if child and os.path.samefile(process.cwd(), self.folder):
                     process.send_signal(signal.SIGQUIT)
 
-    # ---- what it said -------------------------------------------------------------------
+    # ---- log ----------------------------------------------------------------------------
 
     @property
     def log(self) -> Path:

@@ -152,7 +152,7 @@ class Commits:
             if hidden:
                 cursor.executemany(HIDE, hidden)
 
-    # ---- asking -----------------------------------------------------------------------------
+    # ---- queries ----------------------------------------------------------------------------
 
     def by_key(self, key: UUID) -> Commit | None:
         row = self.tx.execute(BY_KEY, {"key": key}).fetchone()

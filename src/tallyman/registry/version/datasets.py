@@ -120,7 +120,7 @@ class Datasets:
     def expose(self, dataset: UUID, *, published: bool) -> None:
         self.tx.execute(EXPOSE, {"id": dataset, "published": published})
 
-    # ---- asking -----------------------------------------------------------------------------
+    # ---- queries ----------------------------------------------------------------------------
 
     def lock(self, ids: Iterable[UUID]) -> dict[UUID, Dataset]:
         """Lock datasets, so that nobody else moves them until the transaction ends."""

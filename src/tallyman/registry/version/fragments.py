@@ -105,7 +105,7 @@ class Fragments:
     def leave(self, dataset: UUID, ids: Iterable[UUID], ordinal: int) -> None:
         self.tx.execute(LEAVE, {"dataset": dataset, "ids": list(ids), "ordinal": ordinal})
 
-    # ---- asking -----------------------------------------------------------------------------
+    # ---- queries ----------------------------------------------------------------------------
 
     def at(self, dataset: UUID, ordinal: int) -> dict[UUID, Fragment]:
         """Return the fragments of a version."""
