@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
-from tallyman.cli.terminal.options import AsJson, DatasetName, Message, ProjectFolder, opened
+from tallyman.cli.terminal.options import AsJson, Message, ProjectFolder, opened
 from tallyman.cli.terminal.result import print_change
 from tallyman.errors import UsageError
 
 
 def load(
-    table: DatasetName,
+    table: Annotated[str, typer.Argument(help="The table to load into.")],
     file: Annotated[str, typer.Argument(help="A .csv, .jsonl, .json or .parquet file.")],
     mode: Annotated[
         str,
