@@ -91,10 +91,10 @@ def test_a_place_that_cannot_hold_it_is_named_at_once(tmp_path: Path) -> None:
         Database(None, tmp_path / "file" / ".tallyman").url()
     (tmp_path / "postgres").mkdir()
     (tmp_path / "postgres" / "mine").write_text("")
-    with pytest.raises(DatabaseUnavailable, match="not empty, and not a database"):
+    with pytest.raises(DatabaseUnavailable, match="not empty and not a database"):
         Database(None, tmp_path).url()
     (tmp_path / "postgres" / "PG_VERSION").write_text("12\n")
-    with pytest.raises(DatabaseUnavailable, match="PostgreSQL 12, which is not here"):
+    with pytest.raises(DatabaseUnavailable, match="PostgreSQL 12, which is not installed"):
         Database(None, tmp_path).url()
 
 

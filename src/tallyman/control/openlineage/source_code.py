@@ -1,4 +1,4 @@
-"""The text of an asset and of its errors in an event: without secrets and rows."""
+"""Source code of an asset and text of its errors for events, without secrets and values of rows."""
 
 from __future__ import annotations
 
@@ -53,7 +53,8 @@ class Code:
 
 
 def code_of_asset(asset: Asset, pipelines: Path) -> Code | None:
-    """The function, or the YAML file that declares it; None when neither can be read."""
+    """Return the asset's function, or the YAML file that declares it; None if neither can be
+    read."""
     try:
         return shown_code("PYTHON", inspect.getsource(asset.function))
     except (OSError, TypeError):
@@ -67,13 +68,13 @@ def code_of_asset(asset: Asset, pipelines: Path) -> Code | None:
 
 
 def shown_code(language: str, text: str) -> Code:
-    """First as its parser sees it; then comments, and what is inside of texts."""
+    """Hide secrets, first with the parser, then in comments and inside strings."""
     hidden = without_literals(language, text)
     return Code(language, without_secrets(hidden) if language == "YAML" else _in_code(hidden))
 
 
 def without_secrets(text: str) -> str:
-    """What is assigned to a name that says secret, and who somebody is in an address."""
+    """Hide values assigned to secret names, and users and passwords in addresses."""
     hidden = _BLOCK.sub(rf"\g<1>\g<2>  {HIDDEN}\n", _in_code(text))
     return _FLOW.sub(rf"\g<1>{HIDDEN}", _PLAIN.sub(rf"\g<1>{HIDDEN}", hidden))
 
@@ -85,7 +86,7 @@ def _in_code(text: str) -> str:
 
 
 def _inside(literal: str) -> str:
-    """Its quotes stay: they are no part of what is in it."""
+    """Hide secrets inside a string literal, but keep its quotes."""
     prefix = len(literal) - len(literal.lstrip("rbfuRBFU"))
     width = 3 if literal[prefix : prefix + 3] in ('"' * 3, "'" * 3) else 1
     begin, end = prefix + width, len(literal) - width
@@ -93,7 +94,8 @@ def _inside(literal: str) -> str:
 
 
 def message_of(error: Mapping[str, object], where: str) -> str:
-    """What happened, and what to do; of what may show values only which kind of error it was."""
+    """Return message and hint of an error; if the message may contain values of rows, only its
+    kind."""
     code, hint = str(error.get("code", "error")), str(error.get("hint") or "")
     message = str(error.get("message") or code)
     if code not in NUMBERS_ONLY:
