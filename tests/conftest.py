@@ -125,6 +125,7 @@ LONGEST_FIRST = (
     "faults",
     "engine",
     "trace",
+    "testing",
     "oracle",
     "orchestration",
     "lineage_run",
@@ -154,6 +155,7 @@ LONGEST_FIRST = (
 TOGETHER = {
     "engine": "engine",
     "trace": "engine",
+    "testing": "engine",
     "faults": "faults",
     "walk": "walk",
     "report": "report",

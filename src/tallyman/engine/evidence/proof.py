@@ -86,9 +86,13 @@ class Claims:
 
     def accounted(self, level: int) -> DataFrame:
         """Every key that some partition of the level claims, as often as it is claimed."""
-        partitions = self._partitions(level)
-        found = [self._claimed(part, level, partitions) for part in partitions]
+        found = [keys for _, keys in self.by_partition(level)]
         return reduce(DataFrame.unionAll, found, self._none())
+
+    def by_partition(self, level: int) -> list[tuple[Partition, DataFrame]]:
+        """The keys that each partition of the level claims."""
+        partitions = self._partitions(level)
+        return [(part, self._claimed(part, level, partitions)) for part in partitions]
 
     def made(self, level: int) -> DataFrame:
         """The keys of all rows that a step made, from the evidence it left."""
