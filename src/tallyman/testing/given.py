@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 from pyarrow import parquet as pq
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
@@ -18,9 +18,10 @@ from tallyman.engine.source.open import SPARK_SCHEMA
 from tallyman.engine.source.source import nullable
 from tallyman.errors import UsageError
 from tallyman.errors.wording import first_line, nearest
+from tallyman.query.arrow_values import rows_of
 from tallyman.testing.lines import csv_line, json_line
 
-GivenRow: TypeAlias = Mapping[str, Any] | Row | str | bytes
+GivenRow: TypeAlias = Mapping[str, Any] | str | bytes
 """A mapping is a record; text is a line of the file, whatever stands in it."""
 GivenRows: TypeAlias = Iterable[GivenRow] | DataFrame
 
@@ -30,11 +31,11 @@ class Given:
     """The rows of one input."""
 
     input: str
-    rows: tuple[Mapping[str, Any] | str | bytes, ...]
+    rows: tuple[GivenRow, ...]
 
     @classmethod
     def of(cls, name: str, rows: GivenRows) -> Given:
-        listed = rows.collect() if isinstance(rows, DataFrame) else rows
+        listed = _collected(rows) if isinstance(rows, DataFrame) else rows
         if isinstance(listed, (str, bytes, Mapping)) or not isinstance(listed, Iterable):
             kind = type(listed).__name__
             raise UsageError(f"rows of {name!r}: expected a list of rows, not {kind}")
@@ -54,7 +55,7 @@ class Given:
     def _line(
         self,
         number: int,
-        row: Mapping[str, Any] | str | bytes,
+        row: GivenRow,
         source: Source,
         columns: Sequence[str],
     ) -> bytes:
@@ -84,7 +85,7 @@ class Given:
         kept = typed.with_metadata({SPARK_SCHEMA: found.json().encode()})
         pq.write_table(pa.Table.from_arrays(columns, schema=kept), path)
 
-    def _record(self, number: int, row: Mapping[str, Any] | str | bytes) -> Mapping[str, Any]:
+    def _record(self, number: int, row: GivenRow) -> Mapping[str, Any]:
         if isinstance(row, (str, bytes)):
             raise UsageError(f"row {number} of {self.input!r}: a line of text, and it has no lines")
         return row
@@ -117,9 +118,12 @@ class Given:
                     raise UsageError(f"{where}: there is no column {name!r}. {meant}")
 
 
-def _row(name: str, number: int, row: object) -> Mapping[str, Any] | str | bytes:
-    if isinstance(row, Row):
-        return row.asDict(recursive=True)
+def _collected(rows: DataFrame) -> list[dict[str, Any]]:
+    """Through Arrow: Spark's own rows have instants in the time zone of the machine."""
+    return [row for batch in rows.toArrow().to_batches() for row in rows_of(batch)]
+
+
+def _row(name: str, number: int, row: object) -> GivenRow:
     if not isinstance(row, (Mapping, str, bytes)):
         kind = type(row).__name__
         raise UsageError(f"row {number} of {name!r}: expected columns and values, not {kind}")

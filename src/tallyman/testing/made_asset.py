@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, reduce
 from pathlib import Path
 from typing import Any
 
 from pyarrow import parquet as pq
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from tallyman.domain.account.fate import Fate
 from tallyman.domain.history.trace import DELETED, ROW_ID, UPDATED_AT, TraceEntry
@@ -84,11 +85,13 @@ class MadeAsset:
             raise UsageError(
                 f'{self.name} has evidence="digest": it keeps no keys of aggregated records'
             )
-        found: dict[str, list[str]] = {}
-        for part, keys in Claims(self._spark, self._place, ledger).by_partition(0):
-            listed = [row[KEY] for row in keys.collect()]
-            found[part.fate.value] = sorted([*found.get(part.fate.value, []), *listed])
-        return {fate: found[fate] for fate in Fate if found.get(fate)}
+        claimed = [
+            keys.select(F.lit(part.fate.value), KEY)
+            for part, keys in Claims(self._spark, self._place, ledger).by_partition(0)
+        ]
+        rows = reduce(DataFrame.unionAll, claimed).collect() if claimed else []
+        found = {fate.value: sorted(key for met, key in rows if met == fate) for fate in Fate}
+        return {fate: keys for fate, keys in found.items() if keys}
 
     @cached_property
     def trace(self) -> list[Change]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -15,14 +15,7 @@ from tallyman.control.run.make import Maker
 from tallyman.control.run.target_inputs import TargetInputs
 from tallyman.domain.history.run import RunIdentity
 from tallyman.domain.pipeline.pipeline import Asset, Pipeline, Source
-from tallyman.domain.pipeline.target import (
-    PLACEHOLDER,
-    Reading,
-    Target,
-    folder_of,
-    readings,
-    source_path,
-)
+from tallyman.domain.pipeline.target import PLACEHOLDER, Reading, Target, folder_of, readings
 from tallyman.domain.pipeline.threshold import ANYTHING, Thresholds
 from tallyman.engine.asset.work import Folders, Work
 from tallyman.engine.expressions.redact import Redaction
@@ -33,8 +26,6 @@ from tallyman.testing.given import Given
 from tallyman.testing.made_asset import MadeAsset
 
 DECLARED = "declared"
-UNPARTITIONED = "all"
-"""In the place of {partition} in the path of a source, when no partition is made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +74,10 @@ class RunOnRows:
         missing = sorted(self._needed() - set(self.given) - set(self.pipeline.assets))
         if missing:
             raise UsageError(f"no rows are given for {', '.join(missing)}; [] is an empty input")
-        self._targets()
+        if all(target.partition is None for target in self._targets()) and self.partition:
+            raise UsageError(
+                f"no asset that is made is partitioned: {self.partition!r} says nothing"
+            )
 
     def _needed(self) -> set[str]:
         """Everything that is read or made; behind rows that are given nothing is."""
@@ -116,31 +110,16 @@ class RunOnRows:
 
     def make(self, spark: SparkSession, home: Path, run: RunIdentity) -> dict[str, MadeAsset]:
         """All targets, each from what is given or was made before it; by asset."""
-        self.pipeline = replace(self.pipeline, sources=dict(self._placed()))
-        self._write_untyped(home)
-        definition = load.check(spark, self.pipeline, self.chosen, home)
-        self._write_typed(definition, home)
+        definition = load.check(spark, self._with_types(home), self.chosen, home)
+        self._write(definition, home)
         made: dict[str, MadeAsset] = {}
         for target in self._targets():
             made[target.asset] = self._make(Maker(spark, definition), target, home, run)
         return made
 
     def _make(self, maker: Maker, target: Target, home: Path, run: RunIdentity) -> MadeAsset:
-        asset = self.pipeline.assets[target.asset]
-        place = folder_of(self.pipeline.assets, target)
-        folders = Folders(home / "made" / place, home / "scratch" / place, home)
-        for folder in (folders.result, folders.scratch):
-            folder.mkdir(parents=True)
-        work = Work(
-            target=target,
-            asset=asset,
-            plan=maker.definition.plan(target),
-            run=run,
-            thresholds=self.limits.for_asset(asset),
-            evidence=asset.evidence,
-            folders=folders,
-            redaction=Redaction(),
-        )
+        work = self._work(maker.definition, target, home, run)
+        asset, folders = work.asset, work.folders
         pins = {r.name: Pin(r, self._files(r, home)) for r in readings(self.pipeline, target)}
         making = maker.make(work, TargetInputs(pins))
         if making.error is not None:
@@ -150,24 +129,40 @@ class RunOnRows:
         fates = {fate.value: count for fate, count in making.result.fates.items() if count}
         return MadeAsset(asset.name, fates, making.asks, asset, target, folders.result, maker.spark)
 
+    def _work(self, definition: Definition, target: Target, home: Path, run: RunIdentity) -> Work:
+        asset = self.pipeline.assets[target.asset]
+        place = folder_of(self.pipeline.assets, target)
+        folders = Folders(home / "made" / place, home / "scratch" / place, home)
+        for folder in (folders.result, folders.scratch):
+            folder.mkdir(parents=True)
+        return Work(
+            target=target,
+            asset=asset,
+            plan=definition.plan(target),
+            run=run,
+            thresholds=self.limits.for_asset(asset),
+            evidence=asset.evidence,
+            folders=folders,
+            redaction=Redaction(),
+        )
+
     # ---- files -----------------------------------------------------------------------------
 
-    def _placed(self) -> Iterator[tuple[str, Source]]:
-        """Sources that read what the test gives, and their partition where they had one."""
-        for name, source in self.pipeline.sources.items():
-            inside = f"{PLACEHOLDER}/" if PLACEHOLDER in source.path else ""
-            yield name, replace(source, path=f"given/{name}/{inside}{name}.{source.format}")
-
-    def _path(self, source: Source, home: Path) -> Path:
-        return home / source.path.replace(PLACEHOLDER, self.partition or UNPARTITIONED)
-
-    def _write_untyped(self, home: Path) -> None:
-        """Sources whose types are in their files: the pipeline is checked with them."""
-        for name, source in self.pipeline.sources.items():
+    def _with_types(self, home: Path) -> Pipeline:
+        """The pipeline as it can be checked: sources whose types are in their files have some."""
+        sources = dict(self.pipeline.sources)
+        for name, source in sources.items():
             if source.schema is None and name in self.given:
-                self.given[name].write_parquet(self._path(source, home), None)
+                self.given[name].write_parquet(home / self._path(source), None)
+                # A source with its partition in the path stays one.
+                file = PLACEHOLDER if PLACEHOLDER in source.path else name
+                sources[name] = replace(source, path=f"given/{name}/{file}.parquet")
+        return replace(self.pipeline, sources=sources)
 
-    def _write_typed(self, definition: Definition, home: Path) -> None:
+    def _path(self, source: Source) -> str:
+        return f"given/{source.name}/{source.name}.{source.format}"
+
+    def _write(self, definition: Definition, home: Path) -> None:
         for name, rows in self.given.items():
             if name not in definition.schemas:
                 continue  # nothing that is made reads it
@@ -177,16 +172,15 @@ class RunOnRows:
                 rows.write_parquet(path, schema)
                 self._outputs[name] = listed_files(name, {path.name: str(path)}, home)
             elif source.format != "parquet":
-                rows.write_lines(self._path(source, home), source, schema.names)
+                rows.write_lines(home / self._path(source), source, schema.names)
             elif source.schema is not None:
-                rows.write_parquet(self._path(source, home), schema)
+                rows.write_parquet(home / self._path(source), schema)
 
     def _files(self, reading: Reading, home: Path) -> InputFiles:
         if not reading.of_source:
             return self._outputs[reading.name]
-        text = None if reading.partition is None else self.partition
-        path = source_path(self.pipeline.sources[reading.name], text)
-        return list_files(reading.name, path, home)
+        source = self.pipeline.sources[reading.name]
+        return list_files(source.name, self._path(source), home)
 
 
 def _meant(name: str, known: Mapping[str, object]) -> str:

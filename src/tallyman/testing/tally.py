@@ -94,10 +94,15 @@ class Tally:
     def _made(self, run: RunOnRows, at: datetime | None) -> dict[str, MadeAsset]:
         run.check()
         home = Path(self._folder.name) / str(next(self._numbers))
-        identity = RunIdentity.of(None, now=(at or datetime.now(UTC)).astimezone(UTC))
+        identity = RunIdentity.of(None, now=datetime.now(UTC) if at is None else _universal(at))
         with session_for_tests(Path(self._folder.name)) as spark:
             return run.make(spark, home, identity)
 
 
 def _given(rows: Mapping[str, GivenRows]) -> dict[str, Given]:
     return {name: Given.of(name, listed) for name, listed in rows.items()}
+
+
+def _universal(at: datetime) -> datetime:
+    """Without a time zone it is UTC, as in Spark here."""
+    return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
