@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tallyman.testing import Tally
+from tallyman.testing import TallyKit
 from tests.engine.conftest import Workshop, new_database, workshop
 
 __all__ = ["new_database", "workshop"]
@@ -33,7 +33,7 @@ VISITS: list[Any] = [
 ]
 
 
-def test_a_test_and_a_run_agree(workshop: Callable[..., Workshop], tally: Tally) -> None:
+def test_a_test_and_a_run_agree(workshop: Callable[..., Workshop], tally: TallyKit) -> None:
     shop = workshop(interpreted=True).pipeline(PIPELINE).lines("visits.jsonl", VISITS)
     ran = shop.run()
     made = tally.run_pipeline(shop.home / "pipelines", {"visits": VISITS})

@@ -21,7 +21,7 @@ def test_the_guide_is_a_test_suite_that_passes_in_an_empty_folder(tmp_path: Path
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     changed = files["test_trace.py"].replace("(5, 10)", "(5, 11)")
-    changed = changed.replace('            Change(20, "deleted", {"id": 2}),\n', "")
+    changed = changed.replace('            RowChange(20, "deleted", {"id": 2}),\n', "")
     (tmp_path / "test_changed.py").write_text(changed)
 
     before = {k: v for k, v in os.environ.items() if not k.startswith(OWN_SETTINGS)}
@@ -63,5 +63,7 @@ print(sorted(set(sys.modules) - before))
 
 
 def test_the_test_kit_works_without_pytest() -> None:
-    script = "import sys; sys.modules['pytest'] = None; from tallyman.testing import Tally, Change"
+    script = (
+        "import sys; sys.modules['pytest'] = None; from tallyman.testing import TallyKit, RowChange"
+    )
     subprocess.run([sys.executable, "-c", script], check=True)

@@ -10,7 +10,7 @@ import pytest
 import tallyman as tm
 from tallyman.domain.pipeline.pipeline import Pipeline
 from tallyman.errors import DefinitionError, UsageError
-from tallyman.testing import Tally
+from tallyman.testing import TallyKit
 from tests.testing import sales
 from tests.testing.sales import by_country, clean, of_day, orders
 
@@ -36,14 +36,14 @@ ROW = {"order_id": "A", "day": "2026-01-01", "country": "NL", "amount": 1}
     ],
 )
 def test_a_mistake_says_what_there_is(
-    asset: Any, rows: Mapping[str, Any], message: str, tally: Tally
+    asset: Any, rows: Mapping[str, Any], message: str, tally: TallyKit
 ) -> None:
     with pytest.raises(UsageError) as error:
         tally.run(asset, rows)
     assert message in str(error.value)
 
 
-def test_an_input_that_the_module_does_not_name_is_found_in_a_list(tally: Tally) -> None:
+def test_an_input_that_the_module_does_not_name_is_found_in_a_list(tally: TallyKit) -> None:
     @tm.asset
     def apart(elsewhere: tm.Frame) -> tm.Frame:
         return elsewhere
@@ -58,19 +58,19 @@ def test_an_input_that_the_module_does_not_name_is_found_in_a_list(tally: Tally)
         tally.run_pipeline(5, {})  # type: ignore[arg-type]
 
 
-def test_a_partition_is_one_of_an_asset_that_has_some(tally: Tally) -> None:
+def test_a_partition_is_one_of_an_asset_that_has_some(tally: TallyKit) -> None:
     with pytest.raises(UsageError, match="no asset that is made is partitioned: '2026-01-02'"):
         tally.run(clean, {"orders": []}, partition="2026-01-02")
     with pytest.raises(UsageError, match="2025-01-02"):
         tally.run(of_day, {"orders": []}, partition="2025-01-02")
 
 
-def test_an_asset_that_is_selected_is_one_of_the_pipeline(tally: Tally) -> None:
+def test_an_asset_that_is_selected_is_one_of_the_pipeline(tally: TallyKit) -> None:
     with pytest.raises(UsageError, match=r"there is no asset 'claen'. Did you mean 'clean'\?"):
         tally.run_pipeline([orders, clean], {"orders": []}, select="claen")
 
 
-def test_a_folder_without_pipelines_is_a_mistake(tally: Tally, tmp_path: Any) -> None:
+def test_a_folder_without_pipelines_is_a_mistake(tally: TallyKit, tmp_path: Any) -> None:
     with pytest.raises(DefinitionError, match="the folder of pipelines does not exist"):
         tally.run_pipeline(tmp_path / "pipelines", {})
     (tmp_path / "notes.txt").write_text("")
@@ -91,7 +91,7 @@ def test_a_folder_without_pipelines_is_a_mistake(tally: Tally, tmp_path: Any) ->
     ],
 )
 def test_a_row_that_cannot_be_written_is_named(
-    name: str, row: Any, message: str, tally: Tally
+    name: str, row: Any, message: str, tally: TallyKit
 ) -> None:
     given: dict[str, list[Any]] = {"orders": [], "countries": [], "rates": [], "notes": []}
     kinds = (tm.Source, tm.Asset, tm.Table)
@@ -103,7 +103,7 @@ def test_a_row_that_cannot_be_written_is_named(
 
 
 def test_what_was_made_can_be_read_until_its_folder_goes() -> None:
-    with Tally() as tally:
+    with TallyKit() as tally:
         made = tally.run(clean, {"orders": [ROW]})
         assert len(made.rows) == 1
     assert len(made.rows) == 1
@@ -111,7 +111,7 @@ def test_what_was_made_can_be_read_until_its_folder_goes() -> None:
         _ = made.rejections
 
 
-def test_rows_of_a_source_without_a_schema_are_needed_to_know_it(tally: Tally) -> None:
+def test_rows_of_a_source_without_a_schema_are_needed_to_know_it(tally: TallyKit) -> None:
     untyped = tm.source("untyped", "data", "parquet")
 
     @tm.asset

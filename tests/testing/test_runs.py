@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 import tallyman as tm
 from tallyman.errors import KeysRepeat, ThresholdExceeded, UsageError
-from tallyman.testing import MadeAsset, Tally
+from tallyman.testing import MadeAsset, TallyKit
 from tests.testing import sales
 from tests.testing.sales import by_country, by_day, clean, countries, of_day, orders, rated
 
@@ -35,7 +35,7 @@ COUNTRIES = [{"code": "NL", "name": "Netherlands"}, {"code": "BE", "name": "Belg
 def made() -> Iterator[dict[str, MadeAsset]]:
     """One run of three assets, for every question about it."""
     declared = [orders, countries, clean, by_country, by_day]
-    with Tally() as tally:
+    with TallyKit() as tally:
         yield tally.run_pipeline(declared, {"orders": ORDERS, "countries": COUNTRIES})
 
 
@@ -72,7 +72,7 @@ def test_rows_are_in_the_order_of_the_key_with_the_types_of_their_columns(
     )
 
 
-def test_an_asset_can_start_at_the_rows_of_another(tally: Tally) -> None:
+def test_an_asset_can_start_at_the_rows_of_another(tally: TallyKit) -> None:
     given = {"order_id": "Z", "day": DAY, "country": "BE", "amount": Decimal("1.00")}
     made = tally.run(by_country, {"clean": [given], "countries": COUNTRIES})
     assert made.rows == [
@@ -80,13 +80,13 @@ def test_an_asset_can_start_at_the_rows_of_another(tally: Tally) -> None:
     ]
 
 
-def test_csv_parquet_and_tables_are_read_as_their_files_would_be(tally: Tally) -> None:
+def test_csv_parquet_and_tables_are_read_as_their_files_would_be(tally: TallyKit) -> None:
     odd = ['a,"b"', "back\\slash", '\\"', " blank ", "", "é", None]
     made = tally.run_pipeline(
-        [countries, tm.asset(key="code")(_same_countries)],
-        {"countries": [{"code": f"{n}", "note": note} for n, note in enumerate(odd)] + ['"7,x"']},
+        [countries, tm.asset(key="code")(same_countries)],
+        {"countries": [{"code": f"{n}", "note": note} for n, note in enumerate(odd)] + ['"7,x",,']},
     )
-    same = made["_same_countries"]
+    same = made["same_countries"]
     assert [row["note"] for row in same.rows] == [*odd, None]
     assert same.rows[-1]["code"] == "7,x"
     made_from_table = tally.run(
@@ -102,11 +102,11 @@ def test_csv_parquet_and_tables_are_read_as_their_files_would_be(tally: Tally) -
     assert (rejected.source_key, rejected.error_type) == ("@rates.parquet#2", "null_error")
 
 
-def _same_countries(countries: tm.Frame) -> tm.Frame:
+def same_countries(countries: tm.Frame) -> tm.Frame:
     return countries
 
 
-def test_one_partition_is_made_at_the_time_that_is_given(tally: Tally) -> None:
+def test_one_partition_is_made_at_the_time_that_is_given(tally: TallyKit) -> None:
     rows = [
         {"order_id": "A", "day": DAY},
         {"order_id": "B", "day": "2026-01-03"},
@@ -119,7 +119,7 @@ def test_one_partition_is_made_at_the_time_that_is_given(tally: Tally) -> None:
 
 
 def test_a_source_with_a_partition_in_its_path_has_the_rows_of_that_partition(
-    tally: Tally,
+    tally: TallyKit,
 ) -> None:
     daily = tm.source("daily", "data/{partition}/x.json", schema="id int, day date", key="id")
 
@@ -133,7 +133,7 @@ def test_a_source_with_a_partition_in_its_path_has_the_rows_of_that_partition(
     assert [r.error_code for r in made.rejections] == ["WRONG_PARTITION"]
 
 
-def test_thresholds_hold_where_the_test_says_so(tally: Tally) -> None:
+def test_thresholds_hold_where_the_test_says_so(tally: TallyKit) -> None:
     bad = {"orders": [{"order_id": "A", "day": DAY, "amount": -1}, {"order_id": "B", "day": DAY}]}
     assert tally.run(clean, bad).fates == {"ERROR": 2}
     with pytest.raises(ThresholdExceeded) as error:
@@ -144,13 +144,13 @@ def test_thresholds_hold_where_the_test_says_so(tally: Tally) -> None:
         tally.run(clean, bad, thresholds=tm.Thresholds(absolute=1, percentage=1.0))
 
 
-def test_a_failure_is_raised_as_the_run_would_report_it(tally: Tally) -> None:
+def test_a_failure_is_raised_as_the_run_would_report_it(tally: TallyKit) -> None:
     row = {"order_id": "A", "day": DAY, "country": "NL", "amount": 1}
     with pytest.raises(KeysRepeat, match="2 rows share 1 value"):
         tally.run(clean, {"orders": [row, row]})
 
 
-def test_a_dataframe_is_taken_row_by_row(tally: Tally) -> None:
+def test_a_dataframe_is_taken_row_by_row(tally: TallyKit) -> None:
     tally.run(clean, {"orders": []})
     given = SparkSession.active().sql(
         "SELECT 'A' AS order_id, DATE'2026-01-02' AS day, 5 AS amount"
@@ -158,7 +158,7 @@ def test_a_dataframe_is_taken_row_by_row(tally: Tally) -> None:
     assert tally.run(clean, {"orders": given}).keys == {"PASSED": ["A"]}
 
 
-def test_the_session_that_is_there_is_used_and_left_as_it_was(tally: Tally) -> None:
+def test_the_session_that_is_there_is_used_and_left_as_it_was(tally: TallyKit) -> None:
     tally.run(clean, {"orders": []})
     session = SparkSession.active()
     application = session.sparkContext.applicationId
@@ -185,7 +185,7 @@ def test_nothing_is_left_behind_and_no_database_is_started(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with Tally() as tally:
+    with TallyKit() as tally:
         tally.run(clean, {"orders": ORDERS})
         inside = [path.name for path in tmp_path.rglob("*")]
         assert "ledger.json" in inside
@@ -195,5 +195,5 @@ def test_nothing_is_left_behind_and_no_database_is_started(
 
 def test_what_a_test_runs_is_found_by_the_names_of_its_module() -> None:
     assert sales.clean.inputs == ("orders",)
-    with Tally() as tally, pytest.raises(UsageError, match="no rows are given for orders"):
+    with TallyKit() as tally, pytest.raises(UsageError, match="no rows are given for orders"):
         tally.run(by_day, {})

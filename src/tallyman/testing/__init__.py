@@ -6,26 +6,28 @@ environment that has Tallyman, also where no test asks for it.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
+from tallyman.on_demand import OnDemand
+
 if TYPE_CHECKING:
-    from tallyman.testing.change import Change, Mismatch, compare_trace
     from tallyman.testing.made_asset import MadeAsset
-    from tallyman.testing.tally import Tally
+    from tallyman.testing.row_change import Mismatch, RowChange, compare_trace
+    from tallyman.testing.tally_kit import TallyKit
 
-__all__ = ["Change", "MadeAsset", "Mismatch", "Tally", "compare_trace"]
+__all__ = ["MadeAsset", "Mismatch", "RowChange", "TallyKit", "compare_trace"]
 
-_MODULES = {
-    "Change": "change",
-    "MadeAsset": "made_asset",
-    "Mismatch": "change",
-    "Tally": "tally",
-    "compare_trace": "change",
+_changes = OnDemand("tallyman.testing.row_change")
+_DOORS = {
+    "RowChange": _changes,
+    "MadeAsset": OnDemand("tallyman.testing.made_asset"),
+    "Mismatch": _changes,
+    "TallyKit": OnDemand("tallyman.testing.tally_kit"),
+    "compare_trace": _changes,
 }
 
 
 def __getattr__(name: str) -> object:
-    if name not in _MODULES:
+    if name not in _DOORS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    return getattr(_DOORS[name], name)

@@ -27,7 +27,7 @@ from tallyman.query.arrow_values import rows_of
 from tallyman.query.trace.files import TraceFolder
 from tallyman.query.trace.read import TraceReader
 from tallyman.query.trace.row import TraceRow
-from tallyman.testing.change import Change, compare_trace
+from tallyman.testing.row_change import RowChange, compare_trace
 
 EVERY = 1_000_000
 SYSTEM_COLUMNS = (ROW_ID, DELETED, UPDATED_AT)
@@ -94,7 +94,7 @@ class MadeAsset:
         return {fate: keys for fate, keys in found.items() if keys}
 
     @cached_property
-    def trace(self) -> list[Change]:
+    def trace(self) -> list[RowChange]:
         """Every change of every row, by step and then by row; nothing if the asset has no trace."""
         folder = TraceFolder.open(self._target, self._place, self.name, Vouched(self._place))
         if folder is None:
@@ -109,7 +109,7 @@ class MadeAsset:
         found = [_change(entry) for history in histories for entry in history]
         return sorted(found, key=lambda c: (c.step, [_order(v) for v in c.row.values()]))
 
-    def expect_trace(self, expected: Iterable[Change]) -> None:
+    def expect_trace(self, expected: Iterable[RowChange]) -> None:
         """Compare the whole trace with these changes, in any order; AssertionError lists every
         missing_event, extra_event and diff_mismatch."""
         mismatches = compare_trace(self.trace, expected)
@@ -132,10 +132,10 @@ def _rows(file: Path) -> list[dict[str, Any]]:
         return [row for batch in opened.iter_batches(columns=columns) for row in rows_of(batch)]
 
 
-def _change(entry: TraceEntry) -> Change:
+def _change(entry: TraceEntry) -> RowChange:
     row = {name: v for name, v in entry.full_state.items() if name not in SYSTEM_COLUMNS}
     diff = {name: (both["old"], both["new"]) for name, both in entry.diff.items()}
-    return Change(entry.operation_seq, entry.change_type.value, row, diff)
+    return RowChange(entry.operation_seq, entry.change_type.value, row, diff)
 
 
 def _order(value: Any) -> tuple[Any, ...]:

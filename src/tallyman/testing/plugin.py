@@ -10,11 +10,11 @@ import pytest
 from tallyman import testing
 
 if TYPE_CHECKING:
-    from tallyman.testing.tally import Tally
+    from tallyman.testing.tally_kit import TallyKit
 
 
 @pytest.fixture
-def tally() -> Iterator[Tally]:
+def tally() -> Iterator[TallyKit]:
     """Run assets and pipelines on rows given in the test; what they leave goes with the test."""
-    with testing.Tally() as opened:
+    with testing.TallyKit() as opened:
         yield opened

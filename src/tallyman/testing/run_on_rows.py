@@ -9,8 +9,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from tallyman.control.bind.inputs import Pin
-from tallyman.control.pipeline import load
-from tallyman.control.pipeline.load import Definition
+from tallyman.control.pipeline.check import Definition, check
 from tallyman.control.run.make import Maker
 from tallyman.control.run.target_inputs import TargetInputs
 from tallyman.domain.history.run import RunIdentity
@@ -110,7 +109,7 @@ class RunOnRows:
 
     def make(self, spark: SparkSession, home: Path, run: RunIdentity) -> dict[str, MadeAsset]:
         """All targets, each from what is given or was made before it; by asset."""
-        definition = load.check(spark, self._with_types(home), self.chosen, home)
+        definition = check(spark, self._with_types(home), self.chosen, home)
         self._write(definition, home)
         made: dict[str, MadeAsset] = {}
         for target in self._targets():

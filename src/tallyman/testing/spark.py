@@ -10,7 +10,8 @@ from pyspark.sql import SparkSession
 
 from tallyman.engine.spark.lent_session import lent
 from tallyman.engine.spark.project_session import ProjectSession
-from tallyman.engine.spark.session import ANYWHERE, is_up
+from tallyman.engine.spark.session import is_up
+from tallyman.engine.spark.settings import ANYWHERE
 from tallyman.errors import UsageError
 
 MASTER = "local[2]"

@@ -22,7 +22,7 @@ from tallyman.testing.spark import session_for_tests
 ThresholdsLike: TypeAlias = Thresholds | str | Mapping[str, object] | None
 
 
-class Tally:
+class TallyKit:
     """Runs in a folder of its own, which `close` removes. The fixture `tally` is one for each
     test; use it as a context manager where several tests share what was made."""
 

@@ -13,7 +13,7 @@ MismatchKind = Literal["missing_event", "extra_event", "diff_mismatch"]
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class RowChange:
     """What one step did to one row. In a trace `row` is the whole row after the step; as an
     expectation it has the columns that identify the row, and without `diff` any will do."""
 
@@ -27,13 +27,13 @@ class Change:
         if self.change not in tuple(ChangeType):
             raise UsageError(f"a change is {', '.join(ChangeType)}, not {self.change!r}")
 
-    def names(self, other: Change) -> bool:
+    def names(self, other: RowChange) -> bool:
         """True if `other` is a change by the same step, of the same kind, of the row meant here."""
         if (self.step, self.change) != (other.step, other.change):
             return False
         return all(name in other.row and other.row[name] == v for name, v in self.row.items())
 
-    def expects(self, other: Change) -> bool:
+    def expects(self, other: RowChange) -> bool:
         return self.names(other) and self.diff in (None, other.diff)
 
     def __str__(self) -> str:
@@ -65,7 +65,7 @@ def _shown(pair: tuple[Any, Any] | None) -> str:
     return "no change" if pair is None else f"{pair[0]!r} -> {pair[1]!r}"
 
 
-def compare_trace(actual: Iterable[Change], expected: Iterable[Change]) -> list[Mismatch]:
+def compare_trace(actual: Iterable[RowChange], expected: Iterable[RowChange]) -> list[Mismatch]:
     """Pair each expected change with one of the trace. What finds no partner is a missing_event or
     an extra_event; what finds its row with other values is a diff_mismatch."""
     there, wanted = list(actual), list(expected)
@@ -86,7 +86,7 @@ def compare_trace(actual: Iterable[Change], expected: Iterable[Change]) -> list[
     return found + [Mismatch("extra_event", e.step, e.change, e.row) for e in extra]
 
 
-def _paired(wanted: Sequence[Change], there: Sequence[Change]) -> dict[int, int]:
+def _paired(wanted: Sequence[RowChange], there: Sequence[RowChange]) -> dict[int, int]:
     """As many pairs as possible. An expectation that fits several changes gives way to one that
     fits fewer, so the order in which they are written does not matter."""
     taken: dict[int, int] = {}
@@ -106,7 +106,7 @@ def _paired(wanted: Sequence[Change], there: Sequence[Change]) -> dict[int, int]
     return {number: other for other, number in taken.items()}
 
 
-def _differing(one: Change, other: Change) -> dict[str, dict[str, tuple[Any, Any] | None]]:
+def _differing(one: RowChange, other: RowChange) -> dict[str, dict[str, tuple[Any, Any] | None]]:
     expected, actual = one.diff or {}, other.diff or {}
     return {
         name: {"expected": expected.get(name), "actual": actual.get(name)}
