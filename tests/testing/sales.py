@@ -54,7 +54,7 @@ def rated(rates: tm.Frame, notes: tm.Frame) -> tm.Frame:
     return rates.join(notes, "country", "left")
 
 
-@tm.asset(key="order_id")
+@tm.asset
 def close(orders: tm.Frame) -> tm.Frame:
     return (
         orders.update({"amount": "amount * 2"}, where="country = 'NL'")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pyarrow import parquet as pq
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tallyman.domain.account.fate import Fate
@@ -28,6 +28,7 @@ from tallyman.query.trace.files import TraceFolder
 from tallyman.query.trace.read import TraceReader
 from tallyman.query.trace.row import TraceRow
 from tallyman.testing.row_change import RowChange, compare_trace
+from tallyman.testing.spark import session_for_tests
 
 EVERY = 1_000_000
 SYSTEM_COLUMNS = (ROW_ID, DELETED, UPDATED_AT)
@@ -44,7 +45,6 @@ class MadeAsset:
     _asset: Asset = field(repr=False)
     _target: Target = field(repr=False)
     _folder: Path = field(repr=False)
-    _spark: SparkSession = field(repr=False)
 
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
@@ -85,11 +85,10 @@ class MadeAsset:
             raise UsageError(
                 f'{self.name} has evidence="digest": it keeps no keys of aggregated records'
             )
-        claimed = [
-            keys.select(F.lit(part.fate.value), KEY)
-            for part, keys in Claims(self._spark, self._place, ledger).by_partition(0)
-        ]
-        rows = reduce(DataFrame.unionAll, claimed).collect() if claimed else []
+        with session_for_tests(self._place) as spark:
+            claims = Claims(spark, self._place, ledger).by_partition(0)
+            claimed = [keys.select(F.lit(part.fate.value), KEY) for part, keys in claims]
+            rows = reduce(DataFrame.unionAll, claimed).collect() if claimed else []
         found = {fate.value: sorted(key for met, key in rows if met == fate) for fate in Fate}
         return {fate: keys for fate, keys in found.items() if keys}
 

@@ -126,7 +126,7 @@ class RunOnRows:
         output = {file.name: str(file) for file in sorted(folders.output.rglob("*.parquet"))}
         self._outputs[asset.name] = listed_files(asset.name, output, home)
         fates = {fate.value: count for fate, count in making.result.fates.items() if count}
-        return MadeAsset(asset.name, fates, making.asks, asset, target, folders.result, maker.spark)
+        return MadeAsset(asset.name, fates, making.asks, asset, target, folders.result)
 
     def _work(self, definition: Definition, target: Target, home: Path, run: RunIdentity) -> Work:
         asset = self.pipeline.assets[target.asset]
