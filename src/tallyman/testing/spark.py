@@ -27,7 +27,10 @@ FEW_ROWS: Mapping[str, str] = {
 
 SHORT_LIFE: Mapping[str, str] = {
     "spark.driver.memory": "1g",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=256m",
+    # The one compiler level has room for little code by default; Spark makes a lot of it.
+    "spark.driver.extraJavaOptions": (
+        "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=256m"
+    ),
 }
 """Settings of a Java process that ends with the tests: start fast rather than become fast."""
 
