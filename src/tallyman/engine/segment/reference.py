@@ -1,4 +1,4 @@
-"""Read references: inputs that are joined and have no ledger, so every record must be readable."""
+"""References: joined inputs without a ledger, so that every record must be readable."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class References(dict[str, DataFrame]):
 
 
 def reference(source: Input) -> DataFrame:
-    """The rows of a reference, or ReferenceRejected with the records that cannot be read."""
+    """Read the rows of a reference; ReferenceRejected names records that cannot be read."""
     rows = source.records()
     if source.rejects:
         admitted = admit(source, Book(source.name), ()).rows

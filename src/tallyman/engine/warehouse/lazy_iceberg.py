@@ -1,5 +1,6 @@
-"""Versions as open tables. PyIceberg takes most of a second to import, and most commands publish
-nothing: it is imported when the first version is written."""
+"""A lazy entrance to Iceberg. Importing PyIceberg takes most of a second, and most commands publish
+nothing, so it is imported when the first version is written.
+"""
 
 from __future__ import annotations
 
@@ -14,21 +15,21 @@ from tallyman.domain.version.dataset import Fragment
 
 
 def schema_of(file: Path, dataset: str, by: str | None) -> dict[str, Any]:
-    """The columns of a Parquet file as Iceberg names and numbers them."""
+    """Read the columns of a Parquet file as Iceberg names and numbers them."""
     from tallyman.engine.warehouse import iceberg
 
     return iceberg.schema_of(file, dataset, by)
 
 
 def add_iceberg_manifest(folder: Path, fragment: Fragment) -> dict[str, Any] | None:
-    """Of a fragment, once, beside its files."""
+    """Write the Iceberg manifest of a fragment, once, next to its files."""
     from tallyman.engine.warehouse import iceberg
 
     return iceberg.add_iceberg_manifest(folder, fragment)
 
 
 def write_version(folder: Path, version: UUID, ordinal: int, fragments: Sequence[Fragment]) -> str:
-    """The metadata of one version: where readers find it."""
+    """Write the metadata of one version and return its address."""
     from tallyman.engine.warehouse import iceberg
 
     return iceberg.write_version(folder, version, ordinal, fragments)
