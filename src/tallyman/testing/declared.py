@@ -20,7 +20,7 @@ ADVICE = "Run it with `run_pipeline`, which takes a folder of pipelines or a lis
 
 
 def pipeline_around(asset: Asset) -> Pipeline:
-    """The asset and everything it is made from, as the modules of their functions name it."""
+    """Find everything the asset is made from among the variables of the functions' modules."""
     if not isinstance(asset, Asset):
         what = asset.__name__ if callable(asset) and hasattr(asset, "__name__") else repr(asset)
         raise UsageError(f"{what} is no asset: expected a function declared with @tm.asset")
@@ -50,7 +50,7 @@ def _named_beside(asset: Asset) -> dict[str, Declaration]:
 
 
 def pipeline_of(given: PipelineLike) -> Pipeline:
-    """A pipeline, the folder or file it is declared in, or its declarations."""
+    """Take a pipeline, or read it from its folder or file, or put it together from declarations."""
     if isinstance(given, Pipeline):
         return given
     if isinstance(given, (str, PathLike)):

@@ -42,7 +42,7 @@ class Given:
         return cls(name, tuple(_row(name, n, row) for n, row in enumerate(listed, 1)))
 
     def write_lines(self, path: Path, source: Source, columns: Sequence[str]) -> None:
-        """In the source's format, with its options; a line that is given is written as it is."""
+        """Write the source's format, with its options; a line that is given is written as it is."""
         self._check_columns(columns)
         written = [self._line(n, row, source, columns) for n, row in enumerate(self.rows, 1)]
         separator = source.options.get("lineSep", "\n").encode()
@@ -71,7 +71,7 @@ class Given:
             raise UsageError(f"row {number} of {self.input!r}: {error}") from None
 
     def write_parquet(self, path: Path, schema: StructType | None) -> None:
-        """With the declared types, or without a schema with those of the values."""
+        """Write the declared types, or without a schema those of the values."""
         records = [self._record(n, row) for n, row in enumerate(self.rows, 1)]
         path.parent.mkdir(parents=True, exist_ok=True)
         if schema is None:
@@ -108,7 +108,7 @@ class Given:
             ) from None
 
     def _check_columns(self, columns: Sequence[str]) -> None:
-        """A name that the schema lacks is more often a slip than a field to be ignored."""
+        """Refuse a name that the schema lacks: it is more often a slip than a field to be ignored."""
         for number, row in enumerate(self.rows, 1):
             for name in row if isinstance(row, Mapping) else ():
                 if name not in columns:
@@ -119,7 +119,7 @@ class Given:
 
 
 def _collected(rows: DataFrame) -> list[dict[str, Any]]:
-    """Through Arrow: Spark's own rows have instants in the time zone of the machine."""
+    """Collect through Arrow: Spark's own rows have instants in the time zone of the machine."""
     return [row for batch in rows.toArrow().to_batches() for row in rows_of(batch)]
 
 

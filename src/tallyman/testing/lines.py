@@ -15,7 +15,8 @@ def json_line(record: Mapping[str, Any]) -> str:
 
 
 def _json(value: object) -> str:
-    """As json.dumps, with exact decimals, and dates and bytes as Spark reads them."""
+    """Write a value as json.dumps does, with exact decimals, and dates and bytes as Spark reads
+    them."""
     match value:
         case Mapping():
             fields = (f"{json.dumps(str(k))}: {_json(v)}" for k, v in value.items())
@@ -34,7 +35,7 @@ def _json(value: object) -> str:
 
 
 def csv_line(record: Mapping[str, Any], columns: Sequence[str], options: Mapping[str, str]) -> str:
-    """As Spark's CSV reader takes it apart again, with the options of the source."""
+    """Write a record so that Spark's CSV reader, with the options of the source, reads it back."""
     separator = options.get("sep", options.get("delimiter", ","))
     return separator.join(_csv(record.get(name), separator, options) for name in columns)
 

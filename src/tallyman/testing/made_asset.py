@@ -48,7 +48,7 @@ class MadeAsset:
 
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
-        """The output, in the order of the asset's key, else of all columns from the first on."""
+        """Read the output, in the order of the asset's key, else of all columns from the first on."""
         files = sorted((self._place / "output").rglob("*.parquet"))
         found = [row for file in files for row in _rows(file)]
         key = self._asset.key
@@ -58,7 +58,7 @@ class MadeAsset:
 
     @cached_property
     def rejections(self) -> list[Rejected]:
-        """The dead letters, by key, kind of error and rule."""
+        """Read the dead letters, in the order of key, error type and rule."""
         with Letters({self.name: self._place}) as letters:
             _, found = letters.listed(
                 key=None, hidden=None, kind=None, where=None, only_open=False, limit=EVERY
@@ -79,7 +79,7 @@ class MadeAsset:
 
     @cached_property
     def keys(self) -> dict[str, list[str]]:
-        """The keys of the records that met each fate, as the evidence names them."""
+        """Read the keys of the records that met each fate, as the evidence names them."""
         ledger = ledger_in(self._place)
         if not ledger.has_keys:
             raise UsageError(
@@ -94,7 +94,7 @@ class MadeAsset:
 
     @cached_property
     def trace(self) -> list[RowChange]:
-        """Every change of every row, by step and then by row; nothing if the asset has no trace."""
+        """Read every change of every row, in the order of steps; none if the asset has no trace."""
         folder = TraceFolder.open(self._target, self._place, self.name, Vouched(self._place))
         if folder is None:
             return []
@@ -138,7 +138,7 @@ def _change(entry: TraceEntry) -> RowChange:
 
 
 def _order(value: Any) -> tuple[Any, ...]:
-    """NULL first; what cannot be compared, as lists with NULLs, by how it reads."""
+    """Sort NULL first, and what cannot be compared, as lists with NULLs, by how it reads."""
     if value is None:
         return (0,)
     return (2, repr(value)) if isinstance(value, (dict, list)) else (1, value)

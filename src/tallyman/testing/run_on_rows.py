@@ -58,7 +58,7 @@ class RunOnRows:
     # ---- whether it can be made ------------------------------------------------------------
 
     def check(self) -> None:
-        """UsageError, with the names that exist, before Spark starts."""
+        """Raise UsageError, with the names that exist, before Spark starts."""
         known = {**self.pipeline.sources, **self.pipeline.tables, **self.pipeline.assets}
         for name in self.given:
             if name not in known:
@@ -79,7 +79,7 @@ class RunOnRows:
             )
 
     def _needed(self) -> set[str]:
-        """Everything that is read or made; behind rows that are given nothing is."""
+        """List everything that is read or made. What given rows would be made from is not."""
         found, todo = set[str](), list(self.chosen)
         while todo:
             name = todo.pop()
@@ -90,7 +90,7 @@ class RunOnRows:
         return found
 
     def _targets(self) -> list[Target]:
-        """In the order in which they are made."""
+        """List the targets in the order in which they are made."""
         needed = self._needed() - set(self.given)
         order = [name for name in self.pipeline.order() if name in needed]
         return [Target(name, self._key(self.pipeline.assets[name])) for name in order]
@@ -108,7 +108,7 @@ class RunOnRows:
     # ---- making ----------------------------------------------------------------------------
 
     def make(self, spark: SparkSession, home: Path, run: RunIdentity) -> dict[str, MadeAsset]:
-        """All targets, each from what is given or was made before it; by asset."""
+        """Make all targets, each from what is given or was made before it; return them by asset."""
         definition = check(spark, self._with_types(home), self.chosen, home)
         self._write(definition, home)
         made: dict[str, MadeAsset] = {}
@@ -148,7 +148,7 @@ class RunOnRows:
     # ---- files -----------------------------------------------------------------------------
 
     def _with_types(self, home: Path) -> Pipeline:
-        """The pipeline as it can be checked: sources whose types are in their files have some."""
+        """Write the sources whose types are in their files: a pipeline is checked with types."""
         sources = dict(self.pipeline.sources)
         for name, source in sources.items():
             if source.schema is None and name in self.given:

@@ -104,5 +104,5 @@ def _given(rows: Mapping[str, GivenRows]) -> dict[str, Given]:
 
 
 def _universal(at: datetime) -> datetime:
-    """Without a time zone it is UTC, as in Spark here."""
+    """Convert to UTC; without a time zone it is UTC, as in Spark here."""
     return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
