@@ -108,7 +108,7 @@ class Given:
             ) from None
 
     def _check_columns(self, columns: Sequence[str]) -> None:
-        """Refuse a name that the schema lacks: it is more often a slip than a field to be ignored."""
+        """Refuse a name that the schema lacks: more often a slip than a field to be ignored."""
         for number, row in enumerate(self.rows, 1):
             for name in row if isinstance(row, Mapping) else ():
                 if name not in columns:

@@ -48,7 +48,7 @@ class MadeAsset:
 
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
-        """Read the output, in the order of the asset's key, else of all columns from the first on."""
+        """Read the output, in the order of the asset's key, else of its columns."""
         files = sorted((self._place / "output").rglob("*.parquet"))
         found = [row for file in files for row in _rows(file)]
         key = self._asset.key
