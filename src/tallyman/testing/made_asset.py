@@ -18,7 +18,7 @@ from tallyman.domain.history.walk import Rejected
 from tallyman.domain.pipeline.pipeline import Asset
 from tallyman.domain.pipeline.target import Target
 from tallyman.engine.evidence.proof import Claims
-from tallyman.engine.expressions.columns import KEY, SYSTEM
+from tallyman.engine.expressions.column_names import KEY, SYSTEM
 from tallyman.engine.files.past_run import ledger_in
 from tallyman.engine.files.vouched import Vouched
 from tallyman.engine.readback.dead_letters import Letters

@@ -19,7 +19,8 @@ from tallyman.domain.account.fate import Fate
 from tallyman.domain.account.ledger import Discrepancy, Ledger, Partition, SubLedger
 from tallyman.domain.account.stored_ledger import StoredLedger
 from tallyman.engine.evidence.kept import EVIDENCE, WHOLE_GROUP
-from tallyman.engine.expressions.columns import KEY, SYSTEM, col
+from tallyman.engine.expressions.column_names import KEY, SYSTEM
+from tallyman.engine.expressions.columns import col
 from tallyman.engine.segment.group_key import (
     GROUP_KEY,
     SOURCE_KEY,
