@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 
 from pyspark.errors import PySparkException
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from tallyman.engine.spark.mode import is_connect
@@ -100,6 +101,9 @@ def is_up(master: str | None) -> bool:
 def _connection(address: str) -> SparkSession:
     session = _known(address)
     if session is None:
+        for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+            # The client would print errors as JSON with the server's stack, before we report them.
+            PySparkLogger.getLogger(name).disabled = True
         session = _connected[address] = SparkSession.builder.remote(address).create()
         # PySpark's own work at exit asks the server; one that is gone holds it up for ten minutes.
         atexit.register(session.client.close)  # type: ignore[operator]
