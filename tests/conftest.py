@@ -129,6 +129,7 @@ LONGEST_FIRST = (
     "orchestration",
     "lineage_run",
     "publication",
+    "docs",
     "rejections",
     "planted",
     "reproduce",
