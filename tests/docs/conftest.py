@@ -41,6 +41,7 @@ class Walk:
                 state=self._state,
                 answer=self.answers.__getitem__,
                 keep=self.states.__setitem__,
+                afresh=os.environ.get(RECORD) == "all",
             )
             self._played[name] = player.play()
         return self._played[name]
@@ -63,7 +64,8 @@ def walk(
 
 @pytest.fixture
 def check(walk: Walk) -> Callable[[str], None]:
-    """check(page): it shows what its commands print; with TALLYMAN_RECORD=1 it does from now on."""
+    """check(page): it shows what its commands print; with TALLYMAN_RECORD=1 it does from now on.
+    With TALLYMAN_RECORD=all its ids and times are those of this run, too."""
 
     def played(name: str) -> None:
         done = walk.play(name)

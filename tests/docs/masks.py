@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 KINDS = {
     "time": r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d| UTC)?",
-    "folder": r"\b\d{4}_\d{6}_[0-9a-f]{8}\b",
+    "folder": r"\b\d{4}_\d{6}_\w+\b",
     "uuid": r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b",
     "hash": r"\b(?:[0-9a-f]{64}|[0-9a-f]{40}|[0-9a-f]{32}|[0-9a-f]{16}|[0-9a-f]{12})\b",
     "id": r"\b[0-9a-f]{8}\b",
@@ -86,8 +86,18 @@ def recorded(
         return shown
     kept = dict(_neighbours(printed, shown))
     page_ids = {new: old for old, new in known.items()}
-    lines = [renamed(_as_long(line, kept.get(line, "")), page_ids).rstrip() for line in printed]
+    lines = [renamed(_as_long(line, kept.get(line, "")), page_ids) for line in printed]
+    return elided(shown, lines)
+
+
+def elided(shown: Sequence[str], printed: Sequence[str]) -> list[str]:
+    """What was printed, without the lines that the page leaves out."""
+    lines = [line.rstrip() for line in printed]
     marks = [n for n, line in enumerate(shown) if _elided(line)]
+    found = pairs(shown, printed)
+    if found is not None:
+        places = dict(found)
+        return [lines[places[n]] if n in places else line for n, line in enumerate(shown)]
     if not marks:
         return lines
     before, after = marks[0], len(shown) - marks[-1] - 1
@@ -140,4 +150,4 @@ def _forms(old: str, new: str, kind: str) -> Iterator[tuple[str, str]]:
     if kind == "uuid":
         yield old[:8], new[:8]
     if kind == "folder":
-        yield old[-8:], new[-8:]
+        yield old[len("1115_084139_") :], new[len("1115_084139_") :]

@@ -14,10 +14,11 @@ from tests.docs.shell import Shell
 
 @dataclass(frozen=True)
 class State:
-    """A folder that pages may go on with, and where in it they stand."""
+    """A folder that pages may go on with, where in it they stand, and the ids of its story."""
 
     folder: Path
     inside: Path = Path()
+    names: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -42,13 +43,15 @@ class Player:
     state: Callable[[str], State]
     answer: Callable[[str], str]
     keep: Callable[[str, State], None]
+    afresh: bool = False
+    """Record this run with its ids and times, also where the page is right."""
 
     def play(self) -> Played:
         done = Played(self.page)
         try:
             for part in self.page.parts:
                 if isinstance(part, Note):
-                    self._note(part)
+                    self._note(part, done)
                 elif part.language == "console" and part.note[0] != "not executed":
                     self._console(part, done)
                 elif part.info:
@@ -57,19 +60,20 @@ class Player:
             self.shell.close()
         return done
 
-    def _note(self, note: Note) -> None:
+    def _note(self, note: Note, done: Played) -> None:
         if note.kind == "setup":
             self.shell.run(note.text)
         elif note.kind == "keep":
             place = self.shell.root.with_name(f"kept-{note.text}")
             self.shell.kept(place)
-            self.keep(note.text, State(place, self.shell.inside))
+            self.keep(note.text, State(place, self.shell.inside, dict(done.names)))
         else:
             state = self.state(note.text)
             self.shell.close()
             subprocess.run(["rm", "-rf", str(self.shell.root)], check=True)
             subprocess.run(["cp", "-a", str(state.folder), str(self.shell.root)], check=True)
             self.shell.inside = state.inside
+            done.names |= state.names
 
     def _file(self, block: Block) -> None:
         place = self.shell.folder / block.info
@@ -86,5 +90,8 @@ class Player:
             if masks.pairs(step.shown, printed) is None:
                 where = f"{self.page.name}:{block.first + 1}: $ {text}"
                 done.problems.append(f"{where}\n{masks.difference(step.shown, printed)}")
-            content += [f"$ {step.text}", *masks.recorded(step.shown, printed, done.names)]
+            if self.afresh:
+                content += [f"$ {text}", *masks.elided(step.shown, printed)]
+            else:
+                content += [f"$ {step.text}", *masks.recorded(step.shown, printed, done.names)]
         done.blocks[block] = content
