@@ -10,17 +10,20 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import pkgutil
 import signal
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import tallyman
 from tallyman.cli.main import main
 
 _context = multiprocessing.get_context("forkserver")
+_ours = [module.name for module in pkgutil.walk_packages(tallyman.__path__, "tallyman.")]
 _late = ["pyspark.sql.connect.session", "pyiceberg.io.pyarrow", "pyiceberg.table"]
-_context.set_forkserver_preload(["tallyman.project", "pytest", __name__, *_late])
+_context.set_forkserver_preload([*_ours, "pytest", __name__, *_late])
 
 
 class Running:
