@@ -40,17 +40,24 @@ class Reply:
         return f"exit {self.code}\n{self.stdout[-3000:]}\n{self.stderr[-3000:]}"
 
 
-def _tallyman(project: Path, *words: str) -> Reply:
+def _installed(project: Path, *words: str) -> Reply:
     done = subprocess.run(
-        [COMMAND, *words, "--json"],
+        [COMMAND, *words],
         cwd=project,
         env=_environment(),
         capture_output=True,
         text=True,
         check=False,
     )
-    reply = _reply(done.returncode, done.stdout, done.stderr)
-    return check_queries(project, reply) if words[0] == "run" else reply
+    return _reply(done.returncode, done.stdout, done.stderr)
+
+
+def _reference_run(project: Path) -> Reply:
+    """Run it as a person would, for the README shows that; then ask for the same as JSON."""
+    done = _installed(project, "run")
+    shown = _installed(project, "show", "latest", "--json")
+    reply = Reply(done.code, shown.json, done.stdout, done.stderr + shown.stderr)
+    return check_queries(project, reply)
 
 
 def counted_by_query(run_folder: Path, asset: str) -> dict[str, tuple[int, int]]:
@@ -103,6 +110,8 @@ class FinishedRun:
 
     project: Path
     reply: Any
+    text: str = ""
+    """What the command printed."""
 
     @property
     def run_id(self) -> str:
@@ -223,10 +232,13 @@ def airline(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
         if not answer.exists():
             write_airline(project)
             # A failure is kept as well: trying again would hide it.
-            answer.write_text(json.dumps(asdict(_tallyman(project, "run"))))
+            answer.write_text(json.dumps(asdict(_reference_run(project))))
+            # For the README: a database can be copied only while nobody uses it.
+            (shared / "walk").mkdir()
+            subprocess.run(["cp", "-a", project, shared / "walk" / "airline-demo"], check=True)
     reply = Reply(**json.loads(answer.read_text()))
     assert reply.code == 0, str(reply)
-    return FinishedRun(project, reply.json)
+    return FinishedRun(project, reply.json, reply.stdout)
 
 
 @pytest.fixture
