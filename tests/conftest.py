@@ -16,6 +16,10 @@ from tallyman.engine.spark.mode import ENABLED
 from tallyman.registry.database import Database
 from tests.guard import ProcessState
 from tests.spark_servers import start_connect_server
+from tests.world.collector import Collector
+from tests.world.collector import collectors as collectors_until_closed
+from tests.world.databases import Databases
+from tests.world.homes import Homes
 
 FAST_START = (
     "-XX:TieredStopAtLevel=1",
@@ -38,13 +42,6 @@ for name in [n for n in os.environ if n.startswith(FOREIGN) and n not in OURS]:
     del os.environ[name]
 os.environ.update(GIT_CONFIG_GLOBAL=os.devnull, GIT_CONFIG_NOSYSTEM="1")
 
-# Spark compiles each plan before it runs it; for a handful of rows that takes longer than the rows.
-# Only for tests of what surrounds a run: what steps mean is tested with code as users run it.
-INTERPRETED = """\
-spark:
-  spark.sql.codegen.wholeStage: "false"
-  spark.sql.codegen.factoryMode: NO_CODEGEN
-"""
 SERVER = "spark_server.json"
 
 
@@ -100,8 +97,53 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(scope="session")
+def databases() -> Iterator[Databases]:
+    """One PostgreSQL server for all projects of this process."""
+    served = Databases()
+    yield served
+    served.close()
+
+
+@pytest.fixture(scope="session")
+def session_homes(
+    tmp_path_factory: pytest.TempPathFactory, databases: Databases, spark_server: str
+) -> Iterator[Homes]:
+    with Homes(tmp_path_factory, databases, spark_server) as homes:
+        yield homes
+
+
+@pytest.fixture(scope="module")
+def homes(
+    tmp_path_factory: pytest.TempPathFactory, databases: Databases, spark_server: str
+) -> Iterator[Homes]:
+    with Homes(tmp_path_factory, databases, spark_server) as made:
+        yield made
+
+
+@pytest.fixture
+def collectors() -> Iterator[Callable[..., Collector]]:
+    """collectors(answer=…): another collector that listens on this machine."""
+    with collectors_until_closed() as start:
+        yield start
+
+
+@pytest.fixture(scope="module")
+def empty_database(databases: Databases) -> Iterator[Callable[[], str]]:
+    """empty_database(): the address of a migrated database without a row."""
+    made: list[str] = []
+
+    def make() -> str:
+        made.append(databases.new())
+        return made[-1]
+
+    yield make
+    for address in made:
+        databases.drop(address)
+
+
+@pytest.fixture(scope="session")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A project's state with a database that is made, migrated and stopped."""
+    """A project's state with a server of its own, which is made, migrated and stopped."""
     state = tmp_path_factory.mktemp("made") / ".tallyman"
     database = Database(None, state)
     with database.transaction():
@@ -112,7 +154,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def with_database(made: Path) -> Callable[[Path], Path]:
-    """with_database(project): a copy of it for the project, because making one takes longer."""
+    """with_database(project): a copy of it, for tests of a project's own server."""
 
     def give(project: Path) -> Path:
         subprocess.run(["cp", "-a", str(made), str(project / ".tallyman")], check=True)

@@ -141,7 +141,9 @@ def test_the_ledger_says_how_it_was_proved(airline):
 
 
 def test_each_partition_of_the_ledger_points_at_as_many_keys_as_it_counts(airline):
-    for entry in airline.ledger["output_accounting"]["partitions"]:
+    entries = airline.ledger["output_accounting"]["partitions"]
+    assert len(entries) == 3
+    for entry in entries:
         location = airline.asset / entry["adjoint_location"]
         assert location.exists()
         assert len(set(evidence_keys(location))) == entry["record_count"]
@@ -178,14 +180,18 @@ def test_there_are_726_rejections_of_660_records(airline):
 
 
 def test_each_rejection_has_all_ten_fields(airline):
-    for row in airline.rejections:
+    rejections = airline.rejections
+    assert len(rejections) == 726
+    for row in rejections:
         assert set(row) >= REJECTION_FIELDS
         assert [field for field in REJECTION_FIELDS if row[field] is None] == []
         assert row["run_id"] == airline.run_id
 
 
 def test_a_rejection_is_stored_under_its_error_type(airline):
-    for folder in (airline.asset / "errors").glob("error_type=*"):
+    folders = list((airline.asset / "errors").glob("error_type=*"))
+    assert len(folders) == 5
+    for folder in folders:
         lines = [line for file in folder.glob("*.json*") for line in file.read_text().splitlines()]
         assert {json.loads(line)["error_type"] for line in lines} == {folder.name.split("=")[1]}
 
@@ -214,7 +220,9 @@ def test_the_summary_counts_every_rejection(airline):
 
 
 def test_the_samples_of_the_summary_are_the_smallest_values(airline):
-    for group in json.loads((airline.asset / "errors" / "_summary.json").read_text()):
+    groups = json.loads((airline.asset / "errors" / "_summary.json").read_text())
+    assert len(groups) >= 5
+    for group in groups:
         rows = [
             row
             for row in airline.rejections

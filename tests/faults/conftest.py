@@ -20,7 +20,7 @@ import pytest
 
 from tallyman.cli.start.demo_data import write_airline
 from tests.dispositions import at_a_terminal
-from tests.spark_servers import wait_until
+from tests.world.waiting import wait_until
 
 COMMAND = str(Path(sys.executable).with_name("tallyman"))
 

@@ -14,7 +14,8 @@ import pytest
 
 from tests.faults.conftest import left_by
 from tests.forked import Running, command
-from tests.spark_servers import free_port, listening, spark_class, wait_until
+from tests.spark_servers import free_port, listening, spark_class
+from tests.world.waiting import wait_until
 
 
 @dataclass(frozen=True)
