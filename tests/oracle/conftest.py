@@ -22,7 +22,7 @@ from tests.world.home import Home
 from tests.world.homes import Homes
 
 FULL = os.environ.get("TALLYMAN_SCALE") == "full"
-TOTAL = 50_000 if FULL else 5_000
+TOTAL = 50_000 if FULL else 2_500
 ASSETS = ("clean_parcels", "zone_days", "offers", "labels", "scan_trail", "depot_scans", "weights")
 ASSETS += ("close", "notice_log")
 SOURCES = ("parcels", "scans", "returns", "movements", "adjustments", "notices", "rounds")
