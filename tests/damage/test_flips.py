@@ -20,7 +20,7 @@ from tallyman.project import Project
 from tests.damage.conftest import StoredHome
 from tests.damage.mutations import Mutation, Mutator
 
-MUTATIONS = 10_000 if os.environ.get("TALLYMAN_SCALE") == "full" else 500
+MUTATIONS = 10_000 if os.environ.get("TALLYMAN_SCALE") == "full" else 150
 RUNS = ("first", "second")
 DATASETS = ("clean", "lines", "per_item", "edited", "edited_rows", "fees")
 CLEAN_ERRORS = {"dataset_damaged", "run_damaged", "trace_corrupt", "input_missing"}

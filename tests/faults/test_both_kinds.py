@@ -16,9 +16,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from tallyman.project import Project
-from tests.faults.conftest import COMMAND
 from tests.forked import Running
 from tests.guard import ProcessState
+from tests.world.home import COMMAND
 from tests.world.homes import INTERPRETED
 
 # A column, where an expression would do: it is of one kind of Spark, and of no use to the other.

@@ -17,6 +17,8 @@ from tallyman.domain.history.seal import Seal
 from tallyman.project import Project
 from tests.seals.conftest import SealedHome, flipped, written
 
+FLIPS = 40 if os.environ.get("TALLYMAN_SCALE") == "full" else 8
+"""Bytes of each file that are changed, one at a time."""
 RUNS = ("first", "second", "third")
 
 
@@ -131,7 +133,7 @@ def test_any_byte_of_what_describes_the_run_may_be_broken(
     for name in [*described, "good/ledger.json", "strict/ledger.json"]:
         path = folder / name
         content = path.read_bytes()
-        for at in range(0, len(content), max(1, len(content) // 20)):
+        for at in range(0, len(content), max(1, len(content) // FLIPS)):
             with flipped(path, at):
                 verdict = project.verify("first")
             assert (verdict.verified, names(verdict)) == (False, [name]), at
@@ -227,7 +229,9 @@ def test_a_link_or_a_pipe_is_found_and_not_followed(
 def test_every_removed_file_is_found(shop: SealedHome, known: dict[str, Witness]) -> None:
     for run in RUNS:
         folder = shop.folder(run)
-        for path in files_of(folder):
+        listed = files_of(folder)
+        assert len(listed) > 5
+        for path in listed:
             os.rename(path, folder.parent / "aside")
             try:
                 found = look(folder, known[run])
