@@ -13,19 +13,14 @@ from typing import Annotated
 
 import typer
 
-from tallyman.cli.ask import lineage, trace, where, why
-from tallyman.cli.check import audit, keys, reproduce, verify
-from tallyman.cli.operate import cleanup, db, purge
-from tallyman.cli.publish import apply, load, mutate, plan, rename, rollback, snapshot
-from tallyman.cli.read import commits, compare, diff, graph, ls, read, report, runs, show, versions
-from tallyman.cli.run import approve, backfill, cancel, invalidate, rejections, resume, run
-from tallyman.cli.start import demo, doctor, init
+from tallyman.cli.commands import Commands
 from tallyman.cli.terminal.options import close_all
 from tallyman.cli.terminal.output import err, failure
 from tallyman.errors import TallymanError
 
 app = typer.Typer(
     name="tallyman",
+    cls=Commands,
     help="PySpark pipelines in which every row is accounted for.",
     no_args_is_help=True,
     add_completion=False,
@@ -48,21 +43,6 @@ def _root(
     ] = False,
 ) -> None:
     pass
-
-
-# The panels of `tallyman --help`, and the commands of each in the order they are listed.
-PANELS = {
-    "Start": (init, demo, doctor),
-    "Run": (run, backfill, resume, cancel, approve, rejections, invalidate),
-    "Read": (ls, graph, runs, show, report, compare, read, versions, commits, diff),
-    "Publish": (plan, apply, rollback, snapshot, rename, mutate, load),
-    "Ask": (why, where, trace, lineage),
-    "Check": (verify, reproduce, audit, keys),
-    "Operate": (cleanup, purge, db),
-}
-for _panel, _commands in PANELS.items():
-    for _command in _commands:
-        _command.register(app, _panel)
 
 
 def main() -> None:

@@ -4,7 +4,29 @@ from __future__ import annotations
 
 import re
 
+from tallyman.domain.pipeline.partition import decode
+from tallyman.errors import UsageError
+
 GENERATED = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+LONGEST = 120
+STEPS = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
+STATUS = {
+    "success": "succeeded",
+    "waiting_approval": "waits for approval",
+    "pending": "not run",
+    "running": "at work",
+    "unknown": "not known",
+}
+KINDS = {
+    "read": "inputs read",
+    "output": "output",
+    "outputs": "further outputs",
+    "evidence": "evidence",
+    "dead_letters": "dead letters",
+    "trace": "trace",
+    "other": "ledger and other",
+}
 
 
 def short(run: str) -> str:
@@ -15,3 +37,54 @@ def short(run: str) -> str:
 def printable(text: str) -> str:
     """What a terminal or a page would obey instead of showing it is spelled out."""
     return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)
+
+
+def duration(ms: object) -> str:
+    if not isinstance(ms, int):
+        return "–"
+    if ms < 1000:
+        return f"{ms} ms"
+    if ms < 120_000:
+        return f"{ms / 1000:.1f} s"
+    minutes, seconds = divmod(round(ms / 1000), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {seconds:02d} s"
+
+
+def size(count: object) -> str:
+    if not isinstance(count, int):
+        return "–"
+    for unit, step in STEPS:
+        if count >= step:
+            return f"{count / step:.1f} {unit}"
+    return f"{count} B"
+
+
+def share(fraction: float) -> str:
+    """A share that is not nothing is never shown as nothing, nor one that is not all as all."""
+    percent = fraction * 100
+    if 0 < percent < 0.01:
+        return "< 0.01 %"
+    if 99.99 < percent < 100:
+        return "> 99.99 %"
+    return f"{percent:.2f}".rstrip("0").rstrip(".") + " %"
+
+
+def cut(value: object, longest: int = LONGEST) -> str:
+    text = printable("" if value is None else str(value))
+    return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def partition(key: object) -> str:
+    """As a person writes it."""
+    if not isinstance(key, str):
+        return ""
+    try:
+        found = decode(key)
+    except UsageError:
+        return key
+    return " ".join(map(str, found)) if isinstance(found, tuple) else str(found)
+
+
+def status(word: str) -> str:
+    return STATUS.get(word, word.replace("_", " "))

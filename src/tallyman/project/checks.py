@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.pipeline.workspace import Workspace
-from tallyman.control.run import begin
 from tallyman.control.verify.can_reproduce import Reproducible
 from tallyman.control.verify.inputs import Bound, Checked
 from tallyman.control.verify.reproduce import AgainListener, Reproduction, pinned_spark
@@ -28,7 +27,7 @@ class ProjectChecks:
 
     def _bound(self, run: str) -> Bound:
         record = self._runs.find(run)
-        options = begin.options_in(record.params, None)
+        options = record.params.options
         assets = [n for n in record.params.assets if n in self.workspace.pipeline.assets]
         evidence, thresholds = options.evidence, options.thresholds
         return Bound(record, Definitions.of(self.workspace, assets, evidence, thresholds))

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
-from tallyman.control.conclude import approve
 from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.pipeline.workspace import Workspace
 from tallyman.control.run import begin
-from tallyman.control.run.execute import Execution
-from tallyman.control.run.progress import Listener
 from tallyman.domain.account.fate import Evidence
 from tallyman.domain.history.materialization import RunRecord
 from tallyman.domain.history.options import Options
@@ -20,11 +18,19 @@ from tallyman.domain.pipeline.approval import Decision
 from tallyman.domain.pipeline.selection import find_asset, named, select
 from tallyman.domain.pipeline.threshold import Thresholds
 from tallyman.errors import UsageError
+from tallyman.on_demand import OnDemand
 from tallyman.project.runs import ProjectRuns
 from tallyman.registry.audit import Audit
 from tallyman.registry.database import Transaction
 from tallyman.registry.run.lineage import Lineage
 from tallyman.registry.run.materializations import Materializations
+
+if TYPE_CHECKING:
+    from tallyman.control.conclude import approve
+    from tallyman.control.run.execute import Execution
+    from tallyman.control.run.progress import Listener
+else:
+    approve = OnDemand("tallyman.control.conclude.approve")
 
 MOST_JOBS = 32
 
@@ -64,7 +70,7 @@ class ProjectMaking:
             go_on=go_on,
             good_partitions=good_partitions,
         )
-        chosen = self.select(terms, options)
+        chosen = self._selected(terms, options)
         pipeline = self.workspace.pipeline
         forced = frozenset(named(pipeline, terms) & set(chosen)) if force else frozenset[str]()
         wanted = [partition] if isinstance(partition, str) else partition
@@ -91,7 +97,7 @@ class ProjectMaking:
         if on_error not in ("continue", "halt"):
             raise UsageError(f"on_error is continue or halt, not {on_error!r}")
         terms = (selection,) if isinstance(selection, str) else tuple(selection)
-        chosen = self.select(terms, Options())
+        chosen = self._selected(terms, Options())
         assets = self.workspace.pipeline.assets
         declared = [p for name in chosen if (p := assets[name].partitioned_by)]
         if not declared:
@@ -115,7 +121,8 @@ class ProjectMaking:
         if jobs is not None:
             check_jobs(jobs)
         record = self._runs.find(run)
-        options = begin.options_in(record.params, jobs)
+        then = record.params.options
+        options = then if jobs is None else then.with_jobs(jobs)
         if record.status is Status.SUCCESS:
             return self._runs.result_of(record)
         assets = list(record.params.assets)
@@ -125,10 +132,12 @@ class ProjectMaking:
         actor = self.workspace.actor
         return executed(begin.resume(record, actor, definitions, options, listen))
 
-    def select(self, terms: Sequence[str], options: Options | None = None) -> list[str]:
-        """Asset names in the order they run."""
-        every = self._definitions(self.workspace.pipeline.order(), options or Options())
-        return select(self.workspace.pipeline, terms, every.modified)
+    def modified(self, options: Options | None = None) -> set[str]:
+        """List assets without a result of their present definition."""
+        return self._definitions(self.workspace.pipeline.order(), options or Options()).modified()
+
+    def _selected(self, terms: Sequence[str], options: Options) -> list[str]:
+        return select(self.workspace.pipeline, terms, lambda: self.modified(options))
 
     def cancel(self, run: str, *, timeout_s: float = 30) -> Status:
         """Ask the run's process to stop; when it does not in time, take the run from it."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.pipeline.workspace import Workspace
 from tallyman.control.publish import apply, plan
 from tallyman.control.run import begin
-from tallyman.control.run.progress import Listener
 from tallyman.domain.history.options import Options
 from tallyman.domain.history.run import RunIdentity, RunResult
 from tallyman.domain.version.change_plan import ChangePlan
@@ -18,6 +18,9 @@ from tallyman.domain.version.commit import Commit
 from tallyman.project.making import check_jobs, executed
 from tallyman.registry.database import Transaction
 from tallyman.registry.run.pipelines import Pipelines
+
+if TYPE_CHECKING:
+    from tallyman.control.run.progress import Listener
 
 
 @dataclass(frozen=True, slots=True)

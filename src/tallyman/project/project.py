@@ -2,45 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING, Generic, ParamSpec, Self, TypeVar, overload
 
 from tallyman.control.pipeline.workspace import Workspace
-from tallyman.control.rejections.rejections import Rejections
+from tallyman.domain.pipeline import selection
 from tallyman.domain.pipeline.pipeline import Pipeline
 from tallyman.engine.warehouse.warehouse import Warehouse
-from tallyman.project.checks import ProjectChecks
-from tallyman.project.datasets import ProjectDatasets
-from tallyman.project.lineage import ProjectLineage
-from tallyman.project.making import ProjectMaking
-from tallyman.project.plans import ProjectPlans
-from tallyman.project.rows import ProjectRows
-from tallyman.project.runs import ProjectRuns
-from tallyman.project.seals import ProjectSeals
-from tallyman.project.tables import ProjectTables
-from tallyman.project.versions import ProjectVersions
+from tallyman.on_demand import OnDemand
 from tallyman.registry.database import Database
 from tallyman.settings import Settings, read_settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tallyman.control.rejections import rejections
+    from tallyman.project import (
+        checks,
+        datasets,
+        lineage,
+        making,
+        plans,
+        rows,
+        runs,
+        seals,
+        tables,
+        versions,
+    )
+else:
+    rejections = OnDemand("tallyman.control.rejections.rejections")
+    runs = OnDemand("tallyman.project.runs")
+    making = OnDemand("tallyman.project.making")
+    plans = OnDemand("tallyman.project.plans")
+    datasets = OnDemand("tallyman.project.datasets")
+    versions = OnDemand("tallyman.project.versions")
+    tables = OnDemand("tallyman.project.tables")
+    rows = OnDemand("tallyman.project.rows")
+    checks = OnDemand("tallyman.project.checks")
+    seals = OnDemand("tallyman.project.seals")
+    lineage = OnDemand("tallyman.project.lineage")
 
 Asked = ParamSpec("Asked")
 Answer = TypeVar("Answer", covariant=True)
 
 
 class Delegated(Generic[Asked, Answer]):
-    """A method of one of the parts, under a name of the project."""
+    """A method of one of the parts, under a name of the project. Only the part that is used is
+    imported."""
 
-    def __init__(self, part: str, method: Callable[Concatenate[Any, Asked], Answer]) -> None:
-        self.part, self.method = part, method
+    def __init__(self, method: Callable[[Project], Callable[Asked, Answer]]) -> None:
+        self.method = method
 
-    def __get__(self, project: Project | None, _: type[Project]) -> Callable[Asked, Answer]:
-        owner = self if project is None else getattr(project, self.part)
-        name = "method" if project is None else self.method.__name__
-        found: Callable[Asked, Answer] = getattr(owner, name)
-        return found
+    @overload
+    def __get__(self, project: None, _: type[Project]) -> Self: ...
+
+    @overload
+    def __get__(self, project: Project, _: type[Project]) -> Callable[Asked, Answer]: ...
+
+    def __get__(self, project: Project | None, _: type[Project]) -> Self | Callable[Asked, Answer]:
+        return self if project is None else self.method(project)
 
 
 class Project:
@@ -49,76 +72,109 @@ class Project:
     Each part answers for one noun. The verbs below the parts are theirs, under shorter names.
     """
 
-    run = Delegated("making", ProjectMaking.run)
-    backfill = Delegated("making", ProjectMaking.backfill)
-    resume = Delegated("making", ProjectMaking.resume)
-    select = Delegated("making", ProjectMaking.select)
-    cancel = Delegated("making", ProjectMaking.cancel)
-    decide = Delegated("making", ProjectMaking.decide)
-    invalidate = Delegated("making", ProjectMaking.invalidate)
+    run = Delegated(lambda project: project.making.run)
+    backfill = Delegated(lambda project: project.making.backfill)
+    resume = Delegated(lambda project: project.making.resume)
+    cancel = Delegated(lambda project: project.making.cancel)
+    decide = Delegated(lambda project: project.making.decide)
+    invalidate = Delegated(lambda project: project.making.invalidate)
 
-    plan = Delegated("plans", ProjectPlans.plan)
-    apply = Delegated("plans", ProjectPlans.apply)
+    plan = Delegated(lambda project: project.plans.plan)
+    apply = Delegated(lambda project: project.plans.apply)
 
-    find_run = Delegated("runs", ProjectRuns.find)
-    latest = Delegated("runs", ProjectRuns.latest)
-    result_of = Delegated("runs", ProjectRuns.result_of)
-    materializations = Delegated("runs", ProjectRuns.materializations)
-    target = Delegated("runs", ProjectRuns.target)
-    folder = Delegated("runs", ProjectRuns.folder)
-    folder_of = Delegated("runs", ProjectRuns.folder_of)
-    known = Delegated("runs", ProjectRuns.known)
-    report = Delegated("runs", ProjectRuns.report)
-    compare = Delegated("runs", ProjectRuns.compare)
-    trace = Delegated("runs", ProjectRuns.trace)
-    chosen = Delegated("runs", ProjectRuns.chosen)
+    find_run = Delegated(lambda project: project.runs.find)
+    latest = Delegated(lambda project: project.runs.latest)
+    result_of = Delegated(lambda project: project.runs.result_of)
+    materializations = Delegated(lambda project: project.runs.materializations)
+    target = Delegated(lambda project: project.runs.target)
+    folder = Delegated(lambda project: project.runs.folder)
+    folder_of = Delegated(lambda project: project.runs.folder_of)
+    known = Delegated(lambda project: project.runs.known)
+    report = Delegated(lambda project: project.runs.report)
+    compare = Delegated(lambda project: project.runs.compare)
 
-    resolve = Delegated("datasets", ProjectDatasets.resolve)
-    heads = Delegated("datasets", ProjectDatasets.heads)
-    stale = Delegated("datasets", ProjectDatasets.stale)
-    commits = Delegated("datasets", ProjectDatasets.commits)
-    snapshots = Delegated("datasets", ProjectDatasets.snapshots)
-    damaged = Delegated("datasets", ProjectDatasets.damaged)
+    chosen = Delegated(lambda project: project.runs.chosen)
 
-    snapshot = Delegated("versions", ProjectVersions.snapshot)
-    rollback = Delegated("versions", ProjectVersions.rollback)
-    rename = Delegated("versions", ProjectVersions.rename)
-    hide = Delegated("versions", ProjectVersions.hide)
-    expose = Delegated("versions", ProjectVersions.expose)
-    purge = Delegated("versions", ProjectVersions.purge)
-    cleanup = Delegated("versions", ProjectVersions.cleanup)
-    cleanup_events = Delegated("versions", ProjectVersions.cleanup_events)
+    resolve = Delegated(lambda project: project.datasets.resolve)
+    heads = Delegated(lambda project: project.datasets.heads)
+    stale = Delegated(lambda project: project.datasets.stale)
+    commits = Delegated(lambda project: project.datasets.commits)
+    snapshots = Delegated(lambda project: project.datasets.snapshots)
+    damaged = Delegated(lambda project: project.datasets.damaged)
 
-    mutate = Delegated("tables", ProjectTables.mutate)
-    load = Delegated("tables", ProjectTables.load)
+    snapshot = Delegated(lambda project: project.versions.snapshot)
+    rollback = Delegated(lambda project: project.versions.rollback)
+    rename = Delegated(lambda project: project.versions.rename)
+    hide = Delegated(lambda project: project.versions.hide)
+    expose = Delegated(lambda project: project.versions.expose)
+    purge = Delegated(lambda project: project.versions.purge)
+    cleanup = Delegated(lambda project: project.versions.cleanup)
+    cleanup_events = Delegated(lambda project: project.versions.cleanup_events)
 
-    read = Delegated("rows", ProjectRows.read)
-    diff = Delegated("rows", ProjectRows.diff)
-    why = Delegated("rows", ProjectRows.why)
-    where = Delegated("rows", ProjectRows.where)
+    mutate = Delegated(lambda project: project.tables.mutate)
+    load = Delegated(lambda project: project.tables.load)
 
-    verify = Delegated("seals", ProjectSeals.verify)
-    chain = Delegated("seals", ProjectSeals.chain)
+    read = Delegated(lambda project: project.rows.read)
+    diff = Delegated(lambda project: project.rows.diff)
+    why = Delegated(lambda project: project.rows.why)
+    where = Delegated(lambda project: project.rows.where)
+    trace = Delegated(lambda project: project.rows.trace)
 
-    check_inputs = Delegated("checks", ProjectChecks.check_inputs)
-    reproduce = Delegated("checks", ProjectChecks.reproduce)
+    verify = Delegated(lambda project: project.seals.verify)
+    chain = Delegated(lambda project: project.seals.chain)
 
-    lineage_state = Delegated("lineage", ProjectLineage.state)
-    flush_lineage = Delegated("lineage", ProjectLineage.flush)
+    check_inputs = Delegated(lambda project: project.checks.check_inputs)
+    reproduce = Delegated(lambda project: project.checks.reproduce)
+
+    lineage_state = Delegated(lambda project: project.lineage.state)
+    flush_lineage = Delegated(lambda project: project.lineage.flush)
 
     def __init__(self, settings: Settings) -> None:
-        self.workspace = workspace = Workspace.open(settings)
-        self.runs = ProjectRuns(workspace)
-        self.making = ProjectMaking(workspace)
-        self.plans = ProjectPlans(workspace)
-        self.datasets = ProjectDatasets(workspace)
-        self.versions = ProjectVersions(workspace)
-        self.tables = ProjectTables(workspace)
-        self.rows = ProjectRows(workspace)
-        self.checks = ProjectChecks(workspace)
-        self.seals = ProjectSeals(workspace)
-        self.lineage = ProjectLineage(workspace)
-        self.rejections = Rejections(workspace)
+        self.workspace = Workspace.open(settings)
+
+    @cached_property
+    def runs(self) -> runs.ProjectRuns:
+        return runs.ProjectRuns(self.workspace)
+
+    @cached_property
+    def making(self) -> making.ProjectMaking:
+        return making.ProjectMaking(self.workspace)
+
+    @cached_property
+    def plans(self) -> plans.ProjectPlans:
+        return plans.ProjectPlans(self.workspace)
+
+    @cached_property
+    def datasets(self) -> datasets.ProjectDatasets:
+        return datasets.ProjectDatasets(self.workspace)
+
+    @cached_property
+    def versions(self) -> versions.ProjectVersions:
+        return versions.ProjectVersions(self.workspace)
+
+    @cached_property
+    def tables(self) -> tables.ProjectTables:
+        return tables.ProjectTables(self.workspace)
+
+    @cached_property
+    def rows(self) -> rows.ProjectRows:
+        return rows.ProjectRows(self.workspace)
+
+    @cached_property
+    def checks(self) -> checks.ProjectChecks:
+        return checks.ProjectChecks(self.workspace)
+
+    @cached_property
+    def seals(self) -> seals.ProjectSeals:
+        return seals.ProjectSeals(self.workspace)
+
+    @cached_property
+    def lineage(self) -> lineage.ProjectLineage:
+        return lineage.ProjectLineage(self.workspace)
+
+    @cached_property
+    def rejections(self) -> rejections.Rejections:
+        return rejections.Rejections(self.workspace)
 
     @classmethod
     def open(
@@ -151,6 +207,10 @@ class Project:
         """The session. With it comes PySpark's mode, local or Connect, until another project's is
         used or this project is closed."""
         return self.workspace.spark()
+
+    def select(self, terms: Sequence[str]) -> list[str]:
+        """List the selected assets in the order they run."""
+        return selection.select(self.pipeline, terms, lambda: self.making.modified())
 
     def close(self) -> None:
         self.workspace.close()

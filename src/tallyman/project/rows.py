@@ -20,6 +20,7 @@ from tallyman.project.datasets import ProjectDatasets
 from tallyman.project.runs import ProjectRuns
 from tallyman.query.diff.diff import Difference, diff
 from tallyman.query.rows import first_rows
+from tallyman.query.trace.asset import Trace
 from tallyman.query.walk.results import Past
 from tallyman.query.walk.where import Onward
 from tallyman.query.walk.why import RowQuestion, Walk
@@ -104,6 +105,10 @@ class ProjectRows:
         only = None if run is None else self._runs.find(run)
         with Onward.begun(self._past(), RowQuestion(row, limit)) as walk:
             return walk.where(source, only)
+
+    def trace(self, run: str) -> Trace:
+        """Open the trace of a finished run: what each step changed, row by row. Needs no Spark."""
+        return Trace(self._runs.folder(run))
 
     def _past(self) -> Past:
         self.workspace.session.enter_mode()  # plans of digests are made before Spark is up

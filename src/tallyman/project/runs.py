@@ -8,7 +8,7 @@ from pathlib import Path
 from tallyman.control.bind.vouch import vouched
 from tallyman.control.conclude import upkeep
 from tallyman.control.pipeline.workspace import Workspace
-from tallyman.control.rejections.rejections import Chosen
+from tallyman.control.rejections.chosen import Chosen
 from tallyman.domain.history.materialization import Materialization, RunRecord
 from tallyman.domain.history.run import RunResult, Status
 from tallyman.domain.pipeline.selection import find_asset
@@ -17,7 +17,6 @@ from tallyman.engine.files.past_run import Run, find_folder
 from tallyman.errors import NotFound, UsageError
 from tallyman.query.diff.compare import RunComparison, RunSide, compare
 from tallyman.query.report.run import KnownRun, Report, report
-from tallyman.query.trace.asset import Trace
 from tallyman.registry.run.materializations import Materializations
 from tallyman.registry.run.runs import Runs
 from tallyman.registry.seals import Seals
@@ -138,7 +137,3 @@ class ProjectRuns:
             return RunSide(folder, self.known(self.find(folder.run_id)))
         except NotFound:
             return RunSide(folder, None)
-
-    def trace(self, run: str) -> Trace:
-        """What a finished run changed, row by row and step by step; without Spark."""
-        return Trace(self.folder(run))

@@ -4,22 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 from tallyman.control.conclude import upkeep
 from tallyman.control.pipeline.workspace import Workspace
-from tallyman.control.publish import rename, rollback
+from tallyman.control.publish import rename
 from tallyman.control.publish.cleanup import Cleaned, Cleanup, Policy
 from tallyman.control.publish.resolve import resolve
 from tallyman.domain.version.commit import Commit
 from tallyman.domain.version.dataset import Dataset, Version, checked_name
 from tallyman.errors import UsageError
+from tallyman.on_demand import OnDemand
 from tallyman.project.datasets import ProjectDatasets
 from tallyman.registry.audit import Audit
 from tallyman.registry.database import Transaction
 from tallyman.registry.version.commits import Commits
 from tallyman.registry.version.datasets import Datasets
 from tallyman.registry.version.snapshots import Snapshots
+
+if TYPE_CHECKING:
+    from tallyman.control.publish import rollback
+else:
+    rollback = OnDemand("tallyman.control.publish.rollback")
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from datetime import UTC
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tallyman.cli.terminal.options import AsJson, ProjectFolder, opened
 from tallyman.cli.terminal.output import as_json, err, interactive, out, table
-from tallyman.control.delivery.outbox import LineageState
+
+if TYPE_CHECKING:
+    from tallyman.control.delivery.outbox import LineageState
 
 CONFIGURE = """
 Events are kept until there is a destination. Say which, for example:

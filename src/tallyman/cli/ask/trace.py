@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,8 +19,10 @@ from tallyman.cli.terminal.options import AsJson, Partition, ProjectFolder, RunN
 from tallyman.cli.terminal.output import as_json, err
 from tallyman.domain.history.trace import Changes, Diagnostic, TargetTrace, plain
 from tallyman.errors import UsageError
-from tallyman.query.trace.asset import Trace
-from tallyman.query.trace.row import TraceRow
+
+if TYPE_CHECKING:
+    from tallyman.query.trace.asset import Trace
+    from tallyman.query.trace.row import TraceRow
 
 MATCHES = 20
 """List at most this many rows when a key matches several."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from tallyman.cli.terminal.output import out, table
 from tallyman.domain.history.trace import (
@@ -16,7 +17,9 @@ from tallyman.domain.history.trace import (
     Values,
     plain,
 )
-from tallyman.query.trace.row import TraceRow
+
+if TYPE_CHECKING:
+    from tallyman.query.trace.row import TraceRow
 
 COLUMNS = ("step", "what", "column", "before", "after")
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from tallyman.cli.terminal.output import NOT_SEALED, counted, out
-from tallyman.control.seal.chain import Chain
-from tallyman.control.verify.inputs import Checked
-from tallyman.control.verify.verify import Verification
-from tallyman.engine.files.intact import Damage
+
+if TYPE_CHECKING:
+    from tallyman.control.seal.chain import Chain
+    from tallyman.control.verify.inputs import Checked
+    from tallyman.control.verify.verify import Verification
+    from tallyman.engine.files.intact import Damage
 
 
 def print_verdict(verdict: Verification) -> None:

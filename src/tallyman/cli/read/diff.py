@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tallyman.cli.terminal.options import AsJson, DatasetName, Limit, ProjectFolder, opened
 from tallyman.cli.terminal.output import as_json, out
-from tallyman.query.diff.diff import DiffRow
+
+if TYPE_CHECKING:
+    from tallyman.query.diff.diff import DiffRow
 
 _SIGNS = {"added": "+", "removed": "-", "changed": "~"}
 

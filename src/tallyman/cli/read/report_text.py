@@ -7,7 +7,7 @@ from typing import Any
 
 from tallyman.cli.terminal.output import printable, short
 from tallyman.pages.flow import WORDS, equation, units
-from tallyman.pages.report import KINDS, cut, duration, partition, share, size, status
+from tallyman.pages.text import KINDS, cut, duration, partition, share, size, status
 from tallyman.query.report.asset import AssetReport
 from tallyman.query.report.run import Report
 

@@ -13,7 +13,7 @@ from tallyman.domain.history.materialization import Materialization
 from tallyman.domain.history.report import run_facts
 from tallyman.domain.history.run import AssetResult
 from tallyman.engine.files.past_run import Run
-from tallyman.pages.report import duration
+from tallyman.pages.text import duration
 from tallyman.query.report.asset import keys_uncounted
 from tallyman.query.report.run import KnownRun, bound_to, known_facts, lineage_ids, seal_facts
 

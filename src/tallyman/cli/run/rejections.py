@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 from tallyman.cli.terminal.options import AsJson, Master, ProjectFolder, RunName, SparkConf, opened
 from tallyman.cli.terminal.output import as_json, err, out, published, short, table, tally
 from tallyman.cli.terminal.progress import Progress, supervised
-from tallyman.control.rejections.rejections import Replayed, ReplayOutcome
-from tallyman.control.run.progress import Listener
 from tallyman.domain.history.run import AssetResult, RunResult, Status
-from tallyman.project import Project
+
+if TYPE_CHECKING:
+    from tallyman.control.rejections.rejections import Replayed, ReplayOutcome
+    from tallyman.control.run.progress import Listener
+    from tallyman.project import Project
 
 rejections = typer.Typer(
     help="List, correct and replay records that were rejected.",

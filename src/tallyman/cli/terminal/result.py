@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
 from tallyman.cli.terminal.output import as_json, err, next_steps, out, published
-from tallyman.control.publish.mutate import WrittenChange
 from tallyman.domain.history.run import AssetResult, RunResult, Status
-from tallyman.domain.version.commit import Commit
+
+if TYPE_CHECKING:
+    from tallyman.control.publish.mutate import WrittenChange
+    from tallyman.domain.version.commit import Commit
 
 
 def show_result(result: RunResult, json_output: bool) -> NoReturn:

@@ -5,18 +5,18 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 from uuid import UUID
 
-from tallyman.control.conclude import ended, finish, process
+from tallyman.control.conclude import finish, process
 from tallyman.control.seal import seal
-from tallyman.control.seal.signature import Signer, signer
 from tallyman.domain.history.materialization import RunRecord
 from tallyman.domain.history.run import RunIdentity, RunResult, Status, run_status
 from tallyman.domain.history.seal import Seal
 from tallyman.domain.pipeline.target import Target
 from tallyman.engine.files.run_folder import RunFolder
 from tallyman.errors import SigningKeyUnusable
+from tallyman.on_demand import OnDemand
 from tallyman.registry.audit import Audit
 from tallyman.registry.database import Database, Transaction
 from tallyman.registry.locks import Alone, alone
@@ -27,6 +27,13 @@ from tallyman.registry.seals import Seals
 from tallyman.registry.version.commits import Commits
 from tallyman.settings import Settings
 
+if TYPE_CHECKING:
+    from tallyman.control.conclude import ended
+    from tallyman.control.seal import signature
+else:
+    ended = OnDemand("tallyman.control.conclude.ended")
+    signature = OnDemand("tallyman.control.seal.signature")
+
 Sign: TypeAlias = Callable[[Seal], Seal]
 
 
@@ -36,8 +43,8 @@ def upkeep(database: Database, settings: Settings) -> None:
         ended.record(settings.home, run, events)
     # Without the key that seals are signed with, what expired is left to a command that has it.
     with contextlib.suppress(SigningKeyUnusable):
-        concluded, sign = database.durably(lambda tx: _expire(tx, settings))
-        for run in {run.id: run for run in concluded}.values():
+        concluded = database.durably(lambda tx: _expire(tx, settings))
+        for run, sign in {run.id: (run, sign) for run, sign in concluded}.values():
             with contextlib.suppress(OSError):  # the next command finds it below
                 rewrite_report(database, settings.home, run, sign)
         _finish_decided(database, settings)
@@ -58,10 +65,12 @@ def _release_gone(tx: Transaction, settings: Settings) -> list[tuple[RunRecord, 
     return found
 
 
-def _expire(tx: Transaction, settings: Settings) -> tuple[list[RunRecord], Sign]:
-    concluded: list[RunRecord] = []
+def _expire(tx: Transaction, settings: Settings) -> list[tuple[RunRecord, Sign]]:
     questions = Approvals(tx).expire(settings.name)
-    sign = signer(tx, settings) if questions else Signer(settings, None)
+    if not questions:
+        return []
+    concluded: list[tuple[RunRecord, Sign]] = []
+    sign = signature.signer(tx, settings)
     for question in questions:
         target = Target(question["asset"], question["partition"])
         message = f"nobody decided before {question['timeout_at']:%Y-%m-%d %H:%M:%S %Z}"
@@ -73,14 +82,14 @@ def _expire(tx: Transaction, settings: Settings) -> tuple[list[RunRecord], Sign]
         Audit(tx).add(
             "approval.expired", "tallyman", str(target), run=question["run_id"], details=details
         )
-        concluded.append(conclude(tx, question["run_id"], "tallyman"))
-    return concluded, sign
+        concluded.append((conclude(tx, question["run_id"], "tallyman"), sign))
+    return concluded
 
 
 def _finish_decided(database: Database, settings: Settings) -> None:
     """What a process that died after a decision did not come to: report, last event and seal."""
     for run in database.durably(lambda tx: Seals(tx).left_waiting(settings.name)):
-        sign = database.durably(lambda tx: signer(tx, settings))
+        sign = database.durably(lambda tx: signature.signer(tx, settings))
         record = database.durably(lambda tx, run=run: Runs(tx).by_id(run))
         # A folder that cannot be written must not keep commands from working.
         with contextlib.suppress(OSError), alone(database, Alone.CLOSING, str(run)) as held:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from tallyman.control.pipeline import load
-from tallyman.control.pipeline.load import Definition
+from tallyman.control.pipeline import check
+from tallyman.control.pipeline.check import Definition
 from tallyman.control.pipeline.redaction import hidden_columns
 from tallyman.control.pipeline.workspace import Workspace
 from tallyman.domain.account.fate import Evidence
@@ -74,7 +74,7 @@ class Definitions:
         with self._lock:
             if self.chosen not in self.workspace.checked:
                 session = self.spark()
-                found = load.check(session, self.pipeline, self.chosen, self.settings.home)
+                found = check.check(session, self.pipeline, self.chosen, self.settings.home)
                 self._refuse_shown(found)
                 self.workspace.checked[self.chosen] = found
             if not self._started:

@@ -1,49 +1,18 @@
-"""Loading a project's pipelines, and checking them whole before any data is read."""
+"""Loading a project's pipelines: the sources, tables and assets that its files declare."""
 
 from __future__ import annotations
 
 import importlib.util
-import os
-import re
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import NoReturn
 
-from pyspark.sql import SparkSession
-from pyspark.sql.types import StructType
-
 from tallyman.control.pipeline import yaml_pipeline
-from tallyman.domain.definition.frame import Frame
-from tallyman.domain.definition.plan import accounted_inputs, loading
-from tallyman.domain.definition.step import Expect, Filter
-from tallyman.domain.definition.working_step import Output
-from tallyman.domain.pipeline.partition import encode
 from tallyman.domain.pipeline.pipeline import Asset, Pipeline, Source, declaring
-from tallyman.domain.pipeline.target import PLACEHOLDER, Reading, Target, readings
 from tallyman.domain.version.table import Table
-from tallyman.engine.expressions.columns import quoted
-from tallyman.engine.plan.check import check_asset, parsed_schema
 from tallyman.engine.plan.code_hash import YAML
-from tallyman.engine.source.open import declared_schema
-from tallyman.errors import DefinitionError, Problem, TallymanError, UsageError
-
-
-@dataclass(frozen=True, slots=True)
-class Definition:
-    """A checked pipeline: the plan of each asset and the schema of everything."""
-
-    pipeline: Pipeline
-    plans: Mapping[str, Frame]
-    schemas: Mapping[str, StructType]
-
-    def plan(self, target: Target) -> Frame:
-        if target.partition is None:
-            return self.plans[target.asset]
-        return partition_plan(self.pipeline, target, self.schemas)
+from tallyman.errors import DefinitionError, Problem, TallymanError
 
 
 def load(folder: Path) -> Pipeline:
@@ -96,144 +65,3 @@ def _imported(path: Path) -> list[Source | Asset | Table]:
             reason = f"{type(error).__name__}: {error}"
             raise DefinitionError([Problem(path.name, f"cannot be imported: {reason}")]) from error
     return declared
-
-
-def check(
-    spark: SparkSession, pipeline: Pipeline, needed: Sequence[str], project: Path
-) -> Definition:
-    """The plans of the needed assets and of what they read; all mistakes at once."""
-    wanted = _upstream(pipeline, needed)
-    problems: list[Problem] = []
-    schemas: dict[str, StructType] = {}
-    for name, source in pipeline.sources.items():
-        if name in wanted:
-            try:
-                schemas[name] = declared_schema(spark, source, project)
-            except DefinitionError as error:
-                problems += error.problems
-    for name, table in pipeline.tables.items():
-        if name in wanted:
-            schemas[name] = parsed_schema(f"table {name}", table.schema, table.key)
-    plans: dict[str, Frame] = {}
-    written: dict[str, Frame] = {}
-    for name in pipeline.order():
-        asset = pipeline.assets[name]
-        # What reads something broken cannot be judged; its own mistakes show on the next try.
-        if name not in wanted or not set(asset.inputs) <= set(schemas):
-            continue
-        sample = partial(partition_plan, pipeline, _sample(asset), schemas)
-        plan, schema, found = check_asset(spark, asset, schemas, sample)
-        problems += found
-        if plan is not None:
-            written[name] = plan
-        if plan is not None and not found:
-            plans[name], schemas[name] = plan, schema
-    problems += _output_problems(pipeline, written, project)
-    if problems:
-        raise DefinitionError(problems)
-    return Definition(pipeline, plans, schemas)
-
-
-OURS = ("tallyman.yaml", ".tallyman", "pipelines", "runs", "warehouse")
-
-
-def _place(path: str, project: Path) -> str:
-    """As it is named from the project, up to the first part that is a pattern."""
-    plain = re.split(r"[*?\[{]", path)[0]
-    if plain != path:
-        plain = plain.rpartition("/")[0]
-    own = os.path.normpath(plain or ".")
-    return os.path.relpath(own, project) if os.path.isabs(own) else own
-
-
-def _output_problems(
-    pipeline: Pipeline, plans: Mapping[str, Frame], project: Path
-) -> list[Problem]:
-    """Outputs that would be written over what the project reads, or over each other."""
-    read = {_place(s.path, project): f"source {s.name!r}" for s in pipeline.sources.values()}
-    taken = read | dict.fromkeys(OURS, "Tallyman")
-    found: list[Problem] = []
-    for name, plan in plans.items():
-        for step in plan.steps():
-            if not isinstance(step, Output):
-                continue
-            own = _place(step.path, project)
-            for path, whose in taken.items():
-                if own == path or f"{own}/".startswith(f"{path}/") or path.startswith(f"{own}/"):
-                    text = f"output to {step.path!r} would write over {path!r} of {whose}"
-                    found.append(Problem(f"asset {name}", text))
-            taken[own] = f"asset {name!r}"
-    return found
-
-
-def _upstream(pipeline: Pipeline, needed: Sequence[str]) -> set[str]:
-    found, todo = set(needed), list(needed)
-    while todo:
-        asset = pipeline.assets.get(todo.pop())
-        for name in asset.inputs if asset else ():
-            if name not in found:
-                found.add(name)
-                todo.append(name)
-    return found
-
-
-def _sample(asset: Asset) -> Target:
-    """Any partition of the asset: they all have one plan but for a literal."""
-    declared = asset.partitioned_by
-    if declared is None:
-        return Target(asset.name)
-    return Target(asset.name, encode(declared.start or declared.values[0]))
-
-
-def partition_plan(pipeline: Pipeline, target: Target, schemas: Mapping[str, StructType]) -> Frame:
-    """The asset's plan on one partition: what it accounts for is first cut down to it."""
-    asset = pipeline.assets[target.asset]
-    plan = asset.plan()
-    if target.partition is None or not isinstance(plan, Frame):
-        return plan
-    accounted = set(accounted_inputs(plan))
-    frames = [
-        _cut_down(Frame(reading.name), reading, asset, target.partition, pipeline, schemas)
-        if reading.name in accounted
-        else Frame(reading.name)
-        for reading in readings(pipeline, target)
-    ]
-    return asset.function(*frames)
-
-
-def _cut_down(
-    frame: Frame,
-    reading: Reading,
-    asset: Asset,
-    key: str,
-    pipeline: Pipeline,
-    schemas: Mapping[str, StructType],
-) -> Frame:
-    declared = asset.partitioned_by
-    assert declared is not None
-    column, literal = declared.column, declared.literal(key)
-    name = quoted(column)
-    if reading.partition is not None:
-        if not reading.of_source or column not in schemas[reading.name].names:
-            return frame
-        # A record in the wrong partition's files belongs to no run: it must not vanish.
-        there = Expect(
-            rule="in_its_partition", predicate=f"{name} <=> {literal}", code="WRONG_PARTITION"
-        )
-        return loading(frame, there)
-    if column not in schemas[reading.name].names:
-        raise UsageError(
-            f"it is partitioned by {column!r}, but its input {reading.name!r} has no such column; "
-            f"give it one, or put {PLACEHOLDER} in the path of the source"
-        )
-    has = Expect(
-        rule="has_a_partition",
-        predicate=f"{name} IS NOT NULL",
-        name=f"{reading.name}_has_a_partition",
-    )
-    own = Filter(
-        predicate=f"{name} = {literal}",
-        reason="another partition",
-        name=f"{reading.name}_partition",
-    )
-    return loading(frame, has, own)

@@ -7,18 +7,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING
 
 from tallyman.control.pipeline import load
-from tallyman.control.pipeline.load import Definition
 from tallyman.domain.pipeline.pipeline import Pipeline
 from tallyman.engine.spark.mode import is_connect
 from tallyman.engine.spark.project_session import ProjectSession
-from tallyman.engine.spark.session import QUIET, settings_for
+from tallyman.engine.spark.settings import QUIET, settings_for
 from tallyman.engine.warehouse.warehouse import Warehouse
 from tallyman.registry.database import Database
 from tallyman.settings import Settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tallyman.control.pipeline.check import Definition
 
 
 @dataclass(frozen=True, eq=False)

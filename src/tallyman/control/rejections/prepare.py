@@ -15,8 +15,8 @@ from pyspark.sql import functions as F
 
 from tallyman.control.bind.changes import changes
 from tallyman.control.bind.inputs import Pins
+from tallyman.control.pipeline.check import Definition
 from tallyman.control.pipeline.definitions import Definitions
-from tallyman.control.pipeline.load import Definition
 from tallyman.control.pipeline.redaction import redaction
 from tallyman.control.rejections.find import RejectedRecord, Standing
 from tallyman.control.rejections.replay import TargetReplay

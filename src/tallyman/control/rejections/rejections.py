@@ -14,6 +14,7 @@ from uuid import uuid4
 from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.pipeline.redaction import known_key
 from tallyman.control.pipeline.workspace import Workspace
+from tallyman.control.rejections.chosen import Chosen
 from tallyman.control.rejections.find import RejectedRecord, rejected
 from tallyman.control.rejections.prepare import Preparation
 from tallyman.control.rejections.replay import ReplayTargetMaker, TargetReplay
@@ -29,23 +30,12 @@ from tallyman.domain.history.run import AssetResult, RunIdentity, RunResult
 from tallyman.domain.pipeline.selection import find_asset
 from tallyman.domain.pipeline.target import folder_of
 from tallyman.engine.asset.work import Folders
-from tallyman.engine.files.past_run import Run
 from tallyman.engine.readback.dead_letters import Letters, rejected_keys
 from tallyman.errors import NotFound, UsageError
 from tallyman.registry.audit import Audit
 from tallyman.registry.database import Transaction
 from tallyman.registry.run.resolutions import Resolutions
 from tallyman.registry.version.datasets import Datasets
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
-    """Which rejections of a run."""
-
-    run: Run
-    record: RunRecord | None
-    asset: str | None = None
-    where: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

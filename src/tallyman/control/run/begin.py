@@ -5,17 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 from tallyman.control.bind.inputs import Pins
-from tallyman.control.conclude import ended, process, upkeep
+from tallyman.control.conclude import process, upkeep
 from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.publish.commit import refuse_rolled_back
-from tallyman.control.run.execute import Execution
-from tallyman.control.run.journal import Journal
-from tallyman.control.run.progress import Listener
-from tallyman.control.run.target import TargetMaker
-from tallyman.control.run.workbench import Workbench
 from tallyman.control.seal.signature import signer
 from tallyman.domain.history.materialization import RunRecord
 from tallyman.domain.history.options import Options, RunParams
@@ -30,6 +26,7 @@ from tallyman.errors import (
     ReplayInterrupted,
     UsageError,
 )
+from tallyman.on_demand import OnDemand, imported_meanwhile
 from tallyman.registry.audit import Audit
 from tallyman.registry.database import Database, Transaction
 from tallyman.registry.run.materializations import Materializations
@@ -37,6 +34,20 @@ from tallyman.registry.run.pipelines import Pipelines
 from tallyman.registry.run.runs import Runs
 from tallyman.registry.version.datasets import Datasets
 from tallyman.settings import Settings
+
+MAKING = (
+    "tallyman.control.run.journal",
+    "tallyman.control.run.workbench",
+    "tallyman.control.run.target",
+    "tallyman.control.run.execute",
+    "tallyman.control.conclude.ended",
+)
+if TYPE_CHECKING:
+    from tallyman.control.conclude import ended
+    from tallyman.control.run import execute, journal, target, workbench
+    from tallyman.control.run.progress import Listener
+else:
+    journal, workbench, target, execute, ended = map(OnDemand, MAKING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,14 +104,15 @@ def check_ready(pipeline: Pipeline, targets: Sequence[Target], pins: Pins) -> No
         raise DependencyNotReady(missing)
 
 
-def begin(asked: Begun, definitions: Definitions, listen: Listener) -> Execution:
+def begin(asked: Begun, definitions: Definitions, listen: Listener) -> execute.Execution:
     """Check and register a run; this process holds it then."""
-    journal = register(asked, definitions)
-    bench = Workbench.of(definitions, journal, asked.options, asked.targets, listen)
-    return Execution(bench, TargetMaker(bench))
+    with imported_meanwhile(*MAKING):
+        registered = register(asked, definitions)
+    bench = workbench.Workbench.of(definitions, registered, asked.options, asked.targets, listen)
+    return execute.Execution(bench, target.TargetMaker(bench))
 
 
-def register(asked: Begun, definitions: Definitions) -> Journal:
+def register(asked: Begun, definitions: Definitions) -> journal.Journal:
     """Check what is asked for and register that this process runs it."""
     settings, database = definitions.settings, definitions.database
     upkeep.upkeep(database, settings)
@@ -130,9 +142,9 @@ def register(asked: Begun, definitions: Definitions) -> Journal:
         executor=executor,
         executor_node=node,
     )
-    journal = Journal(database, run, executor, node, asked.actor, sign)
-    journal.begin(asked.targets, definitions.description())
-    return journal
+    registered = journal.Journal(database, run, executor, node, asked.actor, sign)
+    registered.begin(asked.targets, definitions.description())
+    return registered
 
 
 def _register(tx: Transaction, definitions: Definitions, assets: Sequence[str]) -> dict[UUID, int]:
@@ -177,7 +189,7 @@ def _params(asked: Begun, pipeline: Pipeline, version: str, before: str | None) 
 
 def resume(
     run: RunRecord, actor: str, definitions: Definitions, options: Options, listen: Listener
-) -> Execution:
+) -> execute.Execution:
     """The same run goes on: what succeeded stays, the rest is done by the pipeline as it is now."""
     version, project = definitions.version(), definitions.settings.name
     if run.params.options.replay_of:
@@ -186,15 +198,16 @@ def resume(
         definitions.database.durably(lambda tx: refuse_rolled_back(tx, project, version))
     elif options.plan.pipeline_to != version:
         raise PlanOutdated(options.plan.id, "the pipeline was edited since")
-    definitions.check_what_is_new()
+    with imported_meanwhile(*MAKING):
+        definitions.check_what_is_new()
     sign = definitions.database.durably(lambda tx: signer(tx, definitions.settings))
     executor, node = uuid4(), process.node()
     run = replace(run, params=replace(run.params, pipeline_version=version))
-    journal = Journal(definitions.database, run, executor, node, actor, sign)
-    journal.claim(definitions.description())
+    claimed = journal.Journal(definitions.database, run, executor, node, actor, sign)
+    claimed.claim(definitions.description())
     targets = targets_in(definitions.database, run)
-    bench = Workbench.of(definitions, journal, options, targets, listen)
-    return Execution(bench, TargetMaker(bench))
+    bench = workbench.Workbench.of(definitions, claimed, options, targets, listen)
+    return execute.Execution(bench, target.TargetMaker(bench))
 
 
 def _check_replayed(database: Database, run: RunRecord) -> None:
@@ -207,11 +220,6 @@ def _check_replayed(database: Database, run: RunRecord) -> None:
 def targets_in(database: Database, run: RunRecord) -> list[Target]:
     rows = database.durably(lambda tx: Materializations(tx).of_run(run.id))
     return [row.target for row in rows]
-
-
-def options_in(params: RunParams, jobs: int | None) -> Options:
-    """As the run was begun; only how many at once may be said anew."""
-    return params.options if jobs is None else params.options.with_jobs(jobs)
 
 
 def cancel(database: Database, settings: Settings, run: RunRecord, timeout_s: float) -> Status:

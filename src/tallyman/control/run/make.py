@@ -10,8 +10,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from tallyman import faults
+from tallyman.control.pipeline.check import Definition
 from tallyman.control.pipeline.definitions import Definitions
-from tallyman.control.pipeline.load import Definition
 from tallyman.control.pipeline.redaction import redaction
 from tallyman.control.run import gate
 from tallyman.control.run.progress import TimedObserver

@@ -10,7 +10,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from tallyman.control.bind.inputs import Pin
-from tallyman.control.pipeline.load import Definition
+from tallyman.control.pipeline.check import Definition
 from tallyman.engine.expressions.redact import Redaction
 from tallyman.engine.source.corrections import FACTS, FOLDER, overlaid
 from tallyman.engine.source.open import open_output, open_source

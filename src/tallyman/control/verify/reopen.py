@@ -11,8 +11,8 @@ from uuid import UUID
 from pyspark.sql import SparkSession
 
 from tallyman.control.bind.inputs import Pins
-from tallyman.control.pipeline import load
-from tallyman.control.pipeline.load import Definition
+from tallyman.control.pipeline import check
+from tallyman.control.pipeline.check import Definition
 from tallyman.control.pipeline.redaction import redaction_then
 from tallyman.control.pipeline.workspace import Workspace
 from tallyman.control.run.target_inputs import Corrections, TargetInputs
@@ -54,7 +54,7 @@ class Again:
 
     @cached_property
     def definition(self) -> Definition:
-        return load.check(
+        return check.check(
             self._workspace.spark(),
             self._workspace.pipeline,
             [self.target.asset],

@@ -11,13 +11,17 @@ import stat
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
-from typing import Literal
-
-import pyarrow.parquet as pq
+from typing import TYPE_CHECKING, Literal
 
 from tallyman.engine.files.listing import fresh_sha256, read_before, sha256_once
 from tallyman.errors import DatasetDamaged
 from tallyman.errors.wording import first_line
+from tallyman.on_demand import OnDemand
+
+if TYPE_CHECKING:
+    from pyarrow import parquet as pq
+else:
+    pq = OnDemand("pyarrow.parquet")
 
 WORKERS = 4
 BATCH = 8_192

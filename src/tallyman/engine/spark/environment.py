@@ -16,7 +16,7 @@ from typing import Any
 import pyspark
 
 from tallyman.engine.spark.secrets import HIDDEN, SECRET, without_assigned
-from tallyman.engine.spark.session import settings_for
+from tallyman.engine.spark.settings import settings_for
 
 
 def environment(master: str | None, conf: Mapping[str, str]) -> dict[str, Any]:

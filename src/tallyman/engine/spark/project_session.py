@@ -6,12 +6,19 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from pyspark.sql import SparkSession
-
-from tallyman.engine.spark.lent_session import forget, lent
 from tallyman.engine.spark.mode import SparkMode
-from tallyman.engine.spark.session import is_up, open_session, settings_for
+from tallyman.engine.spark.settings import settings_for
+from tallyman.on_demand import OnDemand
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tallyman.engine.spark import lent_session, session
+else:
+    lent_session = OnDemand("tallyman.engine.spark.lent_session")
+    session = OnDemand("tallyman.engine.spark.session")
 
 
 class ProjectSession:
@@ -37,14 +44,14 @@ class ProjectSession:
         with self._lock:
             if self._session is None:
                 given = {**quiet, **conf}
-                self._session = open_session(self.master, given, str(self._state_folder))
+                self._session = session.open_session(self.master, given, str(self._state_folder))
                 self._mode.keep()
-                forget(self._session, self._unwanted - conf.keys())
+                lent_session.forget(self._session, self._unwanted - conf.keys())
             return self._session
 
     def is_up(self) -> bool:
         """True if a session with settings of its own is there, opened here or by somebody else."""
-        return self._session is not None or is_up(self.master)
+        return self._session is not None or session.is_up(self.master)
 
     @contextmanager
     def lent(
@@ -55,7 +62,7 @@ class ProjectSession:
         now, then = (settings_for(self.master, given) for given in (usual, wanted))
         self._mode.enter()
         if self.is_up():
-            with lent(self.get(usual, quiet), then, now) as refused:
+            with lent_session.lent(self.get(usual, quiet), then, now) as refused:
                 yield refused
             return
         try:

@@ -8,14 +8,19 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 from uuid import UUID
-
-from pyarrow import parquet as pq
 
 from tallyman.domain.version.dataset import DataFile, Fragment
 from tallyman.engine.files.durable import sync
 from tallyman.engine.files.intact import Expected, check
 from tallyman.engine.files.listing import fresh_sha256
+from tallyman.on_demand import OnDemand
+
+if TYPE_CHECKING:
+    from pyarrow import parquet as pq
+else:
+    pq = OnDemand("pyarrow.parquet")
 
 ORG = "default"
 NO_LINKS = (errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK)

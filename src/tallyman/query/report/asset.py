@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tallyman.domain.account.fate import Fate
 from tallyman.domain.account.ledger_json import is_ledger
@@ -17,8 +17,13 @@ from tallyman.engine.files.past_run import ledger_in
 from tallyman.engine.files.run_folder import LEDGER
 from tallyman.engine.files.vouched import Vouched
 from tallyman.errors import NotFound
+from tallyman.on_demand import OnDemand
 from tallyman.query.report.flow import RecordFlow, flows
-from tallyman.query.report.rules import filters, rules
+
+if TYPE_CHECKING:
+    from tallyman.query.report import rules
+else:
+    rules = OnDemand("tallyman.query.report.rules")
 
 EVIDENCE_SHOWN = ("errors", "adjoint/filtered_keys")
 """What of the evidence is in a report."""
@@ -121,8 +126,8 @@ def asset_report(targets: Sequence[Mapping[str, Any]], places: Places, hidden: b
         targets=tuple(listed),
         totals=_totals(listed),
         flows=flows(ledgers, stopped=any(one.get("error") for one in listed)),
-        rules=tuple(rules([place for place, _ in found.values()], hidden)),
-        filters=tuple(filters(list(found.values()))),
+        rules=tuple(rules.rules([place for place, _ in found.values()], hidden)),
+        filters=tuple(rules.filters(list(found.values()))),
         proofs=tuple(_proof(target, ledger, hidden) for target, (_, ledger) in found.items()),
     )
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from tallyman.control.bind.changes import ChangedInput, changes
@@ -18,9 +19,6 @@ from tallyman.control.bind.vouch import vouched
 from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.pipeline.redaction import hidden_columns, known_key
 from tallyman.control.pipeline.workspace import Workspace
-from tallyman.control.run.begin import options_in
-from tallyman.control.verify.by_digest import recomputed
-from tallyman.control.verify.reopen import Again
 from tallyman.domain.account.redaction import covers, hashed, without_redacted
 from tallyman.domain.account.stored_ledger import StoredLedger
 from tallyman.domain.definition.frame import Frame
@@ -39,11 +37,18 @@ from tallyman.engine.files.past_run import Run
 from tallyman.engine.files.run_folder import LEDGER
 from tallyman.engine.files.vouched import Vouched
 from tallyman.errors import DigestsDiffer, EvidenceGone, NotFound
+from tallyman.on_demand import OnDemand
 from tallyman.query.walk.inputs import PastInput, PastInputs
 from tallyman.registry.database import Transaction
 from tallyman.registry.run.reads import Reads
 from tallyman.registry.run.runs import Runs
 from tallyman.registry.version.commits import Commits
+
+if TYPE_CHECKING:
+    from tallyman.control.verify import by_digest, reopen
+else:
+    by_digest = OnDemand("tallyman.control.verify.by_digest")
+    reopen = OnDemand("tallyman.control.verify.reopen")
 
 EVIDENCE = ("adjoint", "errors")
 """What of a target's folder says where its records went."""
@@ -203,7 +208,7 @@ class Past:
             return asset.plan()
 
     def _same_definition(self, asset: Asset, made: Materialization, run: RunRecord) -> bool:
-        options = options_in(run.params, None)
+        options = run.params.options
         evidence, thresholds = options.evidence, options.thresholds
         now = Definitions.of(self.workspace, [asset.name], evidence, thresholds)
         return now.hash(asset.name) == made.definition_hash
@@ -300,7 +305,7 @@ class Past:
             yield result.place
             return
         again = self.again(result)
-        work = recomputed(
+        work = by_digest.recomputed(
             again.asset, again.plan, again.clock, again.inputs, result.ledger, result.place
         )
         with work as found:
@@ -309,10 +314,10 @@ class Past:
                 raise DigestsDiffer(target, result.run.name, found.broken, self._why(result))
             yield found.folder
 
-    def again(self, result: Result) -> Again:
+    def again(self, result: Result) -> reopen.Again:
         pins = Pins(self.workspace, ordinals=result.run.pins)
         clock = datetime.fromisoformat(f"{result.run.started_at:%Y-%m-%dT%H:%M:%SZ}")
-        return Again(result.made.target, result.place, result.run.id, clock, pins)
+        return reopen.Again(result.made.target, result.place, result.run.id, clock, pins)
 
     def _why(self, result: Result) -> str:
         for given in result.accounted:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tallyman.domain.history.materialization import Materialization, RunRecord
 from tallyman.domain.history.run import Status
@@ -18,10 +18,10 @@ from tallyman.engine.readback.open import Shelf
 from tallyman.engine.readback.records import Records
 from tallyman.engine.readback.session import Desk, parquet_files
 from tallyman.errors import NotFound
+from tallyman.on_demand import OnDemand
 from tallyman.query.walk.find_record import Followed, Sought
 from tallyman.query.walk.inputs import PastInput
 from tallyman.query.walk.joins import JoinLink
-from tallyman.query.walk.joins_on_spark import met_by_plan
 from tallyman.query.walk.results import Past, Result
 from tallyman.query.walk.why import RowQuestion, Walk
 from tallyman.registry.database import Transaction
@@ -29,6 +29,11 @@ from tallyman.registry.run.materializations import Materializations
 from tallyman.registry.run.reads import Reads
 from tallyman.registry.version.datasets import Datasets
 from tallyman.registry.version.fragments import Fragments
+
+if TYPE_CHECKING:
+    from tallyman.query.walk import joins_on_spark
+else:
+    joins_on_spark = OnDemand("tallyman.query.walk.joins_on_spark")
 
 
 @dataclass
@@ -267,7 +272,7 @@ class Onward:
         given = {one.name: one for one in result.inputs if one.files is not None}
         if link.left is None or link.right is None or not set(link.left) <= set(given):
             keys = self._keys(followed, result)
-            return met_by_plan(self.past.again(result), link, self.desk, keys)
+            return joins_on_spark.met_by_plan(self.past.again(result), link, self.desk, keys)
         assert followed.records is not None
         assert followed.hits is not None
         values = followed.records.values(followed.hits, link.right)

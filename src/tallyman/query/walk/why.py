@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tallyman.control.publish.resolve import Resolved
 from tallyman.domain.account.redaction import without_redacted
@@ -20,11 +20,16 @@ from tallyman.engine.readback.records import Records
 from tallyman.engine.readback.session import Desk, parquet
 from tallyman.errors import NotFound, UsageError
 from tallyman.errors.wording import nearest
+from tallyman.on_demand import OnDemand
 from tallyman.query.walk import joins
 from tallyman.query.walk.inputs import PastInput
 from tallyman.query.walk.joins import JoinLink
-from tallyman.query.walk.joins_on_spark import matched_by_plan
 from tallyman.query.walk.results import Past, Result
+
+if TYPE_CHECKING:
+    from tallyman.query.walk import joins_on_spark
+else:
+    joins_on_spark = OnDemand("tallyman.query.walk.joins_on_spark")
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +283,7 @@ class Walk:
         found = joins.matched(link, hits, opened, self.asked.limit)
         if found is None:
             again, limit = self.past.again(result), self.asked.limit
-            rows = matched_by_plan(again, link, self.desk, keys, limit)
+            rows = joins_on_spark.matched_by_plan(again, link, self.desk, keys, limit)
             shown = tuple(self.past.shown(Record(key=None, values=row), ()) for row in rows)
             return replace(origin, records=shown, by_plan=True)
         return self._shown(origin, given, self.records(result, given.name), found, self.asked.limit)

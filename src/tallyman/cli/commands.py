@@ -1,0 +1,47 @@
+"""Every command by name. The module of a command is imported when the command is used, or when
+the help lists it."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+# The panels of `tallyman --help`, and the commands of each in the order they are listed. A panel is
+# a room of `tallyman.cli`, a command is a module there.
+PANELS = {
+    "Start": ("init", "demo", "doctor"),
+    "Run": (
+        "run", "backfill", "resume", "cancel", "approve", "reject", "approvals", "rejections",
+        "invalidate",
+    ),
+    "Read": (
+        "ls", "graph", "runs", "show", "report", "compare", "read", "versions", "commits", "diff",
+    ),
+    "Publish": (
+        "plan", "apply", "rollback", "snapshot", "rename", "hide", "expose", "mutate", "load",
+    ),
+    "Ask": ("why", "where", "trace", "lineage"),
+    "Check": ("verify", "reproduce", "audit", "keys"),
+    "Operate": ("cleanup", "purge", "db"),
+}  # fmt: skip
+IN_MODULE = {"reject": "approve", "approvals": "approve", "hide": "rename", "expose": "rename"}
+"""Commands that share a module with another, which gives it its name."""
+
+
+class Commands(TyperGroup):
+    """Import a command only when it is asked for: `tallyman ls` needs no other."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [name for names in PANELS.values() for name in names]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        panel = next((panel for panel, names in PANELS.items() if cmd_name in names), None)
+        if panel is None:
+            return None
+        module = f"tallyman.cli.{panel.lower()}.{IN_MODULE.get(cmd_name, cmd_name)}"
+        alone = typer.Typer(callback=lambda: None)
+        import_module(module).register(alone, panel)
+        return typer.main.get_group(alone).commands[cmd_name]

@@ -1,0 +1,18 @@
+"""Which rejections a command is about."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tallyman.domain.history.materialization import RunRecord
+from tallyman.engine.files.past_run import Run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """Which rejections of a run."""
+
+    run: Run
+    record: RunRecord | None
+    asset: str | None = None
+    where: str | None = None

@@ -1,0 +1,51 @@
+"""Settings that a Spark session is started with."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from tallyman.engine.spark.mode import is_connect
+
+CORES = os.cpu_count() or 2
+
+ANYWHERE: Mapping[str, str] = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.adaptive.enabled": "true",
+    "spark.sql.parquet.compression.codec": "snappy",
+    # A flipped bit in a page is an error and not another value.
+    "parquet.page.write-checksum.enabled": "true",
+    "parquet.page.verify-checksum.enabled": "true",
+    # `${name}` in a text is text: what a step means must not depend on settings.
+    "spark.sql.variable.substitute": "false",
+    # One open file per fate instead of a sort of every row by fate.
+    "spark.sql.maxConcurrentOutputFileWriters": "64",
+}
+"""Settings the accounting relies on, for every kind of Spark."""
+
+ONE_MACHINE: Mapping[str, str] = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.memory": "4g",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.shuffle.partitions": str(2 * CORES),
+}
+"""Settings for Spark inside this process; a cluster has its own."""
+
+QUIET: Mapping[str, str] = {"spark.log.level": "OFF"}
+"""Where columns are redacted: Spark logs the values that it stumbles over."""
+
+LOCAL = f"local[{CORES}]"
+
+
+def settings_for(master: str | None, conf: Mapping[str, str]) -> dict[str, str]:
+    """What a session on `master` is started with."""
+    if is_connect(master):
+        return {**ANYWHERE, **conf}
+    settings = {**ANYWHERE, **ONE_MACHINE}
+    if not (master or LOCAL).startswith("local"):
+        settings.pop("spark.sql.shuffle.partitions")
+    return {**settings, **conf}
