@@ -10,17 +10,21 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import pkgutil
 import signal
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import tallyman
 from tallyman.cli.main import main
 
 _context = multiprocessing.get_context("forkserver")
 _late = ["pyspark.sql.connect.session", "pyiceberg.io.pyarrow", "pyiceberg.table"]
-_context.set_forkserver_preload(["tallyman.project", "pytest", __name__, *_late])
+# Commands import what they need when they need it; each fork would do that again.
+_ours = [found.name for found in pkgutil.walk_packages(tallyman.__path__, "tallyman.")]
+_context.set_forkserver_preload(["pytest", __name__, *_ours, *_late])
 
 
 class Running:
