@@ -19,6 +19,7 @@ import duckdb
 import pytest
 
 from tallyman.cli.start.demo_data import write_airline
+from tallyman.project import Project
 from tests.world.databases import Databases
 from tests.world.home import Home
 from tests.world.homes import Homes
@@ -174,7 +175,7 @@ def airline_project(
 
 
 @pytest.fixture(scope="session")
-def airline(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
+def airline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FinishedRun]:
     """The whole reference scenario, made once and run once. Read it, never change it."""
     base = tmp_path_factory.getbasetemp()
     # Workers of pytest-xdist share the parent of their folders; the first one in makes the run.
@@ -190,7 +191,10 @@ def airline(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
             answer.write_text(json.dumps([running.returncode, said, errors]))
     reply = check_queries(project, Reply(*json.loads(answer.read_text())))
     assert reply.code == 0, str(reply)
-    return FinishedRun(project, reply.json)
+    # Its server stays up: each command would start and stop it.
+    with Project.open(project) as held:
+        held.database.url()
+        yield FinishedRun(project, reply.json)
 
 
 SMALL = 5_300

@@ -381,19 +381,19 @@ def test_the_run_folder_can_be_read_with_ls(airline):
         assert (airline.asset / name).is_dir()
 
 
-def test_a_second_run_is_the_same_but_for_its_ids(airline, tallyman):
-    reply = tallyman(airline.project, "run", "--force")
+def test_a_second_run_is_the_same_but_for_its_ids(small, tallyman):
+    reply = tallyman(small.project, "run", "--force")
     assert reply.code == 0, str(reply)
-    second = type(airline)(airline.project, reply.json)
-    assert second.run_id != airline.run_id
-    assert second.folder != airline.folder
-    assert accounts(second) == accounts(airline)
-    assert output_rows(second) == output_rows(airline)
-    assert without_ids(second.rejections) == without_ids(airline.rejections)
-    summaries = [(run.asset / "errors" / "_summary.json").read_text() for run in (second, airline)]
+    second = type(small)(small.project, reply.json)
+    assert second.run_id != small.run_id
+    assert second.folder != small.folder
+    assert accounts(second) == accounts(small)
+    assert output_rows(second) == output_rows(small)
+    assert without_ids(second.rejections) == without_ids(small.rejections)
+    summaries = [(run.asset / "errors" / "_summary.json").read_text() for run in (second, small)]
     assert summaries[0] == summaries[1]
     for kind in ("AGGREGATED", "FILTERED"):
-        pair = [Counter(evidence_keys(run.evidence(kind))) for run in (second, airline)]
+        pair = [Counter(evidence_keys(run.evidence(kind))) for run in (second, small)]
         assert pair[0] == pair[1]
 
 
