@@ -16,8 +16,7 @@ from tallyman.engine.spark.mode import ENABLED
 from tallyman.registry.database import Database
 from tests.guard import ProcessState
 from tests.spark_servers import start_connect_server
-from tests.world.collector import Collector
-from tests.world.collector import collectors as collectors_until_closed
+from tests.world.collector import Collector, serving
 from tests.world.databases import Databases
 from tests.world.homes import Homes
 
@@ -123,7 +122,7 @@ def homes(
 @pytest.fixture
 def collectors() -> Iterator[Callable[..., Collector]]:
     """collectors(answer=…): another collector that listens on this machine."""
-    with collectors_until_closed() as start:
+    with serving() as start:
         yield start
 
 

@@ -97,7 +97,8 @@ class Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def collectors() -> Iterator[Callable[..., Collector]]:
+def serving() -> Iterator[Callable[..., Collector]]:
+    """Yield what starts another collector; all of them end with the block."""
     servers: list[tuple[Server, Collector]] = []
 
     def start(**how: Any) -> Collector:
