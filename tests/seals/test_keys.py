@@ -22,7 +22,8 @@ from tallyman.control.seal import keys
 from tallyman.control.seal.signature import Signer
 from tallyman.project import Project
 from tallyman.settings import Settings
-from tests.seals.conftest import SealedHome, written
+from tests.seals.conftest import RAW, SealedHome, written
+from tests.world.homes import INTERPRETED
 
 PASSWORD = "correct-horse-9274"
 ONE = """\
@@ -235,13 +236,15 @@ def test_the_setting_is_a_path_and_the_environment_wins(small: SealedHome, tmp_p
 
 
 def test_no_file_but_the_key_holds_the_key_and_no_run_holds_a_password(
-    new_shop: Callable[[], SealedHome],
+    tmp_path: Path, spark_server: str, with_database: Callable[[Path], Path]
 ) -> None:
-    shop = new_shop()
-    shop.pipeline(ONE)
-    file = shop.path / "tallyman.yaml"
+    # With a server of its own: the files of the database are searched as well.
     secret = f'  spark.hadoop.fs.s3a.secret.key: "{PASSWORD}"\n'
-    file.write_text(file.read_text() + secret)
+    settings = f"name: shop\nmaster: {spark_server}\n{INTERPRETED}{secret}"
+    (tmp_path / "tallyman.yaml").write_text(settings)
+    with_database(tmp_path)
+    shop = SealedHome(tmp_path).pipeline(ONE).late(1, 2)
+    (tmp_path / "data" / "raw.jsonl").write_text(RAW)
     made = shop.ok("keys", "init")
     asked = (("run", "--run-id", "r"), ("verify", "r"), ("verify", "chain"), ("keys", "ls"))
     said = [json.dumps(made), *(json.dumps(shop.ok(*words)) for words in asked)]

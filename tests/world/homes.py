@@ -51,8 +51,9 @@ class Homes:
     def give_database(self, project: Path) -> str:
         """Add the address of a new database to the settings of a project."""
         self._addresses.append(self._databases.new())
-        with (project / "tallyman.yaml").open("a") as settings:
-            settings.write(f"database: {self._addresses[-1]}\n")
+        settings = project / "tallyman.yaml"
+        # First, so that a test may add to the block at the end.
+        settings.write_text(f"database: {self._addresses[-1]}\n{settings.read_text()}")
         return self._addresses[-1]
 
     def __enter__(self) -> Self:
