@@ -14,6 +14,7 @@ from xdist.scheduler import LoadFileScheduling
 
 from tallyman.engine.spark.mode import ENABLED
 from tallyman.registry.database import Database
+from tests import schedule
 from tests.guard import ProcessState
 from tests.spark_servers import start_connect_server
 from tests.world.collector import Collector, serving
@@ -36,7 +37,7 @@ os.environ.setdefault("JAVA_TOOL_OPTIONS", " ".join(FAST_START))
 # Settings of whoever starts the tests: they are for their work, and so are the databases, servers
 # and collectors that some of them name.
 FOREIGN = ("TALLYMAN_", "OPENLINEAGE", "SPARK_", "PYSPARK_", "PG", "GIT_")
-OURS = ("TALLYMAN_SEED", "TALLYMAN_CHAINS", "TALLYMAN_SCALE")
+OURS = ("TALLYMAN_SEED", "TALLYMAN_CHAINS", "TALLYMAN_SCALE", "TALLYMAN_DURATIONS")
 for name in [n for n in os.environ if n.startswith(FOREIGN) and n not in OURS]:
     del os.environ[name]
 os.environ.update(GIT_CONFIG_GLOBAL=os.devnull, GIT_CONFIG_NOSYSTEM="1")
@@ -162,61 +163,23 @@ def with_database(made: Path) -> Callable[[Path], Path]:
     return give
 
 
-LONGEST_FIRST = (
-    "faults",
-    "engine",
-    "trace",
-    "oracle",
-    "orchestration",
-    "lineage_run",
-    "publication",
-    "rejections",
-    "planted",
-    "reproduce",
-    "walk",
-    "seals",
-    "damage",
-    "acceptance",
-    "tables",
-    "lineage_send",
-    "report",
-    "registry",
-    "query",
-    "trace_read",
-    "definitions_yaml",
-    "engine_tables",
-    "lineage_events",
-    "manifest",
-    "domain",
-)
-
-
-# Folders whose files share a Spark in the test's own process, or one run, stay in one worker.
-TOGETHER = {
-    "engine": "engine",
-    "trace": "engine",
-    "faults": "faults",
-    "walk": "walk",
-    "report": "report",
-    "seals": "seals",
-    "damage": "damage",
-    "oracle": "oracle",
-}
-
-
-class ByFile(LoadFileScheduling):
-    def _split_scope(self, nodeid: str) -> str:
-        file = nodeid.partition("::")[0]
-        return TOGETHER.get(Path(file).parent.name, file)
-
-
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadFileScheduling | None:
-    return ByFile(config, log) if config.getoption("dist") == "loadfile" else None
+    return schedule.ByGroup(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Two workers share the files: a long one at the end would leave the other idle."""
-    places = {name: place for place, name in enumerate(LONGEST_FIRST)}
-    items.sort(key=lambda item: places.get(item.path.parent.name, len(places)))
+    schedule.longest_first(items)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Name the files that grew; TALLYMAN_DURATIONS=record takes the new figures instead."""
+    stats = terminalreporter.stats.values()
+    now = schedule.taken(one for some in stats for one in some if hasattr(one, "duration"))
+    if os.environ.get("TALLYMAN_DURATIONS") == "record":
+        schedule.record(now)
+    elif found := schedule.grown(schedule.recorded(), now):
+        terminalreporter.section("files that take longer than recorded")
+        for line in found:
+            terminalreporter.line(line)

@@ -21,10 +21,9 @@ import tallyman
 from tallyman.cli.main import main
 
 _context = multiprocessing.get_context("forkserver")
+_ours = [module.name for module in pkgutil.walk_packages(tallyman.__path__, "tallyman.")]
 _late = ["pyspark.sql.connect.session", "pyiceberg.io.pyarrow", "pyiceberg.table"]
-# Commands import what they need when they need it; each fork would do that again.
-_ours = [found.name for found in pkgutil.walk_packages(tallyman.__path__, "tallyman.")]
-_context.set_forkserver_preload(["pytest", __name__, *_ours, *_late])
+_context.set_forkserver_preload([*_ours, "pytest", __name__, *_late])
 
 
 class Running:

@@ -1,7 +1,7 @@
-"""Named places where a process can be made to die, so that tests can show what is left.
+"""Named points where a process can be made to die, so that tests can check what is left.
 
-`TALLYMAN_CRASH_AT=point` kills the process there as kill -9 would; `point:raise` raises instead,
-`point:full` as a full disk does; `point@2` means the second time the place is reached.
+`TALLYMAN_CRASH_AT=point` kills the process there as `kill -9` would; `point:raise` raises instead;
+`point:full` fails as a full disk does; `point@2` means the second time the point is reached.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Point(StrEnum):
 
 
 class Planted(Exception):
-    """Raised on demand; nobody catches it on purpose."""
+    """An error raised on demand by a test; no code catches it on purpose."""
 
 
 _seen: dict[str, int] = {}

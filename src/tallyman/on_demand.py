@@ -20,7 +20,7 @@ from typing import Any
 
 
 class OnDemand:
-    """Stand for a module until one of its names is used."""
+    """A stand-in for a module until one of its names is used."""
 
     def __init__(self, module: str) -> None:
         self._module = module
@@ -37,7 +37,7 @@ def imported_meanwhile(*modules: str) -> Iterator[None]:
     """Import modules in another thread while the caller waits for something else, such as Spark."""
 
     def load() -> None:
-        # Whoever needs a module that cannot be imported gets the error then.
+        # The caller gets the error of a failed import when it uses the module.
         with suppress(Exception):
             for module in modules:
                 import_module(module)

@@ -1,4 +1,4 @@
-"""tallyman.yaml and the environment, read once, at the edges, into one frozen value."""
+"""Settings from tallyman.yaml and the environment, read once, at the edges, as a frozen value."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ HOST = re.compile(r"(\[[^\]]*\]|[^:]*)(:\d*)?")
 
 
 class Secret:
-    """A text that is not shown, not written to files and not handed to other processes."""
+    """A text that is never shown, written to files or passed to other processes."""
 
     __slots__ = ("_text",)
     _text: str
@@ -59,7 +59,7 @@ class Secret:
         return hash(self._text)
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError("a Secret does not change")
+        raise AttributeError("a Secret cannot be changed")
 
     def __copy__(self) -> Secret:
         return self
@@ -73,7 +73,9 @@ class Secret:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """`home` is the folder of tallyman.yaml; other paths are relative to it."""
+    """The settings of a project. `home` is the folder of tallyman.yaml; other paths are relative to
+    it.
+    """
 
     home: Path
     name: str
@@ -82,16 +84,17 @@ class Settings:
     warehouse: str = "warehouse"
     master: str | None = None
     spark: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Not shown: passwords of object stores are among them."""
+    """Spark settings. Excluded from `repr`: they may contain passwords of object stores."""
     thresholds: str | Mapping[str, object] | None = None
     database: Secret | None = None
-    """Of a server that somebody runs; without one, the project has its own."""
+    """The address of an external server; without one, the project starts its own."""
     redacted: tuple[str, ...] = ()
-    """Columns of which a trace keeps a keyed hash instead of the value."""
+    """Columns for which a trace keeps a keyed hash instead of the value."""
     signing_key: Path | None = None
-    """The file of the private key that signs seals; without one, that of `tallyman keys init`."""
+    """The file of the private key that signs seals; by default the key of `tallyman keys init`."""
     actor: str = "unknown"
-    """Who is at work, for the record: TALLYMAN_ACTOR, or the user of the operating system."""
+    """The person or program recorded as responsible: TALLYMAN_ACTOR, or the operating system user.
+    """
 
     @property
     def runs_folder(self) -> Path:
@@ -110,7 +113,7 @@ class Settings:
 
 
 def read_settings(start: str | Path | None = None) -> Settings:
-    """From tallyman.yaml in `start` (or TALLYMAN_HOME, or the working directory) or any parent."""
+    """Read tallyman.yaml in `start` (or TALLYMAN_HOME, or the working directory) or in a parent."""
     begin = Path(start or os.environ.get("TALLYMAN_HOME") or Path.cwd()).resolve()
     for folder in (begin, *begin.parents):
         if (folder / FILE).is_file():
@@ -165,13 +168,13 @@ def _signing_key(home: Path, written: object) -> Path | None:
     if written is None:
         return None
     if not isinstance(written, str) or not written.strip() or "\n" in written:
-        # Not quoted: somebody may have written the key itself.
+        # Do not quote the value: somebody may have written the key itself.
         raise UsageError(f"{home / FILE}: signing_key: expected the path of a file")
     return home / Path(written).expanduser()
 
 
 def _connect_server() -> str | None:
-    """PySpark's own variable, where it names a server: `local` there is a server in the process."""
+    """Read PySpark's SPARK_REMOTE where it names a server; `local` means one in the process."""
     address = os.environ.get(CONNECT_VARIABLE, "")
     return address if address.startswith("sc://") else None
 
@@ -184,7 +187,7 @@ def _actor() -> str:
 
 
 def _where(error: yaml.YAMLError) -> str:
-    """Without the lines around it, which the error quotes: a password may be among them."""
+    """Locate a YAML mistake without the lines the error quotes: they may contain a password."""
     if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
         return "it cannot be read"
     mark = error.problem_mark
@@ -206,7 +209,7 @@ def _database(home: Path, written: object) -> Secret | None:
 
 
 def _problem_of_address(text: str) -> str | None:
-    """Say what is wrong without quoting it: an unescaped password may be any part of it."""
+    """Describe what is wrong without quoting it: any part may be an unescaped password."""
     if re.match(r"\w+\s*=", text):
         return None
     scheme, _, rest = text.partition("://")
@@ -214,7 +217,7 @@ def _problem_of_address(text: str) -> str | None:
         return "expected postgresql://user:password@host:port/name, or key=value pairs"
     authority = re.split(r"[/?]", rest, maxsplit=1)[0]
     if rest.count("@") > 1 or "@" in rest[len(authority) :]:
-        return "it has an '@', '/' or '?' that has to be percent-encoded (%40, %2F, %3F)"
+        return "it has an '@', '/' or '?' that must be percent-encoded (%40, %2F, %3F)"
     if not all(HOST.fullmatch(host) for host in authority.rpartition("@")[2].split(",")):
         return "the port is not a number; ':' and '@' within a password are %3A and %40"
     return None

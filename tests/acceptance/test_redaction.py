@@ -23,8 +23,7 @@ CANARY = "kanarie"
 END = "\n---\n"
 SETTINGS = f"""\
 trace: {{redact: [email, ssn, salary]}}
-{INTERPRETED}  spark.sql.shuffle.partitions: 2
-"""
+{INTERPRETED}"""
 PIPELINE = """
 import tallyman as tm
 

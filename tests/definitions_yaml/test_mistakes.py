@@ -110,7 +110,7 @@ def test_all_mistakes_are_told_at_once_with_their_paths(tmp_path: Path) -> None:
         "31: assets.gl_close.steps[13].filter.reason: expected a text, found 'null': leave the key "
         "out, or quote the text",
         "32: assets.gl_close.steps[14].output.seq: expected a whole number, found '1.10'",
-        "33: assets.gl_close.steps[15].output: output to '../x': a path inside the project, such "
+        "33: assets.gl_close.steps[15].output: output to '../x': use a path in the project, such "
         "as exports/gl.csv",
         "34: assets.gl_close.steps[16].groupBy.agg: a column cannot be made under the name 'name'; "
         "rename it afterwards",

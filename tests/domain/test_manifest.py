@@ -111,5 +111,5 @@ def test_an_input_has_the_keys_of_its_kind() -> None:
     ],
 )
 def test_what_is_no_manifest_is_refused(found: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="no manifest"):
+    with pytest.raises(ValueError, match="not a manifest"):
         Manifest.of_json(found)

@@ -63,7 +63,7 @@ def test_two_assets_cannot_produce_one_dataset() -> None:
     with pytest.raises(DefinitionError) as raised:
         Pipeline.of([asset("a", True), asset("b", "a"), asset("c", "shown"), asset("d", "shown")])
     assert [(p.where, p.message) for p in raised.value.problems] == [
-        ("asset b", "its dataset 'a' is that of asset a already"),
-        ("asset d", "its dataset 'shown' is that of asset c already"),
+        ("asset b", "its dataset 'a' already belongs to asset a"),
+        ("asset d", "its dataset 'shown' already belongs to asset c"),
     ]
     Pipeline.of([asset("a", "b"), asset("b", "a")])  # names may cross

@@ -150,7 +150,7 @@ def test_what_is_no_ledger_is_refused(place: tuple[Any, ...], wrong: Any) -> Non
     for name in place[:-1]:
         inside = inside[name]
     inside[place[-1]] = wrong
-    with pytest.raises(ValueError, match="no "):
+    with pytest.raises(ValueError, match="not a "):
         of_json(written)
 
 

@@ -81,12 +81,12 @@ def test_all_mistakes_of_a_table_are_in_one_error() -> None:
 
     text = str(raised.value)
     for part in (
-        "'A' is there twice",
+        "'A' is declared twice",
         "'_tm_x': names that start with _tm are reserved",
         "'list' is not one of",
         "'oops' is not a column",
         "the key names a column twice",
-        "the key names 'aa', which is no column; did you mean 'a'?",
+        "the key names 'aa', which is not a column; did you mean 'a'?",
         "a reference names 'z'",
         "'person': write it as table.column",
     ):

@@ -1,4 +1,4 @@
-"""One word per idea, one idea per word: what the glossary says of names in the code."""
+"""Words in the code: one word per idea in names, and plain English in prose."""
 
 from __future__ import annotations
 
@@ -19,6 +19,12 @@ ONLY_IN = {
     "iceberg": r"engine/warehouse/|control/publish/|registry/version/|domain/version/",
 }
 """Words of one room: where they may be part of a name."""
+RETIRED_IN_PROSE = (
+    r"anew|mend(s|ed|ing)?|for ever|dear(er|ly)?|bears?|borne|aside|beside|sought|tells?|told"
+)
+"""The plain words are: again, fix, forever, expensive, tolerate, separately, next to, report."""
+RIDDLES = "What|Whether|Which|Who|How|As|Of|By|From|Or"
+"""A function's docstring opens with a verb or "True if", not with one of these."""
 
 
 def names(file: Path) -> Iterator[str]:
@@ -48,6 +54,54 @@ def test_words_of_one_room_stay_there(words: str) -> None:
     found = uses(words)
     assert found
     assert {file: n for file, n in found.items() if not re.match(ONLY_IN[words], file)} == {}
+
+
+def sources() -> Iterator[tuple[str, ast.Module]]:
+    for file in sorted(SOURCE.rglob("*.py")):
+        yield str(file.relative_to(SOURCE)), ast.parse(file.read_text())
+
+
+def strings(tree: ast.Module, *, messages: bool) -> Iterator[tuple[int, str]]:
+    """Yield docstrings, also of attributes; with `messages`, every other string too."""
+    for node in ast.walk(tree):
+        stands_alone = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        text = node.value if stands_alone else node if messages else None
+        if isinstance(text, ast.Constant) and isinstance(text.value, str):
+            yield text.lineno, text.value
+
+
+def comments(file: Path) -> Iterator[tuple[int, str]]:
+    with file.open("rb") as lines:
+        for token in tokenize.tokenize(lines.readline):
+            if token.type == tokenize.COMMENT:
+                yield token.start[0], token.string
+
+
+def prose() -> Iterator[tuple[str, str]]:
+    """Yield docstrings and comments of all files, and messages of errors, without code in them."""
+    for name, tree in sources():
+        found = strings(tree, messages=name.startswith("errors/"))
+        for line, text in (*found, *comments(SOURCE / name)):
+            yield f"{name}:{line}", re.sub(r"`[^`]*`", "", text)
+
+
+def test_retired_words_are_in_no_docstring_comment_or_error() -> None:
+    word = re.compile(rf"\b({RETIRED_IN_PROSE})\b", re.I)
+    texts = list(prose())
+    assert len(texts) > 2000
+    assert [f"{place} {met[0]}" for place, text in texts if (met := word.search(text))] == []
+
+
+def test_docstrings_of_functions_open_with_a_verb() -> None:
+    riddle = re.compile(rf"({RIDDLES})\b")
+    opened = {
+        f"{name}:{node.lineno}": found
+        for name, tree in sources()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef) and (found := ast.get_docstring(node))
+    }
+    assert len(opened) > 1000
+    assert {place: text for place, text in opened.items() if riddle.match(text)} == {}
 
 
 def test_no_two_classes_share_a_name() -> None:

@@ -268,7 +268,7 @@ def test_a_file_that_cannot_be_read_is_named(
         (lambda f: f.withColum("a", "b"), "Did you mean 'withColumn'?"),
         (lambda f: f.pivot, "A Frame has: "),
         (lambda f: f["a"], "F.col(name)"),
-        (lambda f: list(f), "Assets only describe"),
+        (lambda f: list(f), "An asset only describes"),
     ],
 )
 def test_what_cannot_be_accounted_for_names_the_alternative(

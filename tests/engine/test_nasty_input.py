@@ -264,7 +264,7 @@ def e(typed):
     ran = made.run()
     messages = {a.name: str(a.error and a.error["message"]) for a in ran.result.assets}
     assert ran.result.exit_code != 0
-    assert "the first line is no header: 'a,1'" in messages["a"]
+    assert "the first line is not a header: 'a,1'" in messages["a"]
     assert "the header has no column 'n'" in messages["b"]
     assert "x.parquet" in messages["c"]
     assert "has nothing to read at data/absent.json" in messages["d"]

@@ -38,7 +38,7 @@ def test_after_an_outage_status_tells_and_flush_delivers(
     assert code == 1
     message = failed["error"]["message"]
     assert message == (
-        f"0 lineage events were sent to {collector.url} and 3 wait: 503 Service Unavailable"
+        f"0 lineage events were sent to {collector.url}, 3 still waiting: 503 Service Unavailable"
     )
     assert "tallyman lineage flush" in failed["error"]["hint"]
 
@@ -60,7 +60,7 @@ def test_it_stops_at_the_first_failure_with_what_was_done(
     events = shop.spool(5)
     code, _, err = shop.printed("lineage", "flush")
     assert code == 1
-    assert f"2 lineage events were sent to {collector.url} and 3 wait: 500" in err
+    assert f"2 lineage events were sent to {collector.url}, 3 still waiting: 500" in err
     assert (collector.taken, collector.requests) == (events[:2], 3)
 
 
@@ -91,7 +91,7 @@ def test_with_nothing_configured_it_says_how_and_keeps_them(
     assert "export OPENLINEAGE_URL=" in text
     code, failed = shop.answer("lineage", "flush")
     assert (code, failed["error"]["code"]) == (1, "no_lineage_destination")
-    assert "2 wait" in failed["error"]["message"]
+    assert "2 still waiting" in failed["error"]["message"]
     monkeypatch.setenv("OPENLINEAGE_DISABLED", "true")
     assert "disabled" in shop.printed("lineage", "status")[1]
     assert "OPENLINEAGE_DISABLED" in shop.answer("lineage", "flush")[1]["error"]["message"]

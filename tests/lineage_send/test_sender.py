@@ -249,7 +249,7 @@ def test_a_collector_that_is_not_there_is_named(
 ) -> None:
     monkeypatch.setenv("OPENLINEAGE_URL", url)
     shop.spool(1)
-    with pytest.raises(LineageNotSent, match=f"to {url} and 1 wait: .*({reason})"):
+    with pytest.raises(LineageNotSent, match=f"to {url}, 1 still waiting: .*({reason})"):
         flush(shop.outbox)
 
 

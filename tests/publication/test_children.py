@@ -144,6 +144,6 @@ def test_what_a_halt_does_is_no_choice_and_older_runs_that_made_one_are_still_re
     for given in ({"on_halt": "commit"}, {"on_halt": "rollback"}, "absolute=1,on_halt=commit"):
         with pytest.raises(UsageError, match=r"a halted run publishes nothing.*raise the limits"):
             Thresholds.of(given)
-    with pytest.raises(UsageError, match="on_halt is not a choice"):
+    with pytest.raises(UsageError, match="on_halt is no longer an option"):
         Thresholds(on_halt="commit")
     assert Thresholds.of_json({"absolute": 5, "on_halt": "commit"}) == Thresholds(absolute=5)

@@ -122,7 +122,9 @@ def log(raw: Frame) -> Frame:
 
 def test_appended_rows_need_their_unique_key_within_the_key() -> None:
     appended = partial(tm.asset, update_strategy="append", unique_key="id")
-    with pytest.raises(UsageError, match=r"its key \(line\) has not all of its unique_key \(id\)"):
+    with pytest.raises(
+        UsageError, match=r"its key \(line\) does not contain all of its unique_key \(id\)"
+    ):
         appended(log, key="line")
     assert not appended(log, key="line", unique=False).unique
     assert appended(log, key=["id", "day"]).unique

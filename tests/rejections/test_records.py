@@ -27,7 +27,7 @@ FIXES = """\
 """
 BAD = {
     '{"id": "b", "n": 2}\nnot json\n{"id": "zz"}\n{"n": 1}\n': (
-        "of 4 lines of corrections 1 is no JSON object: line 2; "
+        "of 4 lines of corrections 1 is not a JSON object: line 2; "
         "2 names no open rejection: line 3 (zz), line 4."
     ),
     '{"id": "b"}\n{"id": "c"}\n{"id": "b", "n": 1}\n': (
@@ -37,7 +37,7 @@ BAD = {
     '{"id": "a", "n": 1, "kind": "x"}\n': (
         "of 1 lines of corrections 1 names no open rejection: line 1 (a)."
     ),
-    "": "the file of corrections has no line.",
+    "": "the file of corrections is empty.",
 }
 
 

@@ -257,7 +257,7 @@ def test_an_error_that_may_quote_a_redacted_value_tells_its_kind(shop: ReportHom
     with redacted_today(shop, "id"):
         page = shop.page("quoting")
     assert "o-1" not in page
-    assert "rows_not_distinct: what it says may show values that are redacted" in page
+    assert "rows_not_distinct: its message may show redacted values" in page
     assert "7 of 27 records" in page
 
 

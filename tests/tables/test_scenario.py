@@ -106,7 +106,7 @@ def test_step_2_a_refused_mutation_leaves_nothing_and_the_next_one_works(
 def conflict(table: str, expected: int, actual: int) -> dict[str, object]:
     """The body of O6, and not a word more."""
     return {
-        "error": f"dataset {table!r} is at version {actual}, not at {expected} as expected.",
+        "error": f"dataset {table!r} is at version {actual}; version {expected} was expected.",
         "code": "conflict",
         "manifest_conflict": {"table_key": table, "expected": expected, "actual": actual},
     }

@@ -85,14 +85,14 @@ SAID = {
     "reserved, step 10_update": ["column '_row_id' is reserved"],
     "reserved_too, step 10_aggregate": ["column '_updated_at' is reserved"],
     "taken, step 10_update": ["column '_deleted' is reserved"],
-    "combined": ["groupBy after update: rows would be other rows than those changed"],
+    "combined": ["groupBy after update: the rows would no longer be those that were changed"],
     "windowed": ["'count(*) OVER (PARTITION BY w)' looks at other rows", "'row_number() OVER"],
     "brought, step 10_append": [
-        "columns that are not there: code, factor, extra; there are id, v, w"
+        "columns that do not exist: code, factor, extra; the columns are id, v, w"
     ],
     "brought": ["update inside append: only the asset's own rows change"],
     "numbered": ["seq 20 comes after seq 20: numbers must rise along the chain"],
-    "zeroth": ["seq 0: a step's number is 1 or more"],
+    "zeroth": ["seq 0: the number of a step must be 1 or more"],
     "unknown, step 10_update": ["'vv'"],
     "unknown, step 20_update": ["'ww'"],
     "unknown, step 30_delete": ["'idd'"],
@@ -103,10 +103,10 @@ SAID = {
     "unknown, step 80_output": ["unknown column 'idd'"],
     "no_condition, step 10_delete": ["where gives int, not true or false: 'v'"],
     "no_condition, step 20_update": ["where gives int, not true or false: 'v + 1'"],
-    "alias, step 10_update": ["join 'v' is called like a column; give it another name"],
-    "away": ["output to '../outside.csv': a path inside the project"],
-    "both": ["output to 'exports/x.csv' in format 'parquet': the name says 'csv'"],
-    "registered, step 10_output": ["register_as 'No Name' is no name for a dataset"],
+    "alias, step 10_update": ["join 'v' has the name of a column; give it another name"],
+    "away": ["output to '../outside.csv': use a path in the project"],
+    "both": ["output to 'exports/x.csv' in format 'parquet': the name means 'csv'"],
+    "registered, step 10_output": ["register_as 'No Name' is not a name for a dataset"],
     "nothing": ['trace="changes": no step follows the last one that combines rows'],
 }
 

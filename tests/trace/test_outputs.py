@@ -146,7 +146,7 @@ def test_outputs_that_would_write_over_something_are_definition_errors(home: Hom
     for text in (
         "output to 'data' would write over 'data/stock.csv' of source 'stock'",
         "output to 'runs/x' would write over 'runs' of Tallyman",
-        "'Bad Name' is no name for a dataset",
+        "'Bad Name' is not a name for a dataset",
         "a dataset is Parquet, the output is csv",
         "output to 'exports' would write over 'exports/x.csv' of asset 'a'",
         "unknown column 'itm'. Did you mean 'item'?",

@@ -12,12 +12,15 @@ import pytest
 from tests.world.databases import Databases
 from tests.world.home import Home
 
-# Spark compiles each plan before it runs it; for a handful of rows that takes longer than the rows.
+# Spark compiles each plan before it runs it and plans again while it runs; for a handful of rows
+# that takes longer than the rows.
 # Only for tests of what surrounds a run: what steps mean is tested with code as users run it.
 INTERPRETED = """\
 spark:
   spark.sql.codegen.wholeStage: "false"
   spark.sql.codegen.factoryMode: NO_CODEGEN
+  spark.sql.adaptive.enabled: "false"
+  spark.sql.shuffle.partitions: "1"
 """
 AnyHome = TypeVar("AnyHome", bound=Home)
 

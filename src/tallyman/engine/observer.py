@@ -1,19 +1,19 @@
-"""Whoever follows the making of a target: the only way from the engine back to its caller."""
+"""The observer of a target's evaluation: the only way from the engine back to its caller."""
 
 from __future__ import annotations
 
 
 class Observer:
-    """Hear which phase begins and which step is complete. This one ignores both.
+    """A receiver of phases and completed steps. This one ignores both.
 
     `phase` may raise to end the work: it is called between phases and before anything is proved.
     """
 
     def phase(self, name: str) -> None:
-        """Hear that a phase begins."""
+        """Receive the phase that begins."""
 
     def step(self, step_id: str) -> None:
-        """Hear that the effects of a step and of all before it are written."""
+        """Receive a step; its effects and those of all earlier steps are written."""
 
     @property
     def canceled(self) -> bool:

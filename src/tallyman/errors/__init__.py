@@ -1,4 +1,4 @@
-"""Every error Tallyman raises on purpose. Facts are attributes; the text is derived from them."""
+"""All errors raised on purpose. Facts are attributes; the text is derived from them."""
 
 from tallyman.errors.asset import (
     EmptyInput,

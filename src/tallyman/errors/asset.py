@@ -1,4 +1,4 @@
-"""An asset that could not be made: its inputs, its steps, its balance."""
+"""Errors about making an asset: its inputs, its steps, its balance."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class InputMissing(TallymanError):
 
 
 class InputUnreadable(TallymanError):
-    """A file of an input is not of the declared format at all."""
+    """A file of an input is not in the declared format at all."""
 
     code = "input_unreadable"
-    hint = "Nothing was published. Replace the file, or take it out of the input."
+    hint = "Nothing was published. Replace the file, or remove it from the input."
 
     def __init__(self, name: str, file: str, reason: str) -> None:
         super().__init__(name, file, reason)
@@ -39,7 +39,7 @@ class InputChanged(TallymanError):
 
     code = "input_changed"
     retryable = True
-    hint = "Nothing was published. Run again when nobody writes to the input."
+    hint = "Nothing was published. Run again once nothing is writing to the input."
 
     def __init__(self, name: str, files: Sequence[str]) -> None:
         super().__init__(name, tuple(files))
@@ -51,11 +51,11 @@ class InputChanged(TallymanError):
 
 
 class ReferenceRejected(TallymanError):
-    """The right side of a join holds records that cannot be read, and has no ledger of its own."""
+    """The reference of a join has unreadable records, and no ledger to account for them."""
 
     code = "reference_rejected"
     hint = (
-        "Nothing was published. Give the reference an asset of its own, so that its rejections "
+        "Nothing was published. Make the reference an asset of its own, so that its rejections "
         "are accounted for, and join that asset."
     )
 
@@ -69,11 +69,11 @@ class ReferenceRejected(TallymanError):
 
 
 class JoinFanOut(TallymanError):
-    """A record matched more than one row of a reference that was promised to match once."""
+    """A record matched several rows of a reference that was declared to match at most one."""
 
     code = "join_fan_out"
     hint = (
-        'Make the reference unique, or say fanout="expand" to keep every match. '
+        'Make the reference unique, or set fanout="expand" to keep every match. '
         "Nothing was published."
     )
 
@@ -90,12 +90,12 @@ class JoinFanOut(TallymanError):
 
 
 class StepFailed(TallymanError):
-    """Spark could not evaluate a step; no fate was decided."""
+    """Spark could not evaluate a step, so no fate was decided."""
 
     code = "step_failed"
     hint = (
         "Nothing was published. Guard the expression (try_cast, try_divide) and add an expect "
-        "for what it protects."
+        "that rejects the records it cannot handle."
     )
 
     def __init__(self, asset: str, reason: str, seq: int | None = None) -> None:
@@ -116,7 +116,7 @@ class StorageFailed(TallymanError):
 
     code = "storage_failed"
     retryable = True
-    hint = "Nothing of it was published. Repair the disk, then `tallyman resume`."
+    hint = "Nothing was published. Repair the disk, then run `tallyman resume`."
 
     def __init__(self, target: str, reason: str) -> None:
         super().__init__(target, reason)
@@ -127,7 +127,7 @@ class StorageFailed(TallymanError):
 
 
 def _percent(share: float) -> str:
-    """`6.3 %`, `5 %`, `0.02 %`."""
+    """Format a share for people: `6.3 %`, `5 %`, `0.02 %`."""
     return f"{float(f'{share * 100:.2g}'):,g} %"
 
 
@@ -141,7 +141,7 @@ class ThresholdExceeded(TallymanError):
     def __init__(
         self, asset: str, reason: str, errors: int, threshold: float, rejected: str, total: int = 0
     ) -> None:
-        """`rejected` says what was counted: "1,275 of 30,000 children"; `total` is the 30,000."""
+        """Take what was counted ("1,275 of 30,000 children") as `rejected`, 30,000 as `total`."""
         super().__init__(asset, reason, errors, threshold, rejected, total)
         self.asset, self.reason, self.errors, self.threshold = asset, reason, errors, threshold
         self.rejected, self.total = rejected, total
@@ -160,12 +160,10 @@ class ThresholdExceeded(TallymanError):
 
 
 class StructuralError(ThresholdExceeded):
-    """The first records are so broken that reading on would only fill the dead letters."""
+    """Too many of the first records are unreadable; going on would only fill the dead letters."""
 
     code = "structural_error"
-    hint = (
-        "Only a sample of the rejections was written. Look at it, and at the schema of the source."
-    )
+    hint = "Only a sample of the rejections was written. Compare it with the schema of the source."
 
     def __init__(self, asset: str, source: str, errors: int, window: int, threshold: float) -> None:
         super().__init__(asset, "CircuitBreaker", errors, threshold, f"{errors:,} of {window:,}")
@@ -181,24 +179,24 @@ class StructuralError(ThresholdExceeded):
 
 
 class EmptyInput(ThresholdExceeded):
-    """An input without a single record, where the asset says that must stop the run."""
+    """An input has no records, and the asset declares that an empty input halts the run."""
 
     code = "empty_input"
-    hint = 'Say Thresholds(on_empty="warn") if an empty input is normal. Nothing was published.'
+    hint = 'Set Thresholds(on_empty="warn") if an empty input is normal. Nothing was published.'
 
     def __init__(self, asset: str) -> None:
         super().__init__(asset, "EmptyInput", 0, 0, "none")
         self.args = (asset,)
 
     def __str__(self) -> str:
-        return f"{self.asset}: the input holds no records."
+        return f"{self.asset}: the input has no records."
 
 
 class RowsUnaccountedFor(TallymanError):
-    """Records in and fates out are not the same keys."""
+    """The keys of the records read and the keys of the fates differ."""
 
     code = "rows_unaccounted_for"
-    hint = "`tallyman verify --exact` names the keys. Nothing was published."
+    hint = "`tallyman verify --exact` lists the keys. Nothing was published."
 
     def __init__(
         self, asset: str, missing: int, extra: int, duplicate: int, checks: Sequence[str] = ()
@@ -221,12 +219,12 @@ class RowsUnaccountedFor(TallymanError):
 
 
 class KeysRepeat(TallymanError):
-    """Rows of an output have the same key."""
+    """Several rows of an output have the same key."""
 
     code = "keys_repeat"
     hint = (
-        "Nothing was published. Name the columns that distinguish rows in key=, or keep one row of "
-        "each with dropDuplicates; unique=False if the key is meant to repeat."
+        "Nothing was published. Add columns to key= until it distinguishes rows, or keep one row "
+        "per key with dropDuplicates. If the key may repeat, declare unique=False."
     )
 
     def __init__(
@@ -249,14 +247,14 @@ class KeysRepeat(TallymanError):
 
 
 class RowsOutsidePartition(TallymanError):
-    """An asset made rows that belong to another partition than the one it was run for."""
+    """An asset made rows that belong to another partition than the one being made."""
 
     code = "rows_outside_partition"
-    hint = "Nothing was published. Keep the partition column as it was read, or filter on it."
+    hint = "Nothing was published. Do not change the partition column, or filter on it."
 
     def __init__(self, target: str, column: str, count: int) -> None:
         super().__init__(target, column, count)
         self.target, self.column, self.count = target, column, count
 
     def __str__(self) -> str:
-        return f"{self.target}: {self.count:,} row(s) have another value of {self.column!r}."
+        return f"{self.target}: {self.count:,} row(s) have a different value of {self.column!r}."

@@ -1,4 +1,4 @@
-"""What every error has, and those of a call itself."""
+"""The base of all errors, and errors about the call itself."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import ClassVar
 
 
 class TallymanError(Exception):
-    """Say what happened, with numbers; what was left; and what to do next."""
+    """The base error: its text says what happened, with numbers; its hint what to do next."""
 
     code: ClassVar[str] = "error"
     exit_code: ClassVar[int] = 1
@@ -25,7 +25,7 @@ class TallymanError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One mistake in a definition: where it is, what is wrong, and the nearest name that exists."""
+    """One mistake in a definition: its place, what is wrong, and the nearest existing name."""
 
     where: str
     message: str
@@ -49,7 +49,7 @@ class UsageError(TallymanError):
 
 
 class NotFound(TallymanError):
-    """A run, an asset or a row that was asked for is not there."""
+    """The requested run, asset or row does not exist."""
 
     code = "not_found"
     exit_code = 2
@@ -64,7 +64,7 @@ class NotFound(TallymanError):
 
 
 class Conflict(TallymanError):
-    """The world is not as the command assumed."""
+    """The current state is not the one that the command assumed."""
 
     code = "conflict"
     exit_code = 4

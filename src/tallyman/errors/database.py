@@ -1,4 +1,4 @@
-"""The database does not answer, or is of another time."""
+"""Errors about the database: it does not answer, or its tables are of another version."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ from tallyman.errors.base import TallymanError
 
 
 class DatabaseUnavailable(TallymanError):
-    """The database does not answer."""
-
     code = "database_unavailable"
     retryable = True
     hint = (
-        "Nothing was lost: what was committed is there when the database is back. "
+        "Nothing was lost: everything that was committed is still in the database. "
         "`tallyman db status` shows more."
     )
 
@@ -24,11 +22,11 @@ class DatabaseUnavailable(TallymanError):
 
 
 class DatabaseNewer(TallymanError):
-    """A newer program has already changed the tables."""
+    """A newer release of Tallyman has already migrated the tables."""
 
     code = "database_newer"
     exit_code = 2
-    hint = "Nothing was changed. Use the newer program: install the version the others use."
+    hint = "Nothing was changed. Install the release of Tallyman that the other users have."
 
     def __init__(self, found: int, known: int) -> None:
         super().__init__(found, known)
@@ -42,7 +40,7 @@ class DatabaseNewer(TallymanError):
 
 
 class DatabaseBehind(TallymanError):
-    """The tables are older than the program, in a database that is not the program's own."""
+    """The tables are older than this release, in a database that Tallyman does not own."""
 
     code = "database_behind"
     exit_code = 2

@@ -1,4 +1,4 @@
-"""A pipeline that cannot be what its author meant."""
+"""Errors in the definition of a pipeline."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tallyman.errors.base import Problem, TallymanError
 
 
 class DefinitionError(TallymanError):
-    """The pipeline cannot be what its author meant. All mistakes at once, before data is read."""
+    """The pipeline definition has mistakes; all are reported together, before data is read."""
 
     code = "definition_error"
     exit_code = 2
@@ -31,7 +31,7 @@ class DefinitionError(TallymanError):
 
 
 class UnaccountableOperation(TallymanError):
-    """An operation on a Frame whose effect on each row cannot be recorded."""
+    """An operation on a Frame with an effect on rows that cannot be recorded row by row."""
 
     code = "unaccountable_operation"
     exit_code = 2
@@ -47,7 +47,7 @@ class UnaccountableOperation(TallymanError):
 
 
 class UnpublishableType(TallymanError):
-    """Iceberg has no such type."""
+    """An output has a column type that Iceberg does not have."""
 
     code = "unpublishable_type"
     exit_code = 2
@@ -58,4 +58,4 @@ class UnpublishableType(TallymanError):
         self.dataset, self.reason = dataset, reason
 
     def __str__(self) -> str:
-        return f"dataset {self.dataset!r} cannot be an open table: {self.reason}"
+        return f"dataset {self.dataset!r} cannot be published as an Iceberg table: {self.reason}"

@@ -1,4 +1,4 @@
-"""Lineage events could not be sent. They are kept: nothing here loses one or fails a run."""
+"""Errors about sending lineage events. Events are kept in the spool, and no run fails."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from tallyman.errors.base import TallymanError
 
 
 class NoDestination(TallymanError):
-    """Events wait, and nothing says where they go."""
+    """Events are waiting, and no destination is configured."""
 
     code = "no_lineage_destination"
     hint = (
-        "They are kept, and sent in order once there is one: set OPENLINEAGE_URL, or put an "
-        "openlineage.yml into the project's folder. `tallyman lineage flush --help` shows both."
+        "The events are kept, and sent in order once a destination exists: set OPENLINEAGE_URL, or "
+        "put openlineage.yml into the project folder. `tallyman lineage flush --help` shows both."
     )
 
     def __init__(self, waiting: int, *, disabled: bool = False) -> None:
@@ -20,14 +20,14 @@ class NoDestination(TallymanError):
 
     def __str__(self) -> str:
         why = "OPENLINEAGE_DISABLED is true" if self.disabled else "no destination is configured"
-        return f"0 lineage events were sent and {self.waiting:,} wait: {why}."
+        return f"0 lineage events were sent, {self.waiting:,} still waiting: {why}."
 
 
 class DestinationUnusable(TallymanError):
-    """What is configured cannot be read or used."""
+    """The configured destination cannot be read or used."""
 
     code = "lineage_destination_unusable"
-    hint = "No event was sent or lost. Correct it, then `tallyman lineage flush`."
+    hint = "No event was sent or lost. Correct the settings, then run `tallyman lineage flush`."
 
     def __init__(self, where: str, reason: str) -> None:
         super().__init__(where, reason)
@@ -38,12 +38,12 @@ class DestinationUnusable(TallymanError):
 
 
 class LineageNotSent(TallymanError):
-    """The receiver did not take an event; it and those after it wait."""
+    """The receiver did not accept an event; this event and all later ones wait."""
 
     code = "lineage_not_sent"
     retryable = True
     hint = (
-        "Those that wait are kept in order. When the receiver is well again: "
+        "Waiting events are kept in order. Once the receiver works again, run "
         "`tallyman lineage flush`; the next run sends them too."
     )
 
@@ -54,6 +54,6 @@ class LineageNotSent(TallymanError):
     def __str__(self) -> str:
         events = "event was" if self.sent == 1 else "events were"
         return (
-            f"{self.sent:,} lineage {events} sent to {self.place} and {self.waiting:,} wait: "
+            f"{self.sent:,} lineage {events} sent to {self.place}, {self.waiting:,} still waiting: "
             f"{self.reason}"
         )

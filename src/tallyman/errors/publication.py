@@ -1,4 +1,4 @@
-"""What cannot become current, or cannot go."""
+"""Errors about publishing, renaming and purging."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from tallyman.errors.base import Conflict, NotFound, TallymanError
 
 
 class VersionConflict(Conflict):
-    """Somebody else published first. The body is that of `spec` row O6."""
+    """Somebody else published first. `body` follows row O6 of the specification."""
 
     code = "conflict"
     retryable = True
     hint = (
-        "Nothing was published; readers see what they saw. Look with `tallyman versions`, then do "
-        "it again on what is there now; a run reuses what is unchanged."
+        "Nothing was published; readers see what they saw before. Look at `tallyman versions`, "
+        "then repeat the command on the current version; a run reuses unchanged results."
     )
 
     def __init__(self, table_key: str, expected: int, actual: int) -> None:
@@ -21,12 +21,12 @@ class VersionConflict(Conflict):
 
     def __str__(self) -> str:
         return (
-            f"dataset {self.table_key!r} is at version {self.actual}, "
-            f"not at {self.expected} as expected."
+            f"dataset {self.table_key!r} is at version {self.actual}; "
+            f"version {self.expected} was expected."
         )
 
     def body(self) -> dict[str, object]:
-        """As a client of the service gets it."""
+        """Build the response body that a client of the service gets."""
         found = {"table_key": self.table_key, "expected": self.expected, "actual": self.actual}
         return {"error": str(self), "code": self.code, "manifest_conflict": found}
 
@@ -35,10 +35,10 @@ class VersionConflict(Conflict):
 
 
 class SingleProducer(Conflict):
-    """A dataset is produced by one pipeline at a time."""
+    """Another project produces this dataset; a dataset has one producer."""
 
     code = "single_producer"
-    hint = "Publish under another name, or have the other project give the dataset up first."
+    hint = "Publish under another name, or remove the dataset from the other project first."
 
     def __init__(self, dataset: str, producer: str, project: str) -> None:
         super().__init__(dataset, producer, project)
@@ -46,13 +46,13 @@ class SingleProducer(Conflict):
 
     def __str__(self) -> str:
         return (
-            f"dataset {self.dataset!r} is produced by {self.producer!r} of project "
-            f"{self.project!r}; nobody else can."
+            f"dataset {self.dataset!r} is already produced by {self.producer!r} of project "
+            f"{self.project!r}; a dataset has one producer."
         )
 
 
 class NameTaken(Conflict):
-    """Datasets and snapshots share one namespace: both are read by name."""
+    """A dataset or snapshot already has this name; both are read by name."""
 
     code = "name_taken"
     hint = "Nothing was changed. Choose another name."
@@ -62,15 +62,15 @@ class NameTaken(Conflict):
         self.name, self.by = name, by
 
     def __str__(self) -> str:
-        return f"the name {self.name!r} is taken by a {self.by}."
+        return f"the name {self.name!r} is already used by a {self.by}."
 
 
 class SchemaChanged(Conflict):
-    """All fragments of a version have the same columns."""
+    """A new fragment has other columns than the version; all fragments must have the same."""
 
     code = "schema_changed"
     hint = (
-        "Nothing was published. Rebuild all of it together: `tallyman plan`, then `tallyman apply`."
+        "Nothing was published. Rebuild the whole dataset: `tallyman plan`, then `tallyman apply`."
     )
 
     def __init__(self, dataset: str, before: str, after: str) -> None:
@@ -79,32 +79,32 @@ class SchemaChanged(Conflict):
 
     def __str__(self) -> str:
         return (
-            f"dataset {self.dataset!r} has the columns {self.before}; what would join it has "
+            f"dataset {self.dataset!r} has the columns {self.before}; the new files have "
             f"{self.after}."
         )
 
 
 class FragmentGone(Conflict):
-    """`cleanup` took files that were waiting to be published."""
+    """`cleanup` removed files that were waiting to be published."""
 
     code = "fragment_gone"
     retryable = True
-    hint = "Nothing was published. Run it again."
+    hint = "Nothing was published. Run the asset again."
 
     def __init__(self, dataset: str) -> None:
         super().__init__(dataset)
         self.dataset = dataset
 
     def __str__(self) -> str:
-        return f"files that were to be published in {self.dataset!r} were cleaned up meanwhile."
+        return f"files to be published in {self.dataset!r} were removed by `cleanup`."
 
 
 class PipelineRolledBack(Conflict):
-    """What was rolled back does not come back by an ordinary run."""
+    """This pipeline version was rolled back; an ordinary run must not publish it again."""
 
     code = "pipeline_rolled_back"
     hint = (
-        "Nothing was run. Change the pipeline, or bring this one back on purpose: "
+        "Nothing was run. Change the pipeline, or publish this version again on purpose: "
         "`tallyman plan`, then `tallyman apply`."
     )
 
@@ -120,10 +120,10 @@ class PipelineRolledBack(Conflict):
 
 
 class PlanOutdated(Conflict):
-    """The world moved since the plan was made."""
+    """A dataset or the pipeline changed after the change plan was made."""
 
     code = "plan_outdated"
-    hint = "Nothing was published; readers see what they saw. Make a new one: `tallyman plan`."
+    hint = "Nothing was published; readers see what they saw. Make a new plan: `tallyman plan`."
 
     def __init__(self, plan: str, reason: str) -> None:
         super().__init__(plan, reason)
@@ -134,7 +134,7 @@ class PlanOutdated(Conflict):
 
 
 class InUse(Conflict):
-    """What is current, pinned or about to be read is never purged."""
+    """A version that is current, pinned or about to be read cannot be purged."""
 
     code = "in_use"
     hint = "Nothing was removed."
@@ -148,7 +148,7 @@ class InUse(Conflict):
 
 
 class NothingToRead(NotFound):
-    """A version without files: its dataset was removed by it, or it was purged."""
+    """A version has no files: it removed the dataset's rows, or it was purged."""
 
     def __init__(self, dataset: str, version: int, purged: bool) -> None:
         super().__init__("version", f"{dataset} v{version}")
@@ -162,12 +162,12 @@ class NothingToRead(NotFound):
 
 
 class DatasetDamaged(TallymanError):
-    """A file of a version is gone, cannot be read, or is not byte for byte what was recorded."""
+    """A file of a version is missing, unreadable, or differs from its recorded bytes."""
 
     code = "dataset_damaged"
     hint = (
-        "No value of it was used. `tallyman verify dataset NAME` names all damaged files. Make "
-        "it again (`tallyman run --force NAME`) or go back to a version that is whole: "
+        "No value of this file was used. `tallyman verify dataset NAME` lists all damaged files. "
+        "Make the dataset again (`tallyman run --force NAME`), or go back to an intact version: "
         "`tallyman versions`, `tallyman rollback`."
     )
 

@@ -1,4 +1,4 @@
-"""Rejections that cannot be replayed, or not like this."""
+"""Errors about replaying rejections."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tallyman.errors.base import Conflict, TallymanError
 
 
 class RejectionsOutdated(Conflict):
-    """Readers see something else than what the run made."""
+    """The published version was not made by the run whose rejections are to be replayed."""
 
     code = "rejections_outdated"
     hint = "Nothing was written. `tallyman rejections ls RUN` lists what is open in a run."
@@ -20,18 +20,19 @@ class RejectionsOutdated(Conflict):
     def __str__(self) -> str:
         if self.current is None:
             return (
-                f"what run {self.run} made of {self.target} is not published: there is nothing its "
-                f"rejections could join. Make it first: `tallyman run {self.target.split('[')[0]}`."
+                f"the result of {self.target} in run {self.run} is not published, so its "
+                "rejections have nothing to join. Make it first: "
+                f"`tallyman run {self.target.split('[')[0]}`."
             )
         return (
-            f"what readers see of {self.target} was made by run {self.current}, not by run "
-            f"{self.run} or its replays. Replay what that one rejected: `tallyman rejections "
+            f"the published rows of {self.target} were made by run {self.current}, not by run "
+            f"{self.run} or its replays. Replay what that run rejected: `tallyman rejections "
             f"replay {self.current}`."
         )
 
 
 class RejectionsTaken(Conflict):
-    """Somebody else replayed or discarded them first."""
+    """Somebody else replayed or discarded the rejections first."""
 
     code = "rejections_taken"
     hint = "Nothing was published. `tallyman rejections ls RUN` lists what is still open."
@@ -42,11 +43,11 @@ class RejectionsTaken(Conflict):
 
     def __str__(self) -> str:
         how = f"replayed in run {self.by_run}" if self.by_run else f"discarded by {self.actor}"
-        return f"{self.count:,} of the rejections of run {self.run} were {how} meanwhile."
+        return f"{self.count:,} of the rejections of run {self.run} were already {how}."
 
 
 class DefinitionChanged(Conflict):
-    """Another plan than the one that rejected the records."""
+    """The asset's plan is not the plan that rejected the records."""
 
     code = "definition_changed"
     hint = "Nothing was written. A run with the new definition judges all records again."
@@ -57,13 +58,13 @@ class DefinitionChanged(Conflict):
 
     def __str__(self) -> str:
         return (
-            f"the definition of {self.asset} is not the one run {self.run} was made with: a replay "
-            f"goes through the same plan. Run the asset: `tallyman run {self.asset}`."
+            f"the definition of {self.asset} has changed since run {self.run}, and a replay uses "
+            f"the plan of that run. Run the asset instead: `tallyman run {self.asset}`."
         )
 
 
 class SourceChanged(Conflict):
-    """The records are not those that were rejected."""
+    """The source's records are not those that were rejected."""
 
     code = "source_changed"
     hint = "Nothing was written. A run reads the files as they are now."
@@ -75,19 +76,19 @@ class SourceChanged(Conflict):
     def __str__(self) -> str:
         return (
             f"the files of {self.source!r} have changed since run {self.run}, and {self.why}. "
-            f"Run the asset: `tallyman run {self.asset}`."
+            f"Run the asset instead: `tallyman run {self.asset}`."
         )
 
 
 class CorrectionsRefused(TallymanError):
-    """Each line of corrections is one open rejection, once."""
+    """A file of corrections is malformed; each line must correct one open rejection, once."""
 
     code = "corrections_refused"
     exit_code = 2
     hint = (
-        "Nothing was written. A line is a JSON object with the key of a rejected record; "
-        '"_source_key": "@file#3" names one that has no key of its own. '
-        "`tallyman rejections show RUN --open` lists them."
+        "Nothing was written. Each line is a JSON object with the key of a rejected record; a "
+        'record without a key is named by "_source_key": "@file#3". '
+        "`tallyman rejections show RUN --open` lists the open rejections."
     )
 
     def __init__(self, lines: int, wrong: Sequence[tuple[str, int, list[str]]]) -> None:
@@ -96,7 +97,7 @@ class CorrectionsRefused(TallymanError):
 
     def __str__(self) -> str:
         if not self.lines:
-            return "the file of corrections has no line."
+            return "the file of corrections is empty."
         ways = "; ".join(
             f"{count:,} {way}: {', '.join(first)}{', …' if count > len(first) else ''}"
             for way, count, first in self.wrong
@@ -105,11 +106,11 @@ class CorrectionsRefused(TallymanError):
 
 
 class NotReplayable(TallymanError):
-    """A replay could not be right, whatever the records are."""
+    """A replay of this target cannot give a correct result, whatever the records are."""
 
     code = "not_replayable"
     exit_code = 2
-    hint = "Nothing was written. Correct the source, and run the asset."
+    hint = "Nothing was written. Correct the source, then run the asset."
 
     def __init__(self, target: str, why: str) -> None:
         super().__init__(target, why)
@@ -120,10 +121,10 @@ class NotReplayable(TallymanError):
 
 
 class ReplayInterrupted(Conflict):
-    """A replay cannot be resumed; it is started again."""
+    """A replay did not finish. It cannot be resumed, only started again."""
 
     code = "replay_interrupted"
-    hint = "Nothing of it was published; all it replayed is still open where it was."
+    hint = "Nothing of it was published; all its rejections are still open."
 
     def __init__(self, run: str, replay_of: str) -> None:
         super().__init__(run, replay_of)

@@ -1,4 +1,4 @@
-"""Runs that cannot be compared with the present."""
+"""Errors about runs that cannot be compared with the present."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from tallyman.errors.base import TallymanError
 
 
 class NotBound(TallymanError):
-    """The run's manifest does not say what it was made of."""
+    """The run's manifest does not say what the run was bound to."""
 
     code = "not_bound"
-    hint = "Runs made from now on are bound to all three: run it again, then ask about that run."
+    hint = "New runs are bound to all three: run it again, then ask about the new run."
 
     def __init__(self, run: str, version: str) -> None:
         super().__init__(run, version)

@@ -1,4 +1,4 @@
-"""Runs that are at work, gone, waiting or somebody else's."""
+"""Errors about the state and the owner of a run."""
 
 from __future__ import annotations
 
@@ -8,36 +8,36 @@ from tallyman.errors.base import Conflict, TallymanError
 
 
 class RunExists(TallymanError):
-    """A run keeps its name."""
+    """Another run already has this id."""
 
     code = "run_exists"
     exit_code = 2
-    hint = "Choose another --run-id, or leave it out to get a fresh one."
+    hint = "Choose another --run-id, or omit it to get a new one."
 
     def __init__(self, run: str) -> None:
         super().__init__(run)
         self.run = run
 
     def __str__(self) -> str:
-        return f"run {self.run!r} already exists; a run's name is used once."
+        return f"run {self.run!r} already exists; a run id is used only once."
 
 
 class RunBusy(Conflict):
-    """A process is still at work on the run."""
+    """Another process is still executing the run."""
 
     code = "run_busy"
-    hint = "Wait for it, or stop it first: `tallyman cancel`."
+    hint = "Wait until it ends, or stop it first: `tallyman cancel`."
 
     def __init__(self, run: str, node: str) -> None:
         super().__init__(run, node)
         self.run, self.node = run, node
 
     def __str__(self) -> str:
-        return f"run {self.run} is still at work on {self.node}."
+        return f"run {self.run} is still running on {self.node}."
 
 
 class NotRunning(Conflict):
-    """Only a run at work can be canceled."""
+    """Only a running run can be canceled."""
 
     code = "not_running"
 
@@ -46,16 +46,16 @@ class NotRunning(Conflict):
         self.run, self.status = run, status
 
     def __str__(self) -> str:
-        return f"run {self.run} is not at work: {self.status}."
+        return f"run {self.run} is not running: its state is {self.status}."
 
 
 class RunDamaged(TallymanError):
-    """A file of a run's folder is gone, or is not byte for byte what the run wrote."""
+    """A file in a run folder is missing, or differs from what the run wrote."""
 
     code = "run_damaged"
     hint = (
-        "Nothing of it was used. `tallyman verify RUN` names all damaged files; put them back from "
-        "a copy, or make the result again: `tallyman run --force`."
+        "Nothing from this file was used. `tallyman verify RUN` lists all damaged files; restore "
+        "them from a copy, or make the result again: `tallyman run --force`."
     )
 
     def __init__(self, file: str, reason: str) -> None:
@@ -70,7 +70,7 @@ class RunDamaged(TallymanError):
 
 
 class RunTaken(Conflict):
-    """Another process has this run now: what this one does no longer counts."""
+    """Another process holds this run now; writes of this process are no longer accepted."""
 
     code = "run_taken"
     hint = "Nothing more was written by this process. `tallyman show` shows the run's state."
@@ -80,7 +80,7 @@ class RunTaken(Conflict):
         self.run = run
 
     def __str__(self) -> str:
-        return f"run {self.run} was taken over or canceled while this process worked on it."
+        return f"run {self.run} was taken over or canceled while this process was executing it."
 
 
 class DependencyNotReady(Conflict):
@@ -88,7 +88,7 @@ class DependencyNotReady(Conflict):
 
     code = "dependency_not_ready"
     retryable = True
-    hint = "Nothing was run. Select what it reads too: put a + before the name."
+    hint = "Nothing was run. To make the inputs too, put a + before the asset's name."
 
     def __init__(self, missing: Sequence[tuple[str, str]]) -> None:
         super().__init__(tuple(missing))
@@ -101,7 +101,7 @@ class DependencyNotReady(Conflict):
 
 
 class AlreadyDecided(Conflict):
-    """An approval is answered once."""
+    """An approval can be answered only once."""
 
     code = "already_decided"
     hint = "The first decision stands."
@@ -116,12 +116,12 @@ class AlreadyDecided(Conflict):
 
 
 class ForeignAsset(Conflict):
-    """Two projects share a database and a name."""
+    """Another project in the same database has an asset of this name."""
 
     code = "foreign_asset"
     hint = (
-        "Rename the asset, give the project a database of its own, or its old name back if it was "
-        "renamed."
+        "Rename the asset, or give the project its own database. If the project was renamed, give "
+        "it its old name again."
     )
 
     def __init__(self, asset: str, project: str) -> None:
@@ -129,15 +129,15 @@ class ForeignAsset(Conflict):
         self.asset, self.project = asset, project
 
     def __str__(self) -> str:
-        return f"asset {self.asset!r} belongs to project {self.project!r} in this database."
+        return f"asset {self.asset!r} already belongs to project {self.project!r} in this database."
 
 
 class RunCanceled(TallymanError):
-    """Somebody asked for the run to stop."""
+    """A person asked for the run to stop."""
 
     code = "canceled"
     exit_code = 130
-    hint = "What was finished stays. `tallyman resume` goes on with the rest."
+    hint = "Finished results are kept. `tallyman resume` continues with the rest."
 
     def __init__(self, run: str) -> None:
         super().__init__(run)

@@ -1,4 +1,4 @@
-"""Keys that cannot sign, and keys that are there already."""
+"""Errors about signing keys."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tallyman.errors.base import TallymanError
 
 
 class SigningKeyUnusable(TallymanError):
-    """Found before anything begins: no run ends unsigned by surprise."""
+    """A signing key cannot be used. Raised before a run starts, so that no run ends unsigned."""
 
     code = "signing_key_unusable"
     exit_code = 2
@@ -21,7 +21,7 @@ class SigningKeyUnusable(TallymanError):
 
 
 class SigningKeyExists(TallymanError):
-    """A private key is never written over."""
+    """A private key exists already; it is never overwritten."""
 
     code = "signing_key_exists"
     exit_code = 2
@@ -32,4 +32,4 @@ class SigningKeyExists(TallymanError):
         self.place, self.key = place, key
 
     def __str__(self) -> str:
-        return f"there is a signing key already: {self.key} in {self.place}."
+        return f"a signing key already exists: {self.key} in {self.place}."

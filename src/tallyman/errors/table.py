@@ -1,4 +1,4 @@
-"""Rows that a table does not take."""
+"""Errors about writing to a table."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tallyman.errors.base import Conflict, Problem, TallymanError
 
 
 class InvalidMutation(TallymanError):
-    """A mutation that does not say what to do. All mistakes at once, each with its path."""
+    """A mutation has mistakes; all are reported together, each with its path."""
 
     code = "invalid_mutation"
     exit_code = 2
@@ -31,11 +31,11 @@ class InvalidMutation(TallymanError):
 
 
 class MixedMutation(TallymanError):
-    """One mutation both takes rows away and brings rows in."""
+    """One mutation both deletes rows and inserts or updates rows."""
 
     code = "mixed_mutation"
     exit_code = 2
-    hint = "Nothing was read and nothing was written. Send the deletes as a mutation of their own."
+    hint = "Nothing was read and nothing was written. Send the deletes as a separate mutation."
 
     def __init__(self, deletes: Sequence[int], others: Sequence[int]) -> None:
         super().__init__(tuple(deletes), tuple(others))
@@ -44,8 +44,8 @@ class MixedMutation(TallymanError):
     def __str__(self) -> str:
         deletes, others = (", ".join(map(str, some)) for some in (self.deletes, self.others))
         return (
-            f"a delete (statement {deletes}) cannot go together with an insert or an update "
-            f"(statement {others})."
+            f"a delete (statement {deletes}) cannot be in the same mutation as an insert or an "
+            f"update (statement {others})."
         )
 
     def facts(self) -> dict[str, object]:
@@ -53,7 +53,7 @@ class MixedMutation(TallymanError):
 
 
 class MutationRefused(TallymanError):
-    """Rows that break a rule of their table. `statement` counts from 1; a load has none."""
+    """Rows break a rule of their table. `statement` counts from 1; it is None for a load."""
 
     code = "mutation_refused"
     hint = "Nothing was written."
@@ -81,7 +81,7 @@ class MutationRefused(TallymanError):
 
 
 class KeyConflict(Conflict):
-    """Rows were to be added under keys that are already there."""
+    """Inserted rows have keys that the table already has."""
 
     code = "key_conflict"
     hint = "Nothing was written. Update the rows instead, or load with mode merge."
@@ -96,7 +96,7 @@ class KeyConflict(Conflict):
     def __str__(self) -> str:
         which = "" if self.statement is None else f"statement {self.statement}, "
         shown = "; ".join(self.samples)
-        return f"{which}table {self.dataset}: {self.count:,} key(s) are already there: {shown}"
+        return f"{which}table {self.dataset}: {self.count:,} key(s) already exist: {shown}"
 
     def facts(self) -> dict[str, object]:
         rows = {"count": self.count, "samples": list(self.samples)}
@@ -104,12 +104,12 @@ class KeyConflict(Conflict):
 
 
 class TableRedeclared(Conflict):
-    """The rows that are there do not fit the table as it is declared now."""
+    """The stored rows do not fit the table as it is declared now."""
 
     code = "table_redeclared"
     hint = (
-        "Nothing was written. Columns that may be NULL can be added; for anything else declare a "
-        "table with another name, or give this one its columns back."
+        "Nothing was written. Only nullable columns can be added to a table; for any other change "
+        "declare a table with another name, or restore the columns of this one."
     )
 
     def __init__(self, table: str, before: str, after: str) -> None:
@@ -117,15 +117,18 @@ class TableRedeclared(Conflict):
         self.table, self.before, self.after = table, before, after
 
     def __str__(self) -> str:
-        return f"table {self.table!r} holds rows of ({self.before}) but is declared ({self.after})."
+        return (
+            f"table {self.table!r} has rows with ({self.before}), but it is declared as "
+            f"({self.after})."
+        )
 
 
 class TableWriteFailed(TallymanError):
-    """A file could not be read or written."""
+    """A file of a table could not be read or written."""
 
     code = "storage_failed"
     retryable = True
-    hint = "Nothing was published. Mend the disk, then do it again."
+    hint = "Nothing was published. Repair the disk, then repeat the command."
 
     def __init__(self, tables: str, reason: str) -> None:
         super().__init__(tables, reason)

@@ -1,4 +1,4 @@
-"""The row trace: writing it, and asking it."""
+"""Errors about writing and reading a trace."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from tallyman.errors.base import Conflict, TallymanError
 
 
 class TraceWriteFailure(TallymanError):
-    """What a step changed could not be written: the step is not complete."""
+    """The changes of a step could not be written, so the step is not complete."""
 
     code = "trace_write_failure"
     retryable = True
     hint = (
-        "The trace of the steps before it can be read; nothing was published. "
-        "Mend the disk, then `tallyman resume` goes on."
+        "The trace of the earlier steps can be read; nothing was published. "
+        "Repair the disk, then run `tallyman resume`."
     )
 
     def __init__(self, asset: str, seq: int, reason: str) -> None:
@@ -29,11 +29,13 @@ class TraceWriteFailure(TallymanError):
 
 
 class ExportFailed(TallymanError):
-    """The run is published; a file that an output step was asked for is not in its place."""
+    """The run is published, but a file of one of its output steps was not written."""
 
     code = "export_failed"
     retryable = True
-    hint = "What was published stays. Mend the path, then `tallyman run --force` writes it again."
+    hint = (
+        "The published versions stay. Correct the path, then write it with `tallyman run --force`."
+    )
 
     def __init__(self, run: str, path: str, reason: str, done: Sequence[str]) -> None:
         super().__init__(run, path, reason, tuple(done))
@@ -45,12 +47,12 @@ class ExportFailed(TallymanError):
 
 
 class RowsNotDistinct(TallymanError):
-    """Rows of a working set share a key: their changes could not be distinguished."""
+    """Rows of a working set share a key, so their changes cannot be distinguished."""
 
     code = "rows_not_distinct"
     hint = (
         "Nothing was published. Give the source a key that distinguishes its records, "
-        'put dropDuplicates before the first change, or say trace="off".'
+        'put dropDuplicates before the first change, or set trace="off".'
     )
 
     def __init__(self, asset: str, step: int, count: int, samples: Sequence[str]) -> None:
@@ -61,19 +63,19 @@ class RowsNotDistinct(TallymanError):
         shown = ", ".join(self.samples)
         where = "as loaded" if not self.step else f"made by step {self.step}"
         return (
-            f"{self.asset}: {self.count:,} key(s) of the rows {where} belong to more than one row, "
+            f"{self.asset}: {self.count:,} key(s) of the rows {where} are shared by several rows, "
             f"for example {shown}."
         )
 
 
 class RunNotFinished(Conflict):
-    """A trace is asked when the run is over: before, steps are still being added to it."""
+    """The run has not ended; its trace can be read only after the last step is written."""
 
     code = "run_not_finished"
     retryable = True
     hint = (
-        "`tallyman show` says whether it is at work: then wait. If it was cut off, "
-        "`tallyman resume` goes on with it."
+        "`tallyman show` says whether it is still running; if so, wait. If it was interrupted, "
+        "`tallyman resume` continues it."
     )
 
     def __init__(self, run: str) -> None:
@@ -81,17 +83,17 @@ class RunNotFinished(Conflict):
         self.run = run
 
     def __str__(self) -> str:
-        return f"run {self.run} has not ended: it is still running, or it was cut off."
+        return f"run {self.run} has not ended: it is still running, or it was interrupted."
 
 
 class NoTrace(TallymanError):
-    """A run kept no record of what changed."""
+    """A run kept no trace of the target."""
 
     code = "no_trace"
     exit_code = 2
     hint = (
-        "Assets with update, delete, aggregate or append are traced unless they say "
-        'trace="off"; any other is with trace="changes". Then `tallyman run` it again.'
+        "Assets with update, delete, aggregate or append are traced unless they declare "
+        'trace="off"; other assets are traced with trace="changes". Then run the asset again.'
     )
 
     def __init__(self, run: str, target: str, reason: str) -> None:
@@ -103,7 +105,7 @@ class NoTrace(TallymanError):
 
 
 class StepOutOfRange(TallymanError):
-    """The run had no such step."""
+    """The run has no step with this number."""
 
     code = "step_out_of_range"
     exit_code = 2
@@ -121,12 +123,12 @@ class StepOutOfRange(TallymanError):
 
 
 class TraceCorrupt(TallymanError):
-    """Files of a trace are damaged, or contradict each other: no answer is made of them."""
+    """Trace files are damaged or contradict each other, so no answer is derived from them."""
 
     code = "trace_corrupt"
     hint = (
-        "Nothing was guessed, and nothing was changed. `tallyman verify` says which files are "
-        "not what the run wrote; running the asset again with --force makes a new trace."
+        "Nothing was guessed, and nothing was changed. `tallyman verify` lists the damaged files; "
+        "running the asset again with --force makes a new trace."
     )
 
     def __init__(self, where: str, reason: str) -> None:

@@ -1,4 +1,4 @@
-"""A row or a record cannot be followed: what is missing, or no longer the same."""
+"""Errors about walks: evidence is missing, or no longer the same."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from tallyman.errors.base import TallymanError
 
 
 class EvidenceGone(TallymanError):
-    """The rows are there, but not the folder of the run that made them."""
+    """The rows exist, but the folder of the run that made them does not."""
 
     code = "evidence_gone"
     hint = (
-        "`tallyman why` with --version asks another version; `tallyman run --force` makes the "
-        "asset again, with evidence."
+        "`tallyman why --version` follows a row of another version; `tallyman run --force` makes "
+        "the asset again, with evidence."
     )
 
     def __init__(self, dataset: str, run: str, folder: str) -> None:
@@ -20,18 +20,18 @@ class EvidenceGone(TallymanError):
 
     def __str__(self) -> str:
         return (
-            f"rows of {self.dataset} were made by run {self.run}, and what that run left in "
-            f"{self.folder} is gone: their origin can no longer be traced."
+            f"rows of {self.dataset} were made by run {self.run}, and the files of that run in "
+            f"{self.folder} no longer exist: their origin can no longer be traced."
         )
 
 
 class DigestsDiffer(TallymanError):
-    """A run kept digests, and its plan on its inputs gives other keys now."""
+    """A run kept digests, and its plan gives other keys on its inputs now."""
 
     code = "replay_differs"
     hint = (
-        "No record is shown: these would not be the ones of that run. `tallyman verify --exact` "
-        "compares them key by key."
+        "No record is shown, because these are not the records of that run. `tallyman verify "
+        "--exact` compares them key by key."
     )
 
     def __init__(self, target: str, run: str, records: int, reason: str) -> None:

@@ -1,4 +1,4 @@
-"""Words that many errors share: the nearest name that exists, and what another error says."""
+"""Wording shared by many errors: the nearest existing name, and the text of another error."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterable
 
 
 def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """Find the known name that is most like a wrong one; None if none is alike."""
+    """Find the known name most similar to a wrong one; None if none is similar."""
     return next(iter(difflib.get_close_matches(name, list(known), 1, cutoff)), None)
 
 
 def first_line(error: BaseException | str, most: int | None = None) -> str:
-    """Take what a library's error says first: the rest is where it was. Its kind if it is mute."""
+    """Take the first line of a library's error, or the error's class name if it has no text."""
     said = str(error).strip() or type(error).__name__
     return said.splitlines()[0][:most]

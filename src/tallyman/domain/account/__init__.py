@@ -1,1 +1,1 @@
-"""What became of records: fates, the ledger and its proof, rejections."""
+"""The fate of records: fates, the ledger and its proof, rejections."""

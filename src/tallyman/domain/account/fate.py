@@ -1,4 +1,4 @@
-"""What became of a record. Exactly one per record and asset."""
+"""Fates: what became of a record. A record has exactly one per asset."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Fate(StrEnum):
 
 
 class Evidence(StrEnum):
-    """What of the proof is stored: every key, or keys of the dropped and digests of the rest."""
+    """The stored proof: every key, or keys of dropped records and digests of the rest."""
 
     KEYS = "keys"
     DIGEST = "digest"

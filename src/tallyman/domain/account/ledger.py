@@ -1,4 +1,4 @@
-"""The ledger: what an asset read and where every record of it went."""
+"""The ledger: how many records an asset read, and the fate of each."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ WEAKER_PROOF = "count_and_additive_key_digest"
 _LANES = re.compile(r"[0-9a-f]{32}")
 
 UNITS = {"record": "records", "child": "children", "group": "groups", "row": "added rows"}
-"""What the units of a ledger and its sub-ledgers are called when there are several."""
+"""The plural of each unit of a ledger and its sub-ledgers."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyDigest:
-    """Count and two additive 64-bit lanes over the hashes of keys: equal for equal multisets."""
+    """A count and two additive 64-bit sums over hashes of keys; equal for equal multisets of
+    keys.
+    """
 
     count: int = 0
     high: int = 0
@@ -32,9 +34,9 @@ class KeyDigest:
 
     @classmethod
     def of_text(cls, count: int, text: str) -> KeyDigest:
-        """Read what `str` wrote: the lanes, modulo 2**64."""
+        """Read the text that `str` wrote: both sums, modulo 2**64."""
         if not _LANES.fullmatch(text):
-            raise ValueError(f"{text!r} is no digest of keys")
+            raise ValueError(f"{text!r} is not a digest of keys")
         return cls(count, int(text[:16], 16), int(text[16:], 16))
 
     def __str__(self) -> str:
@@ -43,22 +45,24 @@ class KeyDigest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
-    """The records that met one fate at one step, and where the proof lies."""
+    """The records that met one fate at one step, and the location of the proof."""
 
     fate: Fate
     description: str
     digest: KeyDigest
     location: str
     key_columns: tuple[str, ...] = ()
-    """The columns of an output that hold the source key, when they do."""
+    """The columns of an output that hold the source key, if there are such columns."""
     marked: bool = False
-    """Rows of an output say which step made them, and some were made by none of the records."""
+    """True if rows of an output name the step that made them, and steps added rows without a
+    record.
+    """
     staged: KeyDigest | None = None
-    """What the segments wrote for it, where that was counted; `digest` is what is kept."""
+    """The digest of what the segments wrote, if it was counted; `digest` is of the kept files."""
 
     @property
     def step(self) -> str:
-        """The step that gave the fate, by the name of its evidence."""
+        """Name the step that gave the fate, as its evidence is named."""
         return self.location.rstrip("/").rpartition("/")[2].removesuffix(".parquet")
 
 
@@ -68,7 +72,7 @@ def _no_samples() -> dict[str, list[str]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Discrepancy:
-    """Exact counts of what does not match; at most a hundred keys of each kind by name."""
+    """Exact counts of keys that do not match, with at most a hundred sample keys of each kind."""
 
     missing: int = 0
     extra: int = 0
@@ -91,7 +95,7 @@ class Discrepancy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """Two measurements that must agree: the same number of keys, and the same keys."""
+    """Two measurements that must agree, in the number of keys and in the keys themselves."""
 
     what: str
     expected: KeyDigest
@@ -110,9 +114,9 @@ class Check:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubLedger:
-    """The equation of the rows that a step made out of records: groups, or children.
+    """The balance of the rows that a step made of records: groups or children.
 
-    `units` are measured on the evidence the step left, the partitions on what became of them.
+    `units` is measured on the evidence of the step, `partitions` on the fates of these rows.
     """
 
     opened_by: str
@@ -120,7 +124,7 @@ class SubLedger:
     units: KeyDigest
     partitions: tuple[Partition, ...]
     sources: KeyDigest | None = None
-    """The rows they were made of, where those stayed and are in no partition of their own."""
+    """The rows they were made of, if these rows stayed and are in no partition of their own."""
 
     @property
     def units_in(self) -> int:
@@ -142,7 +146,7 @@ class SubLedger:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputAccount:
-    """What stood at the door: counted and digested before any step saw it."""
+    """The measurement of one input at the door, before any step sees a record."""
 
     dataset: str
     key_field: str
@@ -152,12 +156,12 @@ class InputAccount:
     duplicate_keys: int | None = None
     blank_lines: int = 0
     named_by_place: bool = False
-    """Whether evidence names its records by their place too: keys did not distinguish them."""
+    """True if evidence also names records by place, because keys did not distinguish them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ledger:
-    """in = sum of fates, on keys; or nothing is published."""
+    """The balance of one target: records in = sum of fates, proved on keys."""
 
     run_id: str
     asset: str
@@ -167,13 +171,13 @@ class Ledger:
     evidence: str = "keys"
     discrepancy: Discrepancy = Discrepancy()
     completed: bool = True
-    """False when the asset stopped before every record had met a fate."""
+    """False if the asset stopped before every record had a fate."""
     replay_of: str | None = None
-    """The run whose rejections these records, or some of them, were."""
+    """The run whose rejections were replayed, if this is the ledger of a replay."""
     checks: tuple[Check, ...] = ()
-    """Further measurements of kept files against what was meant to be in them."""
+    """Further measurements of kept files, each compared with the expected digest."""
     query: str = ""
-    """Counts the accounted keys in the kept files; run by DuckDB in the run's folder."""
+    """SQL that counts the accounted keys in the kept files; DuckDB runs it in the run folder."""
 
     @property
     def records_in(self) -> int:
@@ -204,9 +208,9 @@ class Ledger:
 
     @property
     def failed_checks(self) -> list[Check]:
-        """What does not agree besides the records themselves."""
+        """List the failed checks, other than the balance of the records themselves."""
         levels = [("", self.partitions)]
-        levels += [(f" behind {sub.opened_by}", sub.partitions) for sub in self.sub_ledgers]
+        levels += [(f" after {sub.opened_by}", sub.partitions) for sub in self.sub_ledgers]
         found = [
             Check(what=f"{p.location}{at}", expected=p.staged, found=p.digest)
             for at, partitions in levels

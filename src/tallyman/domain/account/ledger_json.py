@@ -1,4 +1,4 @@
-"""ledger.json, to and from. The names of its keys are known here only."""
+"""ledger.json: writing and reading. Only this module knows the names of its keys."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tallyman.domain.account.stored_ledger import StoredInputs, StoredLedger, St
 VERSION = "1.0"
 KINDS = ("missing", "extra", "duplicate")
 NO_LANES = str(KeyDigest())
-"""Stands for the digest of units in ledgers that did not have one."""
+"""The digest of units for older ledgers, which do not have one."""
 
 PARTITION_TYPE = {fate: fate.value for fate in Fate} | {Fate.PASSED: "PASS_THROUGH"}
 FATE = {name: fate for fate, name in PARTITION_TYPE.items()}
@@ -53,7 +53,7 @@ def to_json(ledger: StoredLedger) -> dict[str, Any]:
 
 
 def of_json(found: Mapping[str, Any]) -> StoredLedger:
-    """Read what `to_json` wrote, now or in an older version; ValueError if it is no ledger."""
+    """Read what `to_json` wrote, also in an older version; ValueError if it is not a ledger."""
     try:
         out = found["output_accounting"]
         return StoredLedger(
@@ -71,22 +71,24 @@ def of_json(found: Mapping[str, Any]) -> StoredLedger:
             files=files_listed(found),
         )
     except (AttributeError, KeyError, TypeError) as error:
-        raise ValueError(f"it is no ledger: {error!r}") from error
+        raise ValueError(f"it is not a ledger: {error!r}") from error
 
 
 def is_ledger(found: object) -> bool:
-    """True if an object was written as the ledger of a target; the run's own ledger is not."""
+    """True if an object is the ledger of a target; the ledger of a whole run is not."""
     return isinstance(found, dict) and "output_accounting" in found
 
 
 def files_listed(found: object) -> dict[str, str] | None:
-    """What a ledger says of the files next to it; None if it lists none, whatever else it is."""
+    """Read the file hashes that a ledger lists, whatever else it contains; None if it lists
+    none.
+    """
     files = found.get("files") if isinstance(found, dict) else None
     return files if isinstance(files, dict) else None
 
 
 def partition_type(part: Partition) -> str:
-    """The name of a partition's fate in ledger.json."""
+    """Translate a partition's fate to its name in ledger.json."""
     return PARTITION_TYPE[part.fate]
 
 
@@ -204,7 +206,7 @@ def _read_proof(found: Mapping[str, Any]) -> StoredProof:
 
 
 def _hashes(text: str) -> tuple[str, ...]:
-    """Each input's own: they are stored in one text."""
+    """Split the text in which the hashes of all inputs are stored."""
     return tuple(text.split("+")) if text else ()
 
 
@@ -214,7 +216,7 @@ def _digest(count: object, text: object) -> KeyDigest:
 
 def _number(found: object) -> int:
     if type(found) is not int:
-        raise TypeError(f"{found!r} is no number")
+        raise TypeError(f"{found!r} is not a number")
     return found
 
 

@@ -1,4 +1,4 @@
-"""What must not be shown: the columns that settings name, and errors that may quote a row."""
+"""Redaction: columns that the settings name, and errors that may quote a row."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 ALL = "*"
-"""Stands for every column."""
+"""The name that stands for every column."""
 BEGINS, LENGTH = "redacted:", 32
-"""What stands in the place of a value: this, and so many digits of its keyed hash."""
+"""The prefix of a redacted value, and how many digits of its keyed hash follow."""
 
 NUMBERS_ONLY = frozenset(
     {
@@ -29,23 +29,24 @@ NUMBERS_ONLY = frozenset(
         "threshold_exceeded",
     }
 )
-"""Codes of errors whose text shows no values of rows: names and counts. Others may show a key, a
-line, or what Spark stumbled over."""
+"""Codes of errors with only names and counts in their text. Other errors may show a key, a line of
+input, or a value that Spark could not handle.
+"""
 
 
 def covers(redacted: Collection[str], name: str) -> bool:
-    """Whether a column is among those that are redacted, whatever the case of its name."""
+    """True if a column is redacted; upper and lower case are equal."""
     lowered = {each.lower() for each in redacted}
     return ALL in lowered or name.lower() in lowered
 
 
 def hashed(key: str, text: str) -> str:
-    """What stands in the place of a text. Spark and DuckDB compute the same."""
+    """Compute what replaces a text. Spark and DuckDB compute the same."""
     return BEGINS + hashlib.sha256(f"{key}|{text}".encode()).hexdigest()[:LENGTH]
 
 
 def without_redacted(redacted: Collection[str], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values by column, for people to see."""
+    """Replace redacted values for display."""
     return {
         name: "redacted" if value is not None and covers(redacted, name) else value
         for name, value in values.items()
@@ -53,10 +54,10 @@ def without_redacted(redacted: Collection[str], values: Mapping[str, Any]) -> di
 
 
 def without_values(error: Mapping[str, object]) -> Mapping[str, object]:
-    """Reduce an error that may quote a row to its kind and what to do."""
+    """Reduce an error that may quote a row to its code and its hint."""
     code = str(error.get("code", "error"))
     if code in NUMBERS_ONLY:
         return error
     kept = ("code", "retryable", "hint", "operation_order")
     shown = {name: error[name] for name in kept if name in error}
-    return {**shown, "message": f"{code}: what it says may show values that are redacted"}
+    return {**shown, "message": f"{code}: its message may show redacted values"}

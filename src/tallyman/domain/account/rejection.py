@@ -1,4 +1,4 @@
-"""Dead letters: the kinds of error, and the rule a record broke."""
+"""Rejections: the kinds of error, and the rule that a record broke."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class ErrorType(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """Everything a rejection says that does not depend on the record."""
+    """The part of a rejection that does not depend on the record."""
 
     error_type: ErrorType
     path: str
@@ -29,7 +29,7 @@ class Rule:
 
     @property
     def code(self) -> str:
-        """The rule's own code, or one derived from where it stands."""
+        """Return the rule's own code, or derive one from its path."""
         if self.own_code:
             return self.own_code
         place = "".join(c if c.isalnum() else "_" for c in self.path)

@@ -1,7 +1,7 @@
-"""A ledger as its run stored it: what the file claims, not what can be derived.
+"""A stored ledger: what the file claims, not what can be derived.
 
-A `Ledger` derives its sums; a `StoredLedger` repeats those of the file, so that a claim can be
-checked against the rest of it. Older files lack some facts: those are None or empty.
+A `Ledger` derives its sums; a `StoredLedger` repeats those of the file, so that each claim can be
+checked against the others. Facts that older files lack are None or empty.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from tallyman.domain.account.ledger import (
 )
 
 KEPT_FILES = "kept_files"
-"""What the numbers of a ledger were measured on; older ledgers do not say."""
+"""The value of `measured_on`: the numbers were measured on kept files. Older ledgers lack it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredInputs:
-    """What an asset read, of all its inputs together."""
+    """The input side of a ledger, all inputs together."""
 
     digest: KeyDigest
     key_field: str = ""
     hashes: tuple[str, ...] = ()
-    """The content of each accounted input, in the order in which the plan reads them."""
+    """The content hash of each accounted input, in the order in which the plan reads them."""
     null_keys: int | None = None
     duplicate_keys: int | None = None
-    """None where they were not counted."""
+    """None if duplicates were not counted."""
     blank_lines: int | None = None
     named_by_place: bool = False
 
@@ -43,7 +43,9 @@ class StoredInputs:
         return self.digest.count
 
     def hashes_of(self, inputs: Sequence[str]) -> dict[str, str]:
-        """The content hash of each input; empty if the file does not distinguish these inputs."""
+        """Map each input to its content hash; empty if the file does not distinguish these
+        inputs.
+        """
         if len(self.hashes) != len(inputs):
             return {}
         return dict(zip(inputs, self.hashes, strict=True))
@@ -51,7 +53,7 @@ class StoredInputs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredProof:
-    """What the run concluded about its own accounting."""
+    """The run's conclusion about its own accounting."""
 
     balanced: bool
     method: str
@@ -63,7 +65,7 @@ class StoredProof:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredLedger:
-    """One ledger.json."""
+    """The content of one ledger.json."""
 
     run_id: str
     asset: str
@@ -76,9 +78,9 @@ class StoredLedger:
     sub_ledgers: tuple[SubLedger, ...] = ()
     replay_of: str | None = None
     redacted: tuple[str, ...] = ()
-    """The columns of which the run kept only hashes."""
+    """The columns for which the run kept only hashes."""
     files: Mapping[str, str] | None = None
-    """sha256 of each file next to the ledger, by its path from there."""
+    """sha256 of each file next to the ledger, by relative path."""
 
     @classmethod
     def of(
@@ -88,7 +90,7 @@ class StoredLedger:
         redacted: tuple[str, ...] = (),
         files: Mapping[str, str] | None = None,
     ) -> StoredLedger:
-        """Take down what the ledger of a finished asset claims."""
+        """Copy the claims of a finished asset's ledger."""
         return cls(
             run_id=ledger.run_id,
             asset=ledger.asset,
@@ -119,16 +121,15 @@ class StoredLedger:
 
     @property
     def levels(self) -> tuple[tuple[Partition, ...], ...]:
-        """The partitions of the records, then those of each sub-ledger."""
+        """List the partitions of the records, then those of each sub-ledger."""
         return (self.partitions, *(sub.partitions for sub in self.sub_ledgers))
 
     def evidence_of(self, fate: Fate) -> Iterator[Partition]:
-        """Yield the partitions of one fate, of records and of what steps made out of them."""
+        """Yield the partitions of one fate, at the level of records and of every sub-ledger."""
         return (part for level in self.levels for part in level if part.fate is fate)
 
     def totals(self) -> StoredLedger:
-        """Condense to one partition for each fate, so that a run with many targets fits in
-        memory."""
+        """Condense to one partition per fate, so that a run with many targets fits in memory."""
         counts: dict[Fate, int] = {}
         for part in self.partitions:
             counts[part.fate] = counts.get(part.fate, 0) + part.digest.count

@@ -1,4 +1,4 @@
-"""The groups, children or rows that a step made out of records, and what became of them."""
+"""Sub-ledgers in numbers: groups, children or rows that a step made of records."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tallyman.domain.account.ledger import Ledger, Partition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubTally:
-    """A sub-ledger in numbers."""
+    """One sub-ledger in numbers."""
 
     opened_by: str
     unit: str
@@ -20,7 +20,7 @@ class SubTally:
     fates: Mapping[Fate, int]
     unaccounted: int = 0
     parents: int | None = None
-    """How many records, or units of another sub-ledger, the children were made of."""
+    """The number of records, or units of another sub-ledger, that the children were made of."""
 
     @property
     def rejected(self) -> int:
@@ -28,7 +28,7 @@ class SubTally:
 
     @property
     def worth_a_line(self) -> bool:
-        """True unless the rows of the output show all of it: groups that passed, every one."""
+        """True unless the output already shows everything: all groups passed."""
         return self.unit == "child" or self.fates.get(Fate.PASSED, 0) != self.units_in
 
     def to_json(self) -> dict[str, object]:
@@ -56,7 +56,7 @@ class SubTally:
 
 
 def sub_tallies(ledger: Ledger) -> tuple[SubTally, ...]:
-    """Each sub-ledger of an asset, in the order in which its steps opened them."""
+    """Summarize each sub-ledger of an asset, in the order in which its steps opened them."""
     listed = [*ledger.partitions, *(p for sub in ledger.sub_ledgers for p in sub.partitions)]
     return tuple(
         SubTally(
@@ -79,7 +79,7 @@ def _fates(partitions: tuple[Partition, ...]) -> dict[Fate, int]:
 
 
 def _parents(step: str, partitions: list[Partition]) -> int:
-    """Parents end where their children begin: in the partition of the step that multiplied them."""
+    """Count the parents of a step's children: the records it EXPLODED."""
     place = f"/{step}.parquet"
     exploded = [p for p in partitions if p.fate is Fate.EXPLODED and p.location.endswith(place)]
     return sum(p.digest.count for p in exploded)

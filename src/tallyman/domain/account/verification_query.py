@@ -1,7 +1,7 @@
-"""The query in a ledger by which anybody with DuckDB counts the accounted keys.
+"""The SQL query in a ledger with which anybody can count the accounted keys in DuckDB.
 
-It is run in the run's folder and answers a row for each fate and one for all of them: how many
-records the kept files account for, and how many distinct keys these have.
+It is run in the run folder and returns one row per fate and one for all fates: the number of
+records that the kept files account for, and the number of distinct keys among them.
 """
 
 from __future__ import annotations
@@ -24,8 +24,11 @@ _DIGESTS = "SELECT NULL AS source_key FROM (SELECT unnest(range(record_count)) F
 
 
 def verification_query(folder: str, partitions: Iterable[Partition], *, keys: bool) -> str:
-    """`folder` is where the target lies in the run's folder; `keys` is False where the evidence of
-    groups holds digests: their records are counted, their keys are not known."""
+    """Build the query. `folder` is the target's folder, relative to the run folder.
+
+    `keys` is False if the evidence of groups holds digests: these records can be counted, but their
+    keys are not known.
+    """
     selects = [
         f"SELECT '{part.fate.value}' AS fate, source_key FROM ({_select(folder, part, keys)})"
         for part in partitions
@@ -59,14 +62,14 @@ def _passed(files: str, part: Partition) -> str:
     if part.key_columns:
         name = part.key_columns[0].replace('"', '""')
         key = f'coalesce(_tm.key, CAST("{name}" AS VARCHAR))'
-    # Rows that a step of a working set added are no record's rows.
+    # Rows that a step of a working set added belong to no record.
     return f"SELECT {key} AS source_key FROM {files}" + (
         " WHERE _tm.step IS NULL" if part.marked else ""
     )
 
 
 def _text(path: str) -> str:
-    """A glob that takes the folder's own name as it is."""
+    """Quote a glob in which the folder's own name is taken literally."""
     name, glob = path.split("/**/")
     shown = re.sub(r"([*?\[])", r"[\1]", name).replace("'", "''")
     return f"'{shown}/**/{glob}'"

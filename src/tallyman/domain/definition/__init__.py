@@ -1,1 +1,1 @@
-"""What a plan says: frames, steps, expressions, and the facts of each step."""
+"""The plan of an asset: frames, steps, expressions, and the facts of each step."""

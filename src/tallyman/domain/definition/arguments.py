@@ -1,4 +1,4 @@
-"""What the verbs of a Frame accept: checked where they are written, in words of their author."""
+"""Arguments of the verbs of a Frame, checked where they are written, in the author's words."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ ALTERNATIVES: Mapping[str, str] = {
     "intersect": 'Use join(..., unmatched="filter").',
     "exceptAll": 'Use join(..., unmatched="keep") and filter.',
     "crossJoin": 'Use join(..., fanout="expand"), which records parent and child.',
-    "collect": "Assets only describe; read the output after the run.",
+    "collect": "An asset only describes its steps; read the output after the run.",
     "count": "The ledger counts every step; see `tallyman show`.",
-    "show": "Assets only describe; use `tallyman show` after the run.",
+    "show": "An asset only describes its steps; use `tallyman show` after the run.",
     "orderBy": "Rows of a dataset have no order; sort where you read.",
     "sort": "Rows of a dataset have no order; sort where you read.",
     "selectExpr": "Use select: it takes SQL expressions.",
@@ -48,19 +48,19 @@ def step_name(name: str | None) -> str | None:
 
 def step_number(seq: int | None) -> int | None:
     if seq is not None and (not isinstance(seq, int) or isinstance(seq, bool) or seq < 1):
-        raise UsageError(f"seq {seq!r}: a step's number is 1 or more")
+        raise UsageError(f"seq {seq!r}: the number of a step must be 1 or more")
     return seq
 
 
 def condition(where: Expression | None) -> Expression | None:
-    """A blank condition is none."""
+    """Treat a blank condition as none."""
     return None if isinstance(where, str) and not where.strip() else where
 
 
 def group(by: object) -> tuple[str, ...]:
     listed = (by,) if isinstance(by, str) else tuple(by)  # type: ignore[arg-type]
     if not listed or not all(isinstance(name, str) for name in listed):
-        raise UsageError(f"by {by!r}: name the columns of the groups, at least one")
+        raise UsageError(f"by {by!r}: name at least one column to group by")
     if len(set(listed)) != len(listed):
         raise UsageError(f"by {by!r}: a column is named twice")
     return listed
@@ -78,14 +78,14 @@ def aggregate_of(
     unknown = ", ".join(repr(key) for key in given if key not in ("by", "set"))
     made = given.get("set")
     if not isinstance(made, Mapping):
-        raise UsageError('append, aggregate: say {"by": [...], "set": {"column": "sum(x)"}}')
+        raise UsageError('append, aggregate: write {"by": [...], "set": {"column": "sum(x)"}}')
     return group(given.get("by", ())), dict(aggregates_of(made)), unknown
 
 
 def check_path(path: str) -> None:
     pieces = path.split("/")
     if not path or path.startswith("/") or ".." in pieces or "\\" in path or "\0" in path:
-        raise UsageError(f"output to {path!r}: a path inside the project, such as exports/gl.csv")
+        raise UsageError(f"output to {path!r}: use a path in the project, such as exports/gl.csv")
 
 
 def one_of(what: str, given: str, allowed: Sequence[str]) -> None:

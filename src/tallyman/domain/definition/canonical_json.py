@@ -1,4 +1,4 @@
-"""One way to write a value as JSON, so that equal values have equal bytes and one hash."""
+"""Canonical JSON: equal values have equal bytes and one hash."""
 
 from __future__ import annotations
 

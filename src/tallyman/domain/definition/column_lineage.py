@@ -1,4 +1,4 @@
-"""Where the columns of a result come from: which columns of which inputs, and in which way."""
+"""Column lineage: which columns of which inputs a column of the result comes from, and how."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class Way(StrEnum):
-    """How a column gets into what is made of it: as OpenLineage calls its transformations."""
+    """The way a column contributes to another one, in the terms of OpenLineage."""
 
     IDENTITY = "IDENTITY"
     TRANSFORMATION = "TRANSFORMATION"
@@ -22,7 +22,9 @@ class Way(StrEnum):
 
     @property
     def direct(self) -> bool:
-        """Whether the value itself goes on, and not only decides what happens to others."""
+        """True if the value itself goes into the result; False if it only decides about other
+        values.
+        """
         return self in DIRECT
 
     @property
@@ -30,7 +32,7 @@ class Way(StrEnum):
         return "DIRECT" if self.direct else "INDIRECT"
 
     def then(self, later: Way) -> Way:
-        """What two ways, one after the other, come to."""
+        """Combine two ways that follow each other into one."""
         if not later.direct:
             return later
         if not self.direct:
@@ -39,12 +41,12 @@ class Way(StrEnum):
 
 
 DIRECT = (Way.IDENTITY, Way.TRANSFORMATION, Way.AGGREGATION)
-"""The further behind, the less is left of the value."""
+"""Direct ways, by how little of the value is left: the last keeps the least."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Origin:
-    """A column of an input, by the name the asset calls the input, and the way it takes."""
+    """A column of an input, with the name that the asset gives the input, and its way."""
 
     input: str
     column: str
@@ -57,6 +59,6 @@ class Origin:
 @dataclass(frozen=True, slots=True)
 class ColumnLineage:
     columns: Mapping[str, tuple[Origin, ...]]
-    """By the columns of the result, in their order."""
+    """The origins of each column of the result, in column order."""
     rows: tuple[Origin, ...] = ()
-    """What decides which rows there are, so that all columns depend on it."""
+    """Columns that decide which rows exist, so that every column depends on them."""

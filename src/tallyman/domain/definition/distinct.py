@@ -1,4 +1,4 @@
-"""Which columns distinguish the rows of a result, as far as its steps alone show it."""
+"""Columns that distinguish the rows of a result, as far as the steps alone show it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from tallyman.domain.definition.step_facts import Step
 
 
 def distinguished_by(plan: Frame) -> frozenset[str] | None:
-    """Columns, in lower case, of which no two rows of the result have the same values.
+    """Find columns, in lower case, whose values differ between any two rows of the result.
 
-    Groups differ in what they are grouped by, and rows that dropDuplicates left in what it looked
-    at: any key with these columns in it is unique, and nobody has to count. None: not known.
+    Groups differ in the columns they are grouped by, and rows kept by dropDuplicates in its subset.
+    A key that contains these columns is unique and needs no count. None means unknown.
     """
     found: frozenset[str] | None = None
     for step in plan.steps():
@@ -39,7 +39,7 @@ def _lowered(names: Iterable[str]) -> frozenset[str]:
 
 
 def _kept(step: Step) -> frozenset[str]:
-    """Columns taken as they are; an expression may be anything."""
+    """List the columns that are taken unchanged; an expression may be anything."""
     given = (each.operand.value for each in step.assigns() if each.name is None)
     names = (bare_name(text) for text in given if isinstance(text, str))
     return _lowered((*(step.keeps_only or ()), *(name for name in names if "`" not in name)))

@@ -1,4 +1,4 @@
-"""One expression as text: what a plan can know of SQL or of a Column without Spark."""
+"""One expression as text: what a plan can know about SQL or a Column without Spark."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ Expression = object
 """SQL text, or a pyspark Column, which only the engine evaluates."""
 
 WINDOW = re.compile(r"\bover\s*\(|windowspecdefinition|\bOVER\b", re.I)
-# Where in a program a Column was made: Spark prints it, with an address that is never the same.
+# Spark prints where in a program a Column was made, with an address that changes every time.
 _ORIGIN = re.compile(r",Origin\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)")
 
 
@@ -26,10 +26,10 @@ def bare_name(expression: Expression) -> str:
 
 
 def is_star(expression: Expression) -> bool:
-    """True if it is `"*"`, or the same as a Column, whose `==` is no comparison."""
+    """True if it is `"*"`, or the same as a Column (where `==` does not compare)."""
     return text_of(expression) in ("*", "unresolvedstar()")
 
 
 def has_window(expression: Expression) -> bool:
-    """True if its value for a row depends on other rows."""
+    """True if the value for a row depends on other rows."""
     return WINDOW.search(text_of(expression)) is not None

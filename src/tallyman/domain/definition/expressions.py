@@ -1,4 +1,4 @@
-"""The expressions of a plan: those of all its steps, and the same plan with others."""
+"""The expressions of a plan: listing them, and rewriting a plan with other expressions."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ Change = Callable[[Expression], Expression]
 
 
 def of_plan(frame: Frame) -> Iterator[Expression]:
-    """Of every step, also of the other plans that steps read."""
+    """Yield the expressions of every step, also of the other plans that steps read."""
     for each in frames(frame):
         for step in each.steps():
             yield from step.expressions()
 
 
 def rewritten(frame: Frame, change: Change) -> Frame:
-    """The plan with every expression changed; Frames that are shared stay shared."""
+    """Copy a plan with every expression changed; shared Frames stay shared."""
     return _Rewriting(change).frame(frame)
 
 
@@ -47,7 +47,7 @@ class _Rewriting:
         return replace(step, **changed)  # type: ignore[arg-type]
 
     def _plans(self, value: object) -> object:
-        """Any other field: its plans, where it is or holds some."""
+        """Rewrite the plans that a field is or holds; return any other value unchanged."""
         if isinstance(value, Frame):
             return self.frame(value)
         if isinstance(value, tuple):

@@ -43,14 +43,14 @@ from tallyman.errors import UnaccountableOperation, UsageError
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Frame:
-    """The methods and the meaning of pyspark.sql.DataFrame, for what can be accounted for."""
+    """A plan with the methods and semantics of pyspark.sql.DataFrame that can be accounted for."""
 
     input: str
     step: Step | None = None
     parent: Frame | None = None
 
     def steps(self) -> Iterator[Step]:
-        """In the order they were written."""
+        """Yield the steps in the order they were written."""
         if self.parent is not None:
             yield from self.parent.steps()
         if self.step is not None:
@@ -101,14 +101,16 @@ class Frame:
         fanout: str = "error",
         name: str | None = None,
     ) -> Frame:
-        """Look each row up in `other`, a pinned reference. This side is the one accounted for."""
+        """Look each row up in `other`, a pinned reference. Only the rows of this side are accounted
+        for.
+        """
         if not isinstance(other, Frame):
             raise UsageError(f"join needs another input of the asset, not {type(other).__name__}")
         one_of("how", how, ("inner", "left"))
         unmatched = unmatched or ("error" if how == "inner" else "keep")
         one_of("unmatched", unmatched, ("error", "filter", "keep"))
         if how == "inner" and unmatched == "keep":
-            raise UsageError('unmatched="keep" is a left join: say how="left"')
+            raise UsageError('unmatched="keep" is a left join: set how="left"')
         one_of("fanout", fanout, ("error", "expand"))
         return self._then(
             Join(
@@ -131,17 +133,19 @@ class Frame:
     def explode(
         self, column: str, alias: str | None = None, *, outer: bool = False, name: str | None = None
     ) -> Frame:
-        """One row per element of an array. The parent is EXPLODED; a parent without elements is
-        FILTERED, or kept with a NULL when `outer`."""
+        """Make one row per element of an array; the parent is EXPLODED.
+
+        A parent without elements is FILTERED, or kept with a NULL if `outer` is set.
+        """
         return self._then(
             Explode(column=column, alias=alias or column, outer=outer, name=step_name(name))
         )
 
     def union(self, other: Frame, *, name: str | None = None) -> Frame:
-        """The rows of both, columns by position. Both sides are accounted for."""
+        """Add the rows of `other`, columns by position. Both sides are accounted for."""
         return self._then(Union(other=other, by_name=False, name=step_name(name)))
 
-    unionAll = union  # noqa: N815  PySpark's own spelling
+    unionAll = union  # noqa: N815  the spelling of PySpark
 
     def unionByName(self, other: Frame, *, name: str | None = None) -> Frame:
         return self._then(Union(other=other, by_name=True, name=step_name(name)))
@@ -149,7 +153,7 @@ class Frame:
     def dropDuplicates(
         self, subset: Sequence[str] | None = None, *, name: str | None = None
     ) -> Frame:
-        """Of rows that agree on `subset` the one with the smallest key stays; the rest: FILTERED"""
+        """Keep one row per value of `subset`, the one with the smallest key; FILTER the others."""
         columns = None if subset is None else tuple(subset)
         return self._then(DropDuplicates(subset=columns, name=step_name(name)))
 
@@ -166,9 +170,9 @@ class Frame:
         name: str | None = None,
         seq: int | None = None,
     ) -> Frame:
-        """Assign columns, in order, on the rows for which `where` is true; on all without one.
+        """Assign columns, in order, on the rows for which `where` is true; without it, on all rows.
 
-        `join={"fx": (rates, "currency = code")}` looks each row up: expressions say `fx.rate`.
+        `join={"fx": (rates, "currency = code")}` looks each row up: expressions can use `fx.rate`.
         """
         if not set:
             raise UsageError('update needs at least one assignment, for example set={"x": "x + 1"}')
@@ -188,7 +192,7 @@ class Frame:
         name: str | None = None,
         seq: int | None = None,
     ) -> Frame:
-        """Mark rows as deleted, all of them without a condition: no later step sees them."""
+        """Mark rows as deleted, without a condition all rows; later steps do not see them."""
         step = Delete(where=condition(where), name=step_name(name), seq=step_number(seq))
         return self._then(step)
 
@@ -201,7 +205,7 @@ class Frame:
         seq: int | None = None,
         **aggregates: Expression,
     ) -> Frame:
-        """Add one row per group of the rows there are; those stay as they are."""
+        """Add one row per group of the existing rows, which stay unchanged."""
         step = Aggregate(
             by=group(by),
             aggregates=aggregates_of(aggregates),
@@ -235,7 +239,7 @@ class Frame:
             source = source._then(GroupBy(by=by, aggregates=tuple(made.items())))
         return self._then(Append(other=source, name=step_name(name), seq=step_number(seq)))
 
-    def output(  # noqa: PLR0913  one keyword for each thing an output may say
+    def output(  # noqa: PLR0913  one keyword for each property of an output
         self,
         path: str,
         *,
@@ -246,13 +250,13 @@ class Frame:
         name: str | None = None,
         seq: int | None = None,
     ) -> Frame:
-        """Write the rows as they are here to a file or a folder of the project. Changes nothing."""
+        """Write the current rows to a file or folder of the project. Changes no row."""
         check_path(path)
         suffix = re.search(r"\.\w+$", path)
         known = OUTPUT_FORMATS.get(suffix.group().lower()) if suffix else None
         one_of("format", chosen := format or known or "parquet", ("parquet", "csv", "json"))
         if known and known != chosen:
-            raise UsageError(f"output to {path!r} in format {chosen!r}: the name says {known!r}")
+            raise UsageError(f"output to {path!r} in format {chosen!r}: the name means {known!r}")
         step = Output(
             path=path,
             columns=None if columns is None else tuple(columns),
@@ -285,7 +289,7 @@ class Grouped:
     by: tuple[str, ...]
 
     def agg(self, *columns: object, name: str | None = None, **aggregates: Expression) -> Frame:
-        """`agg(total="sum(price)")`, or Columns with an alias."""
+        """Aggregate each group: `agg(total="sum(price)")`, or Columns with an alias."""
         named = [(_alias_of(column), column) for column in columns]
         if not named and not aggregates:
             raise UsageError('agg needs at least one aggregate, for example n="count(*)"')
@@ -300,12 +304,12 @@ def _lookup(alias: str, given: object) -> Lookup:
     if not ALIAS.fullmatch(alias):
         raise UsageError(f"join {alias!r}: use letters, digits and '_', beginning with a letter")
     if not (isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], Frame)):
-        raise UsageError(f'join {alias!r}: say (an input, "its condition"), not {given!r}')
+        raise UsageError(f'join {alias!r}: give (an input, "a condition"), not {given!r}')
     return Lookup(alias, *given)
 
 
 def _alias_of(column: object) -> str:
-    """The name a Column was given; read from its text, because domain knows no Spark."""
+    """Read the alias of a Column from its text, because domain does not import Spark."""
     found = re.search(r"\bAS\s+`?([^`']+?)`?'>$", str(column))
     if isinstance(column, str) or not found:
         raise UsageError('name each aggregate: agg(total="sum(x)") or F.sum("x").alias("total")')

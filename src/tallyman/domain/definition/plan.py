@@ -1,4 +1,4 @@
-"""Numbers and names for the steps of a plan: what evidence, traces and messages call them."""
+"""Numbers and names of the steps of a plan, as used in evidence, traces and messages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tallyman.errors import UsageError
 
 
 def chain(frame: Frame) -> list[Frame]:
-    """The Frames of a plan that end in a step, first step first; not those of other inputs."""
+    """List the Frames of a plan that end in a step, first step first, without other inputs."""
     found: list[Frame] = []
     node: Frame | None = frame
     while node is not None and node.parent is not None:
@@ -21,12 +21,12 @@ def chain(frame: Frame) -> list[Frame]:
 
 
 def next_number(last: int) -> int:
-    """Of a step that gives itself none: the next ten."""
+    """Return the number for a step without one: the next multiple of ten."""
     return (last // 10 + 1) * 10
 
 
 def numbers(frame: Frame) -> dict[Frame, int]:
-    """The seq of every step of the chain by its Frame; they must rise."""
+    """Map each Frame of the chain to the seq of its step; UsageError unless the numbers rise."""
     found: dict[Frame, int] = {}
     last = 0
     for node in chain(frame):
@@ -41,9 +41,9 @@ def numbers(frame: Frame) -> dict[Frame, int]:
 
 
 def step_ids(frame: Frame) -> dict[Frame, str]:
-    """The id of every accounted step by its Frame: its name, or `<seq>_<kind>`.
+    """Map each accounted step's Frame to the step's id: its name, or `<seq>_<kind>`.
 
-    Steps of another input that flows in are named after the step that takes it in.
+    Steps of another input get the id of the step that takes this input in as a prefix.
     """
     named: dict[Frame, str] = {}
     _name(frame, "", named)
@@ -60,14 +60,14 @@ def _name(frame: Frame, prefix: str, named: dict[Frame, str]) -> None:
 
 
 def loading(frame: Frame, *steps: Step) -> Frame:
-    """What is done to records before the author's first step."""
+    """Add steps that run on records before the author's first step."""
     for step in steps:
         frame = Frame(frame.input, replace(step, seq=LOADING), frame)
     return frame
 
 
 def accounted_inputs(frame: Frame) -> list[str]:
-    """The inputs whose records this plan must account for, once for each time it reads them."""
+    """List the inputs that this plan must account for, once for each time it reads them."""
     if frame.step is None or frame.parent is None:
         return [frame.input]
     own = accounted_inputs(frame.parent)
@@ -76,14 +76,14 @@ def accounted_inputs(frame: Frame) -> list[str]:
 
 
 def others(step: Step) -> Iterator[Frame]:
-    """The other plans a step reads."""
+    """Yield the other plans that a step reads."""
     if step.inflow is not None:
         yield step.inflow
     yield from (lookup.other for lookup in step.references)
 
 
 def frames(frame: Frame) -> Iterator[Frame]:
-    """The plan itself and every other plan in it."""
+    """Yield the plan itself and every other plan in it."""
     yield frame
     for step in frame.steps():
         for other in others(step):
@@ -91,8 +91,10 @@ def frames(frame: Frame) -> Iterator[Frame]:
 
 
 def working_steps(frame: Frame) -> list[Frame]:
-    """The chain behind the last step that combines rows, and behind loading: where rows keep
-    their identity from step to step."""
+    """List the chain after loading and after the last step that combines rows.
+
+    There rows keep their identity from step to step.
+    """
     found: list[Frame] = []
     for node in chain(frame):
         assert node.step is not None
@@ -101,7 +103,7 @@ def working_steps(frame: Frame) -> list[Frame]:
 
 
 def is_traced(trace: str | None, frame: Frame) -> bool:
-    """As the asset says; else, whether it has a step that changes rows in place."""
+    """True if the asset declares it, or, without a declaration, if a step changes rows in place."""
     if trace is not None:
         return trace == "changes"
     return any(step.changes_rows for step in frame.steps())

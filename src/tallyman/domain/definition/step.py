@@ -1,4 +1,4 @@
-"""The steps a Frame is made of: what is done to rows, as data, with the facts of each verb."""
+"""The steps of a Frame as data, with the facts of each verb."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ class Explode(Step):
         return (Assigned(self.alias, Operand(self.column, Way.TRANSFORMATION, is_name=True)),)
 
     def decided_by(self) -> tuple[Operand, ...]:
-        # How many rows there are, and whether there is one, is up to the array.
+        # The array decides how many rows there are, and whether there is one at all.
         return by_names((self.column,), Way.FILTER)
 
 

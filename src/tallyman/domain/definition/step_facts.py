@@ -1,4 +1,4 @@
-"""What a step says about itself: everything that can be known of it without Spark.
+"""The facts of a step: everything that can be known about it without Spark.
 
 The passes over a plan (lineage, reads, redaction, checks, hashes) ask for these facts, so that none
 of them needs a list of verbs.
@@ -17,34 +17,37 @@ if TYPE_CHECKING:
     from tallyman.domain.definition.frame import Frame
 
 LOADING = 0
-"""The number of what happens before the first step: rows are loaded, not changed."""
+"""The seq of steps that load rows, before the author's first step."""
 EVERY_COLUMN = "*"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Operand:
-    """What a step evaluates, and in which way it goes into the result."""
+    """An expression that a step evaluates, and the way in which it goes into the result."""
 
     value: Expression
     way: Way = Way.IDENTITY
     is_name: bool = False
-    """The value is the whole name of a column, or EVERY_COLUMN; otherwise SQL or a Column."""
+    """True if the value is the whole name of a column or EVERY_COLUMN; otherwise SQL or a
+    Column.
+    """
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Assigned:
-    """A column that a step writes. Without a name, its expression decides what it is called."""
+    """A column that a step writes. Without a name, its expression decides the name."""
 
     name: str | None
     operand: Operand
     keeps: bool = False
-    """Some rows still have the value they had in this column before the step."""
+    """True if some rows keep the value they had in this column before the step."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lookup:
-    """A reference that a step looks rows up in. Its columns are read as `alias.column`; without an
-    alias they become columns of the rows."""
+    """A reference in which a step looks rows up. Its columns are read as `alias.column`; without an
+    alias they become columns of the rows.
+    """
 
     alias: str
     other: Frame
@@ -56,26 +59,27 @@ Pairs = tuple[tuple[str, Expression], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Step:
-    """One verb of a plan. The facts below are true of a step that changes nothing; a verb overrides
-    those that are different for it."""
+    """One verb of a plan. The defaults below describe a step that changes nothing; a verb overrides
+    those that differ.
+    """
 
     kind: ClassVar[str] = "step"
     name: str | None = None
     seq: int | None = None
-    """Its number in the chain. None: the next ten; LOADING: a step that its author never wrote."""
+    """The step's number in the chain. None: the next ten; LOADING: not written by the author."""
 
     holds: ClassVar[tuple[str, ...]] = ()
     """The fields with expressions: one, a tuple of them, or a tuple of (name, expression)."""
     only_columns: ClassVar[bool] = False
-    """Rows stay as they are, in number and order; only their columns differ."""
+    """True if number and order of the rows stay; only their columns differ."""
     in_place: ClassVar[bool] = False
-    """It works on a working set: rows keep their identity, and each change is recorded."""
+    """True if the step works on a working set: rows keep their identity, changes are recorded."""
     changes_rows: ClassVar[bool] = False
-    """It makes an asset a traced one, unless the asset says otherwise."""
+    """True if the step makes an asset traced, unless the asset declares otherwise."""
     in_order: ClassVar[bool] = False
-    """Each assignment sees the ones before it; otherwise all see the row before the step."""
+    """True if each assignment sees the earlier ones; otherwise all see the row before the step."""
     respells: ClassVar[bool] = True
-    """A column that is assigned takes the spelling of the assignment."""
+    """True if an assigned column takes the spelling of the assignment."""
 
     # ---- which columns there are, and what is in them ----
 
@@ -90,33 +94,33 @@ class Step:
 
     @property
     def keeps_only(self) -> tuple[str, ...] | None:
-        """The columns that go on in addition to those assigned; None: all but the dropped ones."""
+        """List the columns kept besides the assigned ones; None: all except the dropped ones."""
         return None
 
     # ---- which rows there are ----
 
     def decided_by(self) -> tuple[Operand, ...]:
-        """What decides which rows there are or, where it is CONDITIONAL, which are assigned to."""
+        """List what decides which rows exist or, if CONDITIONAL, which rows are assigned to."""
         return ()
 
     @property
     def inflow(self) -> Frame | None:
-        """Another plan whose rows join these ones and are accounted for like them."""
+        """Return another plan with rows that are added to these and accounted for like these."""
         return None
 
     @property
     def meets_by_name(self) -> bool:
-        """True if columns of the inflow meet these ones by name, not by position."""
+        """True if columns of the inflow are matched by name, not by position."""
         return True
 
     @property
     def references(self) -> tuple[Lookup, ...]:
-        """The plans that rows are looked up in."""
+        """List the plans in which rows are looked up."""
         return ()
 
     @property
     def combines(self) -> bool:
-        """True if rows after the step are other rows: a working set begins after the last such."""
+        """True if the step makes other rows. A working set begins after the last such step."""
         return self.groups or self.multiplies
 
     @property
@@ -126,68 +130,68 @@ class Step:
 
     @property
     def adds_rows(self) -> bool:
-        """True if rows are added, and those there are stay as they are."""
+        """True if rows are added and the existing ones stay unchanged."""
         return self.inflow is not None
 
     @property
     def groups(self) -> bool:
-        """True if the rows after it are groups of those before."""
+        """True if the rows after the step are groups of the rows before it."""
         return False
 
     @property
     def rejects(self) -> bool:
-        """True if it may reject a row for a rule of its author."""
+        """True if the step may reject a row because of a rule of its author."""
         return False
 
     @property
     def looks_at_other_rows(self) -> bool:
-        """True if what becomes of a row depends on other rows."""
-        # Only what is assigned may hold a window: Spark refuses one in a condition.
+        """True if the fate or the values of a row depend on other rows."""
+        # Only an assignment can contain a window: Spark refuses one in a condition.
         operands = (each.operand for each in self.assigns())
         return any(has_window(each.value) for each in operands if not each.is_name)
 
     @property
     def distinct_by(self) -> tuple[str, ...] | None:
-        """Columns in which no two rows after the step agree, if it makes it so."""
+        """List columns in which no two rows after the step agree, if the step ensures it."""
         return None
 
     # ---- how people see it ----
 
     def rejects_as(self, step_id: str) -> str | None:
-        """The rule under which its rejections are counted."""
+        """Name the rule under which the step's rejections are counted."""
         return None
 
     def text(self) -> str:
-        """What a person wrote, on one line."""
+        """Show on one line what the author wrote."""
         return self.kind
 
     # ---- what follows from the facts above ----
 
     def operands(self) -> Iterator[Operand]:
-        """All that the step evaluates, with the way it goes into the result."""
+        """Yield everything that the step evaluates, with the way it goes into the result."""
         yield from (each.operand for each in self.assigns())
         yield from self.decided_by()
 
     def expressions(self) -> Iterator[Expression]:
-        """The SQL and Columns among its operands."""
+        """Yield the operands that are SQL or Columns."""
         return (each.value for each in self.operands() if not each.is_name)
 
     def values(self) -> dict[str, Expression]:
-        """What it assigns, by the names that it gives."""
+        """Map each name the step assigns to its expression."""
         return {e.name: e.operand.value for e in self.assigns() if e.name is not None}
 
     def column_names(self) -> tuple[str, ...]:
-        """The columns that it reads by their whole names, also EVERY_COLUMN."""
+        """List the columns that the step reads by their whole names, EVERY_COLUMN included."""
         named = (str(each.value) for each in self.operands() if each.is_name)
         return tuple(dict.fromkeys((*self.renames(), *named)))
 
     def needs(self) -> tuple[str, ...]:
-        """The names of columns that must be there."""
+        """List the names of columns that must exist before the step."""
         named = (*self.drops(), *self.column_names())
         return tuple(dict.fromkeys(name for name in named if name != EVERY_COLUMN))
 
     def made_names(self) -> list[str]:
-        """The names that the step itself gives to columns."""
+        """List the names that the step itself gives to columns."""
         return [*self.values(), *self.renames().values()]
 
 

@@ -1,1 +1,1 @@
-"""What happened: runs, results, seals, traces and lineage."""
+"""The history of a project: runs, results, seals, traces and lineage."""

@@ -1,4 +1,4 @@
-"""Lineage: what a walk along the inputs of assets comes across."""
+"""Lineage: the results and sources that a walk along inputs reaches."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ Granularity = Literal["partition", "asset"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reached:
-    """One partition of an asset, or a source, and how far away it is."""
+    """One partition of an asset, or a source, and its distance from the start."""
 
     asset: str
     partition: str | None
     kind: Kind
     depth: int
-    status: str | None  # of the latest materialization, whatever became of it; None for a source
+    status: str | None  # of the latest materialization, in any state; None for a source
 
     def to_json(self) -> dict[str, object]:
         return {

@@ -1,4 +1,4 @@
-"""An OpenLineage event on its way: built once, kept until somebody took it."""
+"""An OpenLineage event: built once, and kept until the receiver has taken it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from uuid import UUID, uuid5
 @dataclass(frozen=True, slots=True)
 class LineageEvent:
     body: Mapping[str, Any]
-    """The event as JSON, as OpenLineage has it."""
+    """The event as OpenLineage's JSON."""
 
     @property
     def type(self) -> str:
@@ -27,5 +27,5 @@ class LineageEvent:
 
     @property
     def key(self) -> UUID:
-        """The same for the same event, however often it is built."""
+        """Derive an id that is the same each time the same event is built."""
         return uuid5(self.run, f"{self.type}|{self.body['eventTime']}")

@@ -1,6 +1,6 @@
-"""manifest.json: what a run is bound to. The names of its keys are known here only.
+"""manifest.json: what a run is bound to. Only this module knows the names of its keys.
 
-Older manifests lack some facts: those are None, or empty.
+Facts that older manifests lack are None or empty.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ SOURCE = "source"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeVersion:
-    """Without git, or when git does not know the files, only `source_hash` is there."""
+    """The version of a pipeline's code. Without git, or for untracked files, only the hash is
+    known.
+    """
 
     source_hash: str
     git_commit: str | None = None
@@ -45,11 +47,11 @@ class CodeVersion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundInput:
-    """What a run reads and does not make itself: files of a source, or a version of a dataset."""
+    """An input that the run does not make itself: files of a source, or a version of a dataset."""
 
     kind: str
     hash: str | None = None
-    """Of the content; None if it could not be read."""
+    """The content hash; None if the input could not be read."""
     path: str | None = None
     partition: str | None = None
     dataset_id: str | None = None
@@ -95,7 +97,7 @@ class BoundInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundTarget:
-    """A target of the run. `folder` is where its files are, below that of the run."""
+    """A target of the run. `folder` is the place of its files, relative to the run folder."""
 
     target: Target
     folder: str
@@ -120,7 +122,7 @@ class BoundTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessingWindow:
-    """From the first day to the end of the last; without days only how many partitions."""
+    """The first day to the end of the last; without days, only the number of partitions."""
 
     start: str | None = None
     end: str | None = None
@@ -132,7 +134,7 @@ class ProcessingWindow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """One manifest.json. Without `config_hash`, `code` and `inputs` it is an older one."""
+    """The content of one manifest.json. Older ones lack `config_hash`, `code` and `inputs`."""
 
     run_id: str
     targets: tuple[BoundTarget, ...]
@@ -156,22 +158,22 @@ class Manifest:
 
     @property
     def started_at(self) -> datetime:
-        """The time that the run's expressions saw."""
+        """Read the run's clock: the time that its expressions saw."""
         return datetime.fromisoformat(str(self.timestamp))
 
     @property
     def folder(self) -> str:
-        """Of the run, below the project."""
+        """Return the run folder, relative to the project."""
         return str(self.locations.get("run_dir") or f"runs/{self.folder_name}")
 
     @property
     def definitions(self) -> dict[str, str | None]:
-        """The hash of each asset's definition."""
+        """Map each asset to the hash of its definition."""
         return {one.target.asset: one.definition_hash for one in self.targets}
 
     @property
     def folders(self) -> dict[Target, str]:
-        """Of each target, below that of the run."""
+        """Map each target to its folder, relative to the run folder."""
         return {one.target: one.folder for one in self.targets}
 
     def to_json(self) -> dict[str, Any]:
@@ -200,7 +202,9 @@ class Manifest:
 
     @classmethod
     def of_json(cls, found: Mapping[str, Any]) -> Manifest:
-        """Read what `to_json` wrote, now or in an older version; ValueError if it is none."""
+        """Read what `to_json` wrote, also in an older version; ValueError if it is not a
+        manifest.
+        """
         try:
             binding = found.get("cryptographic_binding") or {}
             code, inputs = binding.get("code_version"), binding.get("input_hashes")
@@ -223,7 +227,7 @@ class Manifest:
                 openlineage_run_id=found.get("openlineage_run_id"),
             )
         except (AttributeError, KeyError, TypeError) as error:
-            raise ValueError(f"it is no manifest: {error!r}") from error
+            raise ValueError(f"it is not a manifest: {error!r}") from error
 
 
 def _inputs(found: Mapping[str, Any]) -> dict[str, BoundInput]:

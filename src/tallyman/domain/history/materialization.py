@@ -1,4 +1,4 @@
-"""Materializations: the result of one target in one run, what it was made from, and its state."""
+"""Materializations: the result of one target in one run, its inputs, and its state."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tallyman.domain.version.dataset import Fragment
 
 @dataclass(frozen=True, slots=True)
 class Consumed:
-    """One input as it was read. `id` is the materialization, None for a source."""
+    """One input, as it was read. `id` is the materialization; None for a source."""
 
     name: str
     partition: str | None
@@ -28,7 +28,7 @@ class Consumed:
 
 
 def dependency_hash(consumed: Iterable[Consumed]) -> str:
-    """Equal when the content read is equal, whichever run made it."""
+    """Compute a hash that is equal if the content read is equal, whichever run made it."""
     listed = sorted([c.name, c.partition or "", c.digest, c.version or 0] for c in consumed)
     return hashlib.sha256(json.dumps(listed, separators=(",", ":")).encode()).hexdigest()
 
@@ -57,7 +57,7 @@ class Materialization:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Made:
-    """A result, with what it was made from."""
+    """A result, and the inputs it was made from."""
 
     consumed: tuple[Consumed, ...]
     digest: str
@@ -65,12 +65,12 @@ class Made:
     fragment: Fragment
     metadata: Mapping[str, Any]
     registered: tuple[Fragment, ...] = ()
-    """Of datasets beside its own, which output steps registered."""
+    """Fragments of other datasets, which output steps registered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
-    """A run as the registry knows it."""
+    """A run, as the registry stores it."""
 
     id: UUID
     name: str

@@ -1,4 +1,4 @@
-"""How a run was asked for, and what is kept of that with the run."""
+"""The options of a run, and how the registry stores them."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tallyman.domain.version.change_plan import ChangePlan
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayOptions:
-    """What the commit of a replay has to know."""
+    """Facts about a replay that its commit needs."""
 
     adds: tuple[str, ...] = ()
-    """Assets whose rows join those that are there; the others are made whole."""
+    """Assets that add rows to the existing ones; the others are made as a whole."""
     taken_back: tuple[UUID, ...] = ()
-    """Runs whose replays of the same rejections were rolled back."""
+    """Runs that replayed the same rejections and were rolled back."""
     records: Mapping[str, int] = field(default_factory=dict)
-    """How many records of each target are replayed."""
+    """The number of records of each target that are replayed."""
 
     @classmethod
     def of_json(cls, found: Mapping[str, Any]) -> ReplayOptions:
@@ -41,7 +41,7 @@ class ReplayOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How a run was asked for; kept with it, so that a resume goes on in the same way."""
+    """The options that a run was started with, stored so that a resume uses the same ones."""
 
     selection: tuple[str, ...] = ()
     force: frozenset[str] = frozenset()
@@ -50,11 +50,11 @@ class Options:
     jobs: int = 1
     go_on: bool = True
     good_partitions: bool = False
-    """Publish the partitions that were done when others were not."""
+    """Publish the partitions that succeeded even if others did not."""
     plan: ChangePlan | None = None
-    """The plan that is applied, if one is."""
+    """The change plan that the run applies, if any."""
     replay_of: str | None = None
-    """The run whose rejections are replayed."""
+    """The run whose rejections are replayed, if any."""
     replay: ReplayOptions | None = None
 
     @classmethod
@@ -97,15 +97,17 @@ class Options:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunParams:
-    """What the registry keeps of how a run was begun: its options, and what they came to."""
+    """The start of a run, as the registry stores it: its options, and what was derived from
+    them.
+    """
 
     options: Options = Options()
     assets: tuple[str, ...] = ()
     append: tuple[str, ...] = ()
-    """Those of its assets whose rows are added to what is there."""
+    """Those of its assets that append rows to the existing ones."""
     pipeline_version: str | None = None
     pipeline_before: str | None = None
-    """The version of the pipeline that was active when the run began."""
+    """The pipeline version that was active when the run began."""
 
     @classmethod
     def of_json(cls, found: Mapping[str, Any]) -> RunParams:

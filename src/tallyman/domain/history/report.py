@@ -1,4 +1,4 @@
-"""What is reported of targets and runs: counts, rates and sums, each from what is kept of them."""
+"""The facts of a report: counts, rates and sums, derived from what is stored about targets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tallyman.domain.version.commit import Commit
 
 
 def target_facts(made: AssetResult, row: Materialization) -> dict[str, Any]:
-    """One target, as the report of its run has it."""
+    """Collect the facts about one target for the report of its run."""
     kept = row.metadata
     return made.to_json() | {
         **rates(made.records_in, made.fates),
@@ -26,7 +26,7 @@ def target_facts(made: AssetResult, row: Materialization) -> dict[str, Any]:
 
 
 def rates(records_in: int, fates: Mapping[Any, int]) -> dict[str, float]:
-    """The share of records that were rejected, and of those that were filtered."""
+    """Compute the shares of rejected and of filtered records."""
 
     def share(fate: Fate) -> float:
         return fates.get(fate, 0) / records_in if records_in else 0.0
@@ -35,7 +35,7 @@ def rates(records_in: int, fates: Mapping[Any, int]) -> dict[str, float]:
 
 
 def run_facts(targets: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """The targets of a run, or some of them, taken together."""
+    """Add up the facts of a run's targets, or of some of them."""
     listed = list(targets)
     fates = {
         fate.value: sum(one.get("fates", {}).get(fate.value, 0) for one in listed) for fate in Fate
@@ -54,7 +54,7 @@ def run_facts(targets: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def total_bytes(targets: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
-    """`read` counts an input once for each target that read it."""
+    """Add up sizes by kind; `read` counts an input once for each target that read it."""
     found: dict[str, dict[str, int]] = {}
     for one in targets:
         read = [("read", given) for given in one.get("inputs", ())]
@@ -66,7 +66,7 @@ def total_bytes(targets: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, int
 
 
 def versions_of(commit: Commit | None) -> list[dict[str, Any]]:
-    """Each dataset that was moved: its new version and the one before."""
+    """List each dataset that the commit moved, with its new and its previous version."""
     return [
         {
             "dataset": move.dataset,
@@ -81,5 +81,5 @@ def versions_of(commit: Commit | None) -> list[dict[str, Any]]:
 
 
 def _operation(step: str | None) -> str | int | None:
-    """A step whose changes are recorded is called by its number."""
+    """Convert the name of a traced step, which is its number, to an integer."""
     return int(step) if step is not None and step.isdigit() else step

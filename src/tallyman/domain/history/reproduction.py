@@ -1,4 +1,4 @@
-"""Making a past run again, aside: what came of it, for each target and for the run."""
+"""Reproductions: the comparison of a past run with the same run made again separately."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ from tallyman.domain.pipeline.target import Target
 
 
 class Verdict(StrEnum):
-    """Of a run, and of each target; only a run is partly reproduced, only a target is reused, was
-    not made, or failed in a way that leaves nothing to compare."""
+    """The outcome of a reproduction, for a run and for each target.
+
+    Only a run is PARTLY_REPRODUCED. Only a target is REUSED, NOT_MADE, or NOT_COMPARED (it failed
+    in a way that leaves nothing to compare).
+    """
 
     REPRODUCED = "REPRODUCED"
     PARTLY_REPRODUCED = "PARTLY_REPRODUCED"
@@ -30,11 +33,11 @@ class TargetAgain:
     target: Target
     verdict: Verdict
     reasons: tuple[str, ...] = ()
-    """What differs, or what stands against making it again."""
+    """The differences, or the reasons why the target cannot be made again."""
     made_by: str | None = None
-    """The run whose result was reused."""
+    """The run that made the reused result."""
     result: AssetResult | None = None
-    """As it came out now."""
+    """The result of making the target again."""
     details: Mapping[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -56,21 +59,23 @@ class Reproduced:
     run_id: str
     targets: tuple[TargetAgain, ...]
     reasons: tuple[str, ...] = ()
-    """What stands against the whole run."""
+    """Why the whole run cannot be made again."""
     environment: Sequence[str] = ()
-    """Versions that are not what they were."""
+    """Versions of programs and libraries that have changed since the run."""
     commit: str | None = None
-    """Of the code that made the run, if it is known."""
+    """The git commit of the code that made the run, if known."""
     kept: str | None = None
-    """The folder with what was made, below the project."""
+    """The folder with the new results, relative to the project."""
     sealed: bool = True
-    """Whether a seal vouches for the manifest that it was made again by."""
+    """True if a seal vouches for the manifest that was used."""
     not_applied: Sequence[str] = ()
-    """Spark settings of the run that a session which was up already could not be given."""
+    """Spark settings of the run that an already started session could not take over."""
 
     @property
     def verdict(self) -> Verdict:
-        """REPRODUCED only if all that the run began itself was made again and is the same."""
+        """Summarize; REPRODUCED only if everything the run made itself was made again with equal
+        results.
+        """
         found = {again.verdict for again in self.targets}
         if self.reasons or Verdict.NOT_REPRODUCIBLE in found:
             return Verdict.NOT_REPRODUCIBLE
@@ -83,7 +88,7 @@ class Reproduced:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Targets of the run, and how many of them came to what."""
+        """Count the targets, and the targets of each verdict."""
         found = Counter(again.verdict for again in self.targets)
         known = (Verdict.REPRODUCED, *(one for one in found if one is not Verdict.REPRODUCED))
         return {"targets": len(self.targets)} | {one.value.lower(): found[one] for one in known}

@@ -1,4 +1,4 @@
-"""A run: one execution of a selection of assets, and what it reports."""
+"""Runs: one execution of a selection of assets, and its result."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RUN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
 class Status(StrEnum):
-    """Of a run, and of each target in it; only a run is interrupted, only a target is skipped."""
+    """The state of a run and of each target. Only a run is INTERRUPTED, only a target SKIPPED."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -33,20 +33,20 @@ class Status(StrEnum):
 
     @property
     def good(self) -> bool:
-        """There is a result: made now, or the one made before stands in for it."""
+        """True if there is a result: a new one, or an earlier one that stands."""
         return self in (Status.SUCCESS, Status.SKIPPED)
 
 
 EXIT_CODES = {Status.SUCCESS: 0, Status.HALTED: 3, Status.CANCELED: 130}
-"""Of a run; everything else, a run that waits for approval too, is not done: 1."""
+"""The exit code of a run; 1 for all other states, including a run that waits for approval."""
 
 
 def run_status(statuses: Collection[Status]) -> Status:
-    """What a run with targets in these states is, once nothing of it is at work."""
+    """Derive the state of a run from its targets, once no process is executing it."""
     for worst in (Status.CANCELED, Status.FAILED, Status.HALTED, Status.WAITING):
         if worst in statuses:
             return worst
-    # Nobody is at work on what is left: a resume goes on with it.
+    # Targets are left that no process works on; a resume continues with them.
     return Status.SUCCESS if all(s.good for s in statuses) else Status.INTERRUPTED
 
 
@@ -73,12 +73,14 @@ class RunIdentity:
 
     @property
     def clock(self) -> datetime:
-        """The one time in the run's rows: what `timestamp` says, to the second."""
+        """Return the one time that the run's rows may contain: `timestamp`, to the second."""
         return self.started_at.replace(microsecond=0)
 
     @property
     def folder_name(self) -> str:
-        """`MMDD_HHmmss_<run>`; a generated id is shortened to its first eight digits."""
+        """Name the run folder: `MMDD_HHmmss_<run>`, with the first eight digits of a generated
+        id.
+        """
         short = self.run_id[:8] if self.run_id == self.openlineage_run_id else self.run_id
         return f"{self.started_at:%m%d_%H%M%S}_{short}"
 
@@ -93,14 +95,14 @@ class AssetResult:
     fates: Mapping[Fate, int] = field(default_factory=lambda: dict.fromkeys(Fate, 0))
     unaccounted: int = 0
     sub_ledgers: tuple[SubTally, ...] = ()
-    """The children and groups that it made of its records, and what became of them."""
+    """The children and groups that the asset made of its records, with their fates."""
     rows_out: int = 0
     rejections: int = 0
     null_keys: Mapping[str, int] = field(default_factory=dict)
-    """Columns of its key that have no value, with the number of rows."""
+    """The number of rows without a value, for each such column of the key."""
     duration_ms: int = 0
     unchanged_since: str | None = None
-    """Skipped: the run whose result stands."""
+    """If skipped: the run that made the result which stands."""
     error: Mapping[str, object] | None = None
 
     def with_status(
@@ -154,10 +156,10 @@ class RunResult:
     folder: str
     assets: tuple[AssetResult, ...]
     commit: Commit | None = None
-    """What it published; None when nothing was new, or nothing could be published."""
+    """The commit of the run; None if nothing was new, or nothing could be published."""
     error: Mapping[str, object] | None = None
     notes: tuple[str, ...] = ()
-    """What a person should know beside it."""
+    """Further remarks for people."""
 
     def with_notes(self, notes: Iterable[str]) -> RunResult:
         return replace(self, notes=(*self.notes, *notes))
@@ -169,7 +171,9 @@ class RunResult:
         return replace(self, status=Status.FAILED, error=error)
 
     def by_partition(self) -> dict[str, int]:
-        """Partitions that succeeded, failed, or were skipped because nothing had changed."""
+        """Count the partitions that succeeded, failed, were skipped as unchanged, or did not
+        run.
+        """
         states: dict[str, set[Status]] = {}
         for made in self.assets:
             if made.partition is not None:
@@ -202,5 +206,5 @@ class RunResult:
         return found | ({"error": dict(self.error)} if self.error else {})
 
     def published(self) -> dict[str, int]:
-        """The new version of each dataset."""
+        """Map each published dataset to its new version."""
         return {move.dataset: move.ordinal for move in self.commit.moves} if self.commit else {}

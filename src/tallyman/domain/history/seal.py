@@ -1,4 +1,4 @@
-"""A seal: the hash of every file of a finished run, and of the seal before it."""
+"""Seals: the hash of every file of a finished run, and of the seal before it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tallyman.domain.definition.canonical_json import canonical, hashed
 
 VERSION = "1.1"
 OLDER = "1.0"
-"""Seals that do not repeat what a ledger binds."""
+"""The version of seals that do not repeat the files bound by a ledger."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signature:
-    """`key` names the public half of the key that made it."""
+    """A signature of a seal. `key` names the public half of the signing key."""
 
     key: str
     value: str
@@ -34,12 +34,12 @@ class Seal:
     status: str
     sealed_at: str
     files: Mapping[str, str]
-    """sha256 of each file of the run's folder, by name."""
+    """sha256 of each file in the run folder, by name."""
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """What else it binds: results it reused, what it published, where it ran."""
+    """Further facts the seal binds: reused results, published versions, environment."""
     ordinal: int = 1
     previous: str | None = None
-    """The hash of the seal before it in the project; None for the first."""
+    """The hash of the previous seal of the project; None for the first."""
     signature: Signature | None = None
     version: str = VERSION
 
@@ -48,7 +48,7 @@ class Seal:
         return self.version != OLDER
 
     def after(self, last: tuple[int, str] | None) -> Seal:
-        """The next in the chain after the seal with this ordinal and hash."""
+        """Return the seal as the next in the chain, after the seal with this ordinal and hash."""
         if last is None:
             return replace(self, ordinal=1, previous=None)
         return replace(self, ordinal=last[0] + 1, previous=last[1])
@@ -58,18 +58,18 @@ class Seal:
 
     @property
     def to_sign(self) -> bytes:
-        """Everything but the signature."""
+        """Encode everything except the signature."""
         return canonical(self._content()).encode()
 
     @property
     def text(self) -> str:
-        """seal.json, byte for byte."""
+        """Return the content of seal.json, byte for byte."""
         signed = {"signature": self.signature.to_json()} if self.signature else {}
         return json.dumps(self._content() | signed, indent=2, ensure_ascii=False) + "\n"
 
     @property
     def hash(self) -> str:
-        """What `sha256sum seal.json` says."""
+        """Compute the hash that `sha256sum seal.json` prints."""
         return hashed(self.text)
 
     def _content(self) -> dict[str, Any]:
@@ -88,11 +88,13 @@ class Seal:
 
     @classmethod
     def of_text(cls, text: str | bytes) -> Seal:
-        """ValueError when it is no seal: cut off, or a field is missing or of another type."""
+        """Parse seal.json; ValueError if it is truncated, or a field is missing or has a wrong
+        type.
+        """
         try:
             return cls._parsed(dict(json.loads(text)))
         except (AttributeError, KeyError, RecursionError, TypeError) as error:
-            raise ValueError(f"no seal: {error!r}") from error
+            raise ValueError(f"not a seal: {error!r}") from error
 
     @classmethod
     def _parsed(cls, found: dict[str, Any]) -> Seal:

@@ -1,4 +1,4 @@
-"""What a run changed, row by row: the records of a trace, and the answers made of them."""
+"""Traces: what a run changed, row by row, and the answers derived from it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from uuid import UUID
 from tallyman.domain.pipeline.target import Target
 
 BASELINE = 0
-"""The number of no step: where rows of the input are recorded as they were loaded."""
+"""The seq under which rows of the input are recorded as loaded; no step has it."""
 
 ROW_ID, DELETED, UPDATED_AT = "_row_id", "_deleted", "_updated_at"
 
 Values = Mapping[str, Any]
-"""Columns and their values, in the order of the columns."""
+"""Values by column, in column order."""
 
 
 class ChangeType(StrEnum):
@@ -30,7 +30,7 @@ class ChangeType(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceRecord:
-    """What one step did to one row. An update holds the columns that changed, and no others."""
+    """The change of one row by one step. An update holds only the columns that changed."""
 
     run_id: UUID
     operation_seq: int
@@ -41,7 +41,7 @@ class TraceRecord:
 
     @property
     def diff(self) -> dict[str, dict[str, Any]]:
-        """Each column that changed as {old, new}; all of them where the row is new."""
+        """Show each changed column as {old, new}; for a new row, all columns."""
         if self.change_type is ChangeType.DELETED:
             return {DELETED: {"old": False, "new": True}}
         before = self.before or {}
@@ -63,7 +63,7 @@ class TraceRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceEntry:
-    """One step in the history of a row: what it changed, and the whole row behind it."""
+    """One step in the history of a row: its changes, and the whole row after it."""
 
     operation_seq: int
     change_type: ChangeType
@@ -81,7 +81,7 @@ class TraceEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceStep:
-    """A step of a run as it was then, whatever became of the pipeline."""
+    """A step as it was in the run, even if the pipeline has changed since."""
 
     seq: int
     id: str
@@ -90,7 +90,7 @@ class TraceStep:
     assigned: tuple[str, ...]
     renamed: Mapping[str, str]
     columns: tuple[str, ...]
-    """All columns behind the step."""
+    """All columns after the step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,13 +123,13 @@ class StepCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetTrace:
-    """What a run changed in one target, counted."""
+    """Counts of what a run changed in one target."""
 
     target: Target
     steps: tuple[StepCounts, ...] = ()
     redacted: tuple[str, ...] = ()
     missing: str | None = None
-    """Why there is no trace of it."""
+    """The reason why there is no trace, if there is none."""
 
     def to_json(self) -> dict[str, object]:
         return {
@@ -144,7 +144,7 @@ class TargetTrace:
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """Why an answer is empty. An empty answer is no error: the question was a good one."""
+    """The reason for an empty answer. An empty answer is not an error."""
 
     code: Literal["RowNotFound", "RowNotYetCreated", "StepNotComplete", "RunCancelled"]
     message: str
@@ -159,7 +159,7 @@ class Diagnostic:
 
 @dataclass(frozen=True, slots=True)
 class RowHistory(Sequence[TraceEntry]):
-    """The steps that touched a row, in their order; `diagnostic` says why there are none."""
+    """The steps that touched a row, in order; `diagnostic` says why there are none."""
 
     entries: tuple[TraceEntry, ...]
     diagnostic: Diagnostic | None = None
@@ -177,7 +177,7 @@ class RowHistory(Sequence[TraceEntry]):
 
 @dataclass(frozen=True, slots=True)
 class RowAtStep:
-    """A whole row as it was behind a step, or why there was none."""
+    """A whole row as it was after a step, or the reason why there was none."""
 
     state: Values | None
     diagnostic: Diagnostic | None = None
@@ -185,11 +185,11 @@ class RowAtStep:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """One page of what a step changed, by row id."""
+    """One page of the changes of a step, ordered by row id."""
 
     records: tuple[TraceRecord, ...]
     next_after: UUID | None = None
-    """Where the next page begins; None: there is none."""
+    """The start of the next page; None on the last page."""
     diagnostic: Diagnostic | None = None
 
     def __iter__(self) -> Iterator[TraceRecord]:
@@ -201,7 +201,7 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class FoundRow:
-    """A row that was looked up by values it had when it came in."""
+    """A row that was found by values it had when it was loaded or created."""
 
     target: Target
     record: TraceRecord
@@ -221,7 +221,9 @@ class FoundRow:
 
 
 def plain(value: object) -> Any:
-    """As JSON has it: decimals as text with their scale, dates and instants as ISO writes them."""
+    """Convert a value to JSON: decimals to text with their scale, dates and instants to ISO
+    text.
+    """
     if isinstance(value, Mapping):
         return {str(plain(name)): plain(held) for name, held in value.items()}
     if isinstance(value, (list, tuple)):
@@ -233,5 +235,5 @@ def plain(value: object) -> Any:
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, float) and not math.isfinite(value):
-        return str(value)  # JSON has no word for it
+        return str(value)  # JSON has no such number
     return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)

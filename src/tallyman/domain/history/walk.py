@@ -1,4 +1,4 @@
-"""Answers about single rows: what is behind a row of a dataset, and what became of a record."""
+"""Walks: the origin of a row of a dataset, and what became of a record."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _plain(value: object) -> Any:
 
 
 class Answer:
-    """What is not known, and lists without an element, are left out."""
+    """An answer as JSON, without unknown values and empty lists."""
 
     def to_json(self) -> dict[str, Any]:
         found: dict[str, Any] = _plain(self)
@@ -30,7 +30,9 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """A row of a file: of a text its line, of Parquet its row, both counted from 1."""
+    """A row of a file. `line` is the line of a text or the row of a Parquet file, counted from
+    1.
+    """
 
     key: str | None
     values: Mapping[str, Any] = field(default_factory=dict)
@@ -40,7 +42,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WalkCounts:
-    """A step on the way back: what `rows` of it were made from."""
+    """A step on the way back, and the number of its rows that the walk follows."""
 
     step: str
     did: str
@@ -49,7 +51,7 @@ class WalkCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joined:
-    """A reference that was joined, and the rows of it that met the records shown."""
+    """A joined reference, and its rows that matched the records shown."""
 
     step: str
     on: str
@@ -58,7 +60,7 @@ class Joined:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordOrigin(Answer):
-    """The records of one input: `hops` lead further back where the input is an asset's dataset."""
+    """The records of one input; `hops` lead further back if the input is an asset's dataset."""
 
     name: str
     kind: str
@@ -73,12 +75,12 @@ class RecordOrigin(Answer):
     keys: tuple[str, ...] = ()
     hops: tuple[Hop, ...] = ()
     by_plan: bool | None = None
-    """Rows of a reference as the plan has them: they could not be identified by their file."""
+    """True if rows of a reference are shown as the plan gives them: no file identifies them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hop(Answer):
-    """Rows of a dataset that one run made, and what they were made from."""
+    """Rows of a dataset that one run made, and their inputs."""
 
     dataset: str
     version: int | None
@@ -106,7 +108,7 @@ class Why(Answer):
     commit: str | None = None
     committed_by: str | None = None
     records: tuple[Record, ...] = ()
-    """Of a table: its rows were written by people, nothing is behind them."""
+    """The rows of a table: people wrote them, so the walk ends here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +125,7 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """Left out by a step, with its reason."""
+    """Records that a step left out, with its reason."""
 
     step: str
     reason: str
@@ -133,14 +135,14 @@ class Ended:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Became:
-    """What became of records, or of the rows made out of them, in one result."""
+    """The fate of records, or of rows made of them, in one result."""
 
     asset: str
     partition: str | None
     run: str
     status: str
     role: str
-    """`record`: accounted for; `reference`: looked up by the records of the asset."""
+    """`record`: accounted for by the asset; `reference`: looked up by the asset's records."""
     dataset: str | None = None
     version: int | None = None
     steps: tuple[WalkCounts, ...] = ()
@@ -150,7 +152,7 @@ class Became:
     shown: tuple[Mapping[str, Any], ...] = ()
     joined_by: int | None = None
     other_partitions: int | None = None
-    """Partitions of the asset that left the record to this one."""
+    """The number of partitions of the asset that filtered the record out as not theirs."""
     recomputed: bool = field(default=False, metadata={"key": "replayed"})
     notes: tuple[str, ...] = ()
     then: tuple[Became, ...] = ()

@@ -1,1 +1,1 @@
-"""What a project declares: assets and sources, their graph, partitions, targets and limits."""
+"""The declarations of a project: assets and sources, their graph, partitions, targets, limits."""

@@ -1,4 +1,4 @@
-"""Approval: a person says yes before an asset's result counts."""
+"""Approvals: a person's yes before an asset's result counts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ HOUR = 3600
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approval:
-    """Asked for after the ledger balanced, when `when` is true of the result's rows."""
+    """A question asked after the ledger balanced, if `when` is true for the result's rows."""
 
     message: str
     when: str | None = None
@@ -21,7 +21,7 @@ class Approval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """A person's answer. The key distinguishes the same answer sent twice from a second one."""
+    """A person's answer. `key` distinguishes one answer sent twice from two answers."""
 
     approved: bool
     actor: str
@@ -34,9 +34,12 @@ class Decision:
 
 
 def approval(message: str, when: str | None = None, *, timeout_s: int = HOUR) -> Approval:
-    """`approval("large payout", when="sum(total) > 1000000")`; without `when`, always."""
+    """Declare an approval: `approval("large payout", when="sum(total) > 1000000")`.
+
+    Without `when`, the approval is always asked for.
+    """
     if not message.strip():
-        raise UsageError("approval needs a message: what is to be decided?")
+        raise UsageError("approval needs a message that says what is to be decided")
     if timeout_s <= 0:
         raise UsageError(f"approval: timeout_s is a number of seconds above 0, not {timeout_s}")
     return Approval(message=message, when=when, timeout_s=timeout_s)

@@ -1,4 +1,4 @@
-"""A pipeline as a drawing: what reads what, as text for a terminal and as Mermaid for pages."""
+"""The graph of a pipeline as a drawing: text for a terminal, Mermaid for pages."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _KEYWORDS = frozenset(
     {"call", "class", "classdef", "click", "default", "direction", "end"}
     | {"flowchart", "graph", "href", "linkstyle", "style", "subgraph"}
 )
-"""Words that end or begin something in Mermaid, even inside a label without quotes."""
+"""Words with a meaning in Mermaid, even inside a label without quotes."""
 
 
 def edges(pipeline: Pipeline, chosen: Sequence[str] | None = None) -> list[tuple[str, str]]:
-    """(what is read, the asset that reads it) for the chosen assets, or for all of them."""
+    """List (input, asset that reads it) for the chosen assets, or for all."""
     return [
         (read, name)
         for name in pipeline.order()
@@ -26,8 +26,7 @@ def edges(pipeline: Pipeline, chosen: Sequence[str] | None = None) -> list[tuple
 
 
 def nodes(pipeline: Pipeline, chosen: Sequence[str] | None = None) -> list[str]:
-    """Sources and tables, then assets, each after those it reads; of a choice, also what it reads
-    directly."""
+    """List sources and tables, then assets in order; of a choice, also its direct inputs."""
     every = [*pipeline.sources, *pipeline.tables, *pipeline.order()]
     if chosen is None:
         return every
@@ -36,7 +35,7 @@ def nodes(pipeline: Pipeline, chosen: Sequence[str] | None = None) -> list[str]:
 
 
 def ascii_graph(pipeline: Pipeline, chosen: Sequence[str] | None = None) -> str:
-    """A line for each node, with what it reads after an arrow."""
+    """Draw one line per node, with its inputs after an arrow."""
     read_by: dict[str, list[str]] = {}
     for read, name in edges(pipeline, chosen):
         read_by.setdefault(name, []).append(_marked(pipeline, read))
@@ -51,7 +50,7 @@ def ascii_graph(pipeline: Pipeline, chosen: Sequence[str] | None = None) -> str:
 
 
 def mermaid(pipeline: Pipeline, chosen: Sequence[str] | None = None) -> str:
-    # Numbers as ids: any name is then only a label.
+    # Ids are numbers, so that any name is only a label.
     ids = {name: f"n{number}" for number, name in enumerate(nodes(pipeline, chosen), 1)}
     lines = ["graph LR"]
     for name, own in ids.items():

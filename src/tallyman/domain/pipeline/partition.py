@@ -1,4 +1,4 @@
-"""Partitions: which slices of an asset exist, and how one is written as a key, a folder, in SQL."""
+"""Partitions: which slices of an asset exist, and their form as key, folder and SQL."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from tallyman.errors.wording import nearest
 Value: TypeAlias = "date | datetime | str | tuple[Value, ...]"
 
 KEY_LENGTH = 255
-"""What a partition column in the registry holds."""
+"""The length of a partition column in the registry."""
 
 PART_LENGTH = 100
-"""Of each half of a folder's name: file systems stop at 255 bytes for the whole."""
+"""The longest half of a folder name; file systems allow 255 bytes for the whole name."""
 
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
 
 def encode(value: Value) -> str:
-    """One key per value: tagged when it is no plain text, so that `decode` gives it back."""
+    """Encode a value as its only key; a tag marks everything but plain text, for `decode`."""
     match value:
         case datetime():
             key = _instant(value)
@@ -44,12 +44,12 @@ def encode(value: Value) -> str:
             raise UsageError(f"a partition is a date, an instant, text or a tuple, not {kind}")
     if len(key) > KEY_LENGTH:
         shown = f"{key[:40]}…"
-        raise UsageError(f"partition {shown!r} takes {len(key)} characters; {KEY_LENGTH} are kept")
+        raise UsageError(f"partition {shown!r} has {len(key)} characters; {KEY_LENGTH} are allowed")
     return key
 
 
 def decode(text: str) -> Value:
-    """The value of a key; a second spelling of the same value is not a key."""
+    """Decode a key to its value; another spelling of the same value is not a key."""
     tag, sign, rest = text.partition(":")
     try:
         value = _read(tag, rest) if sign else text
@@ -97,7 +97,7 @@ def _unbase64(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partitioning:
-    """The column that says which slice a row belongs to, and the slices there are."""
+    """The column that assigns rows to slices, and the slices that exist."""
 
     column: str
     kind: str
@@ -110,7 +110,7 @@ class Partitioning:
             raise UsageError("partitions: name the column")
         if self.kind == "daily":
             if self.start is None or self.values:
-                raise UsageError(f"partitions of {self.column!r}: daily ones have a start")
+                raise UsageError(f"partitions of {self.column!r}: daily partitions need a start")
             if self.end is not None and self.end < self.start:
                 raise UsageError(
                     f"partitions of {self.column!r}: the end {self.end} is before {self.start}"
@@ -121,11 +121,11 @@ class Partitioning:
             raise UsageError(f"partitions are 'daily' or 'strings', not {self.kind!r}")
 
     def parse(self, text: str) -> str:
-        """The key of what a person typed, a key included, or UsageError with what is allowed."""
+        """Convert what a person typed, or a key, to the key; UsageError lists what is allowed."""
         return self._parse_day(text) if self.kind == "daily" else self._parse_value(text)
 
     def keys(self, first: str | None = None, last: str | None = None) -> list[str]:
-        """The keys of a backfill from `first` to `last`, both included, in order."""
+        """List the keys of a backfill from `first` to `last`, both included, in order."""
         every = self._days(first, last) if self.kind == "daily" else self._between(first, last)
         if not every:
             raise UsageError(f"partitions of {self.column!r}: {last} comes before {first}")
@@ -141,19 +141,19 @@ class Partitioning:
         raise UsageError(f"{key!r} is not a partition of {self.column!r}: expected {expected}")
 
     def text(self, key: str) -> str:
-        """For people, and for `{partition}` in the path of a source."""
+        """Show a key to people, and in `{partition}` of a source's path."""
         return str(self.value(key))
 
     def folder(self, key: str) -> str:
-        """`column=value`, safe and distinct as the name of a folder."""
+        """Name a folder `column=value`, safe and distinct for each key."""
         return f"{_percent(self.column)}={_percent(self.text(key))}"
 
     def literal(self, key: str) -> str:
-        """The value in Spark SQL."""
+        """Write the value as a literal of Spark SQL."""
         value = self.value(key)
         if isinstance(value, date):
             return f"DATE '{value.isoformat()}'"
-        # Spark replaces `${…}` by a setting even inside a string, before it reads the SQL.
+        # Spark replaces `${…}` by a setting even inside a string, before it parses the SQL.
         escaped = value.replace("\\", "\\\\").replace("'", "\\'").replace("$", "\\u0024")
         return f"'{escaped}'"
 
@@ -167,11 +167,11 @@ class Partitioning:
         assert self.start is not None
         if day < self.start or (self.end is not None and day > self.end):
             span = f"from {self.start}" + (f" to {self.end}" if self.end else " on")
-            raise UsageError(f"partition {text!r} of {self.column!r}: there are days {span}")
+            raise UsageError(f"partition {text!r} of {self.column!r}: the days are {span}")
         return encode(day)
 
     def _parse_value(self, text: str) -> str:
-        # Keys go first: what parse returned must mean the same when it comes back.
+        # Try keys first: what parse returned must mean the same when it is parsed again.
         for value in self.values:
             if text == encode(value):
                 return text
@@ -199,14 +199,14 @@ class Partitioning:
 
 
 def daily(column: str, start: date | str, end: date | str | None = None) -> Partitioning:
-    """One partition per day, from `start` to `end`, both included; without an end they go on."""
+    """Declare one partition per day, from `start` to `end`, both included, or without an end."""
     return Partitioning(
         column=column, kind="daily", start=_day(start), end=None if end is None else _day(end)
     )
 
 
 def partitions(column: str, values: Sequence[str]) -> Partitioning:
-    """One partition per value, in this order."""
+    """Declare one partition per value, in this order."""
     if isinstance(values, str):
         raise UsageError(f"partitions of {column!r}: give a list of values, not one text")
     return Partitioning(column=column, kind="strings", values=tuple(values))
@@ -229,7 +229,7 @@ def _check_values(column: str, values: tuple[str, ...]) -> None:
         raise UsageError(f"{where}: give at least one value")
     for value in values:
         if not isinstance(value, str) or not value:
-            raise UsageError(f"{where}: a value is text and not empty, not {value!r}")
+            raise UsageError(f"{where}: a value must be text and not empty, not {value!r}")
     for first, second in pairwise(sorted(values)):
         if first == second:
             raise UsageError(f"{where}: {first!r} is listed twice")
@@ -242,6 +242,6 @@ def _percent(text: str) -> str:
     name = quote(text, safe="").replace("~", "%7E")
     if len(name) <= PART_LENGTH:
         return name
-    # `%-` is no percent encoding, so a shortened name cannot equal a whole one.
+    # `%-` is not a percent encoding, so a shortened name cannot equal a whole one.
     digest = hashlib.sha256(name.encode()).hexdigest()
     return f"{name[: PART_LENGTH - 66]}%-{digest}"

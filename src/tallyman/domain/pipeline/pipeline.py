@@ -1,4 +1,4 @@
-"""Sources, tables, assets, and the pipeline they form. Declaring one only records it."""
+"""Sources, tables, assets and the pipeline they form. A declaration only records them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Asset:
     inputs: tuple[str, ...]
     key: tuple[str, ...] = ()
     unique: bool = True
-    """Whether no two rows of a partition, or of the whole, may have the same key."""
+    """True if no two rows of a partition, or of an unpartitioned asset, may have the same key."""
     thresholds: Thresholds | None = None
     evidence: Evidence = Evidence.KEYS
     tags: frozenset[str] = frozenset()
@@ -57,16 +57,18 @@ class Asset:
     update_strategy: str = "replace"
     unique_key: tuple[str, ...] = ()
     publish: str | bool = True
-    """The name of its dataset where that is not the asset's own; False: not for outside readers."""
+    """The name of the dataset if it is not the asset's name; False hides it from outside
+    readers.
+    """
     trace: str | None = None
-    """What is recorded of each row: "changes" or nothing ("off"); None: what its steps call for."""
+    """"changes" records each change of a row, "off" none; None lets the steps decide."""
 
     @property
     def dataset(self) -> str:
         return self.publish if isinstance(self.publish, str) else self.name
 
     def plan(self) -> Frame:
-        """Call the function on empty Frames: the steps it takes."""
+        """Call the function on empty Frames to get its steps."""
         return self.function(*(Frame(name) for name in self.inputs))
 
     def __call__(self, *frames: Frame) -> Frame:
@@ -83,7 +85,9 @@ class Pipeline:
 
     @classmethod
     def of(cls, declared: Sequence[Source | Asset | Table]) -> Pipeline:
-        """Or DefinitionError with every duplicate name, unknown input, reference and cycle."""
+        """Wire the declarations; DefinitionError lists every duplicate name, unknown input and
+        cycle.
+        """
         problems: list[Problem] = []
         seen: dict[str, Source | Asset | Table] = {}
         for item in declared:
@@ -104,13 +108,13 @@ class Pipeline:
         return cls(sources, assets, tables)
 
     def order(self) -> list[str]:
-        """Assets with every asset after those it reads."""
+        """List the assets, each after those it reads."""
         graph = {a.name: [i for i in a.inputs if i in self.assets] for a in self.assets.values()}
         return list(TopologicalSorter(graph).static_order())
 
 
 def _cycles(assets: Mapping[str, Asset]) -> list[Problem]:
-    """One for each cycle, in the direction of the data: in `a → b`, b reads a."""
+    """Report one problem per cycle, in the direction of the data: in `a → b`, b reads a."""
     graph = {a.name: [i for i in a.inputs if i in assets] for a in assets.values()}
     order = {name: place for place, name in enumerate(graph)}
     problems: list[Problem] = []
@@ -122,24 +126,26 @@ def _cycles(assets: Mapping[str, Asset]) -> list[Problem]:
             start = path.index(min(path, key=order.__getitem__))
             path = [*path[start:], *path[:start], path[start]]
             problems.append(Problem(f"asset {path[0]}", f"cycle: {' → '.join(path)}"))
-            # Cut where it closes; what is still a cycle then is another one.
+            # Cut the cycle where it closes; if a cycle remains, it is another one.
             graph[path[0]].remove(path[-2])
         else:
             return problems
 
 
 def _datasets(assets: Mapping[str, Asset], tables: Mapping[str, Table]) -> Iterator[Problem]:
-    """A dataset is the output of one asset, or one table."""
+    """Report datasets that two declarations claim: each belongs to one asset or one table."""
     seen = dict.fromkeys(tables, "a table")
     for asset in assets.values():
         if asset.dataset in seen:
-            message = f"its dataset {asset.dataset!r} is that of {seen[asset.dataset]} already"
+            message = f"its dataset {asset.dataset!r} already belongs to {seen[asset.dataset]}"
             yield Problem(_where(asset), message)
         seen.setdefault(asset.dataset, f"asset {asset.name}")
 
 
 def _references(tables: Mapping[str, Table]) -> Iterator[Problem]:
-    """References that cannot hold: to no table, to no key, or to a key of another type."""
+    """Report invalid references: to an unknown table, not to its key, or to a key of another
+    type.
+    """
     for table in tables.values():
         for reference in table.references:
             target = tables.get(reference.table)
@@ -167,7 +173,7 @@ _declared: ContextVar[list[Source | Asset | Table] | None] = ContextVar("declare
 
 @contextmanager
 def declaring() -> Iterator[list[Source | Asset | Table]]:
-    """Collect what is declared inside the block, in order."""
+    """Collect the declarations made inside the block, in order."""
     collected: list[Source | Asset | Table] = []
     token = _declared.set(collected)
     try:
@@ -231,9 +237,9 @@ def table(
     key: str | Sequence[str],
     references: Mapping[str, str] | None = None,
 ) -> Table:
-    """Declare rows that people write: `tallyman mutate` and `tallyman load`, not a run.
+    """Declare rows that people write with `tallyman mutate` and `tallyman load`, not with a run.
 
-    `references` maps a column to "table.column", the key of a table whose rows it names.
+    `references` maps a column to "table.column", the key of another table.
     """
     return _record(Table.of(name, schema, key, references))
 
@@ -252,16 +258,18 @@ def _check_strategy(asset: str, strategy: str, unique_key: tuple[str, ...]) -> N
 
 
 def _check_key(asset: str, key: tuple[str, ...], unique_key: tuple[str, ...]) -> None:
-    """Rows of one key may come in different batches, and only the unique_key is looked up."""
+    """Require that the key contains the unique_key: appended rows are checked only by the
+    latter.
+    """
     if key and not set(unique_key) <= set(key):
         raise UsageError(
-            f"asset {asset}: its key ({', '.join(key)}) has not all of its unique_key "
-            f"({', '.join(unique_key)}), so rows that are appended may repeat it; "
-            "say unique=False if they may"
+            f"asset {asset}: its key ({', '.join(key)}) does not contain all of its unique_key "
+            f"({', '.join(unique_key)}), so appended rows may repeat it; "
+            "set unique=False if that is allowed"
         )
 
 
-def asset(  # noqa: PLR0913  one keyword for each thing an asset may say
+def asset(  # noqa: PLR0913  one keyword for each property of an asset
     function: Callable[..., Frame] | None = None,
     *,
     key: str | Sequence[str] | None = None,
@@ -277,7 +285,7 @@ def asset(  # noqa: PLR0913  one keyword for each thing an asset may say
     publish: str | bool = True,
     trace: str | None = None,
 ) -> Asset | Callable[[Callable[..., Frame]], Asset]:
-    """Declare a function of Frames as an asset: its parameter names are the inputs."""
+    """Declare a function of Frames as an asset; its parameter names are the inputs."""
 
     def declare(function: Callable[..., Frame]) -> Asset:
         own = name or getattr(function, "__name__", "asset")
@@ -289,8 +297,8 @@ def asset(  # noqa: PLR0913  one keyword for each thing an asset may say
             raise UsageError(f"asset {own}: trace is 'off' or 'changes', not {trace!r}")
         if not DATASET_NAME.fullmatch(publish if isinstance(publish, str) else own):
             raise UsageError(
-                f"asset {own}: {publish if isinstance(publish, str) else own!r} is no name for a "
-                "dataset (lower-case letters, digits and '_'); say publish='another_name'"
+                f"asset {own}: {publish if isinstance(publish, str) else own!r} is not a name for "
+                "a dataset (lower-case letters, digits and '_'); set publish='another_name'"
             )
         return _record(
             Asset(

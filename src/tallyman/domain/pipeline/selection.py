@@ -1,5 +1,6 @@
-"""Which assets a command is about: `x`, `+x`, `x+`, `+x+`, `tag:t`, `state:modified`; commas and
-spaces unite."""
+"""Selections: the assets that a command names. `x`, `+x`, `x+`, `+x+`, `tag:t`, `state:modified`;
+commas and spaces unite.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +11,13 @@ from tallyman.errors import NotFound
 from tallyman.errors.wording import nearest
 
 Modified = Callable[[], Collection[str]]
-"""Asked only for `state:modified`: the assets without a result of their present definition."""
+"""A function that lists assets without a result of their current definition; called only for
+`state:modified`.
+"""
 
 
 def select(pipeline: Pipeline, terms: Sequence[str], modified: Modified = lambda: ()) -> list[str]:
-    """The selected assets in the order they must run; all of them when nothing is named."""
+    """List the selected assets in the order they must run; all if nothing is named."""
     words = _words(terms)
     if not words:
         return pipeline.order()
@@ -23,7 +26,9 @@ def select(pipeline: Pipeline, terms: Sequence[str], modified: Modified = lambda
 
 
 def named(pipeline: Pipeline, terms: Sequence[str]) -> set[str]:
-    """The assets the terms name themselves, without what `+` brings; all when there are none."""
+    """List the assets that the terms name, without those that `+` adds; all if there are no
+    terms.
+    """
     words = [word.strip("+") for word in _words(terms)]
     return set(select(pipeline, words, lambda: pipeline.assets))
 

@@ -1,4 +1,4 @@
-"""A target: one asset, or one partition of it; what a run makes one materialization of."""
+"""Targets: one asset, or one partition of it. A run makes one materialization of each."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tallyman.domain.pipeline.pipeline import Asset, Pipeline, Source
 
 PLACEHOLDER = "{partition}"
-"""In the path of a source: only the files of the partition are read."""
+"""The placeholder in a source's path: only files of the partition are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a target reads under one name; `partition` None means all there is."""
+    """One input of a target; `partition` None means all partitions."""
 
     name: str
     partition: str | None
@@ -31,7 +31,7 @@ class Reading:
 
 
 def readings(pipeline: Pipeline, target: Target) -> list[Reading]:
-    """One for each input, in the order the asset names them."""
+    """List the readings of a target, in the order in which the asset names its inputs."""
     reader = pipeline.assets[target.asset]
     found = []
     for name in reader.inputs:
@@ -55,7 +55,7 @@ def same_partitions(reader: Asset, other: Asset) -> bool:
 
 
 def dependencies(pipeline: Pipeline, targets: Iterable[Target]) -> dict[Target, set[Target]]:
-    """Which targets of the run must be there before each of them."""
+    """Map each target to the targets of the run that must be made before it."""
     chosen = list(targets)
     of_asset: dict[str, list[Target]] = {}
     for target in chosen:
@@ -73,7 +73,7 @@ def dependencies(pipeline: Pipeline, targets: Iterable[Target]) -> dict[Target, 
 
 
 def folder_of(pipeline: Mapping[str, Asset], target: Target) -> str:
-    """Below the run's folder: `asset`, or `asset/column=value`."""
+    """Name the target's folder in the run folder: `asset`, or `asset/column=value`."""
     declared = pipeline[target.asset].partitioned_by
     if target.partition is None or declared is None:
         return target.asset
@@ -81,5 +81,5 @@ def folder_of(pipeline: Mapping[str, Asset], target: Target) -> str:
 
 
 def source_path(source: Source, partition_text: str | None) -> str:
-    """With the partition in its place; every partition's files where all of them are read."""
+    """Fill the partition into the path; None gives a glob for the files of all partitions."""
     return source.path.replace(PLACEHOLDER, partition_text or "*")

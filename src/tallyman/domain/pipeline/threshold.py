@@ -1,4 +1,4 @@
-"""How many rejections an asset tolerates before its run halts."""
+"""Thresholds: how many rejections an asset tolerates before its run halts."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from tallyman.domain.account.sub_tally import sub_tallies
 from tallyman.errors import UsageError
 
 NO_CHOICE = (
-    "thresholds: on_halt is not a choice any more: a halted run publishes nothing. Leave it out; "
-    "to publish the rows that passed, raise the limits, or take the rows out with a filter "
+    "thresholds: on_halt is no longer an option: a halted run publishes nothing. Remove it; "
+    "to publish the rows that passed, raise the limits, or drop the other rows with a filter "
     "instead of rejecting them with an expect"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Halt:
-    """`errors` of `total` units were rejected: more than `threshold`."""
+    """An exceeded threshold: `errors` of `total` units were rejected, more than `threshold`."""
 
     reason: str
     errors: int
@@ -35,10 +35,10 @@ class Halt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thresholds:
-    """Strictly more than `absolute` records (0: no limit) or than the share `percentage` halts.
+    """Limits for rejections: strictly more than `absolute` (0: no limit) or `percentage` halts.
 
-    The limits hold for records, and again for the children and for the groups that an asset makes
-    of them, each by its own number. A limit that is None is the one for records.
+    They hold for records, and separately for the children and the groups that an asset makes of
+    them. A limit that is None equals the limit for records.
     """
 
     PRESETS: ClassVar[Mapping[str, Mapping[str, float]]] = {
@@ -50,16 +50,16 @@ class Thresholds:
     absolute: int = 10_000
     percentage: float = 0.05
     window: int = 10_000
-    """Records the circuit breaker looks at before the run reads on; 0 turns it off."""
+    """The number of records that the circuit breaker checks first; 0 turns it off."""
     breaker: float = 0.05
-    """The share of unreadable records in that window that trips it, or `percentage` if larger."""
+    """The share of unreadable records in that window that halts, or `percentage` if larger."""
     on_empty: str = "warn"
     children_absolute: int | None = None
     children_percentage: float | None = None
     groups_absolute: int | None = None
     groups_percentage: float | None = None
     on_halt: InitVar[str | None] = None
-    """Refused: see decision 0038."""
+    """Always refused: see decision 0038."""
 
     def __post_init__(self, on_halt: str | None) -> None:
         if on_halt is not None:
@@ -75,7 +75,7 @@ class Thresholds:
             raise UsageError(f"thresholds: on_empty is warn or halt, not {self.on_empty!r}")
 
     def check(self, errors: int, total: int, unit: str = "record") -> Halt | None:
-        """The absolute limit first, then the rate; both strictly greater."""
+        """Check the absolute limit, then the rate; only a greater number exceeds it."""
         absolute, percentage = self._limits(unit)
         if absolute > 0 and errors > absolute:
             return Halt("AbsoluteCount", errors, absolute, total, unit)
@@ -84,7 +84,7 @@ class Thresholds:
         return None
 
     def check_ledger(self, ledger: Ledger) -> Halt | None:
-        """The records first, then what the asset made of them, each by its own number."""
+        """Check the records, then each sub-ledger by its own counts."""
         halt = self.check(ledger.fates[Fate.ERROR], ledger.records_in)
         for made in sub_tallies(ledger):
             halt = halt or self.check(made.rejected, made.units_in, made.unit)
@@ -94,7 +94,7 @@ class Thresholds:
         absolute, percentage = None, None
         if unit == "child":
             absolute, percentage = self.children_absolute, self.children_percentage
-        elif unit in ("group", "row"):  # the rows that a working set adds are groups of its rows
+        elif unit in ("group", "row"):  # rows that a working set adds are groups of its rows
             absolute, percentage = self.groups_absolute, self.groups_percentage
         return (
             self.absolute if absolute is None else absolute,
@@ -102,18 +102,22 @@ class Thresholds:
         )
 
     def to_json(self) -> dict[str, object]:
-        """Without limits that are those for records anyway."""
+        """Convert to JSON, without limits that equal those for records."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}
         return {name: value for name, value in values.items() if value is not None}
 
     @classmethod
     def of_json(cls, kept: Mapping[str, object]) -> Thresholds:
-        """As a run kept them; one from before 0038 also says what to do on a halt."""
+        """Read the thresholds of a stored run; those from before decision 0038 also have
+        `on_halt`.
+        """
         return cls._from({name: value for name, value in kept.items() if name != "on_halt"})
 
     @classmethod
     def of(cls, given: Thresholds | str | Mapping[str, object] | None) -> Thresholds:
-        """From a preset's name, `absolute=0,percentage=0.001`, a mapping, or nothing."""
+        """Read thresholds from a preset's name, `absolute=0,percentage=0.001`, a mapping, or
+        nothing.
+        """
         if isinstance(given, Thresholds):
             return given
         if given is None:
@@ -154,4 +158,4 @@ class Thresholds:
 
 
 ANYTHING = Thresholds(absolute=0, percentage=1.0, window=0)
-"""Halts nothing, whatever is rejected."""
+"""Thresholds that never halt."""

@@ -1,1 +1,1 @@
-"""What readers see: datasets, versions, commits and changes to tables."""
+"""The state that readers see: datasets, versions, commits and changes to tables."""

@@ -1,4 +1,4 @@
-"""A plan: what an edit of the pipeline will create, rebuild, reuse and remove, before it does."""
+"""Change plans: what an edit of the pipeline will create, rebuild, reuse and remove."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """One asset or table: what happens to it and why. The numbers are of what exists."""
+    """The planned action for one asset or table, and its reason. Numbers describe the current
+    state.
+    """
 
     name: str
     dataset: str
@@ -26,11 +28,11 @@ class Planned:
     version: int | None = None
     rows: int | None = None
     partitions: tuple[str, ...] | None = None
-    """Those that are made; None where there are no partitions."""
+    """The partitions to make; None if the asset has no partitions."""
     dataset_id: str | None = None
     rename_to: str | None = None
     publish: bool | None = None
-    """Shown to outside readers, or not any more; None: as it is."""
+    """True to show the dataset to outside readers, False to hide it; None: no change."""
 
     @property
     def builds(self) -> bool:
@@ -55,7 +57,7 @@ class ChangePlan:
     pipeline_to: str
     planned: tuple[Planned, ...]
     expected: Mapping[str, int] = field(default_factory=dict)
-    """The version of every dataset of the project when it was planned, by id."""
+    """The version of every dataset of the project when the plan was made, by id."""
 
     def with_action(self, *actions: Action) -> list[Planned]:
         return [one for one in self.planned if one.action in actions]
@@ -66,7 +68,7 @@ class ChangePlan:
 
     @property
     def empty(self) -> bool:
-        """Nothing to build, remove or rename."""
+        """True if there is nothing to build, remove or rename."""
         metadata = any(one.rename_to or one.publish is not None for one in self.planned)
         return not metadata and all(one.action is Action.REUSE for one in self.planned)
 

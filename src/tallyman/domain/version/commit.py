@@ -1,4 +1,4 @@
-"""Commits: one atomic move of what is current, of one or many datasets, by somebody."""
+"""Commits: one atomic move of one or many datasets to new versions, by an actor."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tallyman.domain.version.dataset import Fragment
 
 
 class Operation(StrEnum):
-    """What a commit does to one dataset."""
+    """The effect of a commit on one dataset."""
 
     REPLACE = "replace"
     APPEND = "append"
@@ -24,10 +24,10 @@ class Operation(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What a commit wants of one dataset, and what it takes for granted.
+    """The change that a commit makes to one dataset, and its preconditions.
 
-    `expected` is strict: the newest version must be this one. Otherwise the scopes that are
-    replaced must be as they were in version `read_at`: changes of other scopes do not matter.
+    `expected` is strict: the newest version must be this one. Otherwise the replaced scopes must be
+    unchanged since version `read_at`; changes of other scopes do not matter.
     """
 
     dataset_id: UUID
@@ -35,17 +35,18 @@ class Change:
     adds: tuple[Fragment, ...] = ()
     removes: frozenset[UUID] = frozenset()
     scopes: frozenset[str | None] = frozenset()
-    """Partitions it is about, which it replaces unless it appends; None is the whole of a dataset
-    without partitions."""
+    """The partitions that the change replaces or, if it appends, adds to. None stands for the whole
+    of a dataset without partitions.
+    """
     whole: bool = False
-    """Everything that is there is replaced."""
+    """True if all existing content is replaced."""
     expected: int | None = None
     read_at: int = 0
     restores: int | None = None
     joins: bool = False
-    """The rows join those of the scopes, and who was made from these has to know."""
+    """True if the rows are added to the scopes, and results made from these become stale."""
     anew: bool = False
-    """Equal content is replaced too: it was made again on purpose."""
+    """True if equal content is replaced too, because it was made again on purpose."""
 
     def removed(self, live: Mapping[UUID, Fragment]) -> set[UUID]:
         if self.whole:
@@ -56,7 +57,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publication:
-    """Everything that becomes current together."""
+    """All changes that become current together."""
 
     key: UUID
     kind: str
@@ -64,20 +65,20 @@ class Publication:
     project: str
     changes: tuple[Change, ...]
     reads: Mapping[UUID, int] = field(default_factory=dict)
-    """Datasets that are not changed but must still be at this version."""
+    """Datasets that do not change but must still be at this version."""
     run_id: UUID | None = None
     message: str | None = None
     pipeline_version: str | None = None
     pipeline_before: str | None = None
-    """The one that was active when the work began."""
+    """The pipeline version that was active when the work began."""
     pins: Mapping[UUID, int] | None = None
-    """The versions that a run read: what was replaced since is still to be looked at."""
+    """The versions that a run read; the commit checks what was replaced since."""
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One dataset in one commit."""
+    """The move of one dataset in one commit."""
 
     dataset: str
     ordinal: int
@@ -87,7 +88,7 @@ class Move:
     restores: int | None = None
 
     def __str__(self) -> str:
-        """daily_revenue v8 (= v6, was v7)"""
+        """Show the move: `daily_revenue v8 (= v6, was v7)`."""
         notes = []
         if self.operation == Operation.REMOVE:
             notes.append("removed")

@@ -1,4 +1,4 @@
-"""Datasets: what people call a table or an asset's output, and the files its versions are of."""
+"""Datasets: the output of an asset or a table, with its versions and their files."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ DATASET_NAME = re.compile(r"[a-z][a-z0-9_]{0,127}")
 
 
 def checked_name(name: str) -> str:
-    """The name itself, or UsageError: a name is written in SQL, in YAML and in addresses."""
+    """Return a valid name, else UsageError: names are used in SQL, YAML and addresses."""
     if not DATASET_NAME.fullmatch(name):
         raise UsageError(
-            f"dataset {name!r}: use lower-case letters, digits and '_', a letter first, at most 128"
+            f"dataset {name!r}: use lower-case letters, digits and '_', beginning with a letter, "
+            "at most 128"
         )
     return name
 
@@ -31,7 +32,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dataset:
-    """`name` for people, `id` for storage. What is current is a version, or nothing."""
+    """The identity of a dataset: `name` for people, `id` for storage. It may have no version."""
 
     id: UUID
     name: str
@@ -47,8 +48,9 @@ class Dataset:
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """One file as it was when it was staged. `path` is below the dataset's; `rows` is None of a
-    file that describes others."""
+    """One file, as it was when its fragment was prepared. `path` is relative to the dataset; `rows`
+    is None for a file that describes others.
+    """
 
     path: str
     sha256: str
@@ -58,7 +60,7 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fragment:
-    """Files that came into a dataset together and leave it together."""
+    """Files that enter a dataset together and leave it together."""
 
     id: UUID
     dataset_id: UUID
@@ -69,9 +71,9 @@ class Fragment:
     schema: Mapping[str, Any] = field(default_factory=dict)
     iceberg_manifest: Mapping[str, Any] | None = None
     since: int | None = None
-    """The version it came in with; None while it is in none."""
+    """The version it entered with; None while no version has it."""
     invalidated: bool = False
-    """Somebody said that it does not count: an equal one replaces it."""
+    """True if it was invalidated: an equal fragment replaces it."""
 
     @property
     def rows(self) -> int:
@@ -99,4 +101,6 @@ class Version:
     created_at: datetime | None = None
     purged_at: datetime | None = None
     metadata_files: tuple[DataFile, ...] = ()
-    """What other engines read it by; nothing is known of versions from before it was recorded."""
+    """The files by which other engines read the version; empty for versions from before they were
+    recorded.
+    """

@@ -1,4 +1,4 @@
-"""Mutations: inserts, updates and deletes on tables that succeed together or not at all."""
+"""Mutations: inserts, updates and deletes on tables, done together or not at all."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tallyman.errors import InvalidMutation, MixedMutation, Problem
 from tallyman.errors.wording import nearest
 
 Where = str | Mapping[str, object]
-"""A condition in Spark's SQL, or columns with the values they equal; None means IS NULL."""
+"""A condition in Spark SQL, or columns with the values they must equal; None means IS NULL."""
 
 _SCALARS = (str, int, float, Decimal, date, bytes, type(None))
 
@@ -45,14 +45,14 @@ Statement = Insert | UpdateRows | DeleteRows
 
 @dataclass(frozen=True, slots=True)
 class Mutation:
-    """Statements in order; a later one sees what the earlier ones did."""
+    """Statements in order; each sees the effects of the earlier ones."""
 
     statements: tuple[Statement, ...]
     expected_versions: Mapping[str, int] = field(default_factory=dict)
     message: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse deletes among others: what is to go must not depend on what just came."""
+        """Refuse deletes mixed with other statements: a delete must not depend on new rows."""
         kinds = [isinstance(statement, DeleteRows) for statement in self.statements]
         deletes = [number for number, is_delete in enumerate(kinds, 1) if is_delete]
         if deletes and len(deletes) < len(kinds):
@@ -61,7 +61,7 @@ class Mutation:
 
     @classmethod
     def of(cls, given: object) -> Mutation:
-        """From what YAML or JSON gives: the whole mapping, or the list of statements alone."""
+        """Read YAML or JSON: the whole mapping, or only the list of statements."""
         reader = _Reader()
         whole = given if isinstance(given, Mapping) else {"statements": given}
         reader.known("", whole, ("statements", "expected_versions", "message"))
@@ -84,15 +84,15 @@ class Mutation:
 
 
 def where_path(number: int, statement: Statement) -> str:
-    """Of its condition in the text that was sent; `number` counts from 1."""
+    """Return the path of a statement's condition in the text; `number` counts from 1."""
     verb = "delete" if isinstance(statement, DeleteRows) else "update"
     return f"statements[{number - 1}].{verb}.where"
 
 
 def needed(tables: Mapping[str, Table], mutation: Mutation) -> set[str]:
-    """The tables that decide about it: those it touches, and those their references bind them to.
+    """List the tables that a mutation needs: those it changes, and those bound by references.
 
-    No more than these, so that writers who do not concern each other do not conflict.
+    No other tables, so that independent writers do not conflict.
     """
     problems: list[Problem] = []
     names: set[str] = set()
@@ -109,7 +109,7 @@ def needed(tables: Mapping[str, Table], mutation: Mutation) -> set[str]:
 
 
 def needed_by_load(tables: Mapping[str, Table], dataset: str, mode: str) -> set[str]:
-    """As for a mutation; only an overwrite can take away what other tables refer to."""
+    """List the tables that a load needs; only an overwrite can remove rows others refer to."""
     names = {dataset, *(reference.table for reference in tables[dataset].references)}
     return names | set(referrers(tables, dataset)) if mode == "overwrite" else names
 
@@ -134,7 +134,7 @@ def _bound(tables: Mapping[str, Table], statement: Statement) -> Iterator[str]:
 
 
 class _Reader:
-    """Reads plain values into statements and remembers every mistake it met."""
+    """A reader that turns plain values into statements and collects every mistake."""
 
     def __init__(self) -> None:
         self.problems: list[Problem] = []
@@ -147,7 +147,7 @@ class _Reader:
         for key in given:
             if key not in names:
                 near = nearest(str(key), names)
-                message = f"unknown key; known are {', '.join(names)}"
+                message = f"unknown key; known keys are {', '.join(names)}"
                 self.problems.append(Problem(f"{path}.{key}".lstrip("."), message, near))
 
     def statement(self, path: str, given: object) -> Statement | None:
@@ -190,7 +190,7 @@ class _Reader:
         if isinstance(given, str) and given.strip():
             return given
         if isinstance(given, Mapping):
-            # An empty one would mean every row, which nobody should get by leaving something out.
+            # An empty mapping would mean every row, which nobody should get by omission.
             return self.values(path, given)
         advice = 'give a condition, or columns with their values; "true" means every row'
         self.wrong(path, advice, given)
@@ -202,7 +202,7 @@ class _Reader:
             return {}
         for name, value in given.items():
             if not isinstance(name, str):
-                self.wrong(path, "the name of a column is a text", name)
+                self.wrong(path, "the name of a column must be text", name)
             elif not isinstance(value, _SCALARS):
                 self.wrong(f"{path}.{name}", "give one plain value", value)
         return {str(name): value for name, value in given.items()}

@@ -1,4 +1,4 @@
-"""Tables: datasets whose rows people write themselves. What they are made of, and who they name."""
+"""Tables: datasets with rows that people write. Their schema, key and references."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MOST_DIGITS = 38
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """`type` is one of the supported ones, in Spark's words: "bigint", "decimal(10,2)"."""
+    """A column. `type` is a supported type as Spark spells it: "bigint", "decimal(10,2)"."""
 
     name: str
     type: str
@@ -37,7 +37,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """Every value of `column` that is not NULL is a key of `table`, whose key is `to`."""
+    """A rule that every value of `column` except NULL is a key of `table`, in its column `to`."""
 
     column: str
     table: str
@@ -46,7 +46,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """Rows with a schema, a key that no two of them share, and references that always hold."""
+    """A declared table: a schema, a key that no two rows share, and references that always hold."""
 
     name: str
     schema: str
@@ -62,7 +62,7 @@ class Table:
         key: str | Sequence[str],
         references: Mapping[str, str] | None = None,
     ) -> Table:
-        """Or UsageError with every mistake of the table."""
+        """Declare a table; UsageError lists every mistake."""
         keys = (key,) if isinstance(key, str) else tuple(key)
         given = dict(references or {})
         columns, mistakes = _columns(schema, keys)
@@ -93,22 +93,22 @@ class Table:
 
 
 def _columns(schema: str, keys: Sequence[str]) -> tuple[list[Column], list[str]]:
-    """What could be read, and what is wrong with the rest."""
+    """Parse a schema to columns, and list the mistakes."""
     columns: list[Column] = []
     mistakes: list[str] = []
     for text in _pieces(schema):
         match = _COLUMN.fullmatch(text)
         if match is None:
-            mistakes.append(f"{text!r} is not a column: write a name and a type, split by commas")
+            mistakes.append(f"{text!r} is not a column: write name and type, separated by commas")
             continue
         name, kind = _unquoted(match["name"]), _type(match["type"])
         if kind is None:
             mistakes.append(f"column {name!r}: {match['type']!r} is not one of {SUPPORTED}")
         if name.lower().startswith(RESERVED):
             mistakes.append(f"column {name!r}: names that start with {RESERVED} are reserved")
-        # Spark and DuckDB both take `a` and `A` for the same column.
+        # Spark and DuckDB both treat `a` and `A` as the same column.
         if any(name.lower() == column.name.lower() for column in columns):
-            mistakes.append(f"column {name!r} is there twice")
+            mistakes.append(f"column {name!r} is declared twice")
         nullable = match["required"] is None and name not in keys
         columns.append(Column(name=name, type=kind or "string", nullable=nullable))
     if not columns and not mistakes:
@@ -117,13 +117,13 @@ def _columns(schema: str, keys: Sequence[str]) -> tuple[list[Column], list[str]]
 
 
 def spark_columns(schema: str) -> list[tuple[str, str]]:
-    """Name and type of each column of a schema, whatever the types are."""
+    """List name and type of each column of a schema, whatever the types are."""
     found = (_COLUMN.fullmatch(text) for text in _pieces(schema))
     return [(_unquoted(match["name"]), match["type"].strip()) for match in found if match]
 
 
 def _pieces(schema: str) -> Iterator[str]:
-    """Cut at the commas between columns: not at those in `a,b`, decimal(1,0) or map<a,b>."""
+    """Split at the commas between columns, not at those in `a,b`, decimal(1,0) or map<a,b>."""
     piece, depth, quoted = "", 0, False
     for character in schema:
         if character == "`":
@@ -144,7 +144,7 @@ def _unquoted(name: str) -> str:
 
 
 def _type(text: str) -> str | None:
-    """The type in its one spelling, or None if tables cannot hold it."""
+    """Return the type in its canonical spelling; None if tables cannot hold it."""
     lower = " ".join(text.lower().split())
     if lower in _PLAIN:
         return _SAME.get(lower, lower)
@@ -180,6 +180,6 @@ def _has(columns: Sequence[Column], name: str) -> bool:
 
 def _unknown(what: str, name: str, columns: Sequence[Column]) -> str:
     near = nearest(name, [column.name for column in columns])
-    return f"{what} names {name!r}, which is no column" + (
+    return f"{what} names {name!r}, which is not a column" + (
         f"; did you mean {near!r}?" if near else ""
     )

@@ -16,7 +16,7 @@ from tallyman.engine.evidence.content import Content, measure
 from tallyman.engine.evidence.evidence_jobs import EvidenceJobs
 from tallyman.engine.evidence.key_check import KeyCheck
 from tallyman.engine.evidence.write import EvidenceWriter, clear, move_files
-from tallyman.engine.expressions.columns import SYSTEM
+from tallyman.engine.expressions.column_names import SYSTEM
 from tallyman.engine.observer import SILENT, Observer
 from tallyman.engine.segment.evaluate import Evaluation
 from tallyman.engine.segment.fate_book import Book
@@ -29,11 +29,11 @@ from tallyman.engine.working.working_run import WorkingRun
 from tallyman.errors import StepFailed, StructuralError
 
 SPARK_ERRORS = ("pyspark", "py4j", "grpc")
-"""Packages whose exceptions mean that Spark could not do a step."""
+"""Packages of exceptions that mean that Spark could not evaluate a step."""
 
 
 class AssetRun:
-    """Evaluate the work once. It is complete when constructed; `execute` runs it."""
+    """The evaluation of one piece of work. It is complete when constructed; `execute` runs it."""
 
     def __init__(
         self, work: Work, inputs: Mapping[str, Input], observer: Observer = SILENT
@@ -64,13 +64,13 @@ class AssetRun:
             folder=str(work.folders.scratch),
             checks=StageChecks(book, work.thresholds, doors, self.pool),
             reads={name: self._columns_read(name) for name in doors.accounted},
-            # Steps whose trace is written are reported when that is durable.
+            # Steps with a trace are reported later, when their trace is durable.
             observer=SILENT if work.traced else self.observer,
         )
 
     def _columns_read(self, name: str) -> set[str]:
         names = self.doors.inputs[name].schema.names
-        # Of a row whose changes are recorded everything is loaded: its state is all of it.
+        # Load all columns of a traced row, because its recorded state is the whole row.
         return set(names) if self.work.traced else columns_read(self.work.plan, name, names)
 
     def _working_run(self) -> WorkingRun:
@@ -88,7 +88,7 @@ class AssetRun:
             self.doors.spark().addTag(self.work.tag)
 
     def careful(self) -> AssetRun | None:
-        """Start over with a slower reading of the inputs that have one, or None."""
+        """Start over with a slower way of reading the inputs; None if no input has one."""
         inputs = self.doors.careful()
         if inputs is None:
             return None
@@ -120,7 +120,7 @@ class AssetRun:
             self.pool.shutdown(wait=True, cancel_futures=True)
 
     def _break_early(self) -> None:
-        """The circuit breaker: a look at the first records, before the dead letters fill up."""
+        """Apply the circuit breaker: check the first records before the dead letters fill up."""
         thresholds, book = self.work.thresholds, self.evaluation.book
         rate = max(thresholds.breaker, thresholds.percentage)
         for name in dict.fromkeys(self.doors.accounted):
@@ -132,7 +132,9 @@ class AssetRun:
         book.rules.clear()
 
     def _evaluate(self) -> tuple[WrittenRows | None, Future[Content] | None]:
-        """Evaluate all steps and place the output; nothing if a threshold stopped it."""
+        """Evaluate all steps and place the output; return nothing if a threshold halted the
+        asset.
+        """
         try:
             made = self._written(self.work.folders.scratch / "output")
             self.evaluation.checks.check()
@@ -150,12 +152,12 @@ class AssetRun:
         flow = self.evaluation.flow(self.work.plan)
         if not flow.untouched_groups:
             return WrittenRows.of_stage(self.evaluation.output(flow))
-        self.evidence_jobs.start()  # all segments are written: evidence beside the output
+        self.evidence_jobs.start()  # all segments are written: write evidence alongside the output
         rows = self.evaluation.output_groups(flow, str(folder))
         return WrittenRows(folder, rows, flow.level, flow.group_columns)
 
     def _place_output(self, made: WrittenRows) -> Future[Content]:
-        """Put the output in its place and start to measure it, while evidence is written."""
+        """Move the output to its place and start measuring it while evidence is written."""
         folders = self.work.folders
         move_files(made.folder, folders.output)
         if self.working is not None:
@@ -167,8 +169,9 @@ class AssetRun:
         return content
 
     def _kept_key(self, made: WrittenRows) -> tuple[str, ...]:
-        """The columns that hold the source key, where each row of the output is a record of the
-        one input."""
+        """List the columns that hold the source key, if each row of the output is a record of the
+        only input.
+        """
         own = made.level == 0 and len(self.doors.accounted) == 1
         return self.evaluation.output_key if own else ()
 

@@ -1,4 +1,4 @@
-"""Close the account of an evaluated asset: its ledger, and what stands against its output."""
+"""Closing an account: the ledger of an evaluated asset, and objections to its output."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ from tallyman.errors import EmptyInput, ThresholdExceeded
 
 @dataclass(frozen=True, slots=True)
 class AssetOutcome:
-    """What an asset's run left: its ledger always, its output when nothing stood against it."""
+    """The outcome of an asset's run: always a ledger, and an output if nothing speaks against
+    it.
+    """
 
     ledger: Ledger
     rejections_by_type: Mapping[str, int]
@@ -37,7 +39,7 @@ class AssetOutcome:
         return sum(self.rejections_by_type.values())
 
     def withdrawn(self) -> AssetOutcome:
-        """The same without its rows."""
+        """Return the same outcome without rows."""
         return replace(self, rows_out=0)
 
 
@@ -53,7 +55,7 @@ class Closing:
         return Kept(self.work.folders.result, self.doors.spark)
 
     def letters(self, kept: Kept) -> LetterCounts:
-        """Count the dead letters as they were written; their summary is made of nothing else."""
+        """Count the written dead letters; their summary is derived from nothing else."""
         found = kept.letters()
         if found.count:
             write_json(self.work.folders.result / "errors" / SUMMARY, list(found.summary))
@@ -76,7 +78,7 @@ class Closing:
         )
 
     def unfinished_ledger(self) -> Ledger:
-        """When the asset stopped half way: the door, if it was measured, and no fate."""
+        """Build the ledger of an asset that stopped: the door, if it was measured, and no fate."""
         return Ledger(
             run_id=self.work.run.run_id,
             asset=self.work.asset.name,
@@ -87,7 +89,9 @@ class Closing:
         )
 
     def against(self, ledger: Ledger) -> ThresholdExceeded | None:
-        """Why the output must not be published, judged by numbers alone."""
+        """Return the threshold that forbids publishing, judged by numbers alone; None if there is
+        none.
+        """
         name, thresholds = self.work.asset.name, self.work.thresholds
         halt: Halt | None = self.evaluation.checks.halt or thresholds.check_ledger(ledger)
         if halt:
@@ -99,7 +103,7 @@ class Closing:
         return None
 
     def _passed(self, kept: Kept, made: WrittenRows | None) -> dict[int, KeyDigest]:
-        """The rows of the output, by their level: as they are in their place."""
+        """Measure the rows of the output where they are now, by level."""
         if made is None:
             return {}
         if made.group_columns is not None:
@@ -120,7 +124,7 @@ def by_type(letters: LetterCounts) -> dict[str, int]:
 
 
 def withdraw(folder: Path) -> None:
-    """Remove what only a result that was proved may leave."""
+    """Remove files that only a proved result may leave."""
     for name in ("output", "outputs"):
         clear(folder / name)
     (folder / OUTPUTS).unlink(missing_ok=True)

@@ -25,7 +25,7 @@ from tallyman.engine.plan import timed_plan
 
 @dataclass(frozen=True, slots=True)
 class Folders:
-    """Where a target is made: what stays, what is removed afterwards, and the project itself."""
+    """The folders of a target: what is kept, what is removed afterwards, and the project."""
 
     result: Path
     scratch: Path
@@ -33,7 +33,9 @@ class Folders:
 
     @property
     def output(self) -> Path:
-        """Where the rows that passed are measured, and stay if the gate lets them."""
+        """Return the folder where passed rows are measured; they stay there if the gate lets
+        them.
+        """
         return self.result / "output"
 
 
@@ -48,10 +50,10 @@ class Work:
     folders: Folders
     redaction: Redaction
     tag: str | None = None
-    """Marks the Spark jobs, so that they can be interrupted together."""
+    """The tag of its Spark jobs, by which they can be interrupted together."""
     attempt: int = 1
     stays: Sequence[str] = ()
-    """Files of rows that the output is added to."""
+    """Existing files of rows to which the output is added."""
     replay_of: str | None = None
     """The run whose rejected records are made again."""
 
@@ -61,14 +63,16 @@ class Work:
 
     @property
     def partition_label(self) -> str:
-        """The partition as evidence shows it; `all` for an asset without partitions."""
+        """Name the partition as evidence shows it; `all` for an asset without partitions."""
         declared, partition = self.asset.partitioned_by, self.target.partition
         if declared is None or not partition:
             return "all"
         return declared.folder(partition).partition("=")[2]
 
     def in_partition(self) -> Column | None:
-        """True of every row that the output may hold; None where it may hold any."""
+        """Build a condition that every row of the output must meet; None if any row may be in
+        it.
+        """
         declared, partition = self.asset.partitioned_by, self.target.partition
         if declared is None or partition is None:
             return None
@@ -76,13 +80,14 @@ class Work:
         return F.expr(f"{quoted} <=> {declared.literal(partition)}")
 
     def evaluated(self) -> Work:
-        """The same work as it is evaluated: the plan at the time of the run, all columns hidden
-        that show a redacted one, and keys as evidence where digests would not do."""
+        """Return the work as it is evaluated: the plan at the run's time, redaction of all columns
+        that show a redacted one, and keys as evidence where digests are not enough.
+        """
         plan = timed_plan.at(self.plan, self.run.clock)
         hidden = replace(self.redaction, columns=tainted(plan, self.redaction.columns))
         evidence = self.evidence
         if evidence is Evidence.DIGEST and _validates_groups(plan):
-            # A group that fails afterwards makes its records ERROR: they must be known by name.
+            # A group that fails later makes its records ERROR, so their keys must be known.
             evidence = Evidence.KEYS
         return replace(self, plan=plan, redaction=hidden, evidence=evidence)
 

@@ -1,1 +1,1 @@
-"""Which columns a plan reads, and where each column of its result comes from."""
+"""Columns of a plan: which ones it reads, and where each column of the result comes from."""

@@ -1,4 +1,4 @@
-"""Column lineage, read from a plan: nothing is evaluated, and no origin is left out."""
+"""Column lineage, derived from a plan: nothing is evaluated, and no origin is left out."""
 
 from __future__ import annotations
 
@@ -19,13 +19,15 @@ from tallyman.engine.plan.in_place import equalities, spelled
 Origins = frozenset[Origin]
 Columns = Mapping[str, Origins]
 Inputs = Mapping[str, Sequence[str]]
-"""The columns of each input, by the name the asset calls it."""
+"""The columns of each input, by the name that the asset gives it."""
 NONE: Origins = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class _Looked:
-    """What a step looks rows up in: its columns, and what decides which row is found."""
+    """A reference that a step looks rows up in: its columns, and what decides which row is
+    found.
+    """
 
     columns: Columns
     decides: Origins
@@ -33,16 +35,16 @@ class _Looked:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Rows on their way through a plan: where each of their columns comes from."""
+    """Rows on their way through a plan: the origins of each of their columns."""
 
     columns: Columns
     rows: Origins = NONE
     complete: bool = True
-    """False when there are columns whose names only Spark knows."""
+    """False if there are columns with names that only Spark knows."""
     looked: Mapping[str, _Looked] = field(default_factory=dict)
 
     def of(self, expression: object, later: Way = Way.IDENTITY) -> Origins:
-        """Where the value of an expression comes from."""
+        """Find the origins of an expression's value."""
         there = {alias: list(one.columns) for alias, one in self.looked.items()}
         found: set[Origin] = set()
         for use in uses(expression, Names(list(self.columns), there, self.complete)):
@@ -53,7 +55,7 @@ class _Rows:
         return frozenset(found)
 
     def named(self, name: str, later: Way = Way.IDENTITY) -> Origins:
-        """Where a column comes from, by its whole name."""
+        """Find the origins of a column, by its whole name."""
         own = spelled(name, list(self.columns))
         if own is None:
             return NONE if self.complete else self.everything(later)
@@ -79,7 +81,7 @@ class _Rows:
         return replace(self, rows=self.rows | origins)
 
     def with_columns(self, made: Mapping[str, Origins]) -> _Rows:
-        """Replaced where they are, whatever the case of their names; else added behind."""
+        """Replace columns in place, ignoring case; append the others."""
         columns = dict(self.columns)
         for name, origins in made.items():
             columns[spelled(name, list(columns)) or name] = origins
@@ -89,12 +91,14 @@ class _Rows:
 def column_lineage(
     plan: Frame, inputs: Inputs, output: Sequence[str] | None = None
 ) -> ColumnLineage:
-    """Of the result. `output` are its columns as Spark names them, where that is known."""
+    """Derive the lineage of the result. `output` lists its columns as Spark names them, if
+    known.
+    """
     return _of_output(_trace(plan, inputs), output)
 
 
 def registered_lineage(plan: Frame, inputs: Inputs) -> dict[str, ColumnLineage]:
-    """Of what output steps register as datasets of their own, by their names."""
+    """Derive the lineage of datasets that output steps register, by name."""
     found = {}
     for node in chain(plan):
         step = node.step
@@ -141,7 +145,7 @@ def _step(step: Step, rows: _Rows, other: Callable[[Frame], _Rows]) -> _Rows:
 
 
 def _assigned(step: Step, before: _Rows) -> _Rows:
-    # A condition is asked before the first assignment.
+    # A condition is evaluated before the first assignment.
     where = before.all_of(o for o in step.decided_by() if o.way is Way.CONDITIONAL)
     now = _kept(step, before)
     for each in step.assigns():
@@ -155,7 +159,7 @@ def _assigned(step: Step, before: _Rows) -> _Rows:
 
 
 def _kept(step: Step, rows: _Rows) -> _Rows:
-    """The columns that a step leaves as they are, under the names they have after it."""
+    """Keep the columns that a step leaves unchanged, with their names after it."""
     if step.keeps_only is not None:
         return replace(rows, columns={name: rows.named(name) for name in step.keeps_only})
     gone = {name.lower() for name in step.drops()}
@@ -169,7 +173,7 @@ def _then(origins: Origins, later: Way) -> Origins:
 
 
 def _selected(expression: object, rows: _Rows, listed: _Rows) -> _Rows:
-    """With one more of the columns that are listed."""
+    """Add one listed column."""
     if is_star(expression):
         return replace(listed, columns={**listed.columns, **rows.columns})
     name, known = selected_as(expression, list(rows.columns))

@@ -1,4 +1,4 @@
-"""A plan as one SQL query, for people to read: a part for each step. It is never executed."""
+"""A plan as one SQL query for people to read, with one part for each step. Never executed."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from tallyman.domain.definition.step import (
 )
 from tallyman.domain.definition.step_facts import Step
 from tallyman.domain.definition.working_step import Aggregate, Append, Delete, Output, Update
-from tallyman.engine.expressions.columns import quoted, text_of
+from tallyman.engine.expressions.column_names import quoted
+from tallyman.engine.expressions.columns import text_of
 
 INDENT = "\n  "
 
 
 def logical_query(plan: Frame) -> str:
-    """`WITH step AS (…), … SELECT * FROM the last one`."""
+    """Write the plan as `WITH step AS (…), … SELECT * FROM the last one`."""
     query = _Query(step_ids(plan))
     last = query.add(plan)
     if not query.clauses:
@@ -34,7 +35,7 @@ def logical_query(plan: Frame) -> str:
 
 
 def step_queries(plan: Frame) -> dict[str, str]:
-    """The part of each step by its id; those of the inputs that flow in too."""
+    """Map each step's id to its part of the query, those of the inputs that flow in included."""
     ids = step_ids(plan)
     query = _Query(ids)
     query.add(plan)
@@ -50,7 +51,7 @@ class _Query:
     clauses: dict[str, str] = field(default_factory=dict)
 
     def add(self, frame: Frame, prefix: str = "") -> str:
-        """The name of the rows behind a plan's last step."""
+        """Add the steps of a plan; return the name of the rows after the last one."""
         before = quoted(frame.input)
         for number, node in enumerate(chain(frame), 1):
             step = node.step
@@ -103,7 +104,7 @@ def _listed(step: Step) -> Iterator[str]:
 
 
 def _columns(step: Step) -> Iterator[str]:
-    """The columns that go on, those with another name, and those that are computed."""
+    """Yield the kept columns, the renamed ones, and the computed ones."""
     gone = (*step.drops(), *step.renames())
     if step.keeps_only is None:
         yield f"* EXCEPT ({_names(gone)})" if gone else "*"
@@ -147,7 +148,7 @@ def _updated(step: Update, rows: str, read: list[str]) -> str:
         f"{INDENT}LEFT JOIN {other} AS {quoted(each.alias)} {_on(each.on)}"
         for each, other in zip(step.join, read, strict=True)
     )
-    # Not the columns of what is looked up.
+    # Without the columns of the references.
     kept = f"{rows}.* EXCEPT ({_names(name for name, _ in step.set)})"
     return f"SELECT {kept}, {', '.join(values)}{INDENT}FROM {rows}{joins}"
 

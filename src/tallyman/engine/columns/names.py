@@ -1,4 +1,4 @@
-"""What a selected expression is called, as far as its text shows."""
+"""The name of a selected expression, as far as its text shows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PATH = re.compile(r"[\w`]+(?:\.[\w`]+)*")
 
 
 def selected_as(expression: object, columns: Sequence[str]) -> tuple[str, bool]:
-    """The name, and whether it is sure: Spark makes one up for what has none."""
+    """Return the name, and whether it is certain: Spark makes one up for an unnamed expression."""
     text = text_of(expression).strip()
     own = bare_name(expression)
     if spelled(own, columns) is not None:

@@ -1,4 +1,4 @@
-"""Where a column comes from: the input columns it is a plain copy of, if it is one."""
+"""The origin of a column: the input columns of which it is a plain copy, if any."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Known = Mapping[str, Collection[str]]
 
 
 def column_of(frame: Frame, column: str, known: Known) -> dict[str, str] | None:
-    """By input, the column whose values these are; None if they were computed."""
+    """Map each input to the column that this one copies; None if values were computed."""
     step, parent = frame.step, frame.parent
     if step is None or parent is None:
         found = [name for name in known[frame.input] if name.lower() == column.lower()]
@@ -35,11 +35,11 @@ def _of_both(parent: Frame, step: Step, column: str, known: Known) -> dict[str, 
 
 
 def _called_before(step: Step, column: str) -> str | None:
-    """The column before the step that this one is a copy of."""
+    """Find the column before the step of which this one is a copy."""
     for old, new in step.renames().items():
         if new.lower() == column.lower():
             return old
-    # Rows that are added leave the others as they are.
+    # Added rows leave the other rows unchanged.
     for each in () if step.adds_rows else step.assigns():
         if each.name is None and (copied := _selected(each.operand.value, column)) is not None:
             return copied
@@ -55,7 +55,7 @@ def _goes_on(step: Step, column: str) -> bool:
 
 
 def only_columns(frame: Frame) -> bool:
-    """True if the rows of a reference are those of its input, none left out or combined."""
+    """True if a reference has exactly the rows of its input, none left out or combined."""
     return all(step.only_columns for step in frame.steps())
 
 
@@ -65,7 +65,7 @@ def _copied(operand: Operand) -> str | None:
 
 
 def _selected(given: object, column: str) -> str | None:
-    """The column it takes, if it gives it this name."""
+    """Return the column that is selected under this name, if any."""
     words = text_of(given).strip()
     bare, aliased = NAME.fullmatch(words), ALIASED.fullmatch(words)
     if bare and (bare[1] or bare[2]).lower() == column.lower():

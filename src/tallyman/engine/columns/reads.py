@@ -1,4 +1,4 @@
-"""Which columns of an input a plan reads: never too few."""
+"""The columns of an input that a plan reads: possibly too many, never too few."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tallyman.engine.plan import plain
 
 
 def columns_read(plan: Frame, name: str, columns: Sequence[str]) -> set[str]:
-    """Over every branch of the plan in which the input is accounted for."""
+    """Collect the columns over every branch of the plan that accounts for the input."""
     found: set[str] = set()
     for steps in _chains(plan, name):
         found |= _read_by(steps, columns)
@@ -20,7 +20,7 @@ def columns_read(plan: Frame, name: str, columns: Sequence[str]) -> set[str]:
 
 
 def _chains(plan: Frame, name: str) -> list[list[Step]]:
-    """The steps that rows of the input go through, for each time the plan starts from it."""
+    """List the steps that rows of the input go through, for each time the plan starts from it."""
     if plan.step is None or plan.parent is None:
         return [[]] if plan.input == name else []
     chains = _chains(plan.parent, name)
@@ -36,7 +36,7 @@ def _read_by(steps: Sequence[Step], columns: Sequence[str]) -> set[str]:
         if step.in_place or step.inflow is not None or EVERY_COLUMN in names:
             return set(columns)
         if step.keeps_only is not None:
-            # What is not named here does not go on.
+            # Columns that are not named here are dropped.
             listed = [*names, *values]
             whole = any(map(is_star, listed))
             return set(columns) if whole else found | set(mentioned(listed, columns))

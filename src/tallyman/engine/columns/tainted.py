@@ -1,4 +1,4 @@
-"""Columns that show what another one must not: renamed, copied or computed from it."""
+"""Tainted columns: renamed, copied or computed from a redacted one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tallyman.engine.expressions.columns import mentioned
 
 
 def tainted(plan: Frame, columns: Collection[str]) -> frozenset[str]:
-    """The columns and all that a step of the plan may have made from them: never too few."""
+    """Find all columns that a step may have made from these: possibly too many, never too few."""
     found = {name.lower() for name in columns}
     size = -1
     while columns and size != len(found):
@@ -25,7 +25,7 @@ def tainted(plan: Frame, columns: Collection[str]) -> frozenset[str]:
 
 
 def _named(text: str) -> str:
-    """What is selected is called by its alias, or by the last part of its path."""
+    """Return the name of a selected expression: its alias, or the last part of its path."""
     words = text.replace("`", "").strip()
     alias = re.search(r"\bAS\s+(.+)$", words, re.I)
     return (alias.group(1) if alias else words.rpartition(".")[2] or words).strip().lower()
@@ -33,7 +33,7 @@ def _named(text: str) -> str:
 
 def _made_from(step: Step, hidden: Collection[str]) -> set[str]:
     found = {new.lower() for old, new in step.renames().items() if old.lower() in hidden}
-    # A row of a reference, all of it; who knows what is in it.
+    # A whole row of a reference may contain anything.
     rows = {lookup.alias.lower() for lookup in step.references}
     for each in step.assigns():
         if _shows(each.operand, hidden) or bare_name(each.operand.value).lower() in rows:

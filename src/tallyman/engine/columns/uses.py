@@ -1,7 +1,7 @@
-"""Which columns an expression reads, and in which way: never too few.
+"""The columns that an expression reads, and in which way: possibly too many, never too few.
 
-SQL text is parsed. A Column only shows its text, and so does SQL that cannot be parsed: there every
-column that the text may mean counts.
+SQL text is parsed. For a Column, and for SQL that cannot be parsed, only the text is known: then
+every column that the text may mean counts.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from tallyman.engine.plan.in_place import spelled
 ALL = "*"
 _NAME = re.compile(r"\w+|`(?:[^`]|``)+`")
 _CUT_OFF = re.compile(r"\.\.\. \d+ more|\.\.\.$|unresolvedstar", re.I)
-"""In the text of a Column: it was cut short, or it means all there are."""
+"""Marks in the text of a Column: it was cut short, or it means all columns."""
 Path = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """Of a column of the rows, or of the reference that `alias` names."""
+    """The use of a column of the rows, or of the reference named `alias`."""
 
     column: str
     way: Way
@@ -38,13 +38,13 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What the words of an expression can mean."""
+    """The possible meanings of the words of an expression."""
 
     columns: Sequence[str]
     references: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """The columns of each reference, by its alias."""
     complete: bool = True
-    """False when rows have columns whose names are not known here."""
+    """False if rows have columns with names that are not known here."""
 
     def everything(self, way: Way) -> Iterator[Use]:
         yield from (Use(name, way) for name in self.columns)
@@ -55,7 +55,7 @@ class Names:
         yield from (Use(name, way, alias) for name in self.references[alias])
 
     def resolve(self, path: Path, way: Way) -> Iterator[Use]:
-        """`column`, `column.field`, `alias.column` or `*`."""
+        """Resolve `column`, `column.field`, `alias.column` or `*`."""
         if path == (ALL,):
             yield from (Use(name, way) for name in self.columns)
             return
@@ -87,15 +87,15 @@ def uses(expression: object, names: Names) -> set[Use]:
 
 
 def parsed(expression: object) -> exp.Expression | None:
-    """The tree of a SQL expression; None for a Column, and for SQL that is not understood."""
+    """Parse a SQL expression; None for a Column, and for SQL that is not understood."""
     return _tree(expression) if isinstance(expression, str) else None
 
 
 @lru_cache(maxsize=128)
 def _tree(expression: str) -> exp.Expression | None:
-    """Kept: every partition of an asset has the same expressions."""
+    """Parse and cache: every partition of an asset has the same expressions."""
     try:
-        # Alone, an expression that begins with a keyword would be taken for a statement.
+        # Without SELECT, an expression that begins with a keyword would be parsed as a statement.
         select = sqlglot.parse_one(f"SELECT {expression}", dialect="spark")
     except (SqlglotError, RecursionError):
         return None
@@ -127,7 +127,7 @@ def _visit(node: exp.Expression, way: Way) -> Iterator[tuple[Path, Way]]:
 
 
 def _ways(node: exp.Expression, child: exp.Expression, deeper: Way) -> tuple[Way, ...]:
-    """What a part of an expression is to its value; it can be two things at once."""
+    """Classify how a part of an expression contributes to its value; it can be in two ways."""
     place = child.arg_key
     match node:
         case exp.Window():
@@ -155,7 +155,9 @@ def _mentioned(text: str, names: Names, *, by_column: bool) -> Iterator[Use]:
 
 
 def _overlooked(text: str, tree: exp.Expression, names: Names, found: set[Use]) -> Iterator[Use]:
-    """Columns that the parser took for something else: Spark allows one named `current_date`."""
+    """Yield columns that the parser took for something else: Spark allows one named
+    `current_date`.
+    """
     seen = {use.column for use in found if use.alias is None} | {use.alias for use in found}
     bound = {p.name.lower() for each in tree.find_all(exp.Lambda) for p in each.expressions}
     for word in _words(text):
@@ -165,7 +167,7 @@ def _overlooked(text: str, tree: exp.Expression, names: Names, found: set[Use]) 
 
 
 def _words(text: str) -> Iterator[str]:
-    """Tokens that can name a column: no function, no field of a struct, no type and no alias."""
+    """Yield tokens that can name a column: no function, struct field, type or alias."""
     tokens = sqlglot.tokenize(text, dialect="spark")
     raw = [text[token.start : token.end + 1] for token in tokens]
     for number, piece in enumerate(raw):

@@ -1,1 +1,1 @@
-"""What a run keeps of its rows, written, measured and proved against what came in."""
+"""Evidence: what a run keeps of its rows, written, measured and proved against its inputs."""

@@ -1,4 +1,4 @@
-"""Close the account: the partitions of the ledger, measured on what is kept."""
+"""Closing the account: the partitions of the ledger, measured on kept files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from tallyman.domain.account.fate import Fate
 from tallyman.domain.account.ledger import Check, KeyDigest, Partition, SubLedger
 from tallyman.engine.evidence.kept import EVIDENCE, WHOLE_GROUP, Kept, LetterCounts
-from tallyman.engine.expressions.columns import ERROR
+from tallyman.engine.expressions.column_names import ERROR
 from tallyman.engine.segment.cuts import Opened
 from tallyman.engine.segment.evaluate import Evaluation
 from tallyman.engine.segment.fate_book import FatePart
@@ -25,18 +25,19 @@ class Closed:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """Level 0 are the records; each cut that makes new rows opens the next level."""
+    """The account of one asset. Level 0 are records; each cut that makes new rows opens a level."""
 
     evaluation: Evaluation
     totals: Totals
-    """What the segments wrote for rows that ended: the kept files must hold the same."""
+    """Digests of the ended rows that segments wrote; the kept files must contain the same."""
     kept: Kept
     letters: LetterCounts
     witnesses: Mapping[str, Future[KeyDigest]]
 
     def close(self, passed: Mapping[int, KeyDigest], *, marked: bool) -> Closed:
-        """The partitions of the records, and a sub-ledger for every level above them. `passed` are
-        the rows of the output, by their level; `marked` if each says which step made it."""
+        """Build the partitions of the records, and a sub-ledger for every further level. `passed`
+        are the rows of the output, by level; `marked` if each row names the step that made it.
+        """
         opened = self.evaluation.opened
         levels = [self._ended(level) for level in range(len(opened) + 1)]
         units: list[KeyDigest] = []
@@ -95,8 +96,9 @@ class Account:
         )
 
     def _rejected(self, level: int) -> tuple[KeyDigest, KeyDigest]:
-        """Rows of a level that are ERROR, kept and staged: failed by themselves, or with the group
-        they went into; of a level of groups, the groups."""
+        """Digest the ERROR rows of a level, kept and staged: rows that failed themselves, or with
+        their group; for a level of groups, the groups.
+        """
         staged = self._staged(level, ERROR)
         made = self.evaluation.opened[level - 1] if level else None
         if made is not None and made.unit == "group":
@@ -115,9 +117,10 @@ class Account:
         return sum(met, KeyDigest())
 
     def _behind_groups(self) -> list[Check]:
-        """Each group carries the digest of the rows it was computed from: together they must be
-        the rows of the evidence. Groups that were combined or multiplied again are asked where
-        they were written for that."""
+        """Check that the rows of all groups together are the rows of the evidence: each group
+        carries the digest of the rows it was computed from. Groups that were combined or multiplied
+        again are read where they were written for that.
+        """
         opened = self.evaluation.opened
         checks: list[Check] = []
         for level, cut in enumerate(opened, 1):
@@ -129,13 +132,14 @@ class Account:
             step = cut.step_id
             failed = self.letters.sources.get(step, KeyDigest())
             expected = self.kept.grouped(_place(cut)).sources + failed
-            what = f"rows behind the groups of {step}"
+            what = f"rows in the groups of {step}"
             checks.append(Check(what=what, expected=expected, found=found))
         return checks
 
     def _groups_at(self, level: int) -> KeyDigest | None:
-        """The rows behind all groups of a level, by what the groups say; None if they say nothing.
-        With digests as evidence a group and its digest are one row."""
+        """Add up the rows of all groups of a level, as the groups report them; None if they do not.
+        With digests as evidence, a group and its digest are one row.
+        """
         opened = self.evaluation.opened
         found = self._carried(opened[level]) if level < len(opened) else self.kept.sources()
         if found is None:
@@ -144,8 +148,9 @@ class Account:
         return sum(ended, found)
 
     def _carried(self, after: Opened) -> KeyDigest | None:
-        """What groups say that a later step combined or multiplied, where its segment wrote them:
-        as evidence, unless some of the groups made of them failed."""
+        """Add up the rows of groups that a later step combined or multiplied, where its segment
+        wrote them: in the evidence, unless some of the later groups failed.
+        """
         if not after.stage.sources:
             return None
         if after.kept_as_written and after.step_id not in self.letters.groups:
@@ -155,7 +160,9 @@ class Account:
     # ---- rows that were made ---------------------------------------------------------------
 
     def _cut(self, cut: Opened) -> tuple[KeyDigest, KeyDigest, list[Check]]:
-        """The rows a cut made, the rows it made them from, and whether its evidence is whole."""
+        """Return the rows that a cut made, the rows it made them from, and checks of its
+        evidence.
+        """
         place, name = _place(cut), cut.step_id
         witness = self.witnesses.get(name)
         if cut.unit == "child":

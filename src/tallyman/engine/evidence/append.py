@@ -1,4 +1,4 @@
-"""Appending: only rows whose unique key is not there yet; of equal keys in one batch, one."""
+"""Appending: only rows with a new unique key; of equal keys in one batch, one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from pyspark.sql import functions as F
 
 from tallyman.engine.evidence import write
 from tallyman.engine.evidence.content import measure
-from tallyman.engine.expressions.columns import SYSTEM, col, quoted
+from tallyman.engine.expressions.column_names import SYSTEM, quoted
+from tallyman.engine.expressions.columns import col
 from tallyman.errors import RowsUnaccountedFor
 
 RANK = "_tm_rank"
@@ -24,13 +25,13 @@ class NewRows:
     rows: int
     dropped: int
     digest: str | None = None
-    """None when nothing was dropped: the rows are those that were made."""
+    """None if nothing was dropped: the rows are those that were made."""
 
 
 def new_rows(
     spark: SparkSession, made: Path, current: Sequence[str], key: Sequence[str], target: Path
 ) -> NewRows:
-    """Written anew only if some rows are not new; else what was made is taken as it is."""
+    """Write the new rows to `target`, or return the made ones unchanged if all of them are new."""
     rows = spark.read.parquet(str(made))
     total = write.rows_in(made)
     kept = _once(rows, key)
@@ -52,7 +53,7 @@ def new_rows(
 
 
 def _once(rows: DataFrame, key: Sequence[str]) -> DataFrame:
-    """Which of equal keys stays does not depend on how the rows came."""
+    """Keep one row per key; the choice does not depend on the order of rows."""
     plain = [F.to_json(F.struct(col(name))) for name in rows.columns if name != SYSTEM]
     first = Window.partitionBy(*(col(name) for name in key)).orderBy(*plain)
     ranked = rows.withColumn(RANK, F.row_number().over(first))
@@ -60,6 +61,6 @@ def _once(rows: DataFrame, key: Sequence[str]) -> DataFrame:
 
 
 def _same_key(key: Sequence[str]) -> Column:
-    """NULL is a key like any other."""
+    """Compare keys; NULL equals NULL."""
     pairs = [F.col(f"mine.{quoted(n)}").eqNullSafe(F.col(f"theirs.{quoted(n)}")) for n in key]
     return reduce(lambda a, b: a & b, pairs)

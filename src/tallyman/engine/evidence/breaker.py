@@ -1,4 +1,4 @@
-"""Looking before reading on: inputs so broken that a run would only fill the dead letters."""
+"""The circuit breaker: inputs so broken that a run would only fill the dead letters."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tallyman.engine.evidence import write
-from tallyman.engine.expressions.columns import ERROR, KEY, PART, PLACE, REJECTIONS
+from tallyman.engine.expressions.column_names import ERROR, KEY, PART, PLACE, REJECTIONS
 from tallyman.engine.segment.admit import admit
 from tallyman.engine.segment.fate_book import Book
 from tallyman.engine.segment.reference import seen_and_bad
@@ -16,7 +16,7 @@ from tallyman.engine.source.lines_input import LinesInput
 from tallyman.engine.source.source import Input
 
 FEWEST = 1_000
-"""Fewer records than this are no sample: the thresholds judge them at the end."""
+"""The smallest sample; with fewer records, the thresholds decide at the end."""
 SAMPLE = 100
 
 
@@ -28,7 +28,7 @@ class BreakerTripped:
 
 
 def unreadable(source: Input, book: Book, window: int, rate: float) -> BreakerTripped | None:
-    """More than `rate` of the first `window` records cannot be read."""
+    """Return a sample if more than `rate` of the first `window` records cannot be read."""
     if not window or not isinstance(source, LinesInput):
         return None
     first = admit(source, book, ()).rows.limit(window)

@@ -1,4 +1,4 @@
-"""The content of an output: a digest of its rows, whatever their order and files."""
+"""The content of an output: a digest of its rows, independent of order and files."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Content:
     digest: str
     rows: int
     outside: int
-    """Rows for which `only` does not hold."""
+    """The number of rows for which `only` does not hold."""
 
 
 def measure(rows: DataFrame, only: Column | None = None) -> Content:
-    """One pass. Two 64-bit hashes of each row, added up: equal rows twice are not once."""
+    """Measure in one pass: add up two 64-bit hashes of each row, so that repeated rows count."""
     hashes = row_hashes(rows, seeds=(0, 1))
     sums = [
         F.sum(half).alias(f"s{n}")
@@ -45,15 +45,15 @@ def measure(rows: DataFrame, only: Column | None = None) -> Content:
 
 
 def row_hashes(rows: DataFrame, seeds: Sequence[int]) -> list[Column]:
-    """Of all its columns, once for each seed."""
+    """Hash all columns of each row, once per seed."""
     values = _values(rows)
-    # xxhash64 passes over NULLs: without the flags (1, NULL) and (NULL, 1) would be one row.
+    # xxhash64 skips NULLs: without the flags, (1, NULL) and (NULL, 1) would be equal.
     nulls = F.concat_ws("", *(F.when(v.isNull(), "1").otherwise("0") for v in values))
     return [F.xxhash64(F.lit(seed), nulls, *values) for seed in seeds]
 
 
 def _values(rows: DataFrame) -> list[Column]:
-    """NULLs inside nested values count too, so those are hashed as text."""
+    """List the values to hash; nested ones as text, because NULLs inside them count too."""
     return [
         F.to_json(F.struct(col(f.name))) if isinstance(f.dataType, NESTED) else col(f.name)
         for f in rows.schema
@@ -65,7 +65,7 @@ def _schema(rows: DataFrame) -> str:
 
 
 def holds(rows: DataFrame, condition: str, moment: datetime) -> bool:
-    """Whether an aggregate over the rows is true at the run's time; NULL is not."""
+    """True if an aggregate over the rows is true at the run's time; NULL is not true."""
     asked = F.expr(pinned(condition, moment, rows.columns))
     found = rows.agg(asked.alias("holds")).first()
     return bool(found and found["holds"])

@@ -1,4 +1,4 @@
-"""Write what a run keeps of the rows that ended: all kinds of evidence side by side."""
+"""Jobs that write evidence, all kinds in parallel."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from tallyman.domain.account.fate import Fate
 from tallyman.domain.account.ledger import KeyDigest
 from tallyman.engine.evidence import kept_by_spark, write
-from tallyman.engine.expressions.columns import ERROR, KEY, LIVE, PART
+from tallyman.engine.expressions.column_names import ERROR, KEY, LIVE, PART
 from tallyman.engine.segment.cuts import Opened
 from tallyman.engine.segment.evaluate import Evaluation
 from tallyman.engine.segment.group_key import SOURCE_KEY
@@ -28,12 +28,12 @@ class EvidenceJobs:
     pool: ThreadPoolExecutor
     jobs: list[Future[Any]] = field(default_factory=list)
     failed_groups: dict[int, DataFrame] = field(default_factory=dict)
-    """By the level of the groups."""
+    """Failed groups, by their level."""
     witnesses: dict[str, Future[KeyDigest]] = field(default_factory=dict)
-    """By the step: what its evidence must hold, measured on the rows it was made from."""
+    """The expected evidence of each step, measured on the rows it was made from."""
 
     def start(self) -> None:
-        """Start writing dead letters, filtered keys and other evidence, side by side."""
+        """Start writing dead letters, filtered keys and other evidence, in parallel."""
         ended, self.failed_groups = self._ended_as_error()
         if ended:
             rows = reduce(DataFrame.unionByName, ended)
@@ -49,7 +49,7 @@ class EvidenceJobs:
                 self.witnesses[opened.step_id] = self.pool.submit(measured)
 
     def wait(self) -> None:
-        """Return when all evidence is in its place."""
+        """Wait until all evidence is in its place."""
         for job in (*self.jobs, *self.witnesses.values()):
             job.result()
         for number in (n for n, p in self.writer.book.parts.items() if p.fate is Fate.FILTERED):
@@ -59,8 +59,9 @@ class EvidenceJobs:
                 self.writer.keep_keys(opened)
 
     def _witness(self, opened: Opened, failed: DataFrame | None) -> Callable[[], KeyDigest] | None:
-        """Evidence that is written by a job of its own is compared with the rows it came from.
-        Evidence that is only moved needs no second measurement."""
+        """Choose a measurement to compare evidence with the rows it came from, if a separate job
+        writes it. Evidence that is only moved needs no second measurement.
+        """
         if opened.makes is not None:
             return partial(_made, opened.stage, opened.makes)
         if opened.matched is not None and opened.groups is not None:
@@ -84,7 +85,7 @@ class EvidenceJobs:
         return []
 
     def _ended_as_error(self) -> tuple[list[DataFrame], dict[int, DataFrame]]:
-        """Rows whose rejections are kept; and, by their level, groups that failed."""
+        """List rows with rejections to keep; and failed groups by level."""
         ended: list[DataFrame] = []
         failed: dict[int, DataFrame] = {}
         for stage in self.evaluation.staged:
@@ -105,8 +106,9 @@ class EvidenceJobs:
 
 
 def _made(stage: Stage, makes: Column) -> KeyDigest:
-    """How many children there must be, counted on the rows as they were written; which ones is
-    known by their parents alone."""
+    """Count the children that must exist, on the rows as written; their parents alone determine
+    which ones.
+    """
     parents = stage.read().where(F.col(PART) == LIVE)
     found = parents.agg(F.sum(makes).alias("n")).first()
     return KeyDigest(int(found["n"] or 0) if found else 0)

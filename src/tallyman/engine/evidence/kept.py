@@ -1,7 +1,7 @@
-"""Measure what a target keeps: counts and key digests, read back from the files in its folder.
+"""Measurements of what a target keeps: counts and key digests, read back from its files.
 
 The gate compares these numbers with the door, and `verify` takes them again long after the run. Up
-to a limit they are read in this process, which costs milliseconds; beyond it by Spark.
+to a limit they are read in this process, which takes milliseconds; above it, by Spark.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from tallyman.domain.account.ledger import KeyDigest
 from tallyman.engine.evidence import kept_by_spark as by_spark
-from tallyman.engine.expressions.columns import SOURCES, SYSTEM
+from tallyman.engine.expressions.column_names import SOURCES, SYSTEM
 from tallyman.engine.segment.group_key import PAIR, SOURCE_KEY, WHOLE
 from tallyman.engine.spark import digest
 from tallyman.engine.spark.spark_text import NoSparkText, group_text, has_text, texts
@@ -30,17 +30,19 @@ EVIDENCE = {
     "row": "adjoint/reverse_joins",
     "child": "adjoint/parent_child",
 }
-"""Where the evidence of a step lies, by what it makes out of rows."""
+"""The folder of a step's evidence, by what the step makes of rows."""
 ROWS = 1_000_000
-"""Up to this many rows of one kind are read in this process: about half a second."""
+"""The largest number of rows of one kind that this process reads: about half a second."""
 LETTER_BYTES = 64 << 20
 BATCH = 65_536
 SEED = 42
-"""Of Spark's xxhash64, which is XXH64 of the UTF-8 bytes; of a NULL it is the seed itself."""
+"""The seed of Spark's xxhash64, which is XXH64 of the UTF-8 bytes; for NULL it is the seed
+itself.
+"""
 
 
 def digest_of(keys: Iterable[str | None]) -> KeyDigest:
-    """Equal to what `digest.lanes` adds up in Spark."""
+    """Digest keys, equal to what `digest.lanes` adds up in Spark."""
     hashes = [SEED if key is None else xxhash.xxh64_intdigest(key.encode(), SEED) for key in keys]
     # Spark's hash is signed and its upper half is shifted with the sign.
     negative = sum(1 for h in hashes if h >> 63)
@@ -49,30 +51,30 @@ def digest_of(keys: Iterable[str | None]) -> KeyDigest:
 
 
 WHOLE_GROUP = digest_of(["{}"])
-"""The one group of all rows. An aggregate has it even where there are no rows, and no evidence."""
+"""The digest of the one group of all rows. It exists even without rows and without evidence."""
 
 
 @dataclass(frozen=True, slots=True)
 class LetterCounts:
-    """Dead letters, counted as records: a record may have several."""
+    """Dead letters, counted as records: a record may have several letters."""
 
     direct: Mapping[int, KeyDigest] = field(default_factory=dict)
-    """By level: rows that failed themselves."""
+    """Rows that failed themselves, by level."""
     sources: Mapping[str, KeyDigest] = field(default_factory=dict)
-    """By the step that made a group: the rows behind its groups that failed."""
+    """The rows of failed groups, by the step that made the groups."""
     groups: Mapping[str, KeyDigest] = field(default_factory=dict)
-    """By the same step: the groups that failed."""
+    """The failed groups, by the same step."""
     pairs: Mapping[str, KeyDigest] = field(default_factory=dict)
-    """By the same step: each of these rows together with its group."""
+    """Each of these rows together with its group, by the same step."""
     count: int = 0
     promised: int = 0
-    """How many letters there must be, by what the first letter of each record says."""
+    """The number of letters that must exist, as stated in the first letter of each record."""
     summary: Sequence[Mapping[str, Any]] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class GroupedKeys:
-    """Evidence of groups: the rows that went into them, and the groups there are."""
+    """The evidence of groups: the rows in them, and the groups."""
 
     sources: KeyDigest
     groups: KeyDigest
@@ -83,12 +85,12 @@ class Children:
     parents: KeyDigest
     children: KeyDigest
     strays: int
-    """Children whose key does not begin with that of their parent."""
+    """The number of children with a key that does not begin with their parent's key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The files of one target, below `folder`. Spark starts only if it is needed."""
+    """The files of one target, in `folder`. Spark starts only if it is needed."""
 
     folder: Path
     spark: Callable[[], SparkSession]
@@ -101,7 +103,7 @@ class Kept:
         return self.column(self.files(place), SOURCE_KEY)
 
     def column(self, files: Sequence[Path], column: str) -> KeyDigest:
-        """The texts in one column of some files."""
+        """Digest the texts in one column of some files."""
         if self._many(files):
             return by_spark.keys(self._read(files), column)
         return _sum(digest_of(texts(batch[column])) for batch in _batches(files, [column]))
@@ -121,7 +123,7 @@ class Kept:
             return GroupedKeys(*by_spark.grouped(self._read(files)))
 
     def pairs(self, place: str) -> KeyDigest:
-        """Each key together with its group: a key that moved to another group shows."""
+        """Digest each key together with its group, so that a key in another group is detected."""
         files = self.files(place)
         try:
             if self._many(files):
@@ -150,7 +152,7 @@ class Kept:
         return Children(found[0], found[1], strays)
 
     def passed(self, key_columns: Sequence[str] = ()) -> dict[str | None, KeyDigest]:
-        """Rows of the output by the step that made them; None for rows of records."""
+        """Digest the rows of the output by the step that made them; None for rows of records."""
         files = self.files("output")
         try:
             if self._many(files):
@@ -168,7 +170,7 @@ class Kept:
         return at >= 0 and held.field(at).type.get_field_index("key") >= 0
 
     def group_rows(self, by: Sequence[str]) -> KeyDigest:
-        """The rows of an output that are groups, by the columns that identify them."""
+        """Digest the rows of an output of groups, by the columns that identify them."""
         files = self.files("output")
         try:
             if self._many(files):
@@ -181,11 +183,11 @@ class Kept:
             return by_spark.group_rows(self._read(files), by)
 
     def sources(self) -> KeyDigest | None:
-        """The rows behind the groups of the output, where each group carries their digest."""
+        """Add up the rows of the output's groups, if each group carries their digest."""
         return self._behind("output", SYSTEM, SOURCES)
 
     def carried(self, place: str) -> KeyDigest | None:
-        """The rows behind groups that were combined again, by the evidence of the later step."""
+        """Add up the rows of groups that were combined again, from the later step's evidence."""
         return self._behind(place, SOURCES)
 
     def _behind(self, place: str, *path: str) -> KeyDigest | None:
@@ -208,7 +210,7 @@ class Kept:
         return _letters(files)
 
     def files(self, place: str) -> list[Path]:
-        """Parquet files below a place; folders may be called as files are."""
+        """List Parquet files below a place; folders may have names like files."""
         return sorted(file for file in (self.folder / place).rglob("*.parquet") if file.is_file())
 
     def _many(self, files: Sequence[Path]) -> bool:
@@ -219,7 +221,7 @@ class Kept:
 
 
 def _holds(schema: pa.Schema, path: Sequence[str]) -> bool:
-    """Whether there is a column, or a field within one, of that name."""
+    """True if there is a column, or a field within one, of that name."""
     held: Any = pa.struct(list(schema))
     for name in path:
         if not pa.types.is_struct(held) or held.get_field_index(name) < 0:
@@ -239,7 +241,7 @@ def _batches(files: Sequence[Path], columns: Sequence[str]) -> Iterator[pa.Recor
 
 
 def _group_texts(batch: pa.RecordBatch) -> list[str]:
-    """The key of each row's group."""
+    """Compute the key of each row's group."""
     group = batch["group_key"]
     fields = [(field.name, group.field(n)) for n, field in enumerate(group.type)]
     named = [(name, values) for name, values in fields if name != WHOLE]
@@ -261,7 +263,7 @@ def _grouped(files: Sequence[Path]) -> GroupedKeys:
 
 
 def _distinct(batch: pa.RecordBatch) -> set[str]:
-    """Texts of the groups in a batch: made once for each group, not for each row."""
+    """Compute the texts of the groups in a batch, once for each group instead of each row."""
     group = batch["group_key"]
     if not all(has_text(field.type) for field in group.type):
         raise NoSparkText(str(group.type))
@@ -273,7 +275,7 @@ def _distinct(batch: pa.RecordBatch) -> set[str]:
 
 
 def _groups(files: Sequence[Path]) -> list[str]:
-    """Evidence that holds digests has one row for each group."""
+    """List the groups in evidence with digests, which has one row for each group."""
     return [text for batch in _batches(files, ["group_key"]) for text in _group_texts(batch)]
 
 

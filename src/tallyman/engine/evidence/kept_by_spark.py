@@ -1,4 +1,4 @@
-"""What `kept` measures, measured by Spark: for files too large to read in one process."""
+"""The measurements of `kept` made by Spark, for files too large to read in one process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tallyman.domain.account.ledger import KeyDigest
-from tallyman.engine.expressions.columns import KEY, SYSTEM, col
+from tallyman.engine.expressions.column_names import KEY, SYSTEM
+from tallyman.engine.expressions.columns import col
 from tallyman.engine.segment.group_key import group_text, pair, text_of_group
 from tallyman.engine.source.source import key_text
 from tallyman.engine.spark import digest
@@ -25,7 +26,7 @@ def keys(rows: DataFrame, column: str) -> KeyDigest:
 
 
 def grouped(rows: DataFrame) -> tuple[KeyDigest, KeyDigest]:
-    """One job: rows meet in their groups, then the groups are added up."""
+    """Digest in one job: rows are grouped, then the groups are added up."""
     if "source_key" in rows.columns:
         each = rows.groupBy("group_key").agg(*digest.lanes(F.col("source_key")))
     else:
@@ -67,7 +68,7 @@ def group_rows(rows: DataFrame, by: Sequence[str]) -> KeyDigest:
 
 
 def letters(spark: SparkSession, files: list[str]) -> tuple[Any, ...]:
-    """The fields of `kept.Letters`."""
+    """Compute the fields of `kept.LetterCounts`."""
     rows = spark.read.schema(LETTER).json(files)
     context, place = F.col("context"), F.split(F.col("context.rejection"), "/")
     first = rows.where(place[0] == "1").select(

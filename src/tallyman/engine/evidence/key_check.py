@@ -1,7 +1,7 @@
-"""The key of an asset: no two rows of its output have the same one, or the asset fails.
+"""The key of an asset: the asset fails if two rows of its output have the same key.
 
-NULL is a value like any other here, as it is for groupBy: one row without a value is distinguished
-from all others, two are not. How many there are is reported, see `null_values`.
+NULL is a value like any other here, as in groupBy: one row without a value differs from all others,
+two such rows are equal. Their number is reported, see `null_values`.
 """
 
 from __future__ import annotations
@@ -39,8 +39,9 @@ class Repeats:
 
 @dataclass
 class KeyCheck:
-    """For one target. `redaction` decides which values of a key may be shown, and `stays` are files
-    of rows that the output is added to."""
+    """The check of one target. `redaction` decides which values of a key may be shown; `stays` are
+    files of rows to which the output is added.
+    """
 
     asset: Asset
     plan: Frame
@@ -52,19 +53,22 @@ class KeyCheck:
 
     @property
     def needed(self) -> bool:
-        """False where nobody asks, and where the key is unique by the way the rows are made."""
+        """False if no check is declared, or if the key is unique because of how the rows are
+        made.
+        """
         asset = self.asset
         if not asset.key or not asset.unique:
             return False
         if asset.update_strategy == "append":
-            # Of rows with one unique_key the first is taken, and the key has all its columns.
+            # Of rows with one unique_key only the first is taken, and the key has all its columns.
             return False
         apart = None if self.stays else distinguished_by(self.plan)
         return apart is None or not apart <= {name.lower() for name in asset.key}
 
     def begin(self, rows: DataFrame, kept: Sequence[str], few: bool) -> None:
-        """Count, while other work goes on. `kept` are columns that hold the key of the one input,
-        row for row; if there are `few` records, their keys are counted at the door anyway."""
+        """Start counting in the background. `kept` are columns that hold the key of the only input,
+        row by row; if there are `few` records, the door counts their keys anyway.
+        """
         if not self.needed:
             return
         self._rows = rows
@@ -99,9 +103,9 @@ def _all_differ(ledger: Ledger) -> bool:
 
 
 def _repeated(keys: DataFrame, key: Sequence[str], redaction: Redaction) -> Repeats | None:
-    """One shuffle of hashes; only if two are equal are the keys themselves compared."""
+    """Find repeated keys with one shuffle of hashes; compare keys only if two hashes are equal."""
     counts = (F.count(F.lit(1)).alias("_tm_n"), F.bool_or(NEW).alias(NEW))
-    # What stays may be older than the check: only a key that a new row has is a mistake of it.
+    # Existing rows may be older than the check: only a key of a new row is a mistake.
     several = (F.col("_tm_n") > 1) & F.col(NEW)
     hashed = row_hashes(keys.drop(NEW), seeds=(0,))
     if keys.groupBy(*hashed).agg(*counts).where(several).isEmpty():
@@ -117,7 +121,7 @@ def _repeated(keys: DataFrame, key: Sequence[str], redaction: Redaction) -> Repe
 
 
 def null_values(folder: Path, key: Sequence[str]) -> dict[str, int]:
-    """By the column of a key, in how many rows it has no value; from the footers of an output."""
+    """Count the rows without a value, for each column of the key, from an output's footers."""
     counts = dict.fromkeys(key, 0)
     for file in sorted(folder.glob("*.parquet")):
         footer = pq.read_metadata(file)

@@ -1,4 +1,4 @@
-"""Proof on keys: what came in against what the kept files account for, with multiplicity.
+"""Proof on keys: inputs against what the kept files account for, with multiplicity.
 
 Records are compared with the door; groups and children with the evidence of the step that made
 them. Every difference is counted, and at most a hundred keys of each kind are named.
@@ -19,7 +19,8 @@ from tallyman.domain.account.fate import Fate
 from tallyman.domain.account.ledger import Discrepancy, Ledger, Partition, SubLedger
 from tallyman.domain.account.stored_ledger import StoredLedger
 from tallyman.engine.evidence.kept import EVIDENCE, WHOLE_GROUP
-from tallyman.engine.expressions.columns import KEY, SYSTEM, col
+from tallyman.engine.expressions.column_names import KEY, SYSTEM
+from tallyman.engine.expressions.columns import col
 from tallyman.engine.segment.group_key import (
     GROUP_KEY,
     SOURCE_KEY,
@@ -38,14 +39,14 @@ KINDS = ("missing", "extra", "duplicate")
 def compare_keys(
     inputs: Sequence[Input], ledger: Ledger | StoredLedger, folder: Path
 ) -> Discrepancy:
-    """One shuffle of keys: how often each record came in, and how often it was accounted for."""
+    """Compare in one shuffle of keys how often each record came in and was accounted for."""
     came = reduce(DataFrame.unionAll, [source.keys() for source in inputs])
     claims = Claims(inputs[0].spark, folder, ledger)
     return _compare(came, claims.accounted(0))
 
 
 def compare_units(spark: SparkSession, ledger: Ledger | StoredLedger, folder: Path) -> Discrepancy:
-    """The same for the rows that steps made out of records."""
+    """Compare the same for the rows that steps made of records."""
     claims = Claims(spark, folder, ledger)
     found = Discrepancy()
     for level in range(1, 1 + len(ledger.sub_ledgers)):
@@ -64,7 +65,7 @@ def _compare(came: DataFrame, met: DataFrame) -> Discrepancy:
         F.expr("if(came = 0, met, 0)").alias("extra"),
         F.expr("if(came > 0, greatest(met - came, 0), 0)").alias("duplicate"),
     )
-    # Few rows at worst a page of them: counts are summed by Spark, names are capped.
+    # Spark sums the counts, and names are limited, so that few rows are collected.
     row = wrong.agg(*(F.coalesce(F.sum(k), F.lit(0)).alias(k) for k in KINDS)).first()
     assert row is not None
     samples = {kind: _named(wrong, kind) if row[kind] else [] for kind in KINDS}
@@ -85,13 +86,13 @@ class Claims:
     ledger: Ledger | StoredLedger
 
     def accounted(self, level: int) -> DataFrame:
-        """Every key that some partition of the level claims, as often as it is claimed."""
+        """Read every key that a partition of the level claims, as often as it is claimed."""
         partitions = self._partitions(level)
         found = [self._claimed(part, level, partitions) for part in partitions]
         return reduce(DataFrame.unionAll, found, self._none())
 
     def made(self, level: int) -> DataFrame:
-        """The keys of all rows that a step made, from the evidence it left."""
+        """Read the keys of all rows that a step made, from its evidence."""
         sub = self._sub(level)
         step, unit = sub.opened_by, sub.unit
         rows = self._parquet(f"{EVIDENCE[unit]}/{step}.parquet")
@@ -138,7 +139,7 @@ class Claims:
         return rows.select(F.coalesce(*own).alias(KEY))
 
     def _group_columns(self, level: int) -> list[str]:
-        """The columns that identify a group, by the evidence of the step that made it."""
+        """List the columns that identify a group, from the evidence of the step that made it."""
         evidence = self._parquet(f"{EVIDENCE['group']}/{self._sub(level).opened_by}.parquet")
         if evidence is None:
             return []
@@ -147,7 +148,7 @@ class Claims:
     # ---- dead letters ----------------------------------------------------------------------
 
     def _rejected(self, level: int, partitions: Sequence[Partition]) -> DataFrame:
-        """Rows that failed themselves, and rows behind groups that failed; groups by their key."""
+        """Read rows that failed themselves, rows of failed groups, and failed groups by key."""
         first = self._letters()
         sub = self._sub(level) if level else None
         if sub is not None and sub.unit == "group":
@@ -166,7 +167,7 @@ class Claims:
         return failed.select(F.col("context")["group_key"].alias(KEY)).distinct()
 
     def _letters(self) -> DataFrame:
-        """The first letter of each record: a record with several rejections has one fate."""
+        """Read the first letter of each record: a record with several rejections has one fate."""
         files = [str(p) for p in sorted((self.folder / "errors").rglob("*.jsonl"))]
         if not files:
             return empty(self.spark, LETTER)
@@ -184,12 +185,12 @@ class Claims:
 
 
 def is_whole(sub: SubLedger) -> bool:
-    """True if a sub-ledger is of the one group of all rows."""
+    """True if a sub-ledger has only the one group of all rows."""
     return sub.unit == "group" and str(sub.units) == str(WHOLE_GROUP)
 
 
 def grouped_by(partitions: Sequence[Partition]) -> list[str]:
-    """The steps that made groups out of rows of a level."""
+    """List the steps that made groups of rows of a level."""
     return [part.step for part in partitions if part.fate is Fate.AGGREGATED]
 
 

@@ -1,4 +1,4 @@
-"""Measure the kept files of a past run again, and compare them with what its ledger says."""
+"""A recount: the kept files of a past run measured again, and compared with its ledger."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tallyman.engine.segment.group_key import GROUP_KEY, WHOLE
 
 
 def recount(ledger: StoredLedger, kept: Kept) -> list[str]:
-    """What does not agree, in words. Ledgers of an older form say too little to be recounted."""
+    """List the differences in words. Older ledgers do not have enough facts for a recount."""
     if ledger.proof.measured_on != KEPT_FILES:
         return []
     return list(_Recount(ledger, kept).differences())
@@ -47,27 +47,28 @@ class _Recount:
             yield from _same(f"{what}, by fate", made, units)
             if sub.sources is not None:
                 found = self.kept.grouped(f"{EVIDENCE['row']}/{sub.opened_by}.parquet").sources
-                yield from _same(f"rows behind the {what}", sub.sources, found)
+                yield from _same(f"rows in the {what}", sub.sources, found)
         yield from self._behind_groups()
         if self.letters.count != self.letters.promised:
             yield f"dead letters: {self.letters.promised:,} expected, {self.letters.count:,} found"
 
     def _behind_groups(self) -> Iterator[str]:
-        """Groups that went on whole, into the output or into other groups, say of which rows they
-        were made."""
+        """Compare the rows of groups that are all in the output or in later groups, where each
+        group reports the rows it was made of.
+        """
         subs = self.ledger.sub_ledgers
         for number, sub in enumerate(subs):
             if sub.unit != "group" or len(sub.partitions) > 1:
-                continue  # of the groups that ended only the keys were kept
+                continue  # only the keys of ended groups were kept
             found = self.kept.sources() if sub is subs[-1] else self._carried(subs[number + 1])
             if found is None:
                 continue
             step = sub.opened_by
             expected = self.kept.grouped(f"{EVIDENCE['group']}/{step}.parquet").sources
-            yield from _same(f"rows behind the groups of {step}", expected, found)
+            yield from _same(f"rows in the groups of {step}", expected, found)
 
     def _carried(self, after: SubLedger) -> KeyDigest | None:
-        """By the evidence of the step that combined the groups."""
+        """Read the rows of groups from the evidence of the step that combined the groups."""
         if after.unit != "group":
             return None
         return self.kept.carried(f"{EVIDENCE['group']}/{after.opened_by}.parquet")
@@ -75,7 +76,7 @@ class _Recount:
     def _level(
         self, level: int, partitions: Sequence[Partition]
     ) -> Generator[str, None, KeyDigest]:
-        """Compare the partitions of a level; the sum of what is kept of them."""
+        """Compare the partitions of a level; return the sum of what is kept."""
         total = KeyDigest()
         for part in partitions:
             found = self._measured(level, part, partitions)
@@ -133,7 +134,7 @@ class _Recount:
 
 
 def _same(what: str, expected: KeyDigest, found: KeyDigest) -> Iterator[str]:
-    """The lanes of a stored digest are modulo 2**64, so that texts are compared."""
+    """Compare two digests as texts, because stored sums are modulo 2**64."""
     if expected.count != found.count:
         yield f"{what}: {expected.count:,} expected, {found.count:,} found"
     elif str(expected) != str(found):

@@ -1,4 +1,4 @@
-"""From what segments wrote to what a run keeps: dead letters, filtered keys, evidence, output."""
+"""Evidence files, from what segments wrote: dead letters, filtered keys, evidence, output."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pyspark.sql.types import NullType
 
 from tallyman.domain.account.rejection import Rule
 from tallyman.domain.history.run import RunIdentity
-from tallyman.engine.expressions.columns import ERROR, KEY, PART, PLACE, REJECTIONS
+from tallyman.engine.expressions.column_names import ERROR, KEY, PART, PLACE, REJECTIONS
 from tallyman.engine.segment.cuts import Opened
 from tallyman.engine.segment.fate_book import Book
 from tallyman.engine.segment.group_key import GROUP_KEY, SOURCE_KEY, SOURCE_PLACE, text_of_group
@@ -29,7 +29,7 @@ RULE = ("error_type", "morphism_path", "expected", "entity", "field", "step", "e
 
 @dataclass(frozen=True, slots=True)
 class EvidenceWriter:
-    """Write the evidence of one asset: into the scratch folder, then moved into place."""
+    """A writer of one asset's evidence: into the scratch folder, then moved to its place."""
 
     run: RunIdentity
     book: Book
@@ -41,7 +41,7 @@ class EvidenceWriter:
     # ---- dead letters ------------------------------------------------------------------
 
     def rejections(self, ended: DataFrame) -> DataFrame:
-        """Dead-letter records of rows that ended as ERROR: one for each rule that was broken."""
+        """Make dead-letter records of rows that ended as ERROR: one for each broken rule."""
         rule = _looked_up([_rule_row(r) for r in self.book.rules], RULE, F.col("r.rule"))
         each = ended.select(
             KEY,
@@ -67,7 +67,7 @@ class EvidenceWriter:
         )
 
     def _error_id(self) -> Column:
-        """The same in every run: derived from the record and the rule, from nothing else."""
+        """Derive an id from the record and the rule alone, so that it is the same in every run."""
         named = [F.col(KEY), F.col(PLACE).cast("string"), F.col(GROUP)]
         parts = [*named, *map(F.col, ("morphism_path", "error_type", "expected"))]
         shown = [F.coalesce(part, F.lit("")) for part in (F.lit(self.book.asset), *parts)]
@@ -101,7 +101,7 @@ class EvidenceWriter:
     # ---- filtered keys -----------------------------------------------------------------
 
     def write_filtered(self, dropped: DataFrame, parts: Sequence[int]) -> None:
-        """Keys with the predicate that left them out, a folder per step."""
+        """Write keys with the predicate that filtered them, one folder per step."""
         predicates = [(self.book.parts[n].predicate,) for n in self.book.parts]
         place = F.col(PART) - F.lit(min(self.book.parts))
         found = dropped.where(F.col(PART).isin(*parts)).select(
@@ -117,12 +117,16 @@ class EvidenceWriter:
             move_files(aside / f"{PART}={number}", target)
 
     def make_filtered(self, part: int) -> None:
-        """A step that filtered nothing has an empty folder: none is not the same as unknown."""
+        """Make an empty folder for a step that filtered nothing: none is not the same as
+        unknown.
+        """
         name = self.book.parts[part].step_id
         self._evidence("filtered_keys", name).mkdir(parents=True, exist_ok=True)
 
     def _evidence(self, kind: str, step_id: str) -> Path:
-        """Columns that never vary are folder names: a value in the path costs nothing per row."""
+        """Name the folder of evidence; constant columns are folder names, which cost nothing per
+        row.
+        """
         place = self.folder / "adjoint" / kind / f"{step_id}.parquet"
         return (
             place
@@ -131,16 +135,18 @@ class EvidenceWriter:
             / f"epoch={self.partition_label}"
         )
 
-    # ---- what became of the live rows ----------------------------------------------------
+    # ---- evidence of live rows -----------------------------------------------------------
 
     def keep_keys(self, opened: Opened) -> None:
-        """The live rows a groupBy segment wrote are the evidence: moved, not written again."""
+        """Move the live rows that a groupBy segment wrote: they are the evidence already."""
         move_files(
             Path(opened.stage.live_folder()), self._evidence("reverse_joins", opened.step_id)
         )
 
     def rewrite_keys(self, opened: Opened, failed_groups: DataFrame) -> None:
-        """Without the groups that failed afterwards: their records are ERROR, not AGGREGATED."""
+        """Write evidence without groups that failed later: their records are ERROR, not
+        AGGREGATED.
+        """
         rows = opened.rows()
         left = rows.withColumn(GROUP, text_of_group(rows))
         kept = left.join(failed_groups.select(GROUP), GROUP, "left_anti").drop(GROUP)
@@ -174,7 +180,7 @@ class EvidenceWriter:
 
 
 def _looked_up(rows: Sequence[Sequence[str]], names: Sequence[str], place: Column) -> Column:
-    """A row of a small table by its number. A literal: a join would cost a job of its own."""
+    """Look up a row of a small table by number, as a literal: a join would cost another job."""
     structs = [
         F.struct(*(F.lit(v).alias(n) for n, v in zip(names, row, strict=True))) for row in rows
     ]
@@ -182,7 +188,7 @@ def _looked_up(rows: Sequence[Sequence[str]], names: Sequence[str], place: Colum
 
 
 def _place(dropped: DataFrame) -> list[Column]:
-    """The places of records, where some stage has them."""
+    """Return the column of places, if some stage has it."""
     known = not isinstance(dropped.schema[PLACE].dataType, NullType)
     return [F.col(PLACE).alias(SOURCE_PLACE)] if known else []
 
@@ -200,7 +206,7 @@ def _rule_row(rule: Rule) -> tuple[str, ...]:
 
 
 def failed_sources(opened: Opened, failed: DataFrame) -> DataFrame:
-    """The records behind groups that failed: key, rejections and the group."""
+    """Read the records of failed groups: key, rejections and the group."""
     step = F.lit(opened.step_id).alias(GROUP_STEP)
     groups = failed.select(F.col(KEY).alias(GROUP), step, REJECTIONS)
     rows = opened.rows()
@@ -218,14 +224,14 @@ def failed_rows(stage: Stage) -> DataFrame:
 
 
 def no_group(level: int) -> list[Column]:
-    """Records are level 0 and need not say so; rows made out of records do."""
+    """Return empty group columns and the level; level 0, for records, is left out."""
     shown = F.lit(str(level)) if level else F.lit(None)
     none = [F.lit(None).cast("string").alias(name) for name in (GROUP, GROUP_STEP)]
     return [*none, shown.cast("string").alias(LEVEL)]
 
 
 def move_files(origin: Path, target: Path, suffix: str = ".parquet") -> None:
-    """Files into their place, under names that do not change from run to run."""
+    """Move files to their place, with names that are the same in every run."""
     target.mkdir(parents=True, exist_ok=True)
     files = sorted(p for p in origin.rglob("part-*") if p.is_file()) if origin.exists() else []
     for number, file in enumerate(files):
@@ -233,7 +239,7 @@ def move_files(origin: Path, target: Path, suffix: str = ".parquet") -> None:
 
 
 def rows_in(folder: Path) -> int:
-    """From the footers of what was written."""
+    """Count the written rows from footers."""
     return sum(pq.read_metadata(p).num_rows for p in folder.rglob("*.parquet"))
 
 

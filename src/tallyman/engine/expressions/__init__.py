@@ -1,1 +1,1 @@
-"""Columns and SQL expressions: how they are built, read, pinned to a clock and redacted."""
+"""Columns and SQL expressions: building, reading, pinning to a clock, redacting."""

@@ -1,4 +1,4 @@
-"""The run's clock: in every expression the time is that of the run, whenever it is evaluated."""
+"""The run's clock: every expression sees the time of the run, whenever it is evaluated."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tallyman.engine.expressions.sql_words import Token
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-# Words that an operand may follow: behind any other operand a name is an alias.
+# Words that an operand may follow; after any other operand a name is an alias.
 _BEFORE_OPERAND = frozenset(
     {
         "and",
@@ -46,7 +46,7 @@ _BEFORE_OPERAND = frozenset(
 
 
 class Timed(str):
-    """An expression that reads the clock: as it was written, and what Spark evaluates for it."""
+    """An expression that reads the clock: its text as written, and the SQL that Spark evaluates."""
 
     given: object
     """The text itself, or the Column that Spark prints like this."""
@@ -60,8 +60,9 @@ class Timed(str):
         return found
 
     def at(self, columns: Collection[str]) -> object:
-        """With the run's time in place of the clock; as it was given where the name that looked
-        like the clock is a column's."""
+        """Return the expression with the run's time in place of the clock, or unchanged if the name
+        that looked like the clock is a column.
+        """
         if not reads_clock(self.sql, columns):
             return self.given
         return pinned(self.sql, self.moment, columns)
@@ -73,7 +74,7 @@ def reads_clock(text: str, columns: Collection[str] = ()) -> bool:
 
 
 def pinned(text: str, moment: datetime, columns: Collection[str]) -> str:
-    """The expression with literals of the same types in place of the clock."""
+    """Replace the clock in an expression by literals of the same types."""
     written: list[str] = []
     position = 0
     for start, end, name in _uses(text, columns):
@@ -87,7 +88,7 @@ def _literal(name: str, moment: datetime) -> str:
     instant = f"TIMESTAMP '{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z'"
     match name:
         case "current_date" | "curdate":
-            return f"CAST({instant} AS DATE)"  # the day in the session's time zone, as Spark has it
+            return f"CAST({instant} AS DATE)"  # the day in the session's time zone, as in Spark
         case "localtimestamp":
             return f"CAST({instant} AS TIMESTAMP_NTZ)"
         case "unix_timestamp":
@@ -96,7 +97,7 @@ def _literal(name: str, moment: datetime) -> str:
 
 
 def _uses(text: str, columns: Collection[str]) -> list[tuple[int, int, str]]:
-    """Where the text calls a function without arguments, with or without parentheses."""
+    """Find calls of functions without arguments, with or without parentheses."""
     found = [
         (call.start, call.end, call.name) for call in sql_words.calls(text) if not call.arguments
     ]
@@ -105,7 +106,9 @@ def _uses(text: str, columns: Collection[str]) -> list[tuple[int, int, str]]:
 
 
 def bare_functions(text: str, columns: Collection[str]) -> Iterator[Token]:
-    """Names without parentheses that Spark takes for a function, because they are no columns."""
+    """Yield names without parentheses that Spark takes for a function, as no column has the
+    name.
+    """
     listed = sql_words.tokens(text)
     known = {name.lower() for name in columns}
     around = zip([None, *listed], listed, [*listed[1:], None], strict=False)

@@ -1,6 +1,6 @@
-"""SQL text for a Column, from what Spark prints for it.
+"""SQL text for a Column, derived from what Spark prints for it.
 
-It is a guess: whoever uses it compares both on a schema (`same_on`) and trusts nothing else.
+The text is a guess. Callers compare both on a schema (`same_on`) and trust nothing else.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _WORDS = frozenset({"and", "or"})
 
 
 def sql_of(printed: str) -> str:
-    """Operators between their operands: Spark prints `<(a, b)` for `a < b`."""
+    """Move operators between their operands: Spark prints `<(a, b)` for `a < b`."""
     listed = sql_words.tokens(printed)
     return _written(printed, listed, 0, len(listed))
 
@@ -28,12 +28,12 @@ def same_on(shape: Callable[[Column], DataFrame], column: Column, sql: str) -> b
     """True if Spark finds that both mean the same on these columns."""
     try:
         return shape(column).sameSemantics(shape(F.expr(sql)))
-    except Exception:  # a text that Spark cannot read is not the same
+    except Exception:  # a text that Spark cannot parse is not the same
         return False
 
 
 def _written(text: str, listed: list[Token], first: int, last: int) -> str:
-    """The tokens from `first` to before `last`, with what stands between them."""
+    """Write the tokens from `first` to before `last`, with the text between them."""
     if first >= last:
         return ""
     written: list[str] = []
@@ -59,7 +59,7 @@ def _infix(operator: str, operands: list[str]) -> str:
 
 
 def _prefixed(listed: list[Token], number: int, first: int, last: int) -> int | None:
-    """Where the operands of an operator begin that stands before them."""
+    """Find the opening parenthesis of the operands of a prefix operator."""
     end = number
     while end < last and listed[end].kind == "sign" and listed[end].value in _OPERATORS:
         end += 1

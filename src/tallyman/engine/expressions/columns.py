@@ -1,4 +1,4 @@
-"""Expressions: SQL text or Columns in, Columns out; and which columns they mention."""
+"""Expressions: from SQL text or Columns to Columns, and the columns they mention."""
 
 from __future__ import annotations
 
@@ -18,24 +18,9 @@ from pyspark.sql.types import (
 
 from tallyman.domain.definition.expression import text_of
 from tallyman.engine.expressions.clock import Timed
-
-HIDDEN = "_tm_"
-"""Columns the engine carries; a user's column may not begin like this."""
-
-KEY = "_tm_key"
-PART = "_tm_part"
-REJECTIONS = "_tm_rejections"
-PLACE = "_tm_place"
-"""Where the record stands, `input@file#number`; carried where keys do not distinguish records."""
-CORRUPT = "_tm_corrupt"
-SYSTEM = "_tm"
-"""The one column of ours in an output file: NULL unless the row's key is not among its columns."""
-
-SOURCES = "sources"
-"""In it, where rows are groups: count and digest of the rows that each was made of."""
-
-LIVE = 0
-ERROR = 1
+from tallyman.engine.expressions.column_names import (
+    quoted,
+)
 
 _TOKEN = re.compile(
     r"\s*(?:(?P<text>'[^']*')|(?P<number>\d+(?:\.\d+)?)|(?P<quoted>`[^`]+`)"
@@ -44,17 +29,13 @@ _TOKEN = re.compile(
 _LOGIC = {"and", "or", "not", "is", "null", "in", "between", "true", "false"}
 
 
-def quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
-
-
 def col(name: str) -> Column:
-    """A column by its whole name, whatever characters it holds."""
+    """Refer to a column by its whole name, whatever characters it contains."""
     return F.col(quoted(name))
 
 
 def to_column(expression: object, columns: Sequence[str]) -> Column:
-    """A name of an existing column means that column; other text is SQL."""
+    """Convert to a Column: the name of an existing column means that column, other text is SQL."""
     if isinstance(expression, Timed):
         if isinstance(expression.given, str) and expression in columns:
             return col(expression)
@@ -65,7 +46,7 @@ def to_column(expression: object, columns: Sequence[str]) -> Column:
 
 
 def named_column(expression: object, rows: DataFrame, columns: Sequence[str]) -> Column:
-    """As a select lists it: what reads the clock is called as it was written, whatever the time."""
+    """Convert for a select; an expression that reads the clock is named as it was written."""
     found = to_column(expression, columns)
     if not isinstance(expression, Timed) or expression.endswith(".*"):
         return found
@@ -74,9 +55,9 @@ def named_column(expression: object, rows: DataFrame, columns: Sequence[str]) ->
 
 
 def mentioned(expressions: Iterable[object], columns: Sequence[str]) -> tuple[str, ...]:
-    """Columns an expression may read: never too few."""
+    """List the columns that expressions may read: possibly too many, never too few."""
     text = "\n".join(text_of(expression) for expression in expressions)
-    # `unresolvedstar()` is how Spark prints the star of a Column.
+    # Spark prints the star of a Column as `unresolvedstar()`.
     starred = text.replace("unresolvedstar()", "*")
     uncounted = re.sub(r"count\s*\(\s*\*\s*\)", "", starred, flags=re.I)
     if re.search(r"([(,.]|\bdistinct)\s*\*", uncounted, re.I):
@@ -109,9 +90,9 @@ def _family(kind: DataType) -> str | None:
 
 
 def cannot_raise(expression: object, types: dict[str, DataType]) -> bool:
-    """Whether a condition only compares: then it may be asked about a record that failed before.
+    """True if a condition only compares, so that it can be evaluated on a rejected record.
 
-    Anything that computes could raise under ANSI rules exactly because of that failure.
+    Anything that computes could raise under ANSI rules, exactly because the record is broken.
     """
     text, position, families, literals = text_of(expression), 0, set(), set()
     while position < len(text.rstrip()):

@@ -1,7 +1,7 @@
-"""What Spark's functions do to a row's account, by name: all that are not listed are functions of
+"""Spark's functions that matter for accounting, by name. All that are not listed are functions of
 their arguments alone.
 
-`tests/engine/test_spark_functions.py` compares these lists with the functions Spark has.
+`tests/engine/test_spark_functions.py` compares these lists with the functions of Spark.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ from collections.abc import Mapping
 CLOCK = frozenset(
     {"current_timestamp", "now", "localtimestamp", "current_date", "curdate", "unix_timestamp"}
 )
-"""They read the clock, and are given the run's time. `unix_timestamp` only without arguments."""
+"""Functions that read the clock; they get the run's time. `unix_timestamp` only without
+arguments.
+"""
 
 WITHOUT_PARENTHESES = frozenset(
     {"current_timestamp", "current_date", "current_time", "user", "current_user", "session_user"}
 )
-"""Names that Spark takes for a function when there is no such column, quoted or not."""
+"""Names that Spark takes for a function if no column has the name, quoted or not."""
 
 _CHANCE = "gives another value each time it is evaluated; derive it from the key"
 _FILE = "depends on how Spark reads the files; a value that matters belongs in the records"
@@ -43,7 +45,7 @@ UNSTABLE: Mapping[str, str] = {
         for kind in ("bigint", "double", "float")
     },
 }
-"""Not a function of the row and the run: why, and what to write instead."""
+"""Functions that depend on more than the row and the run: the reason, and what to write instead."""
 
 _EXPLODE = "makes several rows of one; use Frame.explode"
 _WINDOW = (
@@ -61,7 +63,9 @@ GENERATORS: Mapping[str, str] = {
     "json_tuple": "makes columns by making rows; use get_json_object or from_json",
     **dict.fromkeys(("window", "session_window", "window_time"), _WINDOW),
 }
-"""They make or drop rows: why that cannot stand in an expression, and what to write instead."""
+"""Functions that make or drop rows: why an expression cannot use them, and what to write
+instead.
+"""
 
 TABLES = frozenset({"range", "collations", "sql_keywords", "python_worker_logs"})
-"""Functions that stand where a table does: in an expression Spark refuses them itself."""
+"""Functions used in place of a table; Spark itself refuses them in an expression."""

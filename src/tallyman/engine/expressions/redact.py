@@ -1,7 +1,7 @@
-"""Redacted columns: of their values only keyed hashes stand in what a run leaves.
+"""Redacted columns: files of a run contain only keyed hashes of their values.
 
-The same value has the same hash in every run of a project, so records can be distinguished and
-found by whoever knows the value and has the project's key.
+The same value has the same hash in every run of a project, so records can be distinguished, and
+found by anybody who knows the value and has the project's key.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _ERROR_CLASS = re.compile(r"\[([A-Z][A-Z0-9_.]+)\]")
 
 @dataclass(frozen=True, slots=True)
 class Redaction:
-    """Columns of which only a keyed hash is kept; `*` stands for all."""
+    """The columns for which only a keyed hash is kept; `*` stands for all."""
 
     columns: frozenset[str] = frozenset()
     key: str = field(default="", repr=False)
@@ -32,14 +32,14 @@ class Redaction:
         return any(map(self.covers, names))
 
     def value(self, name: str, value: Column) -> Column:
-        """In a trace: values of different types have different hashes."""
+        """Redact a value in a trace; values of different types have different hashes."""
         if not self.covers(name):
             return value
         text = F.to_json(F.struct(value.alias("v")))
         return F.when(value.isNotNull(), self.text(text))
 
     def shown(self, name: str, value: Column) -> Column:
-        """As text, or its hash. NULL stays NULL."""
+        """Convert a value to text, or to its hash if redacted. NULL stays NULL."""
         text = value.cast("string")
         return self.text(text) if self.covers(name) else text
 
@@ -48,11 +48,11 @@ class Redaction:
         return F.concat(F.lit(BEGINS), F.substring(hashed, 1, LENGTH))
 
     def reason(self, error: Exception, limit: int = 500) -> str:
-        """What an error says, if it may: Spark quotes the value it stumbled over."""
+        """Return the first line of an error, or only its kind if it may quote a redacted value."""
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         said = lines[0] if lines else type(error).__name__
         if not self.columns:
             return said[:limit]
         kind = _ERROR_CLASS.search(said)
         named = kind.group(1) if kind else type(error).__name__
-        return f"{named}: what it says may show values that are redacted"
+        return f"{named}: its message may show redacted values"

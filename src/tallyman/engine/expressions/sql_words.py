@@ -1,7 +1,7 @@
-"""The words of a Spark SQL expression: what it calls, which names stand alone, what is only text.
+"""The words of a Spark SQL expression: its calls, its names, and its string literals.
 
-This is Spark's lexer as far as strings, comments and quoted names go: a word inside one of them is
-no word of the expression.
+This follows Spark's lexer for strings, comments and quoted names: a word inside one of them is not
+a word of the expression.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _TOKEN = re.compile(
 )
 _COMMENT = re.compile(r"/\*|\*/")
 BUILT_IN: tuple[tuple[str, ...], ...] = ((), ("builtin",), ("system", "builtin"))
-"""How the name of one of Spark's own functions may be qualified."""
+"""The qualifiers that the name of a built-in function may have."""
 _OPENING, _CLOSING = frozenset("([{"), frozenset(")]}")
 
 
@@ -29,7 +29,7 @@ class Token:
     kind: str
     """`text`, `quoted`, `word` or `sign`."""
     value: str
-    """A name without its quotes, in lower case; everything else as it is written."""
+    """A name without its quotes, in lower case; everything else as written."""
     start: int
     end: int
 
@@ -40,10 +40,10 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """`name(…)`, from the first letter of the name to the closing parenthesis."""
+    """A call `name(…)`, from the first letter of the name to the closing parenthesis."""
 
     name: str
-    """In lower case; without `system.builtin`, but with any other qualifier."""
+    """The name in lower case, without `system.builtin` but with any other qualifier."""
     arguments: tuple[tuple[Token, ...], ...]
     start: int
     end: int
@@ -72,7 +72,7 @@ def _tokens(text: str) -> Iterator[Token]:
 
 
 def _comment_end(text: str, start: int) -> int:
-    """Comments nest; one that is not closed goes on to the end."""
+    """Find the end of a comment. Comments nest; one that is not closed extends to the end."""
     depth, position = 0, start
     while found := _COMMENT.search(text, position):
         depth += 1 if found.group() == "/*" else -1
@@ -83,7 +83,7 @@ def _comment_end(text: str, start: int) -> int:
 
 
 def calls(text: str) -> list[Call]:
-    """Every `name(` outside strings and comments, also where the name is quoted or qualified."""
+    """List every `name(` outside strings and comments, also with a quoted or qualified name."""
     listed = tokens(text)
     return [
         _call(listed, number)

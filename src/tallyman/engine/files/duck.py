@@ -1,4 +1,4 @@
-"""DuckDB as all of us use it: how it is opened, and how names and texts are written into SQL."""
+"""DuckDB: how it is opened, and how names and texts are quoted in SQL."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ Config = Mapping[str, str | bool | int | float | list[str]]
 
 
 def connect(config: Config | None = None) -> duckdb.DuckDBPyConnection:
-    """Without a progress bar: where it takes a process for a person's, it draws on stdout when a
-    query is slow, in the middle of what `--json` prints."""
+    """Connect without a progress bar: if DuckDB takes the process for interactive, it would draw on
+    stdout during a slow query, in the middle of what `--json` prints.
+    """
     connection = duckdb.connect(config=dict(config or {}))
     connection.execute("SET enable_progress_bar = false")
     return connection

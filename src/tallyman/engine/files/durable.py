@@ -1,4 +1,4 @@
-"""What must survive a power cut: files, then the folders that name them."""
+"""Durable writes: files, then the folders that name them, survive a power cut."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def sync(*paths: Path) -> None:
-    """The bytes of each, and the entries of the folders they are in."""
+    """Sync the bytes of each file, and the entries of the folders they are in."""
     for path in [*paths, *sorted({path.parent for path in paths})]:
         opened = os.open(path, os.O_RDONLY)
         try:
@@ -17,9 +17,10 @@ def sync(*paths: Path) -> None:
 
 
 def write(path: Path, content: bytes, *, mode: int = 0o666, new: bool = False) -> None:
-    """Write a whole file to the disk, not only to memory. `new`: refuse if there is one.
+    """Write a whole file and sync it. `new`: refuse if the file exists.
 
-    A reader may meet half of it: write under another name, then move it to its place."""
+    A reader may see half of it: write under another name, then move it to its place.
+    """
     flags = os.O_WRONLY | os.O_CREAT | (os.O_EXCL if new else os.O_TRUNC)
     with open(os.open(path, flags, mode), "wb") as file:
         file.write(content)

@@ -1,4 +1,4 @@
-"""Hashing large inputs where they lie: on a cluster every machine hashes some of the files."""
+"""Hashing of large inputs: on a cluster every machine hashes some of the files."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pyspark.sql import functions as F
 from tallyman.engine.files.listing import Hasher, InputFile, escaped, hash_here, remember
 
 LARGE = 1 << 30
-"""Bytes from which it is worth a Spark job."""
+"""The number of bytes from which a Spark job is worthwhile."""
 WHOLE = 256 << 20
-"""Spark hands a file to the hash whole; larger ones are hashed here, piece by piece."""
+"""The largest file that Spark hashes, as it reads a file whole; larger ones are hashed here."""
 
 
 def hasher_for(master: str | None, spark: Callable[[], SparkSession]) -> Hasher:
-    """On one machine a Spark job would read the same disk more slowly."""
+    """Choose where to hash: on one machine a Spark job would read the same disk more slowly."""
     if master is None or master.startswith("local"):
         return hash_here
 
@@ -29,7 +29,7 @@ def hasher_for(master: str | None, spark: Callable[[], SparkSession]) -> Hasher:
 
 
 def hash_there(spark: SparkSession, files: Sequence[InputFile]) -> list[str]:
-    """The same as `hash_here`, by the executors."""
+    """Hash as `hash_here` does, but on the executors."""
     found: dict[str, str] = {}
     small = [escaped(file.path) for file in files if file.size <= WHOLE]
     if small:
@@ -37,7 +37,7 @@ def hash_there(spark: SparkSession, files: Sequence[InputFile]) -> list[str]:
         for row in rows.select("path", F.sha2("content", 256).alias("sha256")).collect():
             found[row["path"].partition(":")[2]] = row["sha256"]
             remember(row["path"].partition(":")[2], row["sha256"])
-    # What was too large, and what Spark passes over because there is nothing in it.
+    # Hash the rest here: files that were too large, and empty ones, which Spark skips.
     left = [file for file in files if file.path not in found]
     found |= zip((file.path for file in left), hash_here(left), strict=True)
     return [found[file.path] for file in files]

@@ -1,7 +1,7 @@
-"""Are the files of a version still what was published? Size first, then every byte.
+"""Integrity of a version's files: size first, then every byte.
 
-`damaged` reads every byte each time, for `verify`. `check` is for readers: a file is read once by a
-process, and a damaged one is an error before any value of it is used.
+`damaged` reads every byte each time, for `verify`. `check` is for readers: a process reads a file
+once, and a damaged file is an error before any of its values is used.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ else:
 
 WORKERS = 4
 BATCH = 8_192
-"""Rows held at a time while a changed file is looked through."""
+"""The number of rows in memory at a time while a changed file is examined."""
 
 Kind = Literal["missing", "truncated", "grown", "changed", "unreadable"]
 Progress = Callable[[int, int], None]
@@ -34,7 +34,7 @@ Hash = Callable[[str], str]
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """A file as the registry has it. `rows` is None where it holds none: metadata."""
+    """A file as recorded in the registry. `rows` is None for a metadata file."""
 
     path: str
     shown: str
@@ -55,7 +55,7 @@ def _quiet(done: int, total: int) -> None:
 
 
 def check(dataset: str, files: Sequence[Expected]) -> None:
-    """DatasetDamaged, which names the first file that is not byte for byte as recorded."""
+    """Raise DatasetDamaged for the first file that differs from its record."""
     at_once = len(files) > 1 and not all(read_before(file.path) for file in files)
     found = _found(files, sha256_once) if at_once else [_damage(f, sha256_once) for f in files]
     for damage in filter(None, found):
@@ -63,10 +63,10 @@ def check(dataset: str, files: Sequence[Expected]) -> None:
 
 
 def damaged(files: Sequence[Expected], progress: Progress = _quiet) -> list[Damage]:
-    """What is wrong, in the order of `files`; whatever a file has become is reported, not raised.
+    """List the damage, in the order of `files`; problems with a file are reported, not raised.
 
-    Links are followed. `progress` is called with the number of files done and of all files, from
-    the thread that asked.
+    Links are followed. `progress` gets the number of checked files and of all files, in the calling
+    thread.
     """
     return [damage for damage in _found(files, fresh_sha256, progress) if damage]
 
@@ -79,7 +79,7 @@ def _found(
         try:
             for done, _ in enumerate(as_completed(checks), start=1):
                 progress(done, len(checks))
-        except BaseException:  # Ctrl-C does not wait for files that nobody has begun to read
+        except BaseException:  # Ctrl-C does not wait for files that are not started
             pool.shutdown(wait=False, cancel_futures=True)
             raise
     return [check.result() for check in checks]
@@ -103,7 +103,7 @@ def _compared(file: Expected, hashed: Hash) -> tuple[Kind | None, str]:
     found = os.stat(file.path)
     if stat.S_ISDIR(found.st_mode):
         return "unreadable", "a directory is in its place"
-    if not stat.S_ISREG(found.st_mode):  # opening a pipe would wait for ever
+    if not stat.S_ISREG(found.st_mode):  # opening a pipe would wait forever
         return "unreadable", "it is not a regular file"
     sizes = f"{found.st_size:,} bytes, expected {file.bytes:,}"
     if found.st_size < file.bytes:
@@ -119,9 +119,9 @@ def _compared(file: Expected, hashed: Hash) -> tuple[Kind | None, str]:
 
 
 def _place_of_change(file: Expected) -> str:
-    """Where a changed Parquet file is broken, as far as its checksums show.
+    """Find where a changed Parquet file is broken, as far as its checksums show.
 
-    Catches everything: a broken file can fail in any way, and that it is broken is known already.
+    Catches everything: a broken file can fail in any way, and it is already known to be broken.
     """
     try:
         parquet = pq.ParquetFile(file.path, page_checksum_verification=True)
@@ -137,4 +137,4 @@ def _place_of_change(file: Expected) -> str:
                     pass
             except Exception as problem:
                 return f"a page in row group {group} is corrupt ({first_line(problem, 160)})"
-    return "all its pages can be read and the checksums they have are right"
+    return "all its pages can be read and their checksums are right"

@@ -17,7 +17,7 @@ from tallyman.errors import InputChanged, InputMissing
 
 @dataclass(frozen=True, slots=True)
 class InputFile:
-    """`name` is relative to the root of the input, so that it means the same on every machine."""
+    """A file of an input. `name` is relative to the input's root, the same on every machine."""
 
     name: str
     path: str
@@ -26,7 +26,7 @@ class InputFile:
 
 
 Hasher: TypeAlias = "Callable[[Sequence[InputFile]], list[str]]"
-"""The sha256 of each file, in the order given, wherever it is computed."""
+"""A function that returns the sha256 of each file, in the given order."""
 
 
 @dataclass(frozen=True)
@@ -35,11 +35,12 @@ class InputFiles:
     root: str
     files: tuple[InputFile, ...]
     folders_are_columns: bool = True
-    """Whether `a=1/` in a path is a column; in our own outputs the column is in the files."""
+    """True if `a=1/` in a path is a column; in our own outputs the column is in the files."""
     hasher: Hasher = field(default=lambda files: hash_here(files), compare=False, repr=False)
     check_recorded: Callable[[], object] = field(default=lambda: None, compare=False, repr=False)
-    """For files of our own: raises unless they are what was recorded. Called before they are read;
-    of files from outside nothing is recorded, and their hash says what was read."""
+    """Raise unless our own files are as recorded; called before they are read. Nothing is recorded
+    about files from outside: their hash says what was read.
+    """
 
     @property
     def paths(self) -> list[str]:
@@ -56,7 +57,7 @@ class InputFiles:
 
     @cached_property
     def content_hash(self) -> str:
-        """sha256 over (name, size, sha256 of the bytes), sorted by name."""
+        """Hash (name, size, sha256 of the bytes) of all files, sorted by name."""
         hashes = self.hasher(self.files)
         whole = hashlib.sha256()
         for file, digest in sorted(zip(self.files, hashes, strict=True), key=lambda x: x[0].name):
@@ -65,18 +66,18 @@ class InputFiles:
 
 
 def escaped(path: str) -> str:
-    """Spark reads a bare path as a glob; characters of real names must not act as patterns."""
+    """Escape a path: Spark reads a path as a glob, so characters of real names must be quoted."""
     return "".join("\\" + c if c in "[]{}*?\\" else c for c in path)
 
 
 def hash_here(files: Sequence[InputFile]) -> list[str]:
-    """sha256 of each, in this process; hashing lets go of the interpreter's lock."""
+    """Hash each file in this process; hashing releases the interpreter's lock."""
     with ThreadPoolExecutor(max_workers=os.cpu_count() or 2) as pool:
         return list(pool.map(fresh_sha256, (f.path for f in files)))
 
 
 def list_files(name: str, path: str, project: Path, advice: str = "Check the path.") -> InputFiles:
-    """Every data file under a folder, a pattern or a single file, in a stable order."""
+    """List every data file of a folder, a pattern or a single file, in a stable order."""
     full = os.path.normpath(os.path.join(project, path.removeprefix("file://")))
     if os.path.isfile(full):
         return InputFiles(name, os.path.dirname(full), (_file(full, os.path.dirname(full)),))
@@ -92,7 +93,7 @@ def list_files(name: str, path: str, project: Path, advice: str = "Check the pat
 
 
 def listed_files(name: str, files: Mapping[str, str], root: Path) -> InputFiles:
-    """The files of a dataset's version: the name each goes by, and its path."""
+    """List the files of a dataset's version, given as name and path."""
     missing = [path for path in files.values() if not os.path.isfile(path)]
     if missing:
         shown = f"{len(missing)} of {len(files)} files, first {os.path.relpath(missing[0], root)}"
@@ -127,8 +128,9 @@ def sha256(path: str) -> str:
 
 
 _hashed: dict[tuple[int, int, int, int], str] = {}
-"""What this process has read, by device, inode, size and modification time: a file with two names
-is read once."""
+"""Hashes computed by this process, by device, inode, size and modification time: a file with two
+names is read once.
+"""
 MOST_HASHED = 200_000
 
 
@@ -148,12 +150,12 @@ def remember(path: str, digest: str) -> None:
 
 
 def sha256_once(path: str) -> str:
-    """Read the file unless this process has, and nobody wrote to it since."""
+    """Hash the file, unless this process has done so and the file is unchanged since."""
     return _hashed.get(_identity(path)) or fresh_sha256(path)
 
 
 def hash_once(paths: Sequence[str]) -> list[str]:
-    """`sha256_once` of each; several that are not known yet are read at the same time."""
+    """Apply `sha256_once` to each; files that are not known yet are read in parallel."""
     if len(paths) < 2 or all(map(read_before, paths)):
         return [sha256_once(path) for path in paths]
     with ThreadPoolExecutor(max_workers=os.cpu_count() or 2) as pool:
@@ -174,7 +176,7 @@ def _identity(path: str) -> tuple[int, int, int, int]:
 
 
 def hash_files(paths: Sequence[Path], root: Path) -> dict[str, str]:
-    """sha256 by name relative to `root`."""
+    """Hash files, by name relative to `root`."""
     with ThreadPoolExecutor(max_workers=os.cpu_count() or 2) as pool:
         hashes = pool.map(fresh_sha256, map(str, paths))
         return {str(p.relative_to(root)): h for p, h in zip(paths, hashes, strict=True)}

@@ -1,4 +1,4 @@
-"""Read a run from its folder: what it was bound to, what it made, and how it ended."""
+"""Past runs, read from their folders: what a run was bound to, made, and how it ended."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from tallyman.errors.wording import nearest
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run folder. Without a report the run was interrupted, or is still at work."""
+    """One run folder. Without a report, the run was interrupted or is still running."""
 
     folder: Path
     manifest: Manifest
     report: dict[str, Any] | None
     reused: Mapping[Target, Path] = field(default_factory=dict)
-    """Where the files of targets are that this run did not make anew."""
+    """The folders of targets that this run reused instead of making them again."""
     vouched: Vouched = field(default_factory=lambda: Vouched(Path()))
-    """What is recorded of its files."""
+    """The recorded hashes of its files."""
 
     @classmethod
     def open(
@@ -52,7 +52,7 @@ class Run:
         return self.manifest.run_id
 
     def places(self, asset: str | None = None) -> dict[Target, Path]:
-        """Where the files of each target are, for those that have any."""
+        """Map each target that has files to its folder."""
         listed = self.manifest.targets
         assets = {one.target.asset for one in listed}
         if asset is not None and asset not in assets:
@@ -66,7 +66,7 @@ class Run:
         return {target: place for target, place in found.items() if place.is_dir()}
 
     def place(self, asset: str, partition: str | None = None) -> tuple[Target, Path]:
-        """Of one target; the partition may be left out where there is only one."""
+        """Find the folder of one target; the partition may be omitted if there is only one."""
         found = [(t, p) for t, p in self.places(asset).items() if partition in (None, t.partition)]
         if len(found) > 1:
             known = ", ".join(str(t.partition) for t, _ in found[:5])
@@ -77,7 +77,7 @@ class Run:
 
 
 def find_folder(runs: Path, wanted: str) -> Path | None:
-    """By the run's name or the folder's."""
+    """Find a run folder by the name of the run or of the folder."""
     for folder in sorted((path for path in runs.glob("*/") if path.is_dir()), reverse=True):
         if Path(wanted).name == folder.name or wanted in map(_run_named_in, _naming_files(folder)):
             return folder
@@ -85,7 +85,7 @@ def find_folder(runs: Path, wanted: str) -> Path | None:
 
 
 def _naming_files(folder: Path) -> list[Path]:
-    """What holds the name of the run; the others may be broken, or gone."""
+    """List the files with the name of the run; one of them may be broken or missing."""
     return [folder / name for name in (MANIFEST, SEAL)]
 
 
@@ -97,7 +97,7 @@ def _run_named_in(path: Path) -> str | None:
 
 
 def ledger_in(place: Path) -> StoredLedger:
-    """Read the ledger of a target; ValueError if what is there is none."""
+    """Read the ledger of a target; ValueError if the file is not a ledger."""
     path = place / LEDGER
     if not path.exists():
         raise NotFound("ledger in", place.name)

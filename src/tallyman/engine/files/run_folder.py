@@ -1,4 +1,4 @@
-"""The run folder: state seen with `ls`, written once, recognisably unfinished until the end."""
+"""The run folder: files written once, recognizably unfinished until the run ends."""
 
 from __future__ import annotations
 
@@ -25,13 +25,15 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
-        """Made when the run begins; there already when it is resumed."""
+        """Create the folder when the run begins; it exists already when the run is resumed."""
         path.mkdir(parents=True, exist_ok=True)
         return cls(path)
 
     def begin(self, name: str, attempt: int) -> tuple[Path, Path]:
-        """Fresh folders for what a target's attempt keeps, and for what it only works with. Both
-        are its own: a process that was taken for dead and wakes up writes into no other's files."""
+        """Make new folders for an attempt at a target: for kept files, and for scratch files. No
+        other attempt uses them, so a process that was taken for dead and wakes up cannot damage
+        others' files.
+        """
         self.set_aside(name, attempt - 1)
         files = self.path / ".staging" / str(attempt) / name
         work = files.with_name(f"{files.name}.work")
@@ -41,7 +43,9 @@ class RunFolder:
         return files, work
 
     def put(self, name: str, attempt: int) -> None:
-        """The attempt's files into their place; RunTaken if a later attempt's are there."""
+        """Move the attempt's files to their place; RunTaken if a later attempt's files are
+        there.
+        """
         target = self.path / name
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -50,7 +54,7 @@ class RunFolder:
             raise RunTaken(self.path.name) from error
 
     def set_aside(self, name: str, attempt: int) -> None:
-        """Keep what an earlier attempt wrote, out of the way of the next."""
+        """Move the files of an earlier attempt away, so that the next one can use the place."""
         source = self.path / name
         if not source.exists():
             return
@@ -69,7 +73,7 @@ class RunFolder:
 
 
 def write_json(path: Path, content: object) -> None:
-    """All of it or nothing: a reader never meets half a file."""
+    """Write all of it or nothing: a reader never sees half a file."""
     write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 

@@ -1,4 +1,4 @@
-"""What binds the files of a run's folder: the ledger of their target, and the seal."""
+"""The hashes that bind the files of a run folder: the ledgers of targets, and the seal."""
 
 from __future__ import annotations
 
@@ -12,22 +12,24 @@ from tallyman.engine.files.listing import hash_files
 from tallyman.engine.files.run_folder import LEDGER, SEAL
 
 UNFINISHED = ".staging"
-"""Of attempts at work; cleared when the run ends."""
+"""The folder of attempts at work; removed when the run ends."""
 PLACING = f".{SEAL}.part"
-"""Another process may be putting the seal in its place."""
+"""The temporary file of a seal that another process may be writing."""
 
 
 def binds(ledger: Path) -> dict[str, str] | None:
-    """What a ledger says of the files beside it, sha256 by name; None when it lists none."""
+    """Read the sha256 of the files next to a ledger, by name; None if it lists none."""
     try:
         found = json.loads(ledger.read_bytes())
     except (OSError, RecursionError, ValueError):
-        return None  # then it binds nothing, and its own hash says why
+        return None  # a broken ledger binds nothing, and its own hash shows it
     return files_listed(found)
 
 
 def files_in(folder: Path) -> Iterator[Path]:
-    """Every file of a run's folder but the seal, in a stable order. A link to a folder is one."""
+    """Yield every file of a run folder except the seal, in a stable order; a link to a folder
+    too.
+    """
     for place, folders, names in os.walk(folder):
         top = place == str(folder)
         if top:
@@ -40,8 +42,9 @@ def files_in(folder: Path) -> Iterator[Path]:
 
 
 def hashes_for_seal(folder: Path) -> dict[str, str]:
-    """sha256 by name of every file but the seal. What a ledger lists is not read again: the ledger
-    is bound itself, and its hash is repeated so that the file can be checked without it."""
+    """Hash every file except the seal. Files that a ledger lists are not read again: the ledger
+    itself is bound, and its hashes are repeated, so that a file can be checked without it.
+    """
     found = [path for path in files_in(folder) if path.is_file()]
     listed: dict[Path, str] = {}
     for ledger in (path for path in found if path.name == LEDGER):

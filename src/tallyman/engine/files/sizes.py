@@ -1,4 +1,4 @@
-"""How much a target left in its folder, by what it is for. Only asked of the file system."""
+"""The sizes of a target's files, by purpose, from the file system alone."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ KINDS = {
     "errors": "dead_letters",
     "trace": "trace",
 }
-"""The folders of a target, by the words of the report; the rest is `other`."""
+"""The folders of a target and their names in the report; everything else is `other`."""
 
 
 def sizes(place: Path) -> dict[str, dict[str, int]]:
-    """Files and bytes of each kind there is."""
+    """Count files and bytes of each kind."""
     found: dict[str, dict[str, int]] = {}
     if not place.is_dir():
         return found

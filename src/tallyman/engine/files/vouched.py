@@ -1,7 +1,7 @@
-"""Files of run folders as they were recorded: compared before anything in them is believed.
+"""Recorded hashes of files in run folders, compared before a file's content is used.
 
-A sealed run's seal holds the sha256 of every file; a ledger holds those of the files next to it. A
-file that nobody recorded (the run has not ended, or is older than seals) is read as it is.
+The seal of a run has the sha256 of every file; a ledger has those of the files next to it. A file
+without a recorded hash (the run has not ended, or is older than seals) is read unchecked.
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ from tallyman.errors.wording import first_line
 
 @dataclass(frozen=True, slots=True)
 class Vouched:
-    """sha256 by full path. `home` is what paths are shown from, so that no message names a
-    machine."""
+    """Hashes by full path. Paths are shown relative to `home`, so that no message contains a path
+    of this machine.
+    """
 
     home: Path
     hashes: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def by_seal(cls, home: Path, folder: Path, seal: Seal) -> Vouched:
-        """Of a run's folder, and the ledgers of results that it reused from other runs."""
+        """Take the hashes of a sealed run folder, and of the ledgers of results it reused."""
         found = {os.path.join(folder, name): digest for name, digest in seal.files.items()}
         reused = seal.facts.get("reused")
         for facts in reused.values() if isinstance(reused, dict) else ():
@@ -45,7 +46,7 @@ class Vouched:
         return str(path) in self.hashes
 
     def content(self, path: Path) -> bytes | None:
-        """The bytes, compared with what is recorded; None if there is no such file and was none."""
+        """Read and check a file; None if it does not exist and has no recorded hash."""
         expected = self.hashes.get(str(path))
         try:
             found = path.read_bytes()
@@ -60,7 +61,7 @@ class Vouched:
         return found
 
     def json(self, path: Path) -> dict[str, Any] | None:
-        """An object; None if there is no such file and was none."""
+        """Read a JSON object; None if the file does not exist and has no recorded hash."""
         found = self.content(path)
         if found is None:
             return None
@@ -68,10 +69,10 @@ class Vouched:
             return dict(json.loads(found))
         except (RecursionError, TypeError, ValueError) as error:
             reason = first_line(error, 160)
-            raise RunDamaged(self._shown(path), f"it is no JSON object: {reason}") from error
+            raise RunDamaged(self._shown(path), f"it is not a JSON object: {reason}") from error
 
     def readable(self, path: Path) -> dict[str, Any] | None:
-        """As `json`; None also for a broken file that nobody vouches for."""
+        """Read like `json`, but return None for a broken file without a recorded hash."""
         try:
             return self.json(path)
         except RunDamaged:
@@ -80,7 +81,7 @@ class Vouched:
             return None
 
     def ledger(self, place: Path) -> StoredLedger:
-        """Of one target; NotFound if it has none."""
+        """Read the ledger of a target; NotFound if it has none."""
         found = self.json(place / LEDGER)
         if found is None:
             raise NotFound("ledger in", place.name)
@@ -90,8 +91,9 @@ class Vouched:
             raise RunDamaged(self._shown(place / LEDGER), str(error)) from error
 
     def check(self, place: Path, *below: str) -> None:
-        """All files of a target in these folders: none is gone, none was added, each is what the
-        ledger lists. The ledger of a target that failed may list none."""
+        """Check all files of a target in these folders: none is missing, added, or different from
+        the ledger's list. The ledger of a failed target may list no files.
+        """
         listed = ledger_json.files_listed(self.readable(place / LEDGER))
         if listed is None:
             return
@@ -103,7 +105,7 @@ class Vouched:
 
     def _check_files(self, files: Mapping[Path, str]) -> None:
         for path, expected in files.items():
-            if not path.is_file():  # to read from a pipe would be to wait for ever
+            if not path.is_file():  # reading from a pipe would wait forever
                 raise self._gone(path, expected)
         try:
             found = hash_once([str(path) for path in files])

@@ -1,7 +1,7 @@
-"""What a definition means, as one hash: equal when only its formatting differs, never otherwise.
+"""The meaning of a definition as one hash, equal only if nothing but formatting differs.
 
-A hash that differs without need costs a rebuild; one that is equal without right serves wrong
-data. So wherever it is doubtful whether two texts mean the same, they are compared as written.
+A hash that differs without need costs a rebuild; a hash that is equal by mistake serves wrong data.
+So texts are compared as written wherever it is doubtful that they mean the same.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from tallyman.engine.plan.plain import join_pairs, shares_names
 from tallyman.errors import UsageError
 
 FORMAT = 1
-"""Raised when what was hashed before must count as something else."""
+"""The version of the hash; raise it if earlier hashes must no longer match."""
 
-# Between two tokens: what Spark's lexer and sqlglot's both skip. They disagree on comments that
-# are nested or continued by a backslash, and on a lone carriage return that ends one.
+# The gap between two tokens, as far as Spark's lexer and sqlglot's agree. They disagree on comments
+# that are nested or continued by a backslash, and on a lone carriage return that ends one.
 _GAP = re.compile(
     r"(?:[ \t\r\n]|--[^\r\n\\]*(?:\r?\n|\Z)|/\*(?!\+)(?:(?!/\*|\*/).)*\*/)*", re.DOTALL
 )
@@ -53,15 +53,15 @@ def definition_hash(
     thresholds: Thresholds | None,
     code: str,
 ) -> str:
-    """Of all that decides a result, except data.
+    """Hash everything that decides a result, except data.
 
-    `code` counts where the plan holds a Column: its text alone does not say what it means.
+    `code` counts if the plan contains a Column, because its text alone does not define its meaning.
     """
     read = {name: sources[name] for name in {f.input for f in frames(plan)} if name in sources}
     writer = _Writer(as_written=_has_odd_names(plan, list(read.values())))
     tree = writer.frame(plan)
     split = asset.partitioned_by
-    # Absent where it says what is so anyway: results made before it could be said still count.
+    # Leave out values that are the default: results from before the option existed still match.
     said: dict[str, object] = {}
     if asset.update_strategy == "append":
         said["append"] = asset.unique_key
@@ -85,12 +85,12 @@ def definition_hash(
 
 
 def _limits(thresholds: Thresholds) -> dict[str, object]:
-    # What every halt does was once a choice: results from then have it in their hash.
+    # on_halt was once an option, so older results have it in their hash.
     return thresholds.to_json() | {"on_halt": "rollback"}
 
 
 class _Writer:
-    """Writes a plan as plain values, and remembers whether it met a Column."""
+    """A writer of a plan as plain values; it notes whether it met a Column."""
 
     def __init__(self, *, as_written: bool) -> None:
         self.as_written = as_written
@@ -106,8 +106,8 @@ class _Writer:
         return {"input": frame.input, "steps": steps}
 
     def _step(self, step: Step, usual: int) -> dict[str, object]:
-        # All fields there are: one that is added to a step later counts by itself. A number that
-        # the step would have anyway is left out: it does not matter who gave it.
+        # Take all fields, so that a field added to a step later counts automatically. Leave out a
+        # number that the step would have anyway, so that it does not matter who gave it.
         return {"kind": step.kind} | {
             field.name: self._field(step, field.name, getattr(step, field.name))
             for field in fields(step)
@@ -124,7 +124,9 @@ class _Writer:
         return value if value is None or name not in step.holds else self._expression(value)
 
     def _item(self, item: object, *, holds: bool) -> object:
-        """One of several: a lookup, an expression, a name with its expression, or a plain value."""
+        """Write one of several: a lookup, an expression, a name with its expression, or a plain
+        value.
+        """
         if isinstance(item, Lookup):
             return self._lookup(item)
         if not holds:
@@ -144,7 +146,7 @@ class _Writer:
         return {"column": text_of(given)}
 
     def _on(self, given: object) -> object:
-        """A join's condition is no SQL: the engine reads pairs of names from it."""
+        """Write a join's condition. It is not SQL: the engine reads pairs of names from it."""
         if isinstance(given, (list, tuple)):
             return [self._on(each) for each in given]
         if not isinstance(given, str):
@@ -156,22 +158,22 @@ class _Writer:
 
 
 def sql(text: str) -> object:
-    """An expression without its formatting."""
+    """Write an expression without its formatting."""
     pieces = _pieces(text)
-    # A text that equals a column's name means that column: `null` may be one, ` null` is not.
+    # A text that equals the name of a column means that column: `null` may be one, ` null` is not.
     if pieces is None or len(pieces) == 1:
         return {"text": text}
     return {"sql": _with_keywords(pieces)}
 
 
 def ddl(text: str) -> object:
-    """A schema without its formatting: types in any case, names as they are."""
+    """Write a schema without its formatting: types in lower case, names unchanged."""
     pieces = _pieces(text)
     return {"text": text} if pieces is None else {"ddl": _with_types(pieces)}
 
 
 def _pieces(text: str) -> list[str] | None:
-    """The tokens as they are written, or None if Spark might cut the text at other places."""
+    """Split into tokens as written; None if Spark might split the text differently."""
     try:
         tokens = sqlglot.tokenize(text, dialect="spark")
     except SqlglotError:
@@ -180,7 +182,7 @@ def _pieces(text: str) -> list[str] | None:
     end = 0
     for token in tokens:
         if token.start < end:
-            continue  # sqlglot makes three tokens of `1L`, all at the same place
+            continue  # sqlglot makes three tokens of `1L`, all at one position
         gap, piece = text[end : token.start], text[token.start : token.end + 1]
         if not _GAP.fullmatch(gap):
             return None
@@ -194,11 +196,13 @@ def _pieces(text: str) -> list[str] | None:
 
 
 def _with_keywords(pieces: Sequence[str]) -> list[str]:
-    """Keywords in upper case, where they cannot be names: Spark allows a column named `end`."""
+    """Write keywords in upper case where they cannot be names: Spark allows a column named
+    `end`.
+    """
     words = [piece.upper() for piece in pieces]
     has_cases = 0 < words.count("CASE") == words.count("END") <= words.count("WHEN")
     written: list[str] = []
-    operand: bool | None = False  # whether one ends here, so that an operator may follow
+    operand: bool | None = False  # True if an operand ends here, so that an operator may follow
     for word, piece, after in zip(words, pieces, [*words[1:], ""], strict=True):
         before = written[-1] if written else ""
         if (has_cases or word not in _OF_CASE) and _is_keyword(word, before, after, operand):
@@ -229,7 +233,9 @@ def _is_keyword(word: str, before: str, after: str, operand: bool | None) -> boo
 
 
 def _with_types(pieces: Sequence[str]) -> list[str]:
-    """All words but names in lower case. A name stands first, and first after a comma of fields."""
+    """Write all words except names in lower case. A name is first, or first after a comma of
+    fields.
+    """
     written: list[str] = []
     inside: list[str] = ["struct"]
     name_next = True
@@ -245,9 +251,9 @@ def _with_types(pieces: Sequence[str]) -> list[str]:
 
 
 def _has_odd_names(plan: Frame, sources: Sequence[Source]) -> bool:
-    """Whether a column may have a name that SQL reads as an expression, such as `(a + b)`.
+    """True if a column may have a name that SQL reads as an expression, such as `(a + b)`.
 
-    A text that equals it means that column, and formatting it otherwise does not.
+    A text that equals the name means that column; with other formatting it does not.
     """
     for schema in (source.schema for source in sources if source.schema):
         pieces = _pieces(schema)
@@ -258,13 +264,13 @@ def _has_odd_names(plan: Frame, sources: Sequence[Source]) -> bool:
 
 
 def _made_names(step: Step) -> list[str]:
-    """Also those that a select makes; a Column shows the name it gives only as text."""
+    """List all names a step makes, those of a select included; a Column shows its name as text."""
     values = [each.operand.value for each in step.assigns() if each.name is None]
     return [*step.made_names(), *(_selected_name(v) for v in values if isinstance(v, str))]
 
 
 def _selected_name(text: str) -> str:
-    """The name it gets, or the text itself where Spark makes one up."""
+    """Return the name of a selected expression, or its text if Spark makes the name up."""
     pieces = _pieces(text) or [text]
     if pieces == ["*"]:
         return "all_that_there_are"

@@ -1,4 +1,4 @@
-"""Definition mistakes, found on schemas alone before any data is read."""
+"""Definition mistakes, found on schemas alone, before any data is read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from tallyman.domain.definition.step import Expect, Join, Select
 from tallyman.domain.definition.step_facts import Step
 from tallyman.domain.pipeline.pipeline import Asset, Source
 from tallyman.engine.expressions.clock import EPOCH
-from tallyman.engine.expressions.columns import HIDDEN, SYSTEM, col
+from tallyman.engine.expressions.column_names import HIDDEN, SYSTEM
+from tallyman.engine.expressions.columns import col
 from tallyman.engine.plan import check_working, in_place, plain, timed_plan
 from tallyman.engine.plan.check_expressions import Place, refusals
 from tallyman.engine.spark import small_tables
@@ -27,7 +28,7 @@ _PROBE = "_tm_probe"
 
 
 def source_schema(spark: SparkSession, source: Source) -> StructType:
-    """The declared schema, or DefinitionError: it does not parse, or lacks the key."""
+    """Parse the declared schema; DefinitionError if it does not parse or lacks the key."""
     return parsed_schema(f"source {source.name}", source.schema or "", source.key)
 
 
@@ -63,7 +64,7 @@ def _is_reserved(name: str) -> bool:
 
 
 def _reserved(where: str, name: str) -> Problem:
-    return Problem(where, f"column {name!r}: names that begin with {HIDDEN!r} are the engine's own")
+    return Problem(where, f"column {name!r}: names that begin with {HIDDEN!r} are reserved")
 
 
 def nearest(name: str, known: Sequence[str]) -> str | None:
@@ -77,13 +78,13 @@ def check_asset(
     schemas: Mapping[str, StructType],
     plan: Callable[[], Frame],
 ) -> tuple[Frame | None, StructType, list[Problem]]:
-    """The plan of an asset, the schema it gives, and every mistake in it."""
+    """Return the plan of an asset, the schema of its result, and every mistake in it."""
     where = f"asset {asset.name}"
     try:
         frame = plan()
     except TallymanError as error:
         return None, StructType(), [Problem(where, str(error))]
-    except Exception as error:  # the author's own code: whatever it raises is a mistake in it
+    except Exception as error:  # the author's code: any error in it is a mistake
         return None, StructType(), [Problem(where, f"{type(error).__name__}: {error}")]
     if not isinstance(frame, Frame):
         kind = type(frame).__name__
@@ -93,7 +94,7 @@ def check_asset(
     except TallymanError as error:
         return None, StructType(), [Problem(where, str(error))]
     checker = _Checker(spark, asset, schemas)
-    # As a run evaluates it: an expression that has a time in place of the clock must hold too.
+    # Check the plan as a run evaluates it: with a time in place of the clock it must hold too.
     result = checker.check(timed_plan.at(frame, EPOCH)).drop(_PROBE)
     problems = checker.problems + check_working.problems(asset, frame)
     for what, key in (("bad key", asset.key), ("unique_key", asset.unique_key)):
@@ -112,7 +113,7 @@ def check_asset(
 
 
 def _partition_problems(where: str, asset: Asset, schema: StructType) -> list[Problem]:
-    """Rows must hold their partition, or they could not be replaced by it."""
+    """Check that rows contain their partition; otherwise a partition could not be replaced."""
     declared = asset.partitioned_by
     if declared is None:
         return []
@@ -186,7 +187,7 @@ class _Checker:
         if isinstance(step, Select):
             return rows.select(*plain.selected(step, rows, _visible(rows)), _PROBE)
         if not (step.in_place or step.groups):
-            # A row-local expression can stand beside another column; an aggregate cannot.
+            # A row-local expression can be next to another column; an aggregate cannot.
             return plain.apply(step, rows, self.check)
         probed = rows.drop(_PROBE)
         check_working.check_conditions(step, probed)
@@ -223,15 +224,15 @@ class _Checker:
                 if side and any(s.groups or s.multiplies for s in side.steps()):
                     self._add(
                         where,
-                        "union of rows that were grouped or multiplied before; "
-                        "make that part an asset of its own and unite its output",
+                        "union of rows that were grouped or multiplied before; make that part "
+                        "a separate asset and unite its output",
                     )
         self.problems += check_working.step_problems(step, columns, where)
         if isinstance(step, Join) and any(isinstance(s, Expect) for s in step.other.steps()):
             self._add(
                 where,
                 "expect on the right side of a join: a reference has no ledger; "
-                "make it an asset of its own and join that",
+                "make it a separate asset and join that",
             )
 
     def _check_join(self, step: Join, rows: DataFrame, other: DataFrame, where: str) -> None:
@@ -267,7 +268,7 @@ def _visible(rows: DataFrame) -> list[str]:
 def _expressions(
     step: Step, rows: DataFrame, columns: Sequence[str]
 ) -> Iterator[tuple[Place, object]]:
-    """Each expression of a step, with where it stands."""
+    """Yield each expression of a step, with its place."""
     plainly = Place(columns, lambda one: rows.select(one), rows)
     by = [name for name in step.column_names() if name in columns]
     grouped = Place(
@@ -279,7 +280,7 @@ def _expressions(
 
 
 def _assume(step: Step, rows: DataFrame) -> DataFrame:
-    """What the rest of the plan may still count on, so that one mistake is reported once."""
+    """Assume the columns of a step with a mistake, so that one mistake is reported once."""
     names = step.made_names()
     if step.groups:
         kept = [name for name in step.keeps_only or () if name in rows.columns]

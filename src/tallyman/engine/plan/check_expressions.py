@@ -1,5 +1,6 @@
-"""Expressions that a plan cannot hold: their value is not the row's and the run's alone, or they
-make and drop rows that nothing accounts for."""
+"""Expressions that a plan cannot contain: their value depends on more than the row and the run, or
+they make and drop rows that nothing accounts for.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +49,7 @@ _SPARKS_OWN = frozenset(name.lower() for name in dir(F)) | frozenset(
         "filter",
     }
 )
-# A Column that goes into a Python function is printed as Spark's own tree.
+# Spark prints a Column that is passed to a Python function as its own tree.
 _TREE = "columnnodeexpression("
 _IN_TREE = re.compile(r"UnresolvedFunction\((?:List\()?([\w.]+)")
 _SUBQUERY = frozenset({"select", "with", "from", "values", "table"})
@@ -63,7 +64,7 @@ _UNPINNED = (
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where an expression stands: the columns it may name, and how Spark analyzes it there."""
+    """The place of an expression: the columns it may name, and how Spark analyzes it there."""
 
     columns: Sequence[str]
     shape: Callable[[Column], DataFrame]
@@ -72,7 +73,7 @@ class Place:
 
 
 def refusals(expression: object, place: Place) -> list[str]:
-    """Why the expression cannot stand there, and what to write instead."""
+    """List why the expression is not allowed there, and what to write instead."""
     given = expression.given if isinstance(expression, Timed) else expression
     if isinstance(given, str) and given in place.columns:
         return []
@@ -97,13 +98,13 @@ def _by_name(text: str, columns: Sequence[str]) -> Iterator[str]:
         if reason := GENERATORS.get(name) or UNSTABLE.get(name):
             yield reason
         if name == "identifier":
-            yield "names a function or column by a text; write the name itself"
+            yield "names a function or column by a string; write the name itself"
     if any(call.name == "aes_encrypt" and not _says_iv(call) for call in listed):
         yield "draws an initialization vector each time; give one as the fifth argument"
     if any(_is_query(*three) for three in _threes(sql_words.tokens(text))):
-        yield "holds a query of its own, which reads what the run has not pinned; join an input"
+        yield "contains a query, which reads data that the run has not pinned; join an input"
     if any(name in WITHOUT_PARENTHESES for name in _lambda_names(text)):
-        yield "has a parameter that is called like a function of Spark; give it another name"
+        yield "has a parameter with the name of a Spark function; give it another name"
 
 
 def _says_iv(call: Call) -> bool:
@@ -121,7 +122,7 @@ def _is_query(opening: Token, word: Token, after: Token) -> bool:
 
 
 def _lambda_names(text: str) -> list[str]:
-    """Of every parameter that stands before an arrow."""
+    """List every parameter before an arrow."""
     found: list[str] = []
     listed = sql_words.tokens(text)
     for number, token in enumerate(listed):
@@ -137,7 +138,7 @@ def _lambda_names(text: str) -> list[str]:
 
 
 def _of_column(given: object, text: str, place: Place) -> list[str]:
-    """The clock in a Column can be replaced only where its text is shown to mean the same."""
+    """Refuse a Column with the clock unless its text provably means the same."""
     assert isinstance(given, Column)
     in_tree = _TREE in text and any(name.lower() in CLOCK for name in _IN_TREE.findall(text))
     if not in_tree and not reads_clock(text, place.columns):
@@ -146,7 +147,9 @@ def _of_column(given: object, text: str, place: Place) -> list[str]:
 
 
 def _special_dates(given: object, sql: str, place: Place) -> list[str]:
-    """Spark reads the text 'now' as the clock where it makes a date or a timestamp of it."""
+    """Refuse texts like 'now' where Spark makes a date or timestamp of them, as it reads the
+    clock.
+    """
     listed = sql_words.tokens(sql)
     special = [t for t in listed if t.kind == "text" and _SPECIAL.match(t.value)]
     if not special:
@@ -164,13 +167,14 @@ def _special_dates(given: object, sql: str, place: Place) -> list[str]:
     )
     if typed or cast or _needs_dates(sql, special, place):
         words = ", ".join(token.value for token in special)
-        return [f"makes a time of {words}; write current_timestamp() or current_date()"]
+        return [f"turns {words} into a time; write current_timestamp() or current_date()"]
     return []
 
 
 def _needs_dates(sql: str, special: list[Token], place: Place) -> bool:
-    """True if Spark takes a date in place of the text, and does not take a boolean: where it needs
-    text it takes both or none."""
+    """True if Spark accepts a date in place of the text, but not a boolean. Where it needs text, it
+    accepts both or neither.
+    """
     date, boolean = (_instead(sql, special, f"CAST(NULL AS {k})") for k in ("DATE", "BOOLEAN"))
     return _holds(sql, place) and _holds(date, place) and not _holds(boolean, place)
 
@@ -187,22 +191,22 @@ def _instead(sql: str, replaced: list[Token], by: str) -> str:
 def _holds(sql: str, place: Place) -> bool:
     try:
         _ = place.shape(F.expr(sql)).schema
-    except Exception:  # whatever Spark says of it is reported where the step is applied
+    except Exception:  # Spark's message is reported where the step is applied
         return False
     return True
 
 
 def _may_be_unstable(given: object, text: str) -> bool:
-    """True if the names alone do not show that Spark's own functions are all it calls."""
+    """True if the names alone do not show that it calls only Spark's own functions."""
     return not isinstance(given, str) or any(
         call.name not in _SPARKS_OWN for call in sql_words.calls(text)
     )
 
 
 def _by_analysis(given: object, place: Place) -> list[str]:
-    """Let Spark look for functions that are declared not to be deterministic, such as UDFs.
+    """Let Spark find functions that are declared nondeterministic, such as UDFs.
 
-    It refuses them in a join's condition, and beside an aggregate that is observed.
+    Spark refuses them in the condition of a join, and next to an observed aggregate.
     """
     column = F.expr(given) if isinstance(given, str) else given
     assert isinstance(column, Column)
@@ -215,5 +219,5 @@ def _by_analysis(given: object, place: Place) -> list[str]:
     except Exception as error:  # anything else is reported where the step is applied
         condition = error.getCondition() if isinstance(error, AnalysisException) else None
         if "DETERMINISTIC" in (condition or ""):
-            return ["calls a function that is declared not deterministic; derive it from the key"]
+            return ["calls a function that is declared nondeterministic; derive it from the key"]
     return []

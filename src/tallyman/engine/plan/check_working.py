@@ -1,4 +1,4 @@
-"""Mistakes in the steps of a working set, and in where they stand."""
+"""Mistakes in the steps of a working set, and in their order."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RESERVED = ("_row_id", "_deleted", "_updated_at")
 
 
 def problems(asset: Asset, frame: Frame) -> list[Problem]:
-    """Of the chain as a whole: steps that cannot stand where they stand."""
+    """Report steps that are not allowed at their position in the chain."""
     where = f"asset {asset.name}"
     found: list[Problem] = []
     changed: str | None = None
@@ -32,8 +32,10 @@ def problems(asset: Asset, frame: Frame) -> list[Problem]:
         if step.in_place:
             changed = step.kind
         elif changed and step.combines:
-            text = f"{step.kind} after {changed}: rows would be other rows than those changed"
-            found.append(Problem(where, f"{text}; make what follows an asset of its own"))
+            text = (
+                f"{step.kind} after {changed}: the rows would no longer be those that were changed"
+            )
+            found.append(Problem(where, f"{text}; make what follows a separate asset"))
         found += [
             Problem(where, f"{inner.kind} inside {step.kind}: only the asset's own rows change")
             for other in others(step)
@@ -56,7 +58,7 @@ def _path_problems(asset: Asset, frame: Frame) -> list[str]:
     found = [f"two outputs go to {path!r}" for path in twice]
     if asset.partitioned_by is not None:
         found += [
-            f"output to {path!r}: partitions would replace each other's; put {{partition}} in it"
+            f"output to {path!r}: partitions would overwrite each other; put {{partition}} in it"
             for path in paths
             if "{partition}" not in path
         ]
@@ -66,30 +68,30 @@ def _path_problems(asset: Asset, frame: Frame) -> list[str]:
 def _windows(where: str, steps: Sequence[Step]) -> list[Problem]:
     found = []
     for step in steps:
-        # In the condition of a filter or an expectation Spark itself allows none.
+        # Spark itself refuses windows in the condition of a filter or an expectation.
         assigned = (each.operand.value for each in step.assigns())
         for expression in step.expressions() if step.in_place else assigned:
             if has_window(expression):
                 text = f"{text_of(expression)!r} looks at other rows, which a traced step cannot"
-                found.append(Problem(where, f"{text}; make it an asset of its own and read that"))
+                found.append(Problem(where, f"{text}; make it a separate asset and read that"))
     return found
 
 
 def step_problems(step: Step, columns: Sequence[str], where: str) -> list[Problem]:
-    """Names that clash with ours, or that are not there."""
+    """Report names that clash with ours, or that do not exist."""
     if not step.in_place:
         return []
     lowered = {name.lower() for name in columns}
     found = [
-        f"join {lookup.alias!r} is called like a column; give it another name"
+        f"join {lookup.alias!r} has the name of a column; give it another name"
         for lookup in step.references
         if lookup.alias.lower() in lowered
     ]
     made, by = step.made_names(), step.column_names()
-    found += [f"{name!r} is a group and an aggregate at once" for name in made if name in by]
+    found += [f"{name!r} is both a group and an aggregate" for name in made if name in by]
     found += _output_problems(step, columns) if isinstance(step, Output) else []
     taken = [name for name in (*columns, *made) if name.lower() in RESERVED]
-    found += [f"column {name!r} is reserved: the working set has its own" for name in taken]
+    found += [f"column {name!r} is reserved for the working set" for name in taken]
     return [Problem(where, text) for text in found]
 
 
@@ -104,16 +106,16 @@ def _output_problems(step: Output, columns: Sequence[str]) -> list[str]:
         found.append(f"register_as: a dataset is Parquet, the output is {step.format}")
     if step.register_as is not None and not DATASET_NAME.fullmatch(step.register_as):
         found.append(
-            f"register_as {step.register_as!r} is no name for a dataset "
+            f"register_as {step.register_as!r} is not a name for a dataset "
             "(lower-case letters, digits and '_')"
         )
     return found
 
 
 def check_conditions(step: Step, rows: DataFrame) -> None:
-    """A condition of a step in place must give true or false."""
+    """Check that a condition of a step in place is boolean."""
     if not step.in_place or step.references:
-        return  # with a reference it may read what is looked up
+        return  # with a reference, it may read looked-up columns
     for condition in (each.value for each in step.decided_by() if not each.is_name):
         found = rows.select(to_column(condition, list(rows.columns)).alias("c")).schema["c"]
         if not isinstance(found.dataType, BooleanType):

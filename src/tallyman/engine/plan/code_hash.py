@@ -1,4 +1,4 @@
-"""What the files of a pipeline say, as one hash: comments and formatting do not change it."""
+"""The content of a pipeline's files as one hash that ignores comments and formatting."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import yaml
 
 YAML = (".yaml", ".yml")
 _NOT_TEXT = frozenset({"", "~", "null", "true", "false"})
-"""What means something else in YAML when it is quoted."""
+"""Scalars that mean something else in YAML when they are quoted."""
 
 
 def code_of(folder: Path) -> str:
-    """Of all that declares the pipeline, as it is read: without comments and docstrings."""
+    """Hash everything that declares the pipeline, without comments and docstrings."""
     written = [path for path in folder.glob("*") if path.suffix in YAML and path.is_file()]
     return sha256_of(
         _python_in(folder) + sorted([p.name, _yaml_hash(p.read_bytes())] for p in written)
@@ -24,7 +24,7 @@ def code_of(folder: Path) -> str:
 
 
 def python_of(folder: Path) -> str:
-    """Of the Python files alone: nothing else decides what a Column means."""
+    """Hash only the Python files: nothing else decides what a Column means."""
     return sha256_of(_python_in(folder))
 
 
@@ -49,7 +49,7 @@ def _meaning(content: bytes) -> str:
 
 
 def _yaml_hash(content: bytes) -> str:
-    """What a YAML file says, event by event: nothing is unfolded."""
+    """Hash the events of a YAML file; aliases are not expanded."""
     try:
         events = [_event(event) for event in yaml.parse(content, Loader=yaml.BaseLoader)]
     except (yaml.YAMLError, RecursionError):

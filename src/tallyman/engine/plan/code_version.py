@@ -1,4 +1,4 @@
-"""Which code made a run: the commit if there is one, and a hash of the pipeline's files anyway."""
+"""The code version of a run: the git commit if there is one, and a hash of the files anyway."""
 
 from __future__ import annotations
 
@@ -12,18 +12,20 @@ from pathlib import Path
 from tallyman.domain.history.manifest import CodeVersion
 
 SECONDS = 10
-"""A repository that does not answer in time is treated as none."""
+"""The timeout for git; a repository that does not answer in time is treated as none."""
 SUFFIXES = (".py", ".yaml", ".yml", ".sql", ".json", ".csv")
 UNREADABLE = "unreadable"
-"""Hashed in place of the content of a file that cannot be read."""
+"""The text hashed in place of an unreadable file's content."""
 
 
 def code_version(folder: Path) -> CodeVersion:
-    """Of the files of a pipeline. Changes elsewhere in the repository do not make it dirty."""
+    """Describe the files of a pipeline. Changes elsewhere in the repository do not make it
+    dirty.
+    """
     source = source_hash(folder)
     if not _git(folder, "ls-files", "--", "."):
         return CodeVersion(source_hash=source)
-    # One question, so that commit and changes are of one moment.
+    # One call, so that commit and changes are from the same moment.
     asked = ("status", "--porcelain=v2", "--branch", "--untracked-files=all", "--ignored", "--")
     answer = _git(folder, *asked, ".")
     if answer is None:  # no answer is not "no changes"
@@ -41,8 +43,9 @@ def code_version(folder: Path) -> CodeVersion:
 
 
 def source_hash(folder: Path) -> str:
-    """sha256 over the names and the bytes of the files that declare the pipeline. What cannot be
-    read counts as such: the run does not fail by a file that it may not need."""
+    """Hash names and bytes of the files that declare the pipeline. An unreadable file counts as
+    such, so that the run does not fail because of a file it may not need.
+    """
     whole = hashlib.sha256()
     for name, path in sorted(_sources(folder)):
         whole.update(name + b"\0" + _content(path).encode() + b"\n")
@@ -50,7 +53,7 @@ def source_hash(folder: Path) -> str:
 
 
 def _sources(folder: Path) -> Iterator[tuple[bytes, Path]]:
-    """Names as bytes: on Linux a name need not be a text."""
+    """Yield names and paths; names are bytes, because on Linux a name may be no valid text."""
     closed: list[OSError] = []
     for place, _, names in os.walk(folder, onerror=closed.append):
         for path in (Path(place, name) for name in names):
@@ -61,7 +64,9 @@ def _sources(folder: Path) -> Iterator[tuple[bytes, Path]]:
 
 
 def _is_file(path: Path) -> bool:
-    """Also one that may not be looked at; not a link to nowhere, as editors make them."""
+    """True also for a file without permission to look; False for a dangling link, as editors
+    make.
+    """
     try:
         return stat.S_ISREG(os.stat(path).st_mode)
     except PermissionError:
@@ -83,10 +88,10 @@ def _made_by_python(line: str) -> bool:
 
 
 def _git(folder: Path, *words: str) -> str | None:
-    """What it prints; None when there is no git, no repository, no permission, or no answer."""
-    # Only read: no lock of the repository, no program that its configuration names.
+    """Run git and return its output; None without git, repository, permission or answer."""
+    # Only read: take no lock of the repository, and start no program from its configuration.
     command = ["git", "-c", "core.fsmonitor=false", "-C", str(folder), *words]
-    # In a hook of git, or in CI, its variables name another repository than the one around us.
+    # In a git hook or in CI, GIT_ variables may name another repository than this one.
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
         done = subprocess.run(

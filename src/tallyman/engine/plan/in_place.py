@@ -1,6 +1,6 @@
-"""Steps that change rows in place, on the columns of one DataFrame: what they assign, and to what.
+"""Steps that change rows in place, on the columns of one DataFrame.
 
-The conditions under which a row is touched come from the caller: rows that ended are none of them.
+The caller decides which rows may be touched; rows that ended are not among them.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ MATCHED = "_tm_matched"
 
 
 def spelled(name: str, columns: Sequence[str]) -> str | None:
-    """How the columns spell a name: Spark finds it whatever its case."""
+    """Find a column by name in its own spelling: Spark ignores case."""
     return next((c for c in columns if c.lower() == name.lower()), None)
 
 
 def assigned_by(step: Step, before: Sequence[str], after: Sequence[str]) -> tuple[str, ...]:
-    """The columns a step may give other values, as they are called after it."""
+    """List the columns that may get other values in a step, by their names after it."""
     if step.adds_rows:
         return ()
     if step.keeps_only is not None:
@@ -45,7 +45,7 @@ def _taken_as_they_are(step: Step, before: Sequence[str]) -> set[str]:
 
 
 def set_names(step: Step, before: Sequence[str]) -> tuple[str, ...]:
-    """What a step assigns, each column once and as it is spelled after the step."""
+    """List what a step assigns, each column once, spelled as after the step."""
     found: list[str] = []
     for name in step.values():
         own = name if step.respells else spelled(name, [*before, *found]) or name
@@ -55,7 +55,7 @@ def set_names(step: Step, before: Sequence[str]) -> tuple[str, ...]:
 
 
 def may_assign(step: Step, columns: Sequence[str]) -> tuple[str, ...]:
-    """Columns of which the values before the step may be asked for after it."""
+    """List columns with earlier values that may be asked for after the step."""
     if step.adds_rows:
         return ()
     names = list(step.values()) if step.keeps_only is None else columns
@@ -75,7 +75,7 @@ def renamed_by(step: Step, before: Sequence[str]) -> dict[str, str]:
 
 
 def equalities(lookup: Lookup) -> object:
-    """Its own columns may be written as `alias.column`."""
+    """Return the condition without the alias: its columns may be written as `alias.column`."""
     if not isinstance(lookup.on, str) or not lookup.alias:
         return lookup.on
     return re.sub(rf"\b{re.escape(lookup.alias)}\.", "", lookup.on)
@@ -84,7 +84,7 @@ def equalities(lookup: Lookup) -> object:
 def look_up(
     rows: DataFrame, lookup: Lookup, reference: DataFrame, columns: Sequence[str]
 ) -> DataFrame:
-    """The row of the reference as a struct named by the alias, and how many there were."""
+    """Add the matching row of the reference as a struct named by the alias, and the match count."""
     pairs = plain.join_pairs(equalities(lookup), columns, reference.columns)
     kept = [c for c in rows.columns if c != lookup.alias]
     found = plain.looked_up(rows, reference, pairs)
@@ -94,7 +94,7 @@ def look_up(
 def update(rows: DataFrame, step: Update, columns: Sequence[str], live: Column) -> DataFrame:
     """Assign in order, on rows that matched before the first assignment.
 
-    References are there already, as structs named by their alias.
+    References are already present, as structs named by their alias.
     """
     kinds = {f.name: f.dataType for f in rows.schema}
     where = F.lit(True) if step.where is None else to_column(step.where, columns)
@@ -117,7 +117,7 @@ def update(rows: DataFrame, step: Update, columns: Sequence[str], live: Column) 
 def groups(
     rows: DataFrame, step: Aggregate, columns: Sequence[str], schema: StructType
 ) -> tuple[DataFrame, StructType]:
-    """One row per group with all columns of the working set, and the schema it has from then on."""
+    """Make one row per group with all columns of the working set; return also the new schema."""
     kinds = {f.name: f.dataType for f in schema}
     named = [
         to_column(e, list(columns)).alias(spelled(n, columns) or n) for n, e in step.aggregates
@@ -133,9 +133,9 @@ def groups(
 def aligned(
     rows: DataFrame, schema: StructType, carried: Sequence[str] = (), live: Column | None = None
 ) -> DataFrame:
-    """The columns of the working set: what is there in its type, NULL for the rest.
+    """Convert rows to the columns of the working set: cast existing ones, NULL for the others.
 
-    Only values of `live` rows are cast: one that was left out may be left out for not fitting.
+    Only values of `live` rows are cast: other rows may have been dropped because they do not fit.
     """
     there = {f.name: f.dataType for f in rows.schema}
     chosen = [_as(f.name, there, f.dataType, live) for f in schema]
@@ -152,14 +152,14 @@ def _as(name: str, there: dict[str, DataType], kind: DataType, live: Column | No
 
 
 def evaluate(frame: Frame, inputs: Mapping[str, DataFrame]) -> DataFrame:
-    """A whole plan as plain transformations."""
+    """Evaluate a whole plan as plain transformations."""
     if frame.step is None or frame.parent is None:
         return inputs[frame.input]
     return apply(frame.step, evaluate(frame.parent, inputs), lambda f: evaluate(f, inputs))
 
 
 def apply(step: Step, rows: DataFrame, other: plain.Evaluate) -> DataFrame:
-    """Any step as a plain transformation: for its schema, and to compare with."""
+    """Apply any step as a plain transformation, for its schema or for a comparison."""
     columns = list(rows.columns)
     match step:
         case Update():
@@ -185,13 +185,13 @@ def matching(rows: DataFrame, where: object) -> DataFrame:
 
 
 def incoming(rows: DataFrame, schema: StructType, carried: Sequence[str] = ()) -> DataFrame:
-    """Rows to be appended; UsageError when they have columns that the working set has not."""
+    """Check rows to be appended; UsageError if they have columns that the working set lacks."""
     own = [name for name in rows.columns if name not in carried]
     extra = [name for name in own if spelled(name, schema.names) is None]
     if extra:
         raise UsageError(
-            f"append brings columns that are not there: {', '.join(extra)}; "
-            f"there are {', '.join(schema.names)}. Select or rename before appending"
+            f"append brings columns that do not exist: {', '.join(extra)}; "
+            f"the columns are {', '.join(schema.names)}. Select or rename before appending"
         )
     chosen = [col(name).alias(spelled(name, schema.names) or name) for name in own]
     return rows.select(*chosen, *carried)

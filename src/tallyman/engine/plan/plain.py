@@ -1,4 +1,4 @@
-"""What each step means in plain PySpark: for references, and for checking a plan without data."""
+"""Steps in plain PySpark: for references, and for checking a plan without data."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def evaluate(frame: Frame, inputs: Mapping[str, DataFrame]) -> DataFrame:
 
 
 def apply(step: Step, rows: DataFrame, other: Evaluate) -> DataFrame:
-    """One step as a plain transformation; an expectation keeps what holds."""
+    """Apply one step as a plain transformation; an expectation keeps rows that meet it."""
     match step:
         case Select():
             return rows.select(*selected(step, rows, rows.columns))
@@ -84,7 +84,7 @@ def aggregated(step: GroupBy, rows: DataFrame, also: Sequence[Column] = ()) -> D
 
 
 def join_pairs(on: object, left: Sequence[str], right: Sequence[str]) -> list[tuple[str, str]]:
-    """The equalities of a join: names on both sides, `a = b AND c = d`, or the same as Columns."""
+    """Parse the equalities of a join: names on both sides, `a = b AND c = d`, or Columns."""
     if isinstance(on, str) and "=" not in on:
         return [(on, on)]
     if isinstance(on, (list, tuple)):
@@ -103,7 +103,7 @@ def join_pairs(on: object, left: Sequence[str], right: Sequence[str]) -> list[tu
 
 
 def _infix(text: str) -> str:
-    """Spark prints a condition made of Columns as `and(=(a, b), =(c, d))`."""
+    """Rewrite a condition made of Columns, which Spark prints as `and(=(a, b), =(c, d))`."""
     text, found = re.sub(r"=\(([^(),]+), ([^(),]+)\)", r"\1 = \2", text), 1
     while found:
         text, found = re.subn(r"\band\(([^()]*), ([^()]*)\)", r"\1 AND \2", text)
@@ -111,21 +111,22 @@ def _infix(text: str) -> str:
 
 
 def shares_names(on: object) -> bool:
-    """Whether the join is by name, so that the key column appears once."""
+    """True if the join is by name, so that the key column appears once."""
     if isinstance(on, (list, tuple)):
         return all(shares_names(item) for item in on)
     return isinstance(on, str) and "=" not in on
 
 
 def joined_columns(on: object, left: Sequence[str], added: Sequence[str]) -> tuple[str, ...]:
-    """The order of a join's columns: those joined by name come first."""
+    """Order the columns of a join: those joined by name come first."""
     first = [name for name, _ in join_pairs(on, left, ())] if shares_names(on) else []
     return (*first, *(name for name in left if name not in first), *added)
 
 
 def looked_up(rows: DataFrame, reference: DataFrame, pairs: Sequence[tuple[str, str]]) -> DataFrame:
-    """Beside each row how many rows of the reference it meets, and one of them: rows cannot
-    multiply."""
+    """Add to each row the number of matching rows of the reference, and one of them. Rows cannot
+    multiply.
+    """
     keys = [col(right).alias(f"_tm_on{n}") for n, (_, right) in enumerate(pairs)]
     found = reference.groupBy(*keys).agg(
         F.count(F.lit(1)).alias(MATCHES),

@@ -1,4 +1,4 @@
-"""A plan with the run's time in it: what is evaluated, in place of what was written."""
+"""A plan with the run's time in it, evaluated in place of the written plan."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ from tallyman.engine.expressions.columns import text_of
 
 
 def at(plan: Frame, moment: datetime) -> Frame:
-    """The plan as a run at this moment evaluates it; itself when nothing in it reads the clock."""
+    """Return the plan as a run at this moment evaluates it; unchanged if nothing reads the
+    clock.
+    """
     return expressions.rewritten(plan, lambda e: _timed(e, moment)) if asks_time(plan) else plan
 
 
 def asks_time(plan: Frame) -> bool:
-    """True if the result depends on when it is made. A column called `current_date` counts too:
-    which columns there are is known only when Spark has read the schemas."""
+    """True if the result depends on the time. A column named `current_date` counts too, because the
+    columns are known only when Spark has read the schemas.
+    """
     return any(reads_clock(text_of(each)) for each in expressions.of_plan(plan))
 
 
@@ -26,6 +29,6 @@ def _timed(expression: object, moment: datetime) -> object:
     text = text_of(expression)
     if not reads_clock(text):
         return expression
-    # The check has shown that the text means the same as the Column, or refused the Column.
+    # The check has proved that the text means the same as the Column, or refused the Column.
     sql = text if isinstance(expression, str) else sql_of(text)
     return Timed.of(expression, text, sql, moment)

@@ -1,6 +1,6 @@
-"""What a result left, beside what the same plan leaves now: ledger, rejections, evidence, files.
+"""Comparison of a result with the same plan's result now: ledger, rejections, evidence, files.
 
-Only content counts: neither the order of rows nor how they are cut into files. Without Spark.
+Only content counts, not the order of rows or how they are split into files. Without Spark.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ TEXTS = {
     "csv": "SELECT line FROM read_csv({files}, auto_detect = false, header = false, skip = 1, "
     "delim = '\x1f', quote = '', escape = '', columns = {{'line': 'VARCHAR'}})",
 }
-"""How an output step's text file is read line by line, without its header."""
+"""Queries that read the text file of an output step line by line, without its header."""
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A number or a text that is not what it was."""
+    """A number or a text that has changed."""
 
     name: str
     then: Any
@@ -44,7 +44,9 @@ class Value:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Multisets:
-    """Two multisets: how many members only one side has, and the first of them."""
+    """The comparison of two multisets: how many members only one side has, and the first of
+    them.
+    """
 
     removed: int = 0
     added: int = 0
@@ -59,7 +61,7 @@ class Multisets:
 
 
 def ledger_changes(then: Path, now: Path) -> list[Value]:
-    """Every count, fate and key digest."""
+    """Compare every count, fate and key digest."""
     before, after = (_leaves(_proved(place)) for place in (then, now))
     paths = dict.fromkeys([*before, *after])
     return [
@@ -70,7 +72,7 @@ def ledger_changes(then: Path, now: Path) -> list[Value]:
 
 
 def _proved(place: Path) -> dict[str, Any]:
-    """Without hashes of files: other bytes may hold the same rows."""
+    """Read a ledger without hashes of files: other bytes may hold the same rows."""
     return ledger_json.to_json(replace(ledger_in(place), files=None))
 
 
@@ -88,7 +90,7 @@ def _leaves(value: Any, path: str = "") -> dict[str, Any]:
 
 
 def evidence_changes(then: Path, now: Path) -> list[Value]:
-    """How many keys are stored of each step."""
+    """Compare the number of stored keys of each step."""
     before, after = (_evidence(place) for place in (then, now))
     return [
         Value(name, before.get(name, 0), after.get(name, 0))
@@ -98,7 +100,7 @@ def evidence_changes(then: Path, now: Path) -> list[Value]:
 
 
 def _evidence(place: Path) -> dict[str, int]:
-    """Folders are called as files are."""
+    """Count the rows of evidence; folders have names like files."""
     found: dict[str, int] = {}
     for file in (place / "adjoint").rglob("*.parquet"):
         if file.is_file():
@@ -108,7 +110,7 @@ def _evidence(place: Path) -> dict[str, int]:
 
 
 def rejection_changes(then: Path, now: Path, limit: int) -> Multisets:
-    """Dead letters in all their fields."""
+    """Compare dead letters in all their fields."""
     listed = ", ".join(name for name in FIELDS if name != "context")
     return _multisets(
         [f"SELECT {listed}, context::VARCHAR AS context FROM {READ}"] * 2,
@@ -118,7 +120,7 @@ def rejection_changes(then: Path, now: Path, limit: int) -> Multisets:
 
 
 def text_changes(then: Sequence[str], now: Sequence[str], form: str, limit: int) -> Multisets:
-    """Lines of what an output step wrote."""
+    """Compare the lines that an output step wrote."""
     return _multisets([TEXTS[form].format(files="$files")] * 2, [then, now], limit)
 
 
@@ -162,12 +164,12 @@ def rows_of(place: Path) -> list[str]:
 
 
 def as_written(place: Path) -> bool:
-    """Whether the output's files are byte for byte what the run wrote."""
+    """True if the output's files are byte for byte what the run wrote."""
     return hash_files([Path(file) for file in rows_of(place)], place) == _output_then(place)
 
 
 def output_gone(place: Path) -> bool:
-    """Removed with the version that was made of it."""
+    """True if the output was removed together with the version made of it."""
     return bool(_output_then(place)) and not rows_of(place)
 
 
@@ -177,7 +179,7 @@ def _output_then(place: Path) -> dict[str, str]:
 
 
 def written_by_steps(place: Path) -> dict[str, tuple[str, list[str]]]:
-    """Format and files of each output step."""
+    """List format and files of each output step."""
     return {
         one["id"]: (
             one["format"],

@@ -1,4 +1,4 @@
-"""Dead letters read by DuckDB from run folders, beside what became of each since."""
+"""Dead letters read by DuckDB from run folders, with the current resolution of each."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ READ = (
     "read_json($files, format = 'newline_delimited', hive_partitioning = false, "
     f"columns = {{{_TYPES}, context: 'MAP(VARCHAR, VARCHAR)'}})"
 )
-# A row that was made out of a record is called after it: K/0, and K/0/2 when it was done twice.
+# A row made of a record is named after it: K/0, and K/0/2 if this happened twice.
 _RECORD = (
     "CASE WHEN context['level'] IS NULL OR context['group_key'] IS NOT NULL THEN source_key "
     "ELSE regexp_replace(source_key, '(/[0-9]+){' || context['level'] || '}$', '') END"
 )
 # A record may have several rejections, and a key several records. `rejection` is "1/2" in the first
-# of two letters of a record; letters from before that name a record by its key and its place.
+# of two letters of a record; older letters name a record by its key and its place.
 _RECORDS = (
     "count(*) FILTER (starts_with(context['rejection'], '1/')) "
     "+ count(DISTINCT (target, source_key, context['place'])) "
@@ -57,7 +57,7 @@ _TABLES = """
 
 
 WRONG = {
-    "is no JSON object": "NOT valid",
+    "is not a JSON object": "NOT valid",
     "names no open rejection": (
         "valid AND (key IS NULL OR key NOT IN (SELECT record_key FROM chosen))"
     ),
@@ -68,7 +68,7 @@ WRONG = {
 
 
 class Letters:
-    """Those of some targets. What is not resolved is open."""
+    """The dead letters of some targets. A rejection without a resolution is open."""
 
     def __init__(self, places: Mapping[str, Path]) -> None:
         self._db = connect()
@@ -83,7 +83,7 @@ class Letters:
                     f"SELECT $target, {_RECORD}, {listed} FROM {READ}",
                     {"target": target, "files": files},
                 )
-        # What a person writes as a condition is about these tables and nothing else.
+        # A condition written by a person may read these tables and nothing else.
         self._db.execute("SET enable_external_access = false")
 
     def __enter__(self) -> Self:
@@ -98,11 +98,11 @@ class Letters:
         self._db.close()
 
     def forget(self, target: str) -> None:
-        """Forget what was resolved: it may have to be resolved again."""
+        """Drop the resolutions of a target: they may have to be made again."""
         self._db.execute("DELETE FROM resolved WHERE target = $t", {"t": target})
 
     def resolve(self, target: str, rows: Sequence[Mapping[str, Any]]) -> None:
-        """What became of some of its rejections: source_key, outcome, by_run."""
+        """Add resolutions of a target's rejections: source_key, outcome, by_run."""
         names = ("source_key", "outcome", "by_run")
         columns = [pa.array([row[name] for row in rows], pa.string()) for name in names]
         given = pa.Table.from_arrays([pa.array([target] * len(rows)), *columns], ["t", *names])
@@ -113,7 +113,7 @@ class Letters:
     # ---- choosing -----------------------------------------------------------------------------
 
     def choose(self, where: str | None) -> None:
-        """The open rejections for which the condition holds, for what follows."""
+        """Choose the open rejections for which the condition holds, for later calls."""
         self._ask(
             "CREATE OR REPLACE TABLE chosen AS SELECT DISTINCT target, record_key, source_key "
             f"FROM standing WHERE state = 'open' AND ({where or 'true'})",
@@ -121,27 +121,28 @@ class Letters:
         )
 
     def targets(self) -> dict[str, int]:
-        """How many records were chosen of each target."""
+        """Count the chosen records of each target."""
         found = self._db.execute(
             "SELECT target, count(DISTINCT record_key) FROM chosen GROUP BY 1 ORDER BY 1"
         )
         return dict(found.fetchall())
 
     def record_keys(self, target: str) -> pa.Table:
-        """The keys of the chosen records, once each, as `source_key`."""
+        """List the keys of the chosen records, each once, as `source_key`."""
         return self._db.sql(
             "SELECT DISTINCT record_key AS source_key FROM chosen WHERE target = $t ORDER BY 1",
             params={"t": target},
         ).to_arrow_table()
 
     def narrow(self, lines: pa.Table) -> list[tuple[str, int, list[str]]]:
-        """Only records that these lines (line, valid, key) name. What is wrong with the lines: in
-        which way, how many, the first few. Then nothing is chosen."""
+        """Choose only records that these lines (line, valid, key) name. Return what is wrong with
+        the lines: in which way, how many, the first few; then nothing is chosen.
+        """
         self._load("lines", lines)
         wrong = [found for way, text in WRONG.items() if (found := self._wrong(way, text))]
         done = self._wrong("", "key IN (SELECT record_key FROM standing WHERE state <> 'open')")
         if done and done[1] == lines.num_rows and len(wrong) == 1:
-            wrong.clear()  # the same file again: all it names has been replayed
+            wrong.clear()  # the same file again: everything in it was replayed
         if not wrong:
             self._db.execute("DELETE FROM chosen WHERE record_key NOT IN (SELECT key FROM lines)")
         return wrong
@@ -155,14 +156,15 @@ class Letters:
         return (way, int(count[0]), first) if count and count[0] else None
 
     def discardable(self, target: str) -> Iterator[str]:
-        """The keys of the chosen rejections."""
+        """Yield the keys of the chosen rejections."""
         yield from self._keys("SELECT DISTINCT source_key FROM chosen WHERE target = $t", target)
 
     def outcomes(
         self, target: str, again: pa.Table, *, all_open: bool
     ) -> Iterator[tuple[str, str]]:
-        """Each key that was replayed (the chosen ones, or all that were open) with what became of
-        it: moved when it is among the rejections of the replay."""
+        """Yield each replayed key (the chosen ones, or all that were open) with its outcome: moved
+        if it is among the rejections of the replay.
+        """
         self._load("again", again)
         origin = "standing WHERE state = 'open' AND" if all_open else "chosen WHERE"
         outcome = "source_key IN (SELECT source_key FROM again)"
@@ -171,7 +173,7 @@ class Letters:
             yield key, "moved" if rejected else "replayed"
 
     def again(self, target: str, again: pa.Table) -> int:
-        """How many of the chosen records are rejections of the replay too."""
+        """Count the chosen records that are rejections of the replay too."""
         self._load("again", again)
         found = self._db.execute(
             "SELECT count(DISTINCT record_key) FROM chosen WHERE target = $t "
@@ -181,7 +183,7 @@ class Letters:
         return int(found[0]) if found else 0
 
     def only(self, records: pa.Table) -> None:
-        """Forget the letters of all other records."""
+        """Drop the letters of all other records."""
         self._load("kept", records)
         self._db.execute(
             "DELETE FROM letters WHERE record_key NOT IN (SELECT source_key FROM kept)"
@@ -196,7 +198,7 @@ class Letters:
         return (row[0] for row in self._rows(f"{text} ORDER BY 1", {"t": target}))
 
     def _rows(self, text: str, given: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
-        """A few at a time, beside whatever else is asked meanwhile."""
+        """Yield rows a few at a time, while other queries run."""
         found = self._db.cursor().execute(text, dict(given))
         while rows := found.fetchmany(BATCH):
             yield from rows
@@ -204,7 +206,7 @@ class Letters:
     # ---- reporting ------------------------------------------------------------------------------
 
     def records(self, target: str | None = None) -> dict[str, int]:
-        """How many records are in each state."""
+        """Count the records in each state."""
         found = self._db.execute(
             f"SELECT state, {_RECORDS} FROM standing WHERE $t IS NULL OR target = $t GROUP BY 1",
             {"t": target},
@@ -212,7 +214,7 @@ class Letters:
         return dict.fromkeys(STATES, 0) | dict(found.fetchall())
 
     def replays(self) -> dict[str, dict[str, int]]:
-        """Of each replay, how many records passed in it, and how many are its rejections now."""
+        """Count, for each replay, the records that passed in it and those it rejected again."""
         found: dict[str, dict[str, int]] = {}
         rows = self._db.execute(
             f"SELECT by_run, state, {_RECORDS} FROM standing "
@@ -223,7 +225,7 @@ class Letters:
         return found
 
     def summary(self, *, only_open: bool = False) -> list[dict[str, Any]]:
-        """Counts of rejections by target, kind and place."""
+        """Count rejections by target, kind and place."""
         states = ", ".join(f"count(*) FILTER (state = '{name}') AS {name}" for name in STATES)
         return self._dicts(
             "SELECT target AS asset, error_type, morphism_path, count(*) AS count, "
@@ -244,7 +246,7 @@ class Letters:
         only_open: bool,
         limit: int,
     ) -> tuple[int, list[dict[str, Any]]]:
-        """How many match, and the first of them in a stable order."""
+        """Count the matches, and list the first of them in a stable order."""
         wanted = (
             "($key IS NULL OR source_key IN ($key, $hidden)) "
             "AND ($kind IS NULL OR error_type = $kind) "
@@ -268,7 +270,7 @@ class Letters:
     def _ask(
         self, text: str, where: str | None, given: Mapping[str, Any] | None = None
     ) -> duckdb.DuckDBPyConnection:
-        """A query with a person's own condition in it."""
+        """Run a query that contains a person's own condition."""
         try:
             return self._db.execute(text, dict(given or {}))
         except duckdb.Error as error:
@@ -276,7 +278,8 @@ class Letters:
                 raise
             first = first_line(error)
             raise UsageError(
-                f"--where {where!r} cannot be asked: {first}. The fields are {', '.join(FIELDS)}"
+                f"--where {where!r} cannot be evaluated: {first}. "
+                f"The fields are {', '.join(FIELDS)}"
             ) from None
 
 
@@ -285,7 +288,7 @@ def files_in(place: Path) -> list[str]:
 
 
 def rejected_keys(place: Path) -> pa.Table:
-    """The keys of the rejections in a folder, once each."""
+    """List the keys of the rejections in a folder, each once."""
     with connect() as connection:
         files = files_in(place)
         if not files:

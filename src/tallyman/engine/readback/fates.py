@@ -1,4 +1,4 @@
-"""What became of records in one result: rejected, left out, or in which rows of the output."""
+"""Fates of records in one result: rejected, filtered, or the output rows they are in."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LETTER_PLACE = "context['place']"
 
 @dataclass
 class Fates:
-    """Of a few records. `rows` is a table of the output rows they are in: `file`, `_tm_line`."""
+    """The fates of a few records. `rows` is a table of their output rows: `file`, `_tm_line`."""
 
     rejections: list[Rejected] = field(default_factory=list)
     filtered: list[Ended] = field(default_factory=list)
@@ -49,12 +49,12 @@ class Forward:
     desk: Desk
     levels: Levels
     shape: KeyShape | None
-    """Of the records' own keys; None when they have none but their place."""
+    """The shape of the records' own keys; None if they have only their place."""
     output: tuple[str, ...]
-    """The files of the output's version; empty when there is none to read."""
+    """The files of the output's version; empty if there is none to read."""
 
     def fates(self, keys: str) -> Fates:
-        """`keys` is a table of `k` and `p`, the keys and the places of the records."""
+        """Find the fates. `keys` is a table of `k` and `p`, the keys and places of the records."""
         found = Fates()
         keys, shape = self._as_kept(keys)
         keys = self.desk.keep(f"SELECT k, p, {NONE} AS s FROM {keys}")
@@ -65,7 +65,7 @@ class Forward:
                 break
             level = self.levels.opened[number]
             if not self.levels.has_keys(level):
-                return found  # the keys have to be recomputed
+                return found  # the keys must be recomputed
             above, count = self._above(level, keys, shape)
             if count:
                 done = "aggregated" if level.unit == "group" else "exploded"
@@ -78,7 +78,7 @@ class Forward:
         return found
 
     def _as_kept(self, keys: str) -> tuple[str, KeyShape | None]:
-        """The keys as the run wrote them: hashes in the place of what it redacted."""
+        """Convert keys to the form the run wrote: hashes in place of redacted values."""
         hidden = self.levels.ledger.redacted
         covered = [name for name in self.shape.names if covers(hidden, name)] if self.shape else []
         if self.shape is None or not covered:
@@ -89,8 +89,7 @@ class Forward:
         )
 
     def ended_before(self, keys: str, steps: Collection[str]) -> int:
-        """How many of the records were rejected or left out by one of these steps, or at the
-        door."""
+        """Count the records that one of these steps, or the door, rejected or filtered."""
         ended = self.desk.keep(EMPTY)
         for part in self.levels.ledger.partitions:
             place = self.levels.folder / part.location
@@ -178,7 +177,7 @@ class Forward:
         ]
 
     def _above(self, level: Level, keys: str, shape: KeyShape | None) -> tuple[str, int]:
-        """The keys of the groups or children made from these."""
+        """Find the keys of the groups or children made from these."""
         if not level.files:
             return self.desk.keep(EMPTY), 0
         at, step = self.levels.place(level), text(level.step)
@@ -208,7 +207,7 @@ class Forward:
         if has_keys(types):
             own = self.levels.own(self.desk.columns(f"SELECT unnest(_tm) FROM {output}"))
             where = self._among(own.key, own.place, keys, shape)
-            if own.step != NONE:  # rows of a working set: its records, and what steps added
+            if own.step != NONE:  # rows of a working set: records, and added rows
                 where = " OR ".join(
                     f"({made} AND {self._among(own.key, own.place, some, of_step)})"
                     for made, some, of_step in self._by_step(own.step, keys, shape)
@@ -230,8 +229,9 @@ class Forward:
     def _by_step(
         self, step: str, keys: str, shape: KeyShape | None
     ) -> list[tuple[str, str, KeyShape | None]]:
-        """The keys of each kind of rows and their shape, with the condition that a row is of that
-        kind; `shape` is that of records."""
+        """List the keys of each kind of rows and their shape, with a condition for rows of that
+        kind; `shape` is that of records.
+        """
         shapes = {level.step: self.levels.shape(level) for level in self.levels.opened}
         found = []
         for row in self.desk.rows(f"SELECT DISTINCT s FROM {keys}"):
@@ -241,8 +241,9 @@ class Forward:
         return found
 
     def _among(self, key: str, place: str, keys: str, shape: KeyShape | None) -> str:
-        """Whether key and place stand for one of the records in a table: by the place where both
-        sides have one, else by the key."""
+        """Write a condition that key and place belong to one of the records in a table: by place
+        where both sides have one, otherwise by key.
+        """
         if place == NONE:
             return self._same_key(key, keys, shape)
         at_place = f"coalesce({place} IN (SELECT p FROM {keys} WHERE p IS NOT NULL), false)"
@@ -251,11 +252,12 @@ class Forward:
         return f"({at_place} OR {unplaced} OR ({by_key}))"
 
     def _same_key(self, key: str, keys: str, shape: KeyShape | None) -> str:
-        """Whether a key text stands for one of the keys in a table."""
+        """Write a condition that a key text equals one of the keys in a table."""
         exact = f"{key} IN (SELECT k FROM {keys})"
         if shape is None or shape.plain or shape.names == (WHOLE,):
             return exact
         own, theirs = ", ".join(shape.pieces(key)), ", ".join(shape.pieces("k"))
-        # What is no key of this shape, like `@file#3`, has no parts: it is equal to itself only.
+        # A text that is not a key of this shape, like `@file#3`, has no parts and equals only
+        # itself.
         these = f"(SELECT ({theirs}) FROM {keys} WHERE {shape.fits('k')})"
         return f"({exact} OR ({shape.fits(key)} AND ({own}) IN {these}))"

@@ -1,4 +1,4 @@
-"""Keys are texts that Spark wrote; here they are read back into the columns they stand for.
+"""Key texts, written by Spark, read back into the columns they stand for.
 
 Comparing columns instead of texts does not depend on how two engines print a number or a time.
 """
@@ -14,7 +14,7 @@ from tallyman.engine.files.duck import text
 from tallyman.engine.readback.session import HIDDEN
 
 PLACE = "'^@.*#[0-9]+$'"
-"""What a record is called that has no key of its own: `@file#number`."""
+"""The pattern of a record's name if it has no key of its own: `@file#number`."""
 
 _DUCK = {
     "string": "VARCHAR",
@@ -36,30 +36,30 @@ _SAME_TEXT = re.compile(r"VARCHAR|BOOLEAN|(TINY|SMALL|BIG)?INT(EGER)?|DATE|DECIM
 
 
 def duck_type(spark: str) -> str:
-    """What is no plain type is compared as text."""
+    """Translate a Spark type; values of a type that is not plain are compared as text."""
     lower = " ".join(spark.lower().split())
     return lower.upper() if _DECIMAL.fullmatch(lower) else _DUCK.get(lower, "VARCHAR")
 
 
 def declared_types(schema: str) -> dict[str, str]:
-    """Of a schema as it is declared, without asking Spark."""
+    """Read the types of a declared schema, without asking Spark."""
     return {name: duck_type(kind) for name, kind in spark_columns(schema)}
 
 
 def field(json: str, name: str) -> str:
-    """A field of a JSON text as text; NULL if the text is no JSON."""
+    """Extract a field of a JSON text as text; NULL if the text is not JSON."""
     pointer = "/" + name.replace("~", "~0").replace("/", "~1")
     return f"TRY(json_extract_string({json}, {text(pointer)}))"
 
 
 @dataclass(frozen=True, slots=True)
 class KeyShape:
-    """Which columns a key text stands for. One column is written as it is, several as JSON."""
+    """The columns that a key text stands for. One column is written as it is, several as JSON."""
 
     names: tuple[str, ...]
     types: tuple[str, ...]
     always_json: bool = False
-    """The key of a group is JSON however many columns it has."""
+    """True for the key of a group, which is JSON whatever the number of columns."""
 
     @property
     def is_json(self) -> bool:
@@ -67,11 +67,11 @@ class KeyShape:
 
     @property
     def plain(self) -> bool:
-        """Whether equal values have one text in both engines."""
+        """True if equal values have one text in both engines."""
         return not self.is_json and bool(_SAME_TEXT.fullmatch(self.types[0]))
 
     def pieces(self, key: str) -> list[str]:
-        """The typed columns in a key text, as expressions."""
+        """List the typed columns in a key text, as expressions."""
         if not self.is_json:
             return [f"TRY_CAST({key} AS {self.types[0]})"]
         return [
@@ -80,13 +80,13 @@ class KeyShape:
         ]
 
     def hidden(self, covered: Collection[str]) -> KeyShape:
-        """Of the keys of a run that kept hashes of these columns."""
+        """Return the shape of keys in a run that kept hashes of these columns."""
         kinds = zip(self.names, self.types, strict=True)
         types = tuple("VARCHAR" if name in covered else kind for name, kind in kinds)
         return replace(self, types=types)
 
     def hidden_text(self, key: str, covered: Collection[str]) -> str:
-        """The key text that such a run wrote, as an expression; places stay as they are."""
+        """Write the key text of such a run, as an expression; places stay unchanged."""
         if not self.is_json:
             return f"CASE WHEN regexp_matches({key}, {PLACE}) THEN {key} ELSE {HIDDEN}({key}) END"
         fields = {name: field(key, name) for name in self.names}
@@ -98,15 +98,16 @@ class KeyShape:
         )
 
     def fits(self, key: str) -> str:
-        """Whether a text can be a key of this shape, as an expression; `@file#3` cannot, and the
-        key of a group cannot be that of a record."""
+        """Write a condition that a text can be a key of this shape; `@file#3` cannot, and the key
+        of a group cannot be the key of a record.
+        """
         if self.is_json:
             names = ", ".join(map(text, self.names))
             return f"coalesce(TRY(list_has_all(json_keys({key}), [{names}])), false)"
         return f"TRY_CAST({key} AS {self.types[0]}) IS NOT NULL"
 
     def text_of(self, values: Sequence[str]) -> str:
-        """The key text of columns, as an expression; NULL where one of them is."""
+        """Write the key text of columns, as an expression; NULL if one of them is NULL."""
         if not self.is_json:
             return f"CAST({values[0]} AS VARCHAR)"
         named = ", ".join(f"{text(n)}, {v}" for n, v in zip(self.names, values, strict=True))

@@ -1,8 +1,8 @@
-"""The levels of one result: rows of its output, what they were made of, down to its records.
+"""Levels of one result: from rows of its output down to its records.
 
-Level 0 are the records; each step that combined or multiplied rows opened the next. Where rows
-were added and the others stayed, both are in the output: a key that such a step did not make is
-carried on as it is.
+Level 0 are the records; each step that combined or multiplied rows opened the next level. If a step
+added rows and kept the others, both are in the output: a key that the step did not make is carried
+on unchanged.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ EMPTY = f"SELECT {NONE} AS k, {NONE} AS p, {NONE} AS s WHERE false"
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """What a step made out of the rows of the level below."""
+    """The rows that a step made of the rows of the level below."""
 
     step: str
     unit: str
     files: tuple[str, ...]
     replaces: bool
-    """Whether the rows it was made from ended here; else they went on beside it."""
+    """True if the rows it was made from ended here; otherwise they went on alongside it."""
 
     @property
     def did(self) -> str:
@@ -45,8 +45,9 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Own:
-    """Key and place of the record of an output row, and the step that made the row where it is no
-    record's; as expressions."""
+    """Key and place of an output row's record, and the step that made a row without a record; as
+    expressions.
+    """
 
     key: str
     place: str
@@ -55,7 +56,7 @@ class Own:
 
 @dataclass(frozen=True)
 class Levels:
-    """The evidence of one result. `folder` is the run's, or that of a replay."""
+    """The evidence of one result. `folder` is that of the run, or of a recomputation."""
 
     desk: Desk
     folder: Path
@@ -68,7 +69,7 @@ class Levels:
         for sub in self.ledger.sub_ledgers:
             step, unit = sub.opened_by, sub.unit
             place = f"adjoint/{KIND.get(unit, KIND['group'])}/{step}.parquet"
-            # Rows that went on beside the groups were not replaced by them.
+            # Rows that went on alongside the groups were not replaced by them.
             on = any(part.fate is Fate.PASSED for part in below)
             replaces = not on and any(part.location == place for part in below)
             files = tuple(parquet_files(self.folder / place))
@@ -78,21 +79,21 @@ class Levels:
 
     @cached_property
     def key_columns(self) -> tuple[str, ...]:
-        """The columns of the output that hold the source key, when they do."""
+        """List the columns of the output that hold the source key, if there are such columns."""
         for part in self.ledger.levels[-1]:
             if part.fate is Fate.PASSED:
                 return part.key_columns
         return ()
 
     def needed(self, types: Mapping[str, str]) -> list[str]:
-        """The columns of an output that lead to its rows' keys."""
+        """List the columns of an output that lead to its rows' keys."""
         if has_keys(types):
             return [SYSTEM, *self.key_columns]
         shape = self.shape(self.opened[-1]) if self.opened else None
         return [name for name in shape.names if name != WHOLE] if shape else []
 
     def shape(self, level: Level) -> KeyShape | None:
-        """Of a group's key; None if there is no evidence."""
+        """Return the shape of a group's key; None without evidence."""
         if level.unit == "child" or not level.files:
             return None
         found = f"SELECT unnest(group_key) FROM {parquet(level.files[:1])}"
@@ -100,17 +101,19 @@ class Levels:
         return KeyShape(tuple(types), tuple(types.values()), always_json=True)
 
     def has_keys(self, level: Level) -> bool:
-        """Whether its evidence names the rows it was made from, or only their digest."""
+        """True if the evidence names the rows of a group; False if it has only their digest."""
         if level.unit == "child" or not level.files:
             return True
         return "source_key" in self.desk.columns(f"SELECT * FROM {parquet(level.files[:1])}")
 
-    # ---- back ---------------------------------------------------------------------------
+    # ---- from rows to records --------------------------------------------------------------
 
     def behind(self, rows: str) -> tuple[str, list[WalkCounts]]:
-        """A table `k, p` of the records behind output rows, and what each step on the way did.
+        """Make a table `k, p` of the records of output rows, and list what each step on the way
+        did.
 
-        `k` is the key. `p` is the place, where keys did not distinguish the records of the run."""
+        `k` is the key. `p` is the place, if keys did not distinguish the records of the run.
+        """
         steps: list[WalkCounts] = []
         levels = list(self.opened)
         if has_keys(self.desk.columns(f"SELECT * FROM {rows}")):
@@ -128,13 +131,13 @@ class Levels:
         return keys, steps
 
     def keys_of(self, rows: str) -> str:
-        """A table of the keys that output rows carry, and of the steps that made the rows."""
+        """Make a table of the keys that output rows carry, and of the steps that made the rows."""
         own = self.own(self.desk.columns(f"SELECT unnest(_tm) FROM {rows}"))
         named = f"{own.key} AS k, {own.place} AS p, {own.step} AS s"
         return self.desk.keep(f"SELECT {named} FROM {rows}")
 
     def own(self, known: Collection[str]) -> Own:
-        """What an output row carries, of the fields that its `_tm` has."""
+        """Find what an output row carries, among the fields of its `_tm`."""
         key = "_tm.key"
         if self.key_columns:
             key = f"coalesce(_tm.key, CAST({quoted(self.key_columns[0])} AS VARCHAR))"
@@ -142,11 +145,11 @@ class Levels:
         return Own(key, place, step)
 
     def place(self, level: Level) -> str:
-        """The place of a record in a level's evidence, as an expression."""
+        """Return the place of a record in a level's evidence, as an expression."""
         return self.evidence_of(level.files, "source_place")
 
     def evidence_of(self, files: Sequence[str], name: str) -> str:
-        """A column of evidence, as an expression; NULL where the evidence does not have it."""
+        """Return a column of evidence, as an expression; NULL if the evidence does not have it."""
         known = self.desk.columns(f"SELECT * FROM {parquet(files)}")
         return name if name in known else NONE
 
@@ -170,7 +173,8 @@ class Levels:
             if level.replaces:
                 found = self._sources(level, keys, pieces, names)
                 return found, self.desk.count(found)
-            # A record's key may read like that of a group: what made the row distinguishes them.
+            # A record's key may look like a group's key: the step that made the row distinguishes
+            # them.
             others = ", ".join(text(one.step) for one in self.opened if one is not level)
             here = f"s NOT IN ({others})" if others else "s IS NOT NULL"
             made = self.desk.keep(f"SELECT * FROM {keys} WHERE {here}")
@@ -188,7 +192,7 @@ class Levels:
         return self.desk.keep(f"SELECT k, p, s FROM {found} UNION ALL ({rest})"), counted
 
     def _sources(self, level: Level, rows: str, values: Sequence[str], names: Sequence[str]) -> str:
-        """The keys behind groups; `values` identify a row's group."""
+        """Find the keys of groups; `values` identify a row's group."""
         if not level.files:
             return self.desk.keep(EMPTY)
         step = self.evidence_of(level.files, "source_step")
@@ -211,6 +215,6 @@ def has_keys(types: Mapping[str, str]) -> bool:
 
 
 def _same(left: Sequence[str], right: Sequence[str]) -> str:
-    """NULL is a value like any other."""
+    """Compare columns; NULL equals NULL."""
     pairs = zip(left, right, strict=True)
     return " AND ".join(f"{a} IS NOT DISTINCT FROM {b}" for a, b in pairs)

@@ -1,4 +1,4 @@
-"""Opens the inputs of past results for one walk."""
+"""Opening the inputs of past results for one walk."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tallyman.engine.readback.text_records import TextRecords
 
 @dataclass
 class Shelf:
-    """Copies of files that had to be made go when it is closed."""
+    """The opened inputs. Copies of files that had to be made are removed when it is closed."""
 
     desk: Desk
     _stack: ExitStack = field(default_factory=ExitStack)

@@ -1,4 +1,4 @@
-"""Records in Parquet: of a source, or the rows of a dataset's version."""
+"""Records in Parquet: of a source, or rows of a dataset's version."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tallyman.engine.readback.session import parquet
 @dataclass
 class ParquetRecords(Records):
     hive: bool = False
-    """Whether `a=1/` in a path is a column."""
+    """True if `a=1/` in a path is a column."""
 
     @cached_property
     def _source(self) -> str:
@@ -73,7 +73,7 @@ class ParquetRecords(Records):
         )
 
     def at(self, places: str) -> str:
-        """Hits of rows identified by file and line."""
+        """Find rows by file and line."""
         return self.desk.keep(
             f"SELECT {self._key()} AS k, _tm_file, _tm_line FROM {self._source} r "
             f"SEMI JOIN {places} w USING (_tm_file, _tm_line)"

@@ -1,4 +1,4 @@
-"""The records of an input, found by key or by value with DuckDB, each with its file and line."""
+"""The records of an input, found by key or by value with DuckDB, each with file and line."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from tallyman.engine.readback.session import HIDDEN, Desk
 
 @dataclass
 class Records(ABC):
-    """Hits are a table of `k` (key text), `_tm_file`, `_tm_line`, and what shows the record.
-    Keys are a table of `k` and `p`, the place `input@file#number` or NULL."""
+    """The records of one input. Hits are a table of `k` (key text), `_tm_file`, `_tm_line`, and the
+    content of the record. Keys are a table of `k` and `p`, the place `input@file#number` or NULL.
+    """
 
     desk: Desk
     name: str
@@ -29,35 +30,35 @@ class Records(ABC):
     @property
     @abstractmethod
     def types(self) -> Mapping[str, str]:
-        """The columns that can be asked for, and their types in DuckDB."""
+        """Map the columns that can be asked for to their types in DuckDB."""
 
     @abstractmethod
     def by_keys(self, keys: str, *, shown: int | None = None) -> str:
-        """Hits of the keys in a table; the record itself for the first `shown` keys only."""
+        """Find the keys in a table; the content of the record only for the first `shown` keys."""
 
     @abstractmethod
     def matching(self, conditions: Mapping[str, str]) -> str:
-        """Hits of the records that have these values."""
+        """Find the records with these values."""
 
     @abstractmethod
     def at_place(self, place: str) -> str:
-        """The hit of `@file#number`, under its own key if it has one."""
+        """Find the record at `@file#number`, with its own key if it has one."""
 
     @abstractmethod
     def shown(self, hits: str, limit: int | None) -> list[Record]:
-        """The records of hits, by key."""
+        """Show the records of hits, ordered by key."""
 
     @abstractmethod
     def column(self, name: str) -> str:
-        """The typed value of a column, as an expression."""
+        """Return the typed value of a column, as an expression."""
 
     @abstractmethod
     def values(self, hits: str, columns: Sequence[str], limit: int | None = None) -> str:
-        """A table `v0, v1…` of the values that these records have, each once."""
+        """Make a table `v0, v1…` of the values of these records, each once."""
 
     @abstractmethod
     def by_values(self, values: str, columns: Sequence[str]) -> str:
-        """Hits of the records that have values of a table `v0, v1…`."""
+        """Find the records with values of a table `v0, v1…`."""
 
     @cached_property
     def shape(self) -> KeyShape:
@@ -70,18 +71,18 @@ class Records(ABC):
         return {row["file"]: row["n"] for row in found}
 
     def place(self) -> str:
-        """What a record without a key is called."""
+        """Write the name of a record without a key, as an expression."""
         return "'@' || _tm_name || '#' || _tm_line"
 
     def same_key(self, columns: Sequence[str], keys: str) -> str:
-        """Whether a record with these columns has the key `w.k`, one of those in a table."""
+        """Write a condition that a record with these columns has the key `w.k` of a table."""
         if not self.key:
             return "false"
         same = self._same_key(columns)
         return f"({same}) OR ({self._same_hash(columns)})" if self._redacted(keys) else same
 
     def _redacted(self, keys: str) -> bool:
-        """Whether some of the keys hide what they were made of."""
+        """True if some of the keys contain hashes of redacted values."""
         return bool(
             self.desk.value(f"SELECT count(*) FROM {keys} WHERE contains(k, {text(BEGINS)})")
         )
@@ -103,7 +104,9 @@ class Records(ABC):
         return " AND ".join(f"{own} = {other}" for own, other in pairs)
 
     def wanted(self, keys: str) -> tuple[str, str]:
-        """Which records to look for: by key, a table `k`; by place, a table `k, found_at`."""
+        """Split keys into a table `k` to find by key, and a table `k, found_at` to find by
+        place.
+        """
         name = text(f"{self.name}@")
         by_key = self.desk.keep(f"SELECT DISTINCT k FROM {keys} WHERE p IS NULL")
         by_place = self.desk.keep(
@@ -114,7 +117,7 @@ class Records(ABC):
         return by_key, by_place
 
     def keys(self, hits: str, root: str) -> str:
-        """Keys and places of hits, as a run named them that found the files below `root`."""
+        """Make keys and places of hits, as named by a run that found the files below `root`."""
         known = {self.shown_path(file): file.path for file in self.files.files}
         rows = self.desk.rows(f"SELECT DISTINCT _tm_file AS file FROM {hits}")
         named = self.desk.keep("SELECT NULL::VARCHAR AS file, NULL::VARCHAR AS name WHERE false")
@@ -127,11 +130,11 @@ class Records(ABC):
         )
 
     def shown_path(self, file: InputFile) -> str:
-        """What `_tm_file` of a hit says."""
+        """Return the value of `_tm_file` for a file."""
         return file.name
 
     def last_shown(self, keys: str, shown: int | None) -> str | None:
-        """The greatest key that is shown."""
+        """Find the greatest key that is shown."""
         if shown is None:
             return None
         return self.desk.value(
@@ -151,7 +154,7 @@ def equal(columns: Sequence[str]) -> str:
 def condition(
     types: Mapping[str, str], wanted: Mapping[str, str], columns: Mapping[str, str]
 ) -> str:
-    """All of `name=value`, compared by the column's type; `null` is NULL."""
+    """Write a condition for all `name=value`, compared by the column's type; `null` is NULL."""
     conditions = []
     for name, value in wanted.items():
         if value.lower() == "null":

@@ -1,4 +1,4 @@
-"""One walk's DuckDB connection: keys and rows stay in its tables, however many they are."""
+"""The DuckDB connection of one walk: keys and rows stay in its tables, however many there are."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from tallyman.errors import DatasetDamaged
 from tallyman.errors.wording import first_line
 
 HIDDEN = "tm_hidden"
-"""A macro: what a run wrote in the place of a text that is redacted."""
+"""A macro: what a run wrote in place of a redacted text."""
 
 
 class Desk:
     def __init__(self, secret: str = "") -> None:
-        """`secret` is the project's key for what is redacted."""
+        """Connect. `secret` is the project's key for redacted values."""
         self.connection = connect()
         keyed_hash = f"sha256({text(f'{secret}|')} || t)"
         self.connection.execute(
             f"CREATE MACRO {HIDDEN}(t) AS {text(BEGINS)} || substring({keyed_hash}, 1, {LENGTH})"
         )
-        # As the runs themselves: a timestamp reads the same here and there.
+        # Use the time zone of the runs, so that a timestamp has the same text here and there.
         self.connection.execute("SET TimeZone = 'UTC'")
-        # It can only guess how long text files are; queries here name the small side last.
+        # DuckDB can only guess the length of text files; queries here name the small side last.
         self.connection.execute("SET disabled_optimizers = 'build_side_probe_side'")
         self._number = itertools.count(1)
 
@@ -45,7 +45,7 @@ class Desk:
         self.connection.close()
 
     def keep(self, sql: str, given: Mapping[str, Any] | None = None) -> str:
-        """A table of what the query finds; its name."""
+        """Keep the result of a query as a table; return its name."""
         name = f"t{next(self._number)}"
         self._do(f"CREATE TEMP TABLE {name} AS {sql}", given)
         return name
@@ -63,7 +63,7 @@ class Desk:
         return int(self.value(f"SELECT count(*) FROM {table}"))
 
     def columns(self, sql: str, given: Mapping[str, Any] | None = None) -> dict[str, str]:
-        """Names and types of what a query gives."""
+        """Map the columns of a query's result to their types."""
         return {
             row["column_name"]: row["column_type"] for row in self.rows(f"DESCRIBE {sql}", given)
         }
@@ -80,7 +80,7 @@ def parquet_files(folder: Path) -> list[str]:
 
 
 def parquet(files: Sequence[str], *, place: bool = False) -> str:
-    """The rows of files, as part of a query. With `place`: their file and row number."""
+    """Read the rows of files, as part of a query. `place` adds file and row number."""
     listed = ", ".join(text(file) for file in files)
     more = ", filename = '_tm_file', file_row_number = true" if place else ""
     return f"read_parquet([{listed}], hive_partitioning = false, union_by_name = true{more})"

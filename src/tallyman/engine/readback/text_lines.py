@@ -1,7 +1,7 @@
 """Lines of text files as DuckDB reads them: each with its number, none skipped.
 
-DuckDB counts lines as Spark does where they end in one way and are valid UTF-8. Other files are
-copied first, with one kind of line end and with bad bytes replaced.
+DuckDB counts lines as Spark does if they all end in the same way and are valid UTF-8. Other files
+are copied first, with one kind of line end, and with bad bytes replaced.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from tallyman.engine.files.duck import connect, text
 
 LONGEST = 1 << 28
 NOWHERE = "\x1d\x1e\x1f\x07"
-"""Stands between columns, of which a line has one."""
+"""A column separator that occurs in no text: a line is one column."""
 
 
 def lines(path: str, shown: str) -> str:
-    """`_tm_file`, `_tm_line` and `line` of a file, as a query."""
+    """Query `_tm_file`, `_tm_line` and `line` of a file."""
     options = (
         f"columns = {{'line': 'VARCHAR'}}, delim = {text(NOWHERE)}, quote = '', escape = '', "
         "header = false, auto_detect = false, strict_mode = false, comment = '', "
@@ -34,7 +34,7 @@ def lines(path: str, shown: str) -> str:
 
 
 def readable(path: str, aside: Path, *, look_at_bytes: bool) -> str:
-    """The file itself, or a copy that DuckDB counts and reads as Spark does."""
+    """Return the file itself, or a copy that DuckDB counts and reads as Spark does."""
     if os.path.getsize(path) == 0:
         return path
     if not _has_returns(path) and not (look_at_bytes and _has_bad_bytes(path)):

@@ -1,4 +1,4 @@
-"""Records in lines of JSON or CSV. Values are the texts in the line; types are those declared."""
+"""Records in lines of JSON or CSV. Values are the texts in the line; types are declared ones."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tallyman.engine.readback.records import Records, condition, equal, first
 from tallyman.errors import DatasetDamaged
 
 BATCH = 100
-"""Text files in one query."""
-# Trimming every line would take longer than all the rest: most lines do not begin with a space.
+"""The number of text files in one query."""
+# Trimming every line would take longer than everything else: few lines begin with a space.
 BLANK = (
     "CASE WHEN starts_with(line, ' ') OR starts_with(line, chr(9)) "
     "THEN trim(line, ' ' || chr(9)) = '' ELSE false END"
@@ -57,11 +57,11 @@ class TextRecords(Records):
         return self.source.options.get("sep", ",")
 
     def value(self, name: str) -> str:
-        """The text of a column in a line, as an expression."""
+        """Return the text of a column in a line, as an expression."""
         if self.source.format == "json":
             parsed = key_text.field("line", name)
             cut = f"regexp_extract(line, {text(_escaped(json.dumps(name)) + ONE_JSON_VALUE)}, 1)"
-            # Only of lines that are no JSON; as the engine does, the key is read all the same.
+            # Only for lines that are not JSON: as in the engine, the key is read from the text.
             return f"coalesce({parsed}, CASE WHEN NOT json_valid(line) THEN trim({cut}, '\"') END)"
         sep = _escaped(self._separator)
         quoted_value = r'"(?:[^"\\]|\\.|"")*"'
@@ -79,7 +79,7 @@ class TextRecords(Records):
         return self.value(name) if kind == "VARCHAR" else f"TRY_CAST({self.value(name)} AS {kind})"
 
     def _batches(self) -> list[str]:
-        """Queries for the lines of some files each."""
+        """List queries for the lines of some files each."""
         found = []
         for start in range(0, len(self.files.files), BATCH):
             some = self.files.files[start : start + BATCH]
@@ -96,13 +96,13 @@ class TextRecords(Records):
         return self._readable[path]
 
     def _filled(self, columns: str, rest: str) -> str:
-        """A table of what one query finds in all files."""
+        """Make a table of what one query finds in all files."""
         try:
             return self._fill(columns, rest)
         except DatasetDamaged:
             if self._has_bad_bytes:
                 raise
-        # Looking for bad bytes beforehand would read everything twice.
+        # Searching for bad bytes beforehand would read everything twice.
         self._has_bad_bytes = True
         self._readable.clear()
         return self._fill(columns, rest)

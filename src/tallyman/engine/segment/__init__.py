@@ -1,1 +1,1 @@
-"""One pass over the rows: each carries its key, where it ended and why."""
+"""Segments: one pass over the rows, each with its key, where it ended, and why."""

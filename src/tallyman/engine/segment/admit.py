@@ -1,7 +1,7 @@
-"""Records as they enter an asset: what cannot be read as its source declares is an ERROR already.
+"""Records as they enter an asset: a record that does not fit its source's declaration is ERROR.
 
-Which records those are is a property of the source: every declared column decides, whichever of
-them the asset reads.
+Which records these are is a property of the source: every declared column decides, whichever
+columns the asset reads.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pyspark.sql.types import (
 )
 
 from tallyman.domain.account.rejection import ErrorType, Rule
-from tallyman.engine.expressions.columns import (
+from tallyman.engine.expressions.column_names import (
     CORRUPT,
     ERROR,
     KEY,
@@ -30,19 +30,19 @@ from tallyman.engine.expressions.columns import (
     PART,
     PLACE,
     REJECTIONS,
-    col,
 )
+from tallyman.engine.expressions.columns import col
 from tallyman.engine.segment.fate_book import Book
 from tallyman.engine.segment.segment import REJECTION, Flow, rejection
 from tallyman.engine.source.lines_input import LinesInput
 from tallyman.engine.source.source import Input
 
 SAME_TEXT = (StringType, BooleanType, IntegralType, DecimalType, DateType)
-"""Types whose values have one text, in Spark and elsewhere."""
+"""Types with only one text per value, in Spark and elsewhere."""
 
 
 def admit(source: Input, book: Book, read: Collection[str]) -> Flow:
-    """All records of an input, with the columns that are read."""
+    """Read all records of an input, with the columns that the asset reads."""
     names = tuple(f.name for f in source.schema if f.name in read)
     known = source.every_record_keyed and len(source.key) == 1 and _readable(source, names)
     key = source.key if known and not source.hides_key else None
@@ -64,25 +64,25 @@ def admit(source: Input, book: Book, read: Collection[str]) -> Flow:
 
 
 def _readable(source: Input, names: Sequence[str]) -> bool:
-    """True if the key's column is carried, and reads the same whoever reads it."""
+    """True if the key's column is carried, and has the same text for every reader."""
     [key] = source.key
     return key in names and isinstance(source.schema[key].dataType, SAME_TEXT)
 
 
 @dataclass(frozen=True, slots=True)
 class _Rules:
-    """What records of an input can break before the first step: a rule each, by its number."""
+    """The rules that a record of an input can break before the first step, by number."""
 
     source: Input
     missing: Mapping[str, int]
-    """Of required columns."""
+    """The rules of required columns."""
     misfits: Mapping[str, int]
-    """Of columns that are read from text."""
+    """The rules of columns that are read from text."""
     broken: int | None
-    """Of lines that have no columns at all; None where there are no lines."""
+    """The rule of lines without any columns; None if the input has no lines."""
 
     def unread(self, name: str) -> frozenset[int]:
-        """The rules of which a broken one leaves the column without a value."""
+        """List the rules that leave the column without a value when broken."""
         found = (self.misfits.get(name), self.broken)
         return frozenset(rule for rule in found if rule is not None)
 
@@ -103,7 +103,9 @@ class _Rules:
         return rejection(self.missing[name], F.lit("NULL"))
 
     def _diagnosis(self, source: LinesInput) -> Column:
-        """Field by field, what is wrong with a line; asked only about the few that need it."""
+        """Find what is wrong with a line, field by field; evaluated only for the few broken
+        lines.
+        """
         text = F.col(CORRUPT)
         strings = [StructField(f.name, StringType()) for f in source.positions]
         raw = source.parse(text, strings)
@@ -126,7 +128,7 @@ class _Rules:
         listed = F.array_compact(F.array(*reasons))
         assert self.broken is not None
         line = F.expr(f"make_valid_utf8({CORRUPT})")
-        if source.redaction.columns:  # a line shows all of its columns, declared or not
+        if source.redaction.columns:  # a line shows all its columns, declared or not
             line = source.redaction.text(line)
         whole = F.array(rejection(self.broken, line))
         unreadable = raw.getField(CORRUPT).isNotNull() | (F.size(listed) == 0)

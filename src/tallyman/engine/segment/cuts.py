@@ -1,4 +1,4 @@
-"""Where rows are combined or multiplied: a segment is written, the next begins on its live rows."""
+"""Cuts, where rows are combined or multiplied: one segment is written, the next begins."""
 
 from __future__ import annotations
 
@@ -13,17 +13,8 @@ from pyspark.sql.window import Window
 from tallyman.domain.account.fate import Fate
 from tallyman.domain.definition.step import DropDuplicates, Explode, GroupBy, Join
 from tallyman.domain.definition.working_step import Aggregate
-from tallyman.engine.expressions.columns import (
-    KEY,
-    LIVE,
-    PART,
-    PLACE,
-    REJECTIONS,
-    SOURCES,
-    col,
-    mentioned,
-    to_column,
-)
+from tallyman.engine.expressions.column_names import KEY, LIVE, PART, PLACE, REJECTIONS, SOURCES
+from tallyman.engine.expressions.columns import col, mentioned, to_column
 from tallyman.engine.expressions.redact import Redaction
 from tallyman.engine.plan import plain
 from tallyman.engine.segment.fate_book import Book
@@ -37,7 +28,7 @@ VALUE = "value_"
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A cut that made new rows out of records: groups or children."""
+    """A cut that made new rows of records: groups or children."""
 
     stage: Stage
     step_id: str
@@ -45,36 +36,37 @@ class Opened:
     unit: str
     description: str
     children: DataFrame | None = None
-    """Child and parent keys, for rows that were multiplied."""
+    """Child and parent keys, for multiplied rows."""
     makes: Column | None = None
-    """How many children a live row of the stage has, identified by the row itself."""
+    """The number of children of a live row of the stage, computed from the row itself."""
     groups: DataFrame | None = None
-    """Group keys with count and digest, when the keys themselves are not stored."""
+    """Group keys with count and digest, if the keys themselves are not stored."""
     links: DataFrame | None = None
-    """Group keys and the keys of rows that went into them, where those rows stayed, or where what
-    the segment wrote holds values that are redacted."""
+    """Group keys and the keys of the rows in them, if these rows stayed, or if the segment wrote
+    redacted values.
+    """
     whole: bool = False
-    """One group of all rows, which is there even if no row is."""
+    """True for the one group of all rows, which exists even without rows."""
     matched: DataFrame | None = None
-    """Group and key of each row that went into a group, where those rows stayed."""
+    """Group and key of each row in a group, if these rows stayed."""
 
     @property
     def consumes(self) -> bool:
-        """Whether the records ended here: a working set adds rows and leaves the others."""
+        """True if the records ended here; a working set adds rows and keeps the others."""
         return self.unit != "row"
 
     @property
     def kept_as_written(self) -> bool:
-        """Whether the live rows of the stage are the evidence."""
+        """True if the live rows of the stage are the evidence."""
         return self.unit == "group" and self.groups is None and self.links is None
 
     def rows(self) -> DataFrame:
-        """Of groups: group and source key of each row, as evidence shows them."""
+        """Read group and source key of each row in a group, as evidence shows them."""
         return self.stage.live() if self.links is None else self.links
 
 
 def checkpoint(flow: Flow, path: str) -> tuple[Stage, Flow]:
-    """Write the segment and go on with its live rows, keys and all."""
+    """Write the segment and continue with its live rows, including their keys."""
     carried = [F.col(name) for name in (KEY, REJECTIONS, *flow.place(), *flow.beside)]
     columns = [*user_columns(flow.with_tags()), *carried]
     stage = write(flow, path, columns, key=F.col(KEY), reasons=F.col(REJECTIONS))
@@ -86,7 +78,9 @@ def checkpoint(flow: Flow, path: str) -> tuple[Stage, Flow]:
 
 
 def group_fields(step: GroupBy | Aggregate, rows: DataFrame) -> list[Column]:
-    """What identifies a group; -0.0 falls into the group of 0.0, so it must also read like it."""
+    """List the columns that identify a group. -0.0 is in the group of 0.0, so it must read like
+    it.
+    """
     return [value.alias(name) for name, value in _group_values(step, rows).items()]
 
 
@@ -102,13 +96,14 @@ def _group_values(step: GroupBy | Aggregate, rows: DataFrame) -> dict[str, Colum
 def hidden_group_fields(
     step: GroupBy | Aggregate, rows: DataFrame, redaction: Redaction
 ) -> list[Column]:
-    """The same with hashes in the place of redacted columns."""
+    """List the same, with hashes in place of redacted columns."""
     return _hidden_fields(_group_values(step, rows), redaction)
 
 
 def group_keys(flow: Flow, step: GroupBy, path: str) -> tuple[Stage, DataFrame]:
-    """Every live row with its group and what the aggregates need: the evidence itself. A row that
-    is itself a group brings count and digest of the rows it was made of."""
+    """Write every live row with its group and what the aggregates need: the evidence itself. A row
+    that is itself a group brings count and digest of the rows it was made of.
+    """
     flow = flow.with_tags()
     needed = mentioned([e for _, e in step.aggregates], flow.columns)
     values = [flow.live(col(n)).alias(VALUE + n) for n in needed if n not in step.by]
@@ -122,13 +117,13 @@ def group_keys(flow: Flow, step: GroupBy, path: str) -> tuple[Stage, DataFrame]:
 
 
 def source(*, placed: bool) -> list[Column]:
-    """What names the record behind a row, in evidence."""
+    """Name the record of a row, for evidence."""
     place = [F.col(PLACE).alias(SOURCE_PLACE)] if placed else []
     return [F.col(KEY).alias(SOURCE_KEY), *place]
 
 
 def hidden_links(stage: Stage, step: GroupBy, redaction: Redaction) -> DataFrame | None:
-    """The evidence without redacted values; None if the segment wrote none."""
+    """Read the evidence without redacted values; None if the segment wrote none."""
     rows = stage.live()
     values = [name for name in rows.columns if name.startswith(VALUE)]
     shown = [name for name in values if not redaction.covers(name.removeprefix(VALUE))]
@@ -139,14 +134,14 @@ def hidden_links(stage: Stage, step: GroupBy, redaction: Redaction) -> DataFrame
 
 
 def hidden_groups(groups: DataFrame, step: GroupBy, redaction: Redaction) -> DataFrame:
-    """Groups with their digests, redacted columns as their hashes."""
+    """Read groups with their digests, redacted columns as hashes."""
     if not redaction.covers_any(step.by):
         return groups
     return groups.withColumn(GROUP_KEY, _hidden_group(step, redaction))
 
 
 def _hidden_group(step: GroupBy, redaction: Redaction) -> Column:
-    """The group of a row of evidence, redacted columns as their hashes."""
+    """Return the group of a row of evidence, redacted columns as hashes."""
     if not step.by:
         return F.col(GROUP_KEY)
     fields = {name: F.col(GROUP_KEY).getField(name) for name in step.by}
@@ -161,8 +156,9 @@ def _hidden_fields(fields: Mapping[str, Column], redaction: Redaction) -> list[C
 
 
 def aggregate_keys(evidence: DataFrame, step: GroupBy, needed: Sequence[str]) -> DataFrame:
-    """The aggregate, from what was written; each group with the digest of the keys it was made
-    of, so that a row that was read twice or not at all shows."""
+    """Aggregate what was written. Each group gets the digest of its keys, so that a row that was
+    read twice or not at all is detected.
+    """
     groups = [F.col(GROUP_KEY).getField(name).alias(name) for name in step.by]
     values = [col(VALUE + n).alias(n) for n in needed if n not in step.by]
     rows = evidence.select(*groups, *values, F.col(SOURCE_KEY).alias(KEY))
@@ -170,7 +166,7 @@ def aggregate_keys(evidence: DataFrame, step: GroupBy, needed: Sequence[str]) ->
 
 
 def group_digests(flow: Flow, step: GroupBy, path: str) -> tuple[Stage, DataFrame, DataFrame]:
-    """One aggregation for everything: live rows meet in their group, ended rows stay alone.
+    """Do everything in one aggregation: live rows are grouped, ended rows stay separate.
 
     Returns the stage, the aggregate, and each group's count and key digest.
     """
@@ -182,7 +178,7 @@ def group_digests(flow: Flow, step: GroupBy, path: str) -> tuple[Stage, DataFram
     own = {"_tm_own": KEY, **({PLACE: PLACE} if flow.placed else {})}
     ended = [F.when(~live, F.col(value)).alias(name) for name, value in own.items()]
     rows = flow.rows.select(*guarded, F.col(PART).cast("int").alias(PART), KEY, *ended, REJECTIONS)
-    # What raises on a group without values must not be asked about rows that ended.
+    # An aggregate that raises on a group without values must not be evaluated on ended rows.
     aggregates = [F.when(live, to_column(e, list(names))).alias(n) for n, e in step.aggregates]
     groups = [F.col(PART), *map(F.col, own), F.col(REJECTIONS), *map(col, step.by)]
     merged = rows.groupBy(*groups).agg(*aggregates, *digest.lanes(F.col(KEY)))
@@ -195,7 +191,7 @@ def group_digests(flow: Flow, step: GroupBy, path: str) -> tuple[Stage, DataFram
 
 
 def group_flow(output: DataFrame, step: GroupBy, level: int, redaction: Redaction) -> Flow:
-    """Groups as rows of their own, keyed by their group columns."""
+    """Make groups rows of their own, keyed by their group columns."""
     key = group_text(step.by, [redaction.shown(name, col(name)) for name in step.by])
     flow = Flow(
         output.withColumn(KEY, key),
@@ -206,12 +202,12 @@ def group_flow(output: DataFrame, step: GroupBy, level: int, redaction: Redactio
         group_columns=step.by,
         beside=tuple(name for name in digest.NAMES if name in output.columns),
     )
-    # A key that hides a column cannot be read from it: rows carry the key itself.
+    # A key with a redacted column cannot be read from the columns: rows carry the key itself.
     return flow.with_tags() if redaction.covers_any(step.by) else flow
 
 
 def childless_filtered(flow: Flow, step: Explode, step_id: str, book: Book) -> Flow:
-    """A parent without elements leaves no child: it must end here, with a reason."""
+    """End parents without elements, with a reason, because they leave no child."""
     flow = flow.with_tags()
     if step.outer:
         return flow
@@ -237,7 +233,7 @@ def exploded(flow: Flow, step: Explode, parents: Flow) -> tuple[Flow, DataFrame]
 
 
 def expanded(flow: Flow, step: Join, parents: Flow, reference: DataFrame) -> tuple[Flow, DataFrame]:
-    """All matches; children are numbered by the content of what they matched."""
+    """Keep all matches; children are numbered by the content of their match."""
     before = parents.rows
     pairs = plain.join_pairs(step.on, parents.columns, reference.columns)
     shared = {right for _, right in pairs} if plain.shares_names(step.on) else set()
@@ -261,7 +257,7 @@ def expanded(flow: Flow, step: Join, parents: Flow, reference: DataFrame) -> tup
 def _children(
     flow: Flow, rows: DataFrame, chosen: Sequence[Column], names: Sequence[str]
 ) -> tuple[Flow, DataFrame]:
-    """A child stands where its record does."""
+    """Make children; a child has the place of its record."""
     place = [F.col(PLACE).alias(SOURCE_PLACE)] if flow.placed else []
     named = [F.col("_tm_child").alias("child_key"), F.col(KEY).alias("parent_key")]
     links = rows.select(*named, *place)
@@ -271,7 +267,7 @@ def _children(
 
 
 def first_of_each(flow: Flow, step: DropDuplicates, step_id: str, book: Book) -> Flow:
-    """The row with the smallest key stays, so that the choice is the same in every run."""
+    """Keep the row with the smallest key, so that the choice is the same in every run."""
     subset = list(step.subset) if step.subset is not None else list(flow.columns)
     window = Window.partitionBy(*map(col, subset)).orderBy(KEY, *flow.place())
     rows = flow.rows.withColumn("_tm_rank", F.row_number().over(window))

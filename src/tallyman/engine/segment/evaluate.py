@@ -1,4 +1,4 @@
-"""Evaluating an asset's plan: segments joined by cuts, each evaluated once and written once."""
+"""The evaluation of an asset's plan: segments joined by cuts, each evaluated and written once."""
 
 from __future__ import annotations
 
@@ -27,15 +27,8 @@ from tallyman.domain.definition.step import (
     WithColumns,
 )
 from tallyman.domain.definition.step_facts import Step
-from tallyman.engine.expressions.columns import (
-    KEY,
-    PART,
-    PLACE,
-    REJECTIONS,
-    SOURCES,
-    SYSTEM,
-    col,
-)
+from tallyman.engine.expressions.column_names import KEY, PART, PLACE, REJECTIONS, SOURCES, SYSTEM
+from tallyman.engine.expressions.columns import col
 from tallyman.engine.observer import SILENT, Observer
 from tallyman.engine.plan import plain
 from tallyman.engine.segment import cuts, segment
@@ -52,7 +45,7 @@ from tallyman.faults import Point
 
 @dataclass
 class Evaluation:
-    """One asset in one run. `staged` lists what each segment wrote, in order."""
+    """The evaluation of one asset in one run. `staged` lists what each segment wrote, in order."""
 
     book: Book
     inputs: Mapping[str, Input]
@@ -66,7 +59,7 @@ class Evaluation:
     opened: list[Opened] = field(default_factory=list)
     output_key: tuple[str, ...] = ()
     reached: str | None = None
-    """The last step whose effect on every row is decided."""
+    """The last step with a decided effect on every row."""
 
     def path(self) -> str:
         return os.path.join(self.folder, f"segment-{len(self.staged) + 1}")
@@ -74,7 +67,7 @@ class Evaluation:
     def staged_as(self, stage: Stage) -> Stage:
         faults.reach(Point.SEGMENT_WRITTEN)
         self.report_reached()
-        # First the verdict on the segment before: when that halts, this one never came about.
+        # Check the previous segment first: if that halts, this one must not count.
         self.checks.written(stage)
         self.staged.append(stage)
         return stage
@@ -123,7 +116,7 @@ class Evaluation:
         return self._live_only(flow) if step.looks_at_other_rows else flow
 
     def _live_only(self, flow: Flow) -> Flow:
-        """Rows that look at each other must not see those that ended."""
+        """Keep only live rows: rows that look at each other must not see those that ended."""
         if not flow.tagged:
             return flow
         stage, rest = cuts.checkpoint(flow, self.path())
@@ -138,7 +131,7 @@ class Evaluation:
         if step.fanout == "error":
             return segment.join(flow, step, reference, name, self.book)
         looked_up = segment.join(flow, step, reference, name, self.book)
-        only = replace(looked_up, columns=flow.columns)  # and how often each row matched
+        only = replace(looked_up, columns=flow.columns)  # plus the number of matches per row
         stage, parents = cuts.checkpoint(only, self.path())
         children, links = cuts.expanded(flow, step, parents, reference)
         why = f"Records expanded by their matches in {step.other.input}"
@@ -192,7 +185,7 @@ class Evaluation:
         return replace(both, unread=unread, rules=max(left.rules, right.rules))
 
     def output_groups(self, flow: Flow, folder: str) -> StructType:
-        """Write groups that nothing was done to since; their columns identify them."""
+        """Write groups that no later step touched; their columns identify them."""
         sources = (
             [F.struct(F.struct(*kept).alias(SOURCES)).alias(SYSTEM)]
             if (kept := flow.sources())
@@ -229,13 +222,13 @@ class Evaluation:
             stage = stage.with_sources(f"{SYSTEM}.{SOURCES}")
         self.staged_as(stage)
         if not os.path.isdir(stage.live_folder()):
-            # Where no row passed there is no file yet; readers still need its columns.
+            # If no row passed there is no file yet; readers still need its columns.
             stage.live().write.parquet(stage.live_folder())
         return stage
 
 
 def _same_key(left: Flow, right: Flow, step: Union) -> bool:
-    """Whether the key columns of both sides meet in the union, and unchanged by a common type."""
+    """True if the key columns of both sides meet in the union, with equal types."""
     if left.key_columns is None or left.key_columns != right.key_columns:
         return False
     kinds = [{f.name: f.dataType for f in side.rows.schema} for side in (left, right)]
@@ -247,7 +240,7 @@ def _same_key(left: Flow, right: Flow, step: Union) -> bool:
 
 
 def place_of(side: Flow, wanted: bool) -> list[Column]:
-    """Of a side whose keys distinguish its records, none."""
+    """Return the place column if wanted; NULL for a side with keys that distinguish its records."""
     if not wanted:
         return []
     return [F.col(PLACE) if side.placed else F.lit(None).cast("string").alias(PLACE)]

@@ -1,4 +1,4 @@
-"""The book of one asset's evaluation: the rules records can break and the places they can end."""
+"""The book of one evaluation: the rules that records can break, and the parts they can end in."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from tallyman.domain.account.fate import Fate
 from tallyman.domain.account.rejection import Rule
-from tallyman.engine.expressions.columns import ERROR
+from tallyman.engine.expressions.column_names import ERROR
 from tallyman.engine.expressions.redact import Redaction
 
 FANOUT = "fanout"
@@ -14,7 +14,7 @@ FANOUT = "fanout"
 
 @dataclass(frozen=True, slots=True)
 class FatePart:
-    """Rows tagged `id` ended at this step; `fate` None means the step itself must fail."""
+    """One part: rows tagged `id` ended at this step. `fate` None means that the step must fail."""
 
     id: int
     fate: Fate | None
@@ -23,7 +23,7 @@ class FatePart:
     predicate: str = ""
     level: int = 0
     asked_as: str = ""
-    """The step's own id, where `step_id` was numbered to differ from another level's."""
+    """The step's own id, if `step_id` got a number to differ from that of another level."""
 
 
 @dataclass(slots=True)
@@ -42,7 +42,7 @@ class Book:
     ) -> int:
         for part in self.parts.values():
             if (part.fate, part.asked_as, part.level) == (fate, step_id, level):
-                return part.id  # rows that came in another way, at the same step
+                return part.id  # rows of another member, at the same step
         number = ERROR + 1 + len(self.parts)
         taken = {part.step_id for part in self.parts.values()}
         unique, again = step_id, 2

@@ -1,4 +1,4 @@
-"""The key of a group as text: a JSON object of the columns that identify it, NULLs included."""
+"""The key of a group as text: a JSON object of its identifying columns, NULLs included."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pyspark.sql import functions as F
 
 GROUP_KEY, SOURCE_KEY, SOURCE_PLACE = "group_key", "source_key", "source_place"
 WHOLE = "_tm_all"
-"""The name of the one group when groupBy names no column: a struct needs a field."""
+"""The field of the one group if groupBy names no column: a struct needs a field."""
 PAIR = "\x1f"
-"""Stands between a group and a key of it, where both are hashed as one."""
+"""The separator between a group and a key, where both are hashed as one."""
 
 
 def group_text(names: Sequence[str], values: Sequence[Column]) -> Column:
@@ -20,7 +20,7 @@ def group_text(names: Sequence[str], values: Sequence[Column]) -> Column:
 
 
 def text_of_group(rows: DataFrame) -> Column:
-    """The key of the group that a row of the evidence belongs to."""
+    """Compute the key of the group that a row of the evidence belongs to."""
     fields = rows.schema[GROUP_KEY].dataType.names  # type: ignore[attr-defined]
     names = [name for name in fields if name != WHOLE]
     return group_text(names, [F.col(GROUP_KEY).getField(name) for name in names])

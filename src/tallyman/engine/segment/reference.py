@@ -1,4 +1,4 @@
-"""Read references: inputs that are joined and have no ledger, so every record must be readable."""
+"""References: joined inputs without a ledger, so that every record must be readable."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from tallyman.engine.expressions.columns import ERROR, KEY, PART, col
+from tallyman.engine.expressions.column_names import ERROR, KEY, PART
+from tallyman.engine.expressions.columns import col
 from tallyman.engine.segment.admit import admit
 from tallyman.engine.segment.fate_book import Book
 from tallyman.engine.source.source import Input
@@ -26,7 +27,7 @@ class References(dict[str, DataFrame]):
 
 
 def reference(source: Input) -> DataFrame:
-    """The rows of a reference, or ReferenceRejected with the records that cannot be read."""
+    """Read the rows of a reference; ReferenceRejected names records that cannot be read."""
     rows = source.records()
     if source.rejects:
         admitted = admit(source, Book(source.name), ()).rows

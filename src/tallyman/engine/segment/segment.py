@@ -1,7 +1,7 @@
-"""Inside a segment rows are never dropped: each carries its key, where it ended, and why.
+"""Segments. Rows are never dropped inside: each carries its key, where it ended, and why.
 
 A step that ends a row only tags it. Later expressions are guarded by the tag: under ANSI rules an
-expression on a row that an earlier filter removed would raise.
+expression on a row that an earlier filter removed could raise.
 """
 
 from __future__ import annotations
@@ -16,20 +16,16 @@ from tallyman.domain.account.fate import Fate
 from tallyman.domain.account.rejection import ErrorType, Rule
 from tallyman.domain.definition.step import Drop, Expect, Filter, Join, Rename, Select
 from tallyman.domain.definition.step_facts import Step
-from tallyman.engine.expressions.columns import (
+from tallyman.engine.expressions.column_names import (
     ERROR,
     KEY,
     LIVE,
     PART,
     PLACE,
     REJECTIONS,
-    cannot_raise,
-    col,
-    mentioned,
     quoted,
-    text_of,
-    to_column,
 )
+from tallyman.engine.expressions.columns import cannot_raise, col, mentioned, text_of, to_column
 from tallyman.engine.expressions.redact import Redaction
 from tallyman.engine.plan import plain
 from tallyman.engine.plan.plain import MATCHES
@@ -41,29 +37,29 @@ REJECTION = "struct<rule:int,actual:string>"
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """Rows on their way, with the user's columns in order and what is carried beside them."""
+    """Rows on their way, with the user's columns in order and our columns next to them."""
 
     rows: DataFrame
     columns: tuple[str, ...]
     key_columns: tuple[str, ...] | None
-    """The user's columns that still hold the key, if they do."""
+    """The user's columns that still hold the key; None if they do not."""
     tagged: bool = False
     level: int = 0
     after_group: bool = False
     group_columns: tuple[str, ...] | None = None
-    """The user's columns that still identify the group, where rows are groups."""
+    """The user's columns that still identify the group, if rows are groups."""
     beside: tuple[str, ...] = ()
-    """Further columns of ours that go with every row."""
+    """Further columns of ours that are carried with every row."""
     unread: Mapping[str, frozenset[int]] = field(default_factory=dict)
-    """Columns that have no value of their own on a record that broke one of these rules."""
+    """The rules that leave a column without a value of its own when broken, by column."""
     rules: int = 0
-    """Rules the rows may have broken so far: those with smaller numbers."""
+    """The number of rules the rows may have broken so far: those with smaller numbers."""
     placed: bool = False
-    """Whether the rows carry the place of their record, because keys do not distinguish records."""
+    """True if rows carry the place of their record, because keys do not distinguish records."""
 
     @property
     def untouched_groups(self) -> bool:
-        """Groups that no step since could end, identified by their own columns."""
+        """True for groups that no later step could end, identified by their own columns."""
         return self.after_group and not self.tagged and self.group_columns is not None
 
     def carried(self) -> list[str]:
@@ -74,7 +70,7 @@ class Flow:
         return [PLACE] if self.placed else []
 
     def sources(self) -> list[Column]:
-        """Count and digest of the rows behind a group, where it carries them."""
+        """List count and digest of the rows of a group, if the group carries them."""
         return [F.col(name) for name in digest.NAMES if name in self.beside]
 
     def live(self, value: Column) -> Column:
@@ -91,7 +87,7 @@ class Flow:
         return replace(self, rows=rows, columns=tuple(names))
 
     def without_key(self, touched: Sequence[str]) -> Flow:
-        """After columns were written over: the key is no longer read from them."""
+        """Forget key columns that were overwritten."""
         lowered = {name.lower() for name in touched}
         found = self
         if self.key_columns and lowered & {name.lower() for name in self.key_columns}:
@@ -101,12 +97,12 @@ class Flow:
         return found
 
     def computed(self, names: Iterable[str]) -> Flow:
-        """After columns were computed: on live rows only, so not on those that failed before."""
+        """Note computed columns: they have a value only on live rows."""
         before = frozenset(range(self.rules))
         return replace(self, unread={**self.unread, **dict.fromkeys(names, before)})
 
     def lacks(self, names: Iterable[str]) -> frozenset[int]:
-        """The rules of which a broken one leaves one of the columns without a value."""
+        """List the rules that leave one of the columns without a value when broken."""
         return frozenset().union(*(self.unread.get(name, frozenset()) for name in names))
 
 
@@ -140,7 +136,7 @@ def select(flow: Flow, step: Select) -> Flow:
 
 
 def _fields(flow: Flow, expression: Column) -> list[Column]:
-    """`place.*` as one expression per field, so that each can be guarded."""
+    """Split `place.*` into one expression per field, so that each can be guarded."""
     text = text_of(expression)
     if not text.endswith(".*"):
         return [expression]
@@ -154,9 +150,9 @@ def drop(flow: Flow, step: Drop) -> Flow:
 
 
 def with_columns(flow: Flow, step: Step) -> Flow:
-    """Assign the columns that the step says, on the rows that still go on."""
+    """Assign the step's columns on the live rows."""
     made = {name: flow.live(to_column(e, flow.columns)) for name, e in step.values().items()}
-    # Spark finds the column to replace whatever its case, and then spells it as the new one.
+    # Spark ignores case when it finds the column to replace, and then uses the new spelling.
     anew = {name.lower(): name for name in made}
     names = [anew.pop(name.lower(), name) for name in flow.columns]
     names += anew.values()
@@ -179,7 +175,7 @@ def rename(flow: Flow, step: Rename) -> Flow:
 
 
 def filter_(flow: Flow, step: Filter, step_id: str, book: Book) -> Flow:
-    """False and NULL both end here: a row cannot fall between a predicate and its negation."""
+    """End rows with false and with NULL: no row falls between a predicate and its negation."""
     text = text_of(step.predicate)
     why = f"Records filtered: {step.reason}" if step.reason else f"Records filtered by NOT ({text})"
     flow = flow.with_tags()
@@ -194,9 +190,9 @@ def end_unless(flow: Flow, keep: Column, ended: int) -> Flow:
 
 
 def expect(flow: Flow, step: Expect, step_id: str, book: Book) -> Flow:
-    """A live row must be shown to hold; one that failed before only adds what is plainly false.
+    """Reject live rows unless the rule holds; rows that failed before only if it is plainly false.
 
-    Of a field that could not be read nothing is known: no rule over it is broken.
+    Nothing is known about an unreadable field, so no rule over it is broken.
     """
     flow = flow.with_tags()
     asked = mentioned([step.predicate], flow.columns)
@@ -229,7 +225,7 @@ def expect(flow: Flow, step: Expect, step_id: str, book: Book) -> Flow:
 
 
 def _broke(rules: frozenset[int]) -> Column:
-    """Whether one of these is among the rules that the record broke already."""
+    """True if the record already broke one of these rules."""
     if not rules:
         return F.lit(False)
     numbers = F.array(*map(F.lit, sorted(rules)))
@@ -249,7 +245,7 @@ def _values(names: Sequence[str], redaction: Redaction) -> Column:
 
 
 def join(flow: Flow, step: Join, reference: DataFrame, step_id: str, book: Book) -> Flow:
-    """Each row meets at most one row of the reference, grouped by its key: rows cannot multiply."""
+    """Look up at most one row of the reference, grouped by its key: rows cannot multiply."""
     pairs = plain.join_pairs(step.on, flow.columns, reference.columns)
     flow = flow.with_tags()
     rows = plain.looked_up(flow.rows, reference, pairs)
@@ -269,7 +265,7 @@ def join(flow: Flow, step: Join, reference: DataFrame, step_id: str, book: Book)
 
 
 def refuse_several(flow: Flow, step_id: str, book: Book) -> Flow:
-    """A row that met more than one row of the reference makes the step fail."""
+    """Fail the step for a row that matches several rows of the reference."""
     many = book.part(None, f"{step_id}.{FANOUT}", f"{step_id}: more than one match", "", 0)
     return end_unless(flow, F.coalesce(F.col(MATCHES), F.lit(1)) <= 1, many)
 
@@ -281,7 +277,7 @@ def _unmatched(
     step_id: str,
     book: Book,
 ) -> Flow:
-    """`columns` are those looked up by, and those that a match adds."""
+    """Handle rows without a match. `columns` are the columns looked up by, and the added ones."""
     keys, added = columns
     text = (
         text_of(step.on) if not isinstance(step.on, (list, tuple)) else ", ".join(map(str, step.on))

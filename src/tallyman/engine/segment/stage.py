@@ -1,4 +1,4 @@
-"""A segment's one write: every row of it, in one job, partitioned by where the row ended."""
+"""A stage: the one write of a segment, all rows in one job, partitioned by where they ended."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, StructType
 
 from tallyman.domain.account.ledger import KeyDigest
-from tallyman.engine.expressions.columns import KEY, LIVE, PART, PLACE, REJECTIONS, col
+from tallyman.engine.expressions.column_names import KEY, LIVE, PART, PLACE, REJECTIONS
+from tallyman.engine.expressions.columns import col
 from tallyman.engine.segment.segment import Flow
 from tallyman.engine.spark import digest
 
@@ -28,7 +29,7 @@ EVIDENCE_OPTIONS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """What one segment wrote. `key` and `reasons` say how to read a row's key and rejections."""
+    """The output of one segment. `key` and `reasons` read a row's key and rejections."""
 
     spark: SparkSession
     path: str
@@ -36,12 +37,12 @@ class Stage:
     key: Column
     reasons: Column
     multiplicity: str | None = None
-    """The column that says how many records a row stands for, if rows were merged."""
+    """The column with the number of records a row stands for, if rows were merged."""
     level: int = 0
     place: str | None = None
-    """The column with the place of each record, where keys do not distinguish records."""
+    """The column with the place of each record, if keys do not distinguish records."""
     sources: tuple[Column, ...] = ()
-    """Where rows are groups: how to read count and digest of the rows behind each."""
+    """Columns with count and digest of each group's rows, if rows are groups."""
 
     def read(self) -> DataFrame:
         return self.spark.read.schema(self.schema).parquet(self.path)
@@ -50,7 +51,7 @@ class Stage:
         return self.read().where(F.col(PART) == LIVE).drop(PART)
 
     def parts(self) -> set[int]:
-        """Which parts have rows, identified by the folders."""
+        """List the parts that have rows, by their folders."""
         found = Path(self.path).glob(f"{PART}=*")
         return {int(folder.name.partition("=")[2]) for folder in found}
 
@@ -58,7 +59,7 @@ class Stage:
         return os.path.join(self.path, f"{PART}={LIVE}")
 
     def dropped(self) -> DataFrame:
-        """Key, part, rejections and place of every record that ended in this segment."""
+        """Read key, part, rejections and place of every record that ended in this segment."""
         rows = self.read().where(F.col(PART) != LIVE)
         place = F.col(self.place) if self.place else F.lit(None)
         named = [self.key.alias(KEY), PART, self.reasons.alias(REJECTIONS), place.alias(PLACE)]
@@ -69,17 +70,17 @@ class Stage:
         return found.withColumn("_tm_copy", again).drop("_tm_copy", self.multiplicity)
 
     def with_sources(self, place: str) -> Stage:
-        """A stage of groups, each with count and digest of the rows behind it in a struct."""
+        """Mark as a stage of groups, each with count and digest of its rows in a struct."""
         return replace(self, sources=tuple(F.col(f"{place}.{name}") for name in digest.NAMES))
 
     def sources_ended(self) -> KeyDigest:
-        """The rows behind all groups that ended in this segment."""
+        """Digest the rows of all groups that ended in this segment."""
         if not self.sources or not self.parts() - {LIVE}:
             return KeyDigest()
         return self._behind(self.read().where(F.col(PART) != LIVE))
 
     def sources_live(self) -> KeyDigest:
-        """The rows behind all groups that went on."""
+        """Digest the rows of all groups that are still live."""
         return self._behind(self.read().where(F.col(PART) == LIVE))
 
     def _behind(self, groups: DataFrame) -> KeyDigest:
@@ -90,8 +91,9 @@ class Stage:
         return [self.multiplicity] if self.multiplicity else []
 
     def totals(self) -> dict[int, KeyDigest]:
-        """Count and digest of the rows that ended, per part. Live rows are measured where they are
-        kept, not here."""
+        """Count and digest the rows that ended, per part. Live rows are measured where they are
+        kept.
+        """
         if not self.parts() - {LIVE}:
             return {}
         ended = self.read().where(F.col(PART) != LIVE).groupBy(PART)
@@ -104,14 +106,14 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class WrittenRows:
-    """The rows of an output as they were written, before they are put in their place."""
+    """The written rows of an output, before they are moved to their place."""
 
     folder: Path
     schema: StructType
     level: int | None = None
-    """Of all rows; None where each row says which step made it."""
+    """The level of all rows; None if each row names the step that made it."""
     group_columns: tuple[str, ...] | None = None
-    """The columns that identify a row, where rows are groups and say nothing else."""
+    """The columns that identify a row, if rows are groups without other marks."""
 
     @classmethod
     def of_stage(cls, stage: Stage) -> WrittenRows:
@@ -128,7 +130,7 @@ def write(
     reasons: Column,
     place: str = PLACE,
 ) -> Stage:
-    """Evaluate the segment once."""
+    """Evaluate and write the segment once."""
     rows = flow.with_tags().rows.select(F.col(PART).cast("int").alias(PART), *columns)
     schema = _write(rows, path, {})
     shown = place if flow.placed else None
@@ -138,7 +140,7 @@ def write(
 def write_keys(
     flow: Flow, path: str, columns: Sequence[Column], *, key: Column, place: str
 ) -> Stage:
-    """The same for rows whose keys are the evidence."""
+    """Evaluate and write rows with keys that are the evidence."""
     rows = flow.with_tags().rows.select(F.col(PART).cast("int").alias(PART), *columns)
     schema = _write(rows, path, EVIDENCE_OPTIONS)
     spark, shown = flow.rows.sparkSession, place if flow.placed else None
@@ -146,7 +148,7 @@ def write_keys(
 
 
 def write_merged(flow: Flow, rows: DataFrame, path: str) -> Stage:
-    """Rows already merged by an aggregation that carries count and digest."""
+    """Write rows already merged by an aggregation, with count and digest."""
     schema = _write(rows, path, EVIDENCE_OPTIONS)
     spark, reasons = flow.rows.sparkSession, F.col(REJECTIONS)
     shown = PLACE if flow.placed else None
@@ -159,5 +161,5 @@ def _write(rows: DataFrame, path: str, options: Mapping[str, str]) -> StructType
 
 
 def user_columns(flow: Flow) -> list[Column]:
-    """The user's columns; NULL on rows that ended, which are identified by their key alone."""
+    """Select the user's columns; NULL on ended rows, which are identified by their key alone."""
     return [flow.live(col(name)).alias(name) for name in flow.columns]

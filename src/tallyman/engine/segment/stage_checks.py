@@ -1,4 +1,4 @@
-"""Count what each segment wrote and judge it, while the next segment is evaluated."""
+"""Checks of each segment's output, made while the next segment is evaluated."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from pyspark.sql import functions as F
 
 from tallyman.domain.account.ledger import KeyDigest
 from tallyman.domain.pipeline.threshold import Halt, Thresholds
-from tallyman.engine.expressions.columns import ERROR, KEY, PART
+from tallyman.engine.expressions.column_names import ERROR, KEY, PART
 from tallyman.engine.segment.fate_book import Book
 from tallyman.engine.segment.stage import Stage
 from tallyman.engine.source.doors import Doors
 from tallyman.errors import JoinFanOut
 
 Totals = dict[str, dict[int, KeyDigest]]
-"""By the path of a stage: count and digest of each part in which rows ended."""
+"""Count and digest of each part in which rows ended, by the path of a stage."""
 
 
 class Halted(Exception):
-    """Too many records were rejected: evaluate no further."""
+    """Too many records were rejected; evaluation stops."""
 
 
 @dataclass
 class StageChecks:
-    """Fan-out and thresholds, one segment behind the evaluation."""
+    """Checks of fan-out and thresholds, one segment later than the evaluation."""
 
     book: Book
     thresholds: Thresholds
@@ -34,16 +34,16 @@ class StageChecks:
     totals: Totals = field(default_factory=dict)
     halt: Halt | None = None
     _errors: int = 0
-    """Rejected records; a failed group counts as the records behind it."""
+    """The number of rejected records; a failed group counts as its records."""
     _last: tuple[Stage, Future[dict[int, KeyDigest]]] | None = None
 
     def written(self, stage: Stage) -> None:
-        """Judge the segment before, then start to count this one."""
+        """Check the previous segment, then start counting this one."""
         self.check()
         self._last = (stage, self.pool.submit(stage.totals))
 
     def check(self) -> None:
-        """Judge the segment written last; raise Halted if a threshold is exceeded."""
+        """Check the segment written last; raise Halted if a threshold is exceeded."""
         if self._last is None:
             return
         (stage, counted), self._last = self._last, None

@@ -1,1 +1,1 @@
-"""Files in, typed records with a key out."""
+"""Sources: from files to typed records with a key."""

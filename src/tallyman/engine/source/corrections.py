@@ -1,7 +1,7 @@
-"""Inputs of a replay: some records of an input again, corrected ones in the place of others.
+"""Inputs of a replay: some records of an input, with corrected ones in place of others.
 
-A corrected record keeps the key of the one it replaces, also where that is `@file#3`: the ledger of
-a replay speaks of the same records as that of the first run.
+A corrected record keeps the key of the record it replaces, also if that is `@file#3`. So the ledger
+of a replay names the same records as the ledger of the first run.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from tallyman.domain.definition.frame import Frame
 from tallyman.domain.definition.plan import accounted_inputs, frames
-from tallyman.engine.expressions.columns import KEY, PLACE, col
+from tallyman.engine.expressions.column_names import KEY, PLACE
+from tallyman.engine.expressions.columns import col
 from tallyman.engine.files.listing import InputFile, InputFiles, list_files
 from tallyman.engine.source import lines
 from tallyman.engine.source.lines_input import BAD_UTF8, IRREGULAR, LinesInput
@@ -27,11 +28,13 @@ from tallyman.engine.source.source import Door, Input, key_text
 from tallyman.engine.spark import digest
 
 NAMED = "_source_key"
-"""In a corrected record: the key of the one it replaces, where its own does not say."""
+"""The field of a corrected record with the key of the record it replaces, if its own columns do not
+give it.
+"""
 LINE, VALID, APART = "line", "valid", "apart"
 FORMATS = ("dateFormat", "timestampFormat", "timestampNTZFormat", "locale", "timeZone")
 FOLDER, KEYS, CORRECTED, FACTS = "replay", "keys", "corrected", "replay.json"
-"""In the folder of a replay: the keys that were chosen, and the corrected records so far."""
+"""Names in the folder of a replay: the chosen keys, and the corrected records so far."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,9 @@ class CorrectionsInput(LinesInput):
         return self.records([]).select(KEY)
 
     def every_line(self) -> DataFrame:
-        """Number, text, key, whether the key was given apart, and whether it is one JSON object."""
+        """Read each line: number, text, key, whether `_source_key` gave the key, whether it is one
+        object.
+        """
         text = F.col(lines.TEXT)
         keyed = [f for f in self.schema if f.name in (*self.key, NAMED)]
         parsed = F.when(~F.expr(f"{BAD_UTF8} OR {IRREGULAR}"), self.parse(text, keyed))
@@ -67,7 +72,7 @@ class CorrectionsInput(LinesInput):
 
 @dataclass(frozen=True, slots=True)
 class CorrectionShape:
-    """What records of an input look like, whether it is opened or not."""
+    """The form of an input's records, whether the input is opened or not."""
 
     name: str
     spark: SparkSession
@@ -77,7 +82,7 @@ class CorrectionShape:
 
 
 def corrections(shape: CorrectionShape, path: str, project: Path) -> CorrectionsInput:
-    """The file, or the folder, read as records of the input."""
+    """Read a file or folder of corrections as records of the input."""
     schema = StructType([*shape.schema.fields, StructField(NAMED, StringType())])
     options = {name: value for name, value in shape.options.items() if name in FORMATS}
     files = list_files(shape.name, path, project)
@@ -85,21 +90,22 @@ def corrections(shape: CorrectionShape, path: str, project: Path) -> Corrections
 
 
 def keys_in(spark: SparkSession, folder: Path) -> DataFrame:
-    """The keys that were chosen, once each."""
+    """Read the chosen keys, each once."""
     return spark.read.parquet(str(folder)).select(F.col("source_key").alias(KEY))
 
 
 @dataclass(frozen=True)
 class Overlay(Input):
-    """Records of `base` that are not corrected, and the corrected ones.
+    """The uncorrected records of `base`, and the corrected ones.
 
-    `only`: nothing but records with these keys. Without `base` all of them are corrected."""
+    `only` restricts both to these keys. Without `base`, all records are corrected ones.
+    """
 
     base: Input | None = None
     corrected: CorrectionsInput | None = None
     only: DataFrame | None = None
     named: bool = False
-    """Some corrected record has a key that its own columns do not give."""
+    """True if a corrected record has a key that its own columns do not give."""
 
     def lots(self, columns: Sequence[str]) -> list[tuple[Input, DataFrame]]:
         found: list[tuple[Input, DataFrame]] = []
@@ -126,7 +132,7 @@ class Overlay(Input):
         return sum(side.at_most() for side in sides if side is not None)
 
     def with_places(self, name: str) -> Input:
-        """A corrected record stands in the file of corrections."""
+        """Add places; the place of a corrected record is in the file of corrections."""
         base = self.base.with_places(name) if self.base is not None else None
         corrected = None
         if self.corrected is not None:
@@ -134,7 +140,7 @@ class Overlay(Input):
         return replace(self, base=base, corrected=corrected, places=name)
 
     def door(self) -> Door:
-        """From a scan of its own, of what is left of the base and of what came instead."""
+        """Measure with a separate scan of the remaining base records and the corrected ones."""
         row = (
             self.keys()
             .agg(*digest.lanes(F.col(KEY)), F.count_if(lines.is_place(F.col(KEY))).alias("n"))
@@ -161,7 +167,7 @@ class Overlay(Input):
 def overlaid(
     inputs: Mapping[str, Input], accounted: Collection[str], place: Path, project: Path
 ) -> dict[str, Input]:
-    """The inputs as a replay reads them, from what stands in its folder."""
+    """Open the inputs of a replay, as described by the files in its folder."""
     facts = json.loads((place / FACTS).read_text(encoding="utf-8"))
     return {
         name: _overlay(source, place, facts, project) if name in accounted else source
@@ -190,19 +196,20 @@ def _overlay(base: Input, place: Path, facts: Mapping[str, Any], project: Path) 
 
 
 def _files(base: Input, kept: Input | None, found: CorrectionsInput | None) -> InputFiles:
-    """Both, under the name of the source: what is hashed is what is read."""
+    """List both under the name of the source, so that everything that is read is hashed."""
     listed: list[InputFile] = list(kept.files.files) if kept is not None else []
     if found is not None:
         listed += [replace(file, name=f"@{CORRECTED}/{file.name}") for file in found.files.files]
     return replace(base.files, files=tuple(listed))
 
 
-# ---- what a plan does to records ------------------------------------------------------------
+# ---- the effect of a plan on records --------------------------------------------------------
 
 
 def treats_each_by_itself(plan: Frame) -> bool:
-    """Whether the fate and the rows of a record depend on no other record: then records can go
-    through the plan alone, and their rows join those that are there."""
+    """True if fate and rows of a record depend on no other record. Then some records can go through
+    the plan alone, and their rows join the existing ones.
+    """
     read = [frame.input for frame in frames(plan)]
     once = all(read.count(name) == 1 for name in accounted_inputs(plan))
     return once and _steps_alone(plan)
@@ -213,7 +220,7 @@ def _steps_alone(plan: Frame) -> bool:
     for step in plan.steps():
         if step.in_place or step.looks_at_other_rows:
             return False
-        # A row that a record became may fail while its brothers pass: they are there already.
+        # One row of a record may fail while the record's other rows pass, and these exist already.
         if multiplied and step.rejects:
             return False
         if step.inflow is not None and not _steps_alone(step.inflow):

@@ -1,4 +1,4 @@
-"""Measure the inputs of an asset at the door: counts, key digests and hashes, before any step."""
+"""Doors: counts, key digests and hashes of an asset's inputs, measured before any step."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from tallyman.engine.source.source import Door, Input
 
 @dataclass
 class Doors:
-    """Measurements run in `pool` while the plan is evaluated. `accounted` names an input once for
-    each time its records have to be accounted for."""
+    """Measurements that run in `pool` while the plan is evaluated. `accounted` names an input once
+    for each time its records have to be accounted for.
+    """
 
     inputs: Mapping[str, Input]
     accounted: Sequence[str]
@@ -30,8 +31,9 @@ class Doors:
     _hashes: dict[str, Future[str]] = field(default_factory=dict)
 
     def begin(self) -> None:
-        """Start hashing every input and measuring the accounted ones; read records with their
-        places where keys do not distinguish them, so that evidence names each of them."""
+        """Start hashing every input and measuring the accounted ones. Read records with their
+        places where keys do not distinguish them, so that evidence names each record.
+        """
         for name, source in self.inputs.items():
             self._hashes[name] = self.pool.submit(_content_hash, source)
         for name in set(self.accounted):
@@ -43,7 +45,7 @@ class Doors:
             if self.repeated.placed(name)
         }
         for name, source in placed.items():
-            if type(source) is not type(self.inputs[name]):  # measured as the records are read
+            if type(source) is not type(self.inputs[name]):  # measure as the records are read
                 self._measured[name] = self.pool.submit(source.door)
         self.inputs = {**self.inputs, **placed}
 
@@ -60,19 +62,19 @@ class Doors:
 
     @property
     def every_key_counted(self) -> bool:
-        """True if it is known of every input how many of its keys repeat."""
+        """True if the number of repeated keys is known for every input."""
         return None not in self.repeated.counts.values()
 
     def accounts(self) -> tuple[InputAccount, ...]:
         return tuple(map(self._account, self.accounted))
 
     def accounts_so_far(self) -> tuple[InputAccount, ...]:
-        """The inputs whose measurement succeeded before the asset stopped."""
+        """Return the accounts of inputs that were measured before the asset stopped."""
         there = [n for n in self.accounted if n in self._measured and _succeeded(self._measured[n])]
         return tuple(map(self._account, there))
 
     def careful(self) -> dict[str, Input] | None:
-        """The inputs by their slower reading, or None if none of them has one."""
+        """Return the inputs with their slower way of reading; None if no input has one."""
         slower = {name: source.slower() or source for name, source in self.inputs.items()}
         same = all(slower[name] is source for name, source in self.inputs.items())
         return None if same else slower

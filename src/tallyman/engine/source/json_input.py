@@ -1,4 +1,4 @@
-"""Read JSON lines with Spark's own reader, where every line is one object with a key."""
+"""JSON lines read by Spark's own reader, if every line is one object with a key."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from functools import cached_property
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from tallyman.engine.expressions.columns import CORRUPT, KEY, col
+from tallyman.engine.expressions.column_names import CORRUPT, KEY
+from tallyman.engine.expressions.columns import col
 from tallyman.engine.files.listing import InputFiles
 from tallyman.engine.source import lines
 from tallyman.engine.source.lines_input import IRREGULAR, LinesInput, textual_key
@@ -20,7 +21,7 @@ from tallyman.engine.spark import digest
 
 @dataclass(frozen=True)
 class JsonInput(LinesInput):
-    """JSON lines that each hold one object with a key: Spark's own reader, twice as fast."""
+    """JSON lines of one object with a key each: Spark's own reader, twice as fast."""
 
     def records(self, columns: Sequence[str] | None = None) -> DataFrame:
         names = list(self.schema.names if columns is None else columns)
@@ -39,11 +40,12 @@ class JsonInput(LinesInput):
         return F.coalesce(self.own_key(), self.redaction.shown(self.key[0], written)).alias(KEY)
 
     def _decided(self) -> Column:
-        """The text of a line that does not fit, by every declared column.
+        """Return the text of a line that does not fit, judged by every declared column.
 
         The reader types only columns that the query mentions, and no setting makes it type the
-        others. So they are mentioned, in a place that is never reached: the first of the values
-        is not NULL there. Spark does not know that."""
+        others. So they are mentioned in a place that is never reached: the first argument of
+        `coalesce` is not NULL there, which Spark does not know.
+        """
         line = F.col(CORRUPT)
         others = [col(name).cast("string") for name in self.schema.names]
         return F.when(line.isNotNull(), F.coalesce(line, *others))
@@ -56,7 +58,7 @@ class JsonInput(LinesInput):
         return self._scan[0].digest.count
 
     def with_places(self, name: str) -> Input:
-        """Spark's JSON reader does not number lines."""
+        """Switch to reading line by line, because Spark's JSON reader does not number lines."""
         return self.slower().with_places(name)
 
     def door(self) -> Door:
@@ -64,7 +66,7 @@ class JsonInput(LinesInput):
 
     @property
     def regular(self) -> bool:
-        """Whether every line is one object and shows its key."""
+        """True if every line is one object and shows its key."""
         return self._scan[1]
 
     @cached_property
@@ -101,7 +103,9 @@ class JsonInput(LinesInput):
 
 
 def sniff_prefix(files: InputFiles, key: str) -> str | None:
-    """How this input writes `"key":` and whether a quote follows; None if line one has none."""
+    """Find how this input writes `"key":` and whether a quote follows; None if line one has no
+    key.
+    """
     name = json.dumps(key)
     for file in files.files[:1]:
         with open(file.path, encoding="utf-8", errors="replace") as opened:

@@ -1,7 +1,7 @@
-"""Text inputs line by line: every line numbered, none skipped without a word.
+"""Text inputs line by line: every line is numbered, none is skipped silently.
 
-Spark's text reader has no row index. Lines of one split arrive in order, so a line's number is its
-position in its split plus the lines of the splits before it; splits are counted once.
+Spark's text reader has no row index. Lines of one split arrive in order, so the number of a line is
+its position in its split plus the lines of the earlier splits; splits are counted once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TEXT, FILE, NUMBER = "_tm_text", "_tm_file", "_tm_number"
 
 @dataclass(frozen=True, slots=True)
 class Splits:
-    """Where each split of each file begins, in lines; and the first line of each file."""
+    """The first line number of each split of each file, and the first line of each file."""
 
     table: DataFrame
     first_lines: dict[str, str]
@@ -37,7 +37,7 @@ def _raw(spark: SparkSession, files: InputFiles, separator: str | None) -> DataF
 
 
 def relative_name(path: Column, root: str) -> Column:
-    """The file's name under the root of its input. Spark gives paths as URIs."""
+    """Return the file's name relative to the root of its input. Spark gives paths as URIs."""
     plain = F.expr("url_decode(replace({}, '+', '%2B'))".format("_tm_path"))
     start = F.locate(root + "/", plain)
     return F.substr(plain, start + F.lit(len(root) + 1))
@@ -69,7 +69,7 @@ def splits(spark: SparkSession, files: InputFiles, separator: str | None = None)
 def numbered(
     spark: SparkSession, files: InputFiles, known: Splits, separator: str | None = None
 ) -> DataFrame:
-    """Text, file and line number (from 1) of every line that is not blank."""
+    """Read text, file and line number (from 1) of every line that is not blank."""
     lines = _raw(spark, files, separator).join(
         F.broadcast(known.table), ["_tm_path", "_tm_split"], "left"
     )
@@ -81,10 +81,10 @@ def numbered(
 
 
 def is_blank(text: Column) -> Column:
-    """Only white space. Looks no further than the first other character."""
+    """True if the text is only white space. Stops at the first other character."""
     return F.octet_length(F.ltrim(text, F.lit(" \t\r"))) == 0
 
 
 def is_place(key: Column) -> Column:
-    """Whether a key is `@file#ordinal`, what a record is called that has no key of its own."""
+    """True if a key is `@file#ordinal`, the name of a record without a key of its own."""
     return F.startswith(key, F.lit("@")) & F.rlike(key, F.lit("#[0-9]+$"))

@@ -1,4 +1,4 @@
-"""Read text line by line: JSON and CSV whose lines keep their text and number."""
+"""Text inputs read line by line: JSON and CSV with the text and the number of each line."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
-from tallyman.engine.expressions.columns import CORRUPT, KEY, PLACE, col, quoted
+from tallyman.engine.expressions.column_names import CORRUPT, KEY, PLACE, quoted
+from tallyman.engine.expressions.columns import col
 from tallyman.engine.source import lines
 from tallyman.engine.source.source import Door, Input, key_text, nullable, placed
 from tallyman.engine.spark import digest
 
 BAD_UTF8 = f"NOT is_valid_utf8({lines.TEXT})"
-# As bytes: counting characters would cost more than everything else at the door.
+# Compare bytes: counting characters would cost more than everything else at the door.
 _ALL_BUT_LAST = f"substring(CAST({lines.TEXT} AS BINARY), 1, octet_length({lines.TEXT}) - 1)"
-# Lines of which Spark's JSON reader would make no row, several rows, or half a row in silence.
-# Only where a brace closes before the last byte is the line taken apart: wrapped in brackets and
-# in braces it must be one element both times, which nothing but one whole value is.
+# Lines that Spark's JSON reader would silently turn into no row, several rows, or half a row. A
+# line is examined only if a brace closes before its last byte: wrapped in brackets and wrapped in
+# braces it must be one element both times, which only one whole value is.
 IRREGULAR = (
     f"(startswith(ltrim({lines.TEXT}), '[')"
     f" OR (contains({_ALL_BUT_LAST}, X'7D')"
@@ -35,7 +36,7 @@ class LinesInput(Input):
 
     format: str
     prefix: str | None = None
-    """What stands before a textual key in a JSON line, learned from the first line."""
+    """The text before a textual key in a JSON line, learned from the first line."""
 
     @property
     def textual(self) -> bool:
@@ -49,7 +50,7 @@ class LinesInput(Input):
         return StructType([*nullable(fields), StructField(CORRUPT, StringType())])
 
     def parse(self, text: Column, fields: Sequence[StructField]) -> Column:
-        """The fields as a struct; CORRUPT holds the text when one of them did not fit."""
+        """Parse the fields as a struct; CORRUPT holds the text if one of them did not fit."""
         options = {**self.options, "columnNameOfCorruptRecord": CORRUPT, "mode": "PERMISSIVE"}
         options.pop("lineSep", None)
         if self.format == "json":
@@ -59,14 +60,18 @@ class LinesInput(Input):
 
     @cached_property
     def positions(self) -> list[StructField]:
-        """The fields in the order of the line: for CSV with a header, the order of the header."""
+        """List the fields in the order of the line: for CSV with a header, the order of the
+        header.
+        """
         if self.format == "json" or not self.header:
             return list(self.schema.fields)
         declared = {field.name: field for field in self.schema.fields}
         return [declared.get(n, StructField(n, StringType())) for n in self.header]
 
     def fields(self, wanted: Collection[str]) -> list[StructField]:
-        """The line's fields with only those wanted typed: no other can fail."""
+        """List the line's fields with a type only for the wanted ones, so that no other can
+        fail.
+        """
         if self.format == "json":
             return [f for f in self.positions if f.name in wanted]
         return [
@@ -94,7 +99,7 @@ class LinesInput(Input):
         return self._typed_lines(self.schema.names if columns is None else columns, self.positions)
 
     def keys(self) -> DataFrame:
-        """Without typing any other field: that cannot change a key."""
+        """Read the keys without typing any other field, which cannot change a key."""
         return self._typed_lines([], self.fields(self.key)).select(KEY)
 
     def _typed_lines(self, names: Sequence[str], fields: Sequence[StructField]) -> DataFrame:
@@ -125,8 +130,9 @@ class LinesInput(Input):
         return self._splits.lines
 
     def _keyless(self) -> Column:
-        """The text of a line whose key could not be read; NULL where only another field is wrong,
-        so that the key of a record is the same whichever fields are typed."""
+        """Return the text of a line with an unreadable key; NULL if only another field is wrong, so
+        that the key of a record is the same whichever fields are typed.
+        """
         line = F.col(CORRUPT)
         alone = self.parse(line, [f for f in self.schema if f.name in self.key])
         return F.when(line.isNotNull() & key_text(self.key).isNull(), alone.getField(CORRUPT))
@@ -142,7 +148,7 @@ class LinesInput(Input):
 
 
 def textual_key(text: Column, prefix: str) -> Column:
-    """The key as it is written in the line, without parsing the line."""
+    """Find the key as written in the line, without parsing the line."""
     found = F.locate(prefix, text)
     start = found + F.lit(len(prefix))
     if prefix.endswith('"'):

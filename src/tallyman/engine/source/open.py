@@ -1,4 +1,4 @@
-"""From a declared source, or an upstream asset's output, to an opened input with pinned files."""
+"""Opening inputs: from a declared source or an upstream output to an input with pinned files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyspark.sql.types import IntegralType, StringType, StructType
 
 from tallyman.domain.pipeline.pipeline import Source
 from tallyman.domain.pipeline.target import source_path
-from tallyman.engine.expressions.columns import SYSTEM
+from tallyman.engine.expressions.column_names import SYSTEM
 from tallyman.engine.expressions.redact import Redaction
 from tallyman.engine.files.listing import InputFiles, list_files
 from tallyman.engine.plan.check import nearest, source_schema
@@ -26,9 +26,9 @@ SKIPS_BAD_RECORDS = ("mode", "columnNameOfCorruptRecord", "badRecordsPath")
 
 
 def declared_schema(spark: SparkSession, source: Source, project: Path) -> StructType:
-    """What the source says it holds; for Parquet without a schema, what its files say."""
+    """Return the declared schema; for Parquet without one, the schema of its files."""
     problems = [
-        Problem(f"source {source.name}", f"option {name!r} could lose records; leave it out")
+        Problem(f"source {source.name}", f"option {name!r} could lose records; remove it")
         for name in SKIPS_BAD_RECORDS
         if name in source.options
     ]
@@ -41,7 +41,7 @@ def declared_schema(spark: SparkSession, source: Source, project: Path) -> Struc
 
 
 def _file_schema(spark: SparkSession, files: InputFiles) -> StructType:
-    """From the footer when Spark wrote the file; asking Spark costs a job."""
+    """Read the schema from the footer if Spark wrote the file; asking Spark costs a job."""
     said = footers(files)[0].metadata or {}
     if SPARK_SCHEMA in said and "=" not in files.files[0].name:
         known = StructType.fromJson(json.loads(said[SPARK_SCHEMA]))
@@ -67,7 +67,7 @@ def open_source(
         return opened
     prefix = sniff_prefix(files, source.key[0]) if len(source.key) == 1 else None
     careful = LinesInput(*given, "json", prefix, redaction=redaction)
-    # Where the text of a key and its typed form are the same, and every line is one object.
+    # Use the fast reader if the text of a key equals its typed form and every line is one object.
     if prefix and isinstance(schema[source.key[0]].dataType, (StringType, IntegralType)):
         fast = JsonInput(*given, "json", prefix, redaction=redaction)
         return fast if fast.regular else careful
@@ -81,7 +81,7 @@ def open_output(
     key: Sequence[str],
     redaction: Redaction = NOTHING_REDACTED,
 ) -> Input:
-    """An upstream asset's rows, if their files are what was published."""
+    """Open the rows of an upstream asset, after checking that the files are as published."""
     files.check_recorded()
     return ParquetInput(files.input, spark, files, schema, tuple(key), {}, redaction=redaction)
 
@@ -89,7 +89,7 @@ def open_output(
 def _check_parquet(
     spark: SparkSession, source: Source, schema: StructType, files: InputFiles
 ) -> None:
-    """Columns are typed in the file: a declared type that differs is a mistake, not bad data."""
+    """Check declared types against the files: a difference is a mistake, not bad data."""
     found = {f.name: f.dataType for f in _file_schema(spark, files)}
     where = f"source {source.name}"
     problems = []
@@ -122,7 +122,7 @@ def _check_header(source: LinesInput) -> None:
         first = ",".join(source.header)[:80]
         problems = [
             Problem(
-                where, f'the first line is no header: {first!r}; say options={{"header": False}}'
+                where, f'the first line is not a header: {first!r}; set options={{"header": False}}'
             )
         ]
     if len(set(source.first_lines)) > 1:

@@ -1,4 +1,4 @@
-"""Read Parquet files: columns are typed in the file, rows are numbered by it."""
+"""Parquet inputs: columns are typed and rows are numbered by the file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from tallyman.engine.expressions.columns import KEY, col
+from tallyman.engine.expressions.column_names import KEY
+from tallyman.engine.expressions.columns import col
 from tallyman.engine.files.listing import InputFiles
 from tallyman.engine.source import lines
 from tallyman.engine.source.source import Door, Input, nullable, placed
@@ -21,7 +22,7 @@ from tallyman.errors import InputUnreadable
 
 
 def footers(files: InputFiles) -> list[pq.FileMetaData]:
-    """Of every file, or InputUnreadable with the first that is no Parquet."""
+    """Read the footer of every file; InputUnreadable names the first that is not Parquet."""
     found = []
     for file in files.files:
         try:
@@ -33,7 +34,7 @@ def footers(files: InputFiles) -> list[pq.FileMetaData]:
 
 @dataclass(frozen=True)
 class ParquetInput(Input):
-    """Columns are typed in the file; a record without a key is named by its row."""
+    """A Parquet input; a record without a key is named by its row number."""
 
     @cached_property
     def _footers(self) -> list[pq.FileMetaData]:
@@ -64,7 +65,7 @@ class ParquetInput(Input):
         if self.every_record_keyed and self.places is None:
             return self._read().select(*map(col, names), self.own_key().alias(KEY))
         rows = self._read()
-        hidden = rows.metadataColumn("_metadata")  # a column of the user's may have the same name
+        hidden = rows.metadataColumn("_metadata")  # a user's column may have the same name
         path = hidden.getField("file_path").alias("_tm_path")
         row = (hidden.getField("row_index") + 1).alias("_tm_row")
         found = rows.select("*", path, row)
@@ -78,7 +79,7 @@ class ParquetInput(Input):
 
     def door(self) -> Door:
         found = digest.of_keys(self.keys())
-        # Two witnesses: the footers count the rows, the scan digests the keys.
+        # Two independent witnesses: the footers count the rows, the scan digests the keys.
         counted = self.at_most()
         nulls = 0
         if self.key and not self.every_record_keyed:

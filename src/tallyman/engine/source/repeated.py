@@ -1,4 +1,4 @@
-"""Inputs whose keys do not distinguish their records: those are read with their places."""
+"""Repeated keys: inputs with keys that do not distinguish records are read with their places."""
 
 from __future__ import annotations
 
@@ -9,32 +9,34 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from tallyman.engine.expressions.columns import KEY
+from tallyman.engine.expressions.column_names import KEY
 from tallyman.engine.source.source import Input
 
 LIMIT = "spark.tallyman.countKeysUpTo"
-"""Up to this many records of an input, repeated keys are counted in the run. Beyond, they are
-unknown. 0 is no limit."""
+"""The setting for how many records an input may have so that its repeated keys are counted in the
+run. Above it they stay unknown. 0 means no limit.
+"""
 RECORDS = 1_000_000
 INPUT = "_tm_input"
 
 
 @dataclass(frozen=True, slots=True)
 class Repeated:
-    """`counts`: records whose key an earlier record of the same input already has; None where it
-    is unknown. `shared`: keys that stand in more than one input."""
+    """The result of counting. `counts`: records with a key that an earlier record of the same input
+    has; None if unknown. `shared`: keys that occur in more than one input.
+    """
 
     counts: Mapping[str, int | None] = field(default_factory=dict)
     shared: int = 0
 
     def placed(self, name: str) -> bool:
-        """Whether a key may stand for more than one record that the asset reads."""
+        """True if one key may stand for several records that the asset reads."""
         count = self.counts.get(name)
         return count is not None and (count > 0 or self.shared > 0)
 
 
 def count(inputs: Mapping[str, Input], *, limit: int | None = None) -> Repeated:
-    """One shuffle of keys, over the inputs that are small enough for it."""
+    """Count repeated keys with one shuffle, over the inputs that are small enough."""
     spark = next(iter(inputs.values())).spark
     most = int(str(spark.conf.get(LIMIT, str(RECORDS)))) if limit is None else limit
     small = {n: source for n, source in inputs.items() if not most or source.at_most() <= most}
@@ -61,6 +63,6 @@ def _repeats(number: int) -> Column:
 
 
 def _inputs(inputs: int) -> Column:
-    """How many inputs have the key."""
+    """Count the inputs that have the key."""
     there = ((F.col(_of(n)) > 0).cast("int") for n in range(inputs))
     return reduce(Column.__add__, there)

@@ -1,4 +1,4 @@
-"""Opened inputs: typed columns, the raw text of what could not be typed, a key for every record."""
+"""Opened inputs: typed columns, the raw text of untyped records, a key for every record."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
 from tallyman.domain.account.ledger import KeyDigest
-from tallyman.engine.expressions.columns import KEY, PLACE, col
+from tallyman.engine.expressions.column_names import KEY, PLACE
+from tallyman.engine.expressions.columns import col
 from tallyman.engine.expressions.redact import Redaction
 from tallyman.engine.files.listing import InputFiles
 
@@ -20,7 +21,7 @@ NOTHING_REDACTED = Redaction()
 
 @dataclass(frozen=True, slots=True)
 class Door:
-    """What stands at the door of an input, measured before and apart from any step."""
+    """The measurement of an input at the door, before and apart from any step."""
 
     digest: KeyDigest
     null_keys: int = 0
@@ -29,7 +30,7 @@ class Door:
 
 @dataclass(frozen=True)
 class Input(ABC):
-    """An input with its files pinned. `schema` holds the declared columns and the required."""
+    """An input with pinned files. `schema` holds the declared columns and which are required."""
 
     name: str
     spark: SparkSession
@@ -39,34 +40,37 @@ class Input(ABC):
     options: dict[str, str]
     redaction: Redaction = field(default=NOTHING_REDACTED, kw_only=True)
     places: str | None = field(default=None, kw_only=True)
-    """Read the place of every record too, under this name; None: keys alone name the records."""
+    """The name under which places of records are read too; None: keys alone name the records."""
 
     @abstractmethod
     def records(self, columns: Sequence[str] | None = None) -> DataFrame:
-        """The columns (all, or those named), the key, the raw text where typing failed, and the
-        place where it is read.
+        """Read the columns (all, or those named), the key, the raw text where typing failed, and
+        the place if it is read.
 
-        Whether typing failed is decided by all declared columns, whichever are named."""
+        All declared columns decide whether typing failed, whichever are named.
+        """
 
     @abstractmethod
     def at_most(self) -> int:
-        """An upper bound of its records, known without reading them once more."""
+        """Return an upper bound of the number of records, without another read."""
 
     def with_places(self, name: str) -> Input:
-        """The same records, each with its place `name@file#number`."""
+        """Return the same input, with a place `name@file#number` for each record."""
         return replace(self, places=name)
 
     @abstractmethod
     def door(self) -> Door:
-        """Counts and key digest, from a scan of its own."""
+        """Measure count and key digest, with a separate scan."""
 
     def lots(self, columns: Sequence[str]) -> list[tuple[Input, DataFrame]]:
-        """Its records by how they are read: what is wrong with one is found in the same way."""
+        """Split the records by how they are read, so that errors of each lot are found in one
+        way.
+        """
         return [(self, self.records(columns))]
 
     @property
     def rejects(self) -> bool:
-        """Whether a record of this input can fail before the first step."""
+        """True if a record of this input can fail before the first step."""
         return self.textual or any(not field.nullable for field in self.schema)
 
     @property
@@ -80,23 +84,23 @@ class Input(ABC):
 
     @property
     def hides_key(self) -> bool:
-        """Whether the source key of a record is not what its columns read."""
+        """True if the source key of a record is not the text of its columns."""
         return self.redaction.covers_any(self.key)
 
     def own_key(self) -> Column:
-        """Of a record: its key columns as text, redacted ones as their hashes."""
+        """Return a record's key columns as text, redacted ones as hashes."""
         return key_text(self.key, self.redaction)
 
     def keys(self) -> DataFrame:
         return self.records([]).select(KEY)
 
     def slower(self) -> Input | None:
-        """A reading of the same records that trusts less, if there is one."""
+        """Return a slower reader of the same records that trusts less; None if there is none."""
         return None
 
 
 def key_text(key: Sequence[str], redaction: Redaction = NOTHING_REDACTED) -> Column:
-    """One column as it reads; several as a JSON object, so that values cannot run together."""
+    """Convert a key to text: one column as it is, several as a JSON object to keep values apart."""
     if len(key) == 1:
         return redaction.shown(key[0], col(key[0]))
     shown = [redaction.shown(k, col(k)) if redaction.covers(k) else col(k) for k in key]
@@ -107,7 +111,7 @@ def key_text(key: Sequence[str], redaction: Redaction = NOTHING_REDACTED) -> Col
 
 
 def placed(source: Input, place: Column) -> list[Column]:
-    """The column with a record's place, if the input reads it."""
+    """Return the column with a record's place, if the input reads it."""
     if source.places is None:
         return []
     return [F.concat(F.lit(source.places), place).alias(PLACE)]

@@ -1,1 +1,1 @@
-"""The Spark session, its settings and mode, and small things made with it."""
+"""The Spark session, its settings and mode, and small building blocks."""

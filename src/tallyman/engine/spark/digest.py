@@ -13,8 +13,9 @@ COUNT, HIGH, LOW = NAMES = ("_tm_count", "_tm_high", "_tm_low")
 
 
 def lanes(key: Column) -> list[Column]:
-    """Count and two lanes over the 64-bit hash of the key; sums of 32-bit halves cannot overflow
-    before two billion records per group."""
+    """Build a count and two sums over the 64-bit hash of the key. Sums of 32-bit halves cannot
+    overflow before two billion records per group.
+    """
     hashed = F.xxhash64(key)
     return [
         F.count(F.lit(1)).alias(COUNT),
@@ -24,7 +25,7 @@ def lanes(key: Column) -> list[Column]:
 
 
 def lanes_where(key: Column, holds: Column, name: str) -> list[Column]:
-    """The same over the rows for which a condition holds, under names of their own."""
+    """Build the same over the rows for which a condition holds, with names of their own."""
     hashed = F.when(holds, F.xxhash64(key))
     return [
         F.count_if(holds).alias(name + COUNT),
@@ -38,5 +39,5 @@ def of_row(row: Any, name: str = "") -> KeyDigest:
 
 
 def of_keys(keys: DataFrame) -> KeyDigest:
-    """One pass over a one-column DataFrame of keys."""
+    """Digest a one-column DataFrame of keys in one pass."""
     return of_row(keys.agg(*lanes(F.col(keys.columns[0]))).first())

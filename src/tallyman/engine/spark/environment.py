@@ -1,4 +1,4 @@
-"""Where a run is made: versions and settings, without secrets."""
+"""The environment of a run: versions and settings, without secrets."""
 
 from __future__ import annotations
 
@@ -34,8 +34,9 @@ def environment(master: str | None, conf: Mapping[str, str]) -> dict[str, Any]:
 
 @cache
 def packages() -> dict[str, str]:
-    """Every package there is: what is not named cannot be installed again. By the names of their
-    folders, because opening each one takes hundreds of times as long."""
+    """List every installed package, because only a named package can be installed again. The names
+    of folders are enough; opening each one takes hundreds of times as long.
+    """
     found: dict[str, str] = {}
     for place in reversed(sys.path):
         for folder in Path(place or ".").glob("*.dist-info"):
@@ -45,7 +46,7 @@ def packages() -> dict[str, str]:
 
 
 def java_version() -> str | None:
-    """As its own `release` file says: starting Java to ask takes longer than the question."""
+    """Read Java's own `release` file: starting Java to ask takes longer than the whole command."""
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java")
     place = Path(home) if home else Path(os.path.realpath(java)).parent.parent if java else None
@@ -58,7 +59,7 @@ def java_version() -> str | None:
 
 
 def without_secrets(conf: Mapping[str, str]) -> dict[str, str]:
-    """Settings as they may be written down: a value whose name or form says secret is hidden."""
+    """Hide every setting with a name or a value that looks like a secret."""
     return {
         name: HIDDEN if SECRET.search(name) else without_assigned(value)
         for name, value in sorted(conf.items())

@@ -1,4 +1,4 @@
-"""A Spark session that is up already, with other settings for a while."""
+"""A running Spark session with other settings for a while."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOT_SET = "not set"
 def lent(
     session: SparkSession, wanted: Mapping[str, str], usual: Mapping[str, str]
 ) -> Iterator[list[str]]:
-    """`wanted` in place of `usual`, and as it was afterwards; what could not be set is returned."""
+    """Apply `wanted` in place of `usual`, and restore afterwards; yield what could not be set."""
     before: dict[str, str | None] = {}
     refused: list[str] = []
     try:
@@ -36,13 +36,13 @@ def lent(
 
 
 def forget(session: SparkSession, names: Iterable[str]) -> None:
-    """Back to what Spark does by itself, where that can be changed at all."""
+    """Reset settings to Spark's defaults, where they can be changed at all."""
     for name in names:
         _set(session, name, None)
 
 
 def _at_runtime(name: str) -> bool:
-    """Others are taken at the start of Spark: set later, they are accepted and mean nothing."""
+    """True if the setting works at runtime. Spark accepts the others later, but ignores them."""
     return name.startswith("spark.sql.") or not name.startswith("spark.")
 
 

@@ -1,11 +1,11 @@
-"""PySpark's mode: whether the functions, columns and sessions of this process are Spark Connect's.
+"""PySpark's mode: Spark Connect or local, for functions, columns and sessions.
 
-PySpark keeps the mode in environment variables, sets them with the first Connect session and leaves
-them there: a local session can then not be started any more, neither here nor in a child process.
-So each project has a mode of its own, enters it whenever it uses Spark, and leaves it when it is
-closed; what the process had without us comes back.
+PySpark keeps the mode in environment variables. It sets them with the first Connect session and
+leaves them there; then no local session can be started, neither here nor in a child process. So
+each project has a mode of its own, enters it whenever it uses Spark, and leaves it when it is
+closed. Then the process has the variables it had before.
 
-One process has one mode at a time. Projects of both kinds take turns; they cannot run at once.
+A process has one mode at a time. Projects of both kinds can take turns; they cannot run at once.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ ENABLED = "SPARK_CONNECT_MODE_ENABLED"
 LOCAL_SERVER = "SPARK_LOCAL_REMOTE"
 DEFAULT_ADDRESS = "SPARK_REMOTE"
 VARIABLES = (ENABLED, LOCAL_SERVER, DEFAULT_ADDRESS)
-"""Not those two in which a SparkContext notes settings of its JVM (SPARK_AUTH_SOCKET_TIMEOUT and
-SPARK_BUFFER_SIZE): the JVM lives as long as the process, and a child's own replaces them."""
+"""The variables of a mode. Not those in which a SparkContext notes settings of its JVM
+(SPARK_AUTH_SOCKET_TIMEOUT, SPARK_BUFFER_SIZE): the JVM lives as long as the process, and a child
+process sets its own.
+"""
 
 Variables = Mapping[str, str | None]
 
-# The default address is for sessions that name none: a local one must not see it.
+# The default address is for sessions that name none; a local session must not see it.
 LOCAL: Variables = {ENABLED: None, LOCAL_SERVER: None, DEFAULT_ADDRESS: None}
 CONNECT: Variables = {ENABLED: "1", LOCAL_SERVER: None}
 
@@ -40,25 +42,30 @@ class SparkMode:
         self.variables = CONNECT if is_connect(master) else LOCAL
 
     def enter(self) -> None:
-        """Set the variables, before every use of the session: another project may have been at
-        work since."""
+        """Set the variables. Call it before every use of the session: another project may have
+        changed them.
+        """
         _process.enter(self)
 
     def keep(self) -> None:
-        """Take the variables as they are now: `spark.api.mode` makes a local session Connect's."""
+        """Store the current variables: `spark.api.mode` may have made a local session a Connect
+        one.
+        """
         _process.keep(self)
 
     def leave(self) -> None:
-        """Go back to the mode of the project that was used before, or to what the process had."""
+        """Go back to the mode of the project used before, or to the variables of the process."""
         _process.leave(self)
 
 
 class _Process:
-    """The modes that are in use, the last entered one last, and the variables without them."""
+    """The modes in use, the last entered one last, and the variables of the process without
+    them.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        # Weak: a project that is forgotten without being closed needs its mode no longer.
+        # Weak references: a project that is dropped without being closed no longer needs its mode.
         self._entered: list[weakref.ref[SparkMode]] = []
         self._theirs: Variables = {}
         self._ours: Variables | None = None
@@ -66,7 +73,7 @@ class _Process:
     def enter(self, mode: SparkMode) -> None:
         with self._lock:
             if self._ours is None or _now() != self._ours:
-                # Whoever changed them since meant it, also for when this project is closed.
+                # Somebody changed them on purpose; keep this for when the project is closed.
                 self._theirs = _now()
                 self._entered.clear()
             self._entered = [*self._without(mode), weakref.ref(mode)]

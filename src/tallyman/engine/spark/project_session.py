@@ -1,4 +1,4 @@
-"""The Spark session of one project: opened when it is first needed, and PySpark's mode with it."""
+"""The Spark session of one project, opened when first needed, with PySpark's mode."""
 
 from __future__ import annotations
 
@@ -31,15 +31,16 @@ class ProjectSession:
         self._lock = threading.RLock()
 
     def enter_mode(self) -> None:
-        """Prepare for plans: they are made before Spark is up, and may hold columns."""
+        """Prepare for plans: they are built before Spark starts, and may contain columns."""
         self._mode.enter()
 
     def leave_mode(self) -> None:
         self._mode.leave()
 
     def get(self, conf: Mapping[str, str], quiet: Mapping[str, str]) -> SparkSession:
-        """The session. With it comes PySpark's mode, local or Connect, until another project's is
-        used or this project is closed. `quiet` are settings that `conf` may override."""
+        """Return the session, and enter PySpark's mode, local or Connect, until another project's
+        session is used or this project is closed. `conf` overrides settings in `quiet`.
+        """
         self._mode.enter()
         with self._lock:
             if self._session is None:
@@ -50,15 +51,16 @@ class ProjectSession:
             return self._session
 
     def is_up(self) -> bool:
-        """True if a session with settings of its own is there, opened here or by somebody else."""
+        """True if a session already exists, opened here or by somebody else."""
         return self._session is not None or session.is_up(self.master)
 
     @contextmanager
     def lent(
         self, usual: Mapping[str, str], wanted: Mapping[str, str], quiet: Mapping[str, str]
     ) -> Iterator[list[str]]:
-        """Spark with other settings; afterwards all is as it was. Yield what a session that is up
-        already cannot be given."""
+        """Use Spark with other settings, and restore them afterwards. Yield the settings that an
+        already started session cannot take over.
+        """
         now, then = (settings_for(self.master, given) for given in (usual, wanted))
         self._mode.enter()
         if self.is_up():
@@ -71,5 +73,5 @@ class ProjectSession:
             started, self._session = self._session, None
             if started is not None:
                 started.stop()
-                # The JVM lives on, and gives what it was started with to every later session.
+                # The JVM lives on, and gives its start settings to every later session.
                 self._unwanted |= then.keys() - now.keys()

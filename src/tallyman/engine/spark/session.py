@@ -1,4 +1,4 @@
-"""The Spark session of a process: started, or found where it is up already."""
+"""The Spark session of a process: started, or found if it already exists."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ LOG = "spark.log"
 
 PYTHON = "PYSPARK_PYTHON"
 _connected: dict[str, SparkSession] = {}
-"""By address: PySpark would give whoever asks the first one, whatever server was meant."""
+"""Connect sessions by address: PySpark would return the first one for any server."""
 
 
 def open_session(master: str | None, conf: Mapping[str, str], state: str) -> SparkSession:
-    """A session on `master`: `local[N]`, a cluster's address, or `sc://` for Spark Connect.
+    """Open a session on `master`: `local[N]`, a cluster's address, or `sc://` for Spark Connect.
 
-    The process is in the master's mode (see `spark_mode`)."""
+    The process must be in the master's mode (see `mode`).
+    """
     master, settings = master or LOCAL, settings_for(master, conf)
     if is_connect(master):
         session = _connection(master)
@@ -46,7 +47,7 @@ def open_session(master: str | None, conf: Mapping[str, str], state: str) -> Spa
 
 
 def is_up(master: str | None) -> bool:
-    """Whether `open_session` gives a session that was there before."""
+    """True if `open_session` would return an existing session."""
     if is_connect(master):
         return _known(str(master)) is not None
     try:
@@ -60,7 +61,8 @@ def _connection(address: str) -> SparkSession:
     session = _known(address)
     if session is None:
         session = _connected[address] = SparkSession.builder.remote(address).create()
-        # PySpark's own work at exit asks the server; one that is gone holds it up for ten minutes.
+        # PySpark asks the server at exit; a server that has vanished would block it for ten
+        # minutes.
         atexit.register(session.client.close)  # type: ignore[operator]
     return session
 
@@ -72,8 +74,9 @@ def _known(address: str) -> SparkSession | None:
 
 @contextmanager
 def _this_python() -> Iterator[None]:
-    """Workers and driver must be the same Python, also when it was not activated. Only while Spark
-    starts: other programs that are started from here may need another."""
+    """Use this Python for Spark's workers too, even if its environment is not activated. Only while
+    Spark starts: other programs started from here may need another Python.
+    """
     if PYTHON in os.environ:
         yield
         return
@@ -86,8 +89,9 @@ def _this_python() -> Iterator[None]:
 
 @contextmanager
 def _interrupts_as_they_are() -> Iterator[None]:
-    """A SparkContext takes SIGINT for itself, to cancel its jobs. Who ignores it, as whatever is
-    started in the background does, or has a handler of their own, keeps that."""
+    """Keep the handler of SIGINT. A SparkContext takes the signal to cancel its jobs; a program
+    that ignores it, such as a background job, or has its own handler keeps that.
+    """
     before = signal.getsignal(signal.SIGINT)
     try:
         yield
@@ -103,7 +107,7 @@ def _of_spark(handler: object) -> bool:
 
 @contextmanager
 def _stderr_to(path: str) -> Iterator[None]:
-    """The JVM inherits where stderr goes when it starts: its log belongs in a file."""
+    """Redirect stderr while the JVM starts, because it inherits it: its log belongs in a file."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         logging.getLogger(name).setLevel(logging.CRITICAL)

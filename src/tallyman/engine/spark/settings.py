@@ -15,7 +15,7 @@ ANYWHERE: Mapping[str, str] = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.adaptive.enabled": "true",
     "spark.sql.parquet.compression.codec": "snappy",
-    # A flipped bit in a page is an error and not another value.
+    # A flipped bit in a page must be an error, not another value.
     "parquet.page.write-checksum.enabled": "true",
     "parquet.page.verify-checksum.enabled": "true",
     # `${name}` in a text is text: what a step means must not depend on settings.
@@ -23,7 +23,7 @@ ANYWHERE: Mapping[str, str] = {
     # One open file per fate instead of a sort of every row by fate.
     "spark.sql.maxConcurrentOutputFileWriters": "64",
 }
-"""Settings the accounting relies on, for every kind of Spark."""
+"""Settings that the accounting relies on, for every kind of Spark."""
 
 ONE_MACHINE: Mapping[str, str] = {
     "spark.ui.enabled": "false",
@@ -36,13 +36,13 @@ ONE_MACHINE: Mapping[str, str] = {
 """Settings for Spark inside this process; a cluster has its own."""
 
 QUIET: Mapping[str, str] = {"spark.log.level": "OFF"}
-"""Where columns are redacted: Spark logs the values that it stumbles over."""
+"""Settings for projects with redacted columns: Spark's log would show values that failed."""
 
 LOCAL = f"local[{CORES}]"
 
 
 def settings_for(master: str | None, conf: Mapping[str, str]) -> dict[str, str]:
-    """What a session on `master` is started with."""
+    """Return the settings with which a session on `master` is started."""
     if is_connect(master):
         return {**ANYWHERE, **conf}
     settings = {**ANYWHERE, **ONE_MACHINE}

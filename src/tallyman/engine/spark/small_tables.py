@@ -1,4 +1,4 @@
-"""Small tables from the driver. Through Arrow: a list of Python rows would start Python workers."""
+"""Small tables from the driver, through Arrow: a list of Python rows would start Python workers."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ SPARK_NAMES = {"int32": "int", "int64": "bigint", "bool": "boolean"}
 def table(
     spark: SparkSession, columns: Sequence[str], rows: Iterable[Sequence[object]]
 ) -> DataFrame:
-    """`columns` as "name type" in Arrow's words, for example "rule int32"."""
+    """Make a table. `columns` are "name type" with Arrow's names of types, such as "rule int32"."""
     names = [column.split()[0] for column in columns]
     kinds = [pa.type_for_alias(column.split()[1]) for column in columns]
     listed = list(rows)
-    if not listed:  # Spark Connect cannot infer the types of nothing
+    if not listed:  # Spark Connect cannot infer types without rows
         typed = [F.lit(None).cast(SPARK_NAMES.get(str(k), str(k))) for k in kinds]
         return spark.range(0).select(*(t.alias(n) for t, n in zip(typed, names, strict=True)))
     arrays = [pa.array([row[i] for row in listed], kind) for i, kind in enumerate(kinds)]
@@ -27,6 +27,6 @@ def table(
 
 
 def empty(spark: SparkSession, schema: StructType) -> DataFrame:
-    """No rows, the right columns."""
+    """Make a table without rows."""
     nothing = [F.lit(None).cast(field.dataType).alias(field.name) for field in schema]
     return spark.range(0).select(*nothing)

@@ -1,8 +1,8 @@
-"""The text that Spark makes of a value, for the types where it can be known without Spark.
+"""The text of a value as Spark writes it, for types where it is known without Spark.
 
-Keys are texts that Spark wrote. To measure an output whose columns hold the key, or the groups in
-the evidence, the same text is made here. Other types (floats, binary, nested) raise NoSparkText:
-then Spark itself is asked.
+Keys are texts that Spark wrote. The same text is made here to measure an output with key columns,
+or the groups in the evidence. Other types (floats, binary, nested) raise NoSparkText; then Spark
+itself is asked.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ _CONTROL = re.compile(r"\\u00[0-9a-f]{2}")
 
 
 class NoSparkText(Exception):
-    """The text of a value of this type is known to Spark alone."""
+    """Only Spark knows the text of a value of this type."""
 
 
 def has_text(kind: pa.DataType) -> bool:
-    """True if values of the type read the same here and in Spark."""
+    """True if values of the type have the same text here and in Spark."""
     return _writer(kind) is not None
 
 
 def texts(values: pa.Array | pa.ChunkedArray) -> list[str | None]:
-    """CAST(value AS STRING) of each value."""
+    """Compute CAST(value AS STRING) of each value."""
     write = _writer(values.type)
     if write is None:
         raise NoSparkText(str(values.type))
     try:
         return [None if value is None else write(value) for value in values.to_pylist()]
-    except (OverflowError, ValueError) as error:  # years that Python has no dates for
+    except (OverflowError, ValueError) as error:  # years that Python's dates do not support
         raise NoSparkText(str(values.type)) from error
 
 
 def group_text(names: Sequence[str], values: Iterable[str | None]) -> str:
-    """to_json of a struct of texts, NULL fields included: the key of a group."""
+    """Compute to_json of a struct of texts, NULL fields included: the key of a group."""
     shown = json.dumps(
         dict(zip(names, values, strict=True)), ensure_ascii=False, separators=(",", ":")
     )

@@ -1,8 +1,8 @@
-"""Conditions on the rows of a table: written in Spark's SQL, evaluated by DuckDB.
+"""Conditions on the rows of a table: written in Spark SQL, evaluated by DuckDB.
 
-Only what both mean alike is let through. A condition chooses rows that will be changed or
-deleted: an operator that rounds, orders or matches differently in one of them would choose others.
-(One exception is known and kept, for its use: upper('ß') is SS in Spark and ẞ in DuckDB.)
+Only expressions with the same meaning in both are allowed. A condition selects rows to change or
+delete: an operator that rounds, orders or matches differently would select other rows. (One
+exception is known and kept because it is useful: upper('ß') is SS in Spark and ẞ in DuckDB.)
 """
 
 from __future__ import annotations
@@ -70,14 +70,14 @@ _NAMES: Mapping[type[exp.Expr], str] = {
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """DuckDB's SQL with $1, $2, … for the values."""
+    """A condition in DuckDB's SQL, with $1, $2, … for the values."""
 
     sql: str
     values: tuple[object, ...]
 
 
 def condition(where: Where, table: Table, path: str) -> Condition:
-    """Or InvalidMutation, which names what is not understood at `path`."""
+    """Translate a condition; InvalidMutation names what is not understood at `path`."""
     if isinstance(where, Mapping):
         return _equalities(where, table, path)
     tree = _parsed(where, path)
@@ -141,24 +141,26 @@ def _mistakes(tree: exp.Expression, table: Table) -> list[tuple[str, str | None]
                 found[message] = table.nearest(node.name)
         elif isinstance(node, exp.Concat):
             # Spark 4 reads 'it''s' as one text with a quote in it, sqlglot as two texts.
-            found[r"texts cannot be joined here; write a quote in a text as \'"] = None
+            found[r"texts cannot be concatenated here; write a quote in a text as \'"] = None
         elif not isinstance(node, ALLOWED) and not _is_moment(node):
             what = _NAMES.get(type(node), "")
             text = f"{node.sql('spark', comments=False):.60}"
-            found[f"{what} {text} is not supported; conditions know {_WORDS}".lstrip()] = None
+            found[f"{what} {text} is not supported; a condition can use {_WORDS}".lstrip()] = None
         elif isinstance(node, exp.In) and len(node.args.get("expressions") or ()) == 0:
             found["IN takes a list of values"] = None
     return list(found.items())
 
 
 def _is_moment(node: exp.Expr) -> bool:
-    """DATE '2024-01-31' and the like: the only casts that mean the same in Spark and DuckDB."""
+    """True for DATE '2024-01-31' and the like: the only casts with one meaning in both engines."""
     is_cast = isinstance(node, exp.Cast) and node.to.this in _MOMENTS
     return is_cast and isinstance(node.this, exp.Literal) and node.this.is_string
 
 
 def _ready(tree: exp.Expression, table: Table, values: list[object]) -> exp.Expression:
-    """Values out of the text, names as they are declared, LIKE with Spark's escape character."""
+    """Replace values by parameters, spell names as declared, use Spark's escape character in
+    LIKE.
+    """
     names = {name.lower(): name for name in table.names}
     for column in list(tree.find_all(exp.Column)):
         column.replace(exp.column(exp.to_identifier(names[column.name.lower()], quoted=True)))

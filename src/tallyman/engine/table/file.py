@@ -17,10 +17,10 @@ FILE = "part-00000.parquet"
 
 
 def read_files(paths: Iterable[str], schema: pa.Schema, columns: Sequence[str]) -> pa.Table:
-    """Some columns of all rows. A damaged page is DatasetDamaged, never a wrong value.
+    """Read some columns of all rows. A damaged page raises DatasetDamaged, never a wrong value.
 
-    Rows of a fragment that is rewritten get fresh checksums: damage that was not found here
-    would look sound for ever.
+    Rows of a rewritten fragment get new checksums: damage that is missed here would look sound
+    permanently.
     """
     wanted = pa.schema([schema.field(name) for name in columns])
     tables = [wanted.empty_table()]
@@ -37,14 +37,15 @@ def _columns_of(path: str, schema: pa.Schema, columns: Sequence[str]) -> pa.Tabl
         there = [name for name in columns if name in file.schema_arrow.names]
         rows = file.read(columns=there)
     for name in columns:
-        if name not in there:  # declared since: the rows that are older have no value
+        if name not in there:  # declared later: older rows have no value
             rows = rows.append_column(name, pa.nulls(len(rows), schema.field(name).type))
     return rows.select(columns)
 
 
 def lacks_columns(path: str, table: Table) -> bool:
-    """Whether columns were declared since the file was written. That is the only way a table may
-    change: a column that was taken away, retyped or must not be NULL would lose values."""
+    """True if columns were declared since the file was written. A table may change in no other way:
+    a column that is removed, retyped or required would lose values.
+    """
     there, wanted = pq.read_schema(path).remove_metadata(), arrow_schema(table)
     if there.equals(wanted):
         return False
@@ -61,7 +62,7 @@ def _columns(schema: pa.Schema) -> str:
 
 
 def write_file(folder: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Path:
-    """One file, on the disk when this returns; it must not be there yet."""
+    """Write one new file; it is synced to the disk when this returns."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / FILE
     with (

@@ -1,4 +1,4 @@
-"""Files loaded into tables, without Spark: every row of the file fits, or none is taken."""
+"""Loading of files into tables, without Spark: every row of the file fits, or none is taken."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def load(
     mode: Mode,
     folder: Callable[[str], Path],
 ) -> Changed | None:
-    """What changed, or None if the table already was as the file says.
+    """Load a file; None if the table already had the content of the file.
 
-    append adds rows, and a key that is there is a KeyConflict; merge also replaces the rows whose
-    keys are there; overwrite also removes those whose keys are not in the file. A column that
-    the file does not have is NULL in each of its rows, also where a row is replaced.
+    append adds rows, and an existing key is a KeyConflict; merge also replaces rows with existing
+    keys; overwrite also removes rows with keys that are not in the file. A column that the file
+    lacks is NULL in each of its rows, also in replaced ones.
     """
     whole = (dataset,) if mode != "append" or held[dataset].is_full else ()
     with TableState(held, whole) as state:

@@ -1,6 +1,6 @@
-"""The rows of a file as a table's own: each value fits, or the row is counted and named.
+"""The rows of a file, typed for a table: each value fits, or the row is counted and named.
 
-DuckDB reads the texts and types them, so a million rows never become Python objects.
+DuckDB reads and types the texts, so that a million rows never become Python objects.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ _BATCH = 65_536
 
 @dataclass(frozen=True, slots=True)
 class _LoadedText:
-    """SQL of a value as text, and of whether it may be read as one at all."""
+    """SQL for a value as text, and for whether it may be read as text at all."""
 
     sql: str
     is_fit: str = "true"
 
 
 def give_file(state: TableState, dataset: str, file: Path) -> None:
-    """The rows of the file as the given rows. MutationRefused with every row that is wrong."""
+    """Load the rows of the file as the given rows; MutationRefused counts every wrong row."""
     if not file.is_file():
         raise InputMissing(dataset, str(file), "Check the path.")
     try:
@@ -60,13 +60,15 @@ def give_file(state: TableState, dataset: str, file: Path) -> None:
         elif file.suffix == ".parquet":
             _give_parquet(state, dataset, file)
         else:
-            raise UsageError(f"file {file.name!r}: its name ends in one of {', '.join(SUFFIXES)}")
+            raise UsageError(
+                f"file {file.name!r}: its name must end in one of {', '.join(SUFFIXES)}"
+            )
     except (duckdb.Error, pa.ArrowException, UnicodeDecodeError, csv.Error) as error:
         raise InputUnreadable(dataset, file.name, first_line(error)) from error
 
 
 def _give_csv(state: TableState, dataset: str, file: Path) -> None:
-    # What is no text gets a line number from DuckDB; here it must only not stop the header.
+    # DuckDB reports bytes that are not text with a line number; here they must not stop the header.
     with file.open(encoding="utf-8-sig", errors="replace", newline="") as opened:
         header = next(csv.reader(opened), list[str]())
     if not header or len(set(header)) != len(header):
@@ -74,7 +76,7 @@ def _give_csv(state: TableState, dataset: str, file: Path) -> None:
     _check_names(state, dataset, header)
     kinds = ", ".join(f"c{place}: 'VARCHAR'" for place in range(len(header)))
     texts = {name: _LoadedText(f"c{place}") for place, name in enumerate(header)}
-    # A pattern in the path would read other files too.
+    # Escape the path: a pattern in it would read other files too.
     source = f"({_NUMBERED} FROM read_csv($1, columns = {{{kinds}}}, {_CSV}))"
     _give_texts(state, state.table(dataset), texts, source, [escape(str(file))])
     broken = state.ask(
@@ -86,7 +88,7 @@ def _give_csv(state: TableState, dataset: str, file: Path) -> None:
 def _give_json(state: TableState, dataset: str, file: Path) -> None:
     is_array, is_closed = _array(file)
     if is_array and not is_closed:
-        raise InputUnreadable(dataset, file.name, "the list is not closed; is the file cut off?")
+        raise InputUnreadable(dataset, file.name, "the list is not closed; is the file truncated?")
     reading = (
         "format = 'array'" if is_array else "format = 'newline_delimited', ignore_errors = true"
     )
@@ -99,7 +101,7 @@ def _give_json(state: TableState, dataset: str, file: Path) -> None:
     table = state.table(dataset)
     texts = {c.name: _json_text(c, place) for place, c in enumerate(table.columns, 1)}
     pointers = ", ".join(_pointer(column) for column in table.columns)
-    # All at once: each call of a JSON function reads the whole line again.
+    # All at once: each call of a JSON function parses the whole line again.
     lists = f"json_extract_string(json, [{pointers}]) AS x, json_type(json, [{pointers}]) AS y"
     source = f"(SELECT *, json_keys(json) AS k, json_type(json) AS z, {lists} FROM _tm_json)"
     _give_texts(state, table, texts, source, [], _BROKEN)
@@ -108,7 +110,7 @@ def _give_json(state: TableState, dataset: str, file: Path) -> None:
 
 
 def _array(file: Path) -> tuple[bool, bool]:
-    """Whether it begins as a list, and ends as one: DuckDB takes `[{…},` for a whole file."""
+    """Check whether it begins and ends as a list: DuckDB accepts `[{…},` as a whole file."""
     with file.open("rb") as opened:
         first = opened.read(4096)
         opened.seek(-min(4096, file.stat().st_size), os.SEEK_END)
@@ -125,8 +127,8 @@ def _json_text(column: Column, place: int) -> _LoadedText:
     is_decimal = decimal_digits(column.type) is not None
     kinds = {"string": ("VARCHAR",), "boolean": ("BOOLEAN",), "double": _NUMBERS, "float": _NUMBERS}
     if is_decimal:
-        # DuckDB makes a double of a number; its digits as written are only in the line itself.
-        # A quote inside a text is escaped there, so nothing but the key can look like this.
+        # DuckDB converts a number to double; its digits as written are only in the line itself. A
+        # quote inside a text is escaped there, so that only the key can match.
         key = re.escape(_json_escaped(column.name))
         written = _literal(f'"{key}"\\s*:\\s*(-?[0-9][0-9.eE+-]*)')
         text = (
@@ -153,7 +155,7 @@ def _give_texts(
     values: Sequence[object],
     broken: str = "NULL",
 ) -> None:
-    """Type every text of the source, and say of each row what is wrong with it."""
+    """Type every text of the source, and note for each row what is wrong with it."""
     read: list[str] = []
     wrong: list[str] = []
     empty: list[str] = []
@@ -195,7 +197,7 @@ def _typed(column: Column, place: int) -> str:
         return f"CASE WHEN {matches} THEN from_base64({text}) END"
     value = f"TRY_CAST({text} AS {kind})"
     if column.type in ("float", "double"):
-        # The nearest value of a fraction is what is meant; a whole number means itself.
+        # For a fraction the nearest value is meant; a whole number must be exact.
         matches += (
             f" AND (NOT isinf({value}) OR {text} ILIKE '%inf%') AND "
             f"(NOT regexp_full_match({text}, '[+-]?[0-9]+') "
@@ -213,7 +215,7 @@ def _check_rows(state: TableState, dataset: str, broken: Sequence[str]) -> None:
     if not rows and not broken:
         return
     samples = list(broken)
-    if not broken:  # after a line that is no row, the numbers of rows would mislead
+    if not broken:  # after a broken line, row numbers would mislead
         _, first = state.rows(
             f"SELECT {ROW}, concat_ws(', ', _tm_unfit, _tm_null) FROM {GIVEN} "
             "WHERE coalesce(_tm_unfit, _tm_null) IS NOT NULL"
@@ -262,7 +264,7 @@ def _cast(opened: pq.ParquetFile, wanted: pa.Schema) -> Iterator[pa.RecordBatch]
 
 
 def _is_within(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether each value of the one type is a value of the other."""
+    """True if each value of the first type is a value of the second."""
     if pa.types.is_dictionary(found):
         return _is_within(found.value_type, wanted)
     if found == wanted or pa.types.is_null(found):
@@ -282,5 +284,5 @@ def _is_within(found: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def _literal(text: str) -> str:
-    """Of names and patterns of the table's own declaration; values never become SQL."""
+    """Quote names and patterns from the table's own declaration; values never become SQL."""
     return "'" + text.replace("'", "''") + "'"

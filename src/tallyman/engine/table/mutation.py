@@ -30,10 +30,10 @@ __all__ = ["Changed", "Held", "mutate"]
 def mutate(
     held: Mapping[str, Held], statements: Sequence[Statement], folder: Callable[[str], Path]
 ) -> dict[str, Changed]:
-    """The tables that really changed. `held` has every table that `needed` names.
+    """Apply the statements; return the tables that really changed. `held` has every needed table.
 
-    MutationRefused, KeyConflict or InvalidMutation at the first statement that cannot be; then
-    `folder` was not called.
+    Raises MutationRefused, KeyConflict or InvalidMutation at the first statement that is not
+    possible; then `folder` was not called.
     """
     whole = {s.dataset for s in statements if not isinstance(s, Insert) or held[s.dataset].is_full}
     with TableState(held, whole) as state:
@@ -101,7 +101,7 @@ def _delete(state: TableState, statement: DeleteRows, path: str) -> None:
 
 
 def _condition(state: TableState, dataset: str, where: Where, path: str) -> Condition:
-    """Translated, and known to be true, false or NULL for each row."""
+    """Translate a condition, and check that it is true, false or NULL for each row."""
     chosen = condition(where, state.table(dataset), path)
     query = f"SELECT {chosen.sql} FROM {state.name(dataset)} LIMIT 0"
     try:
@@ -115,7 +115,9 @@ def _condition(state: TableState, dataset: str, where: Where, path: str) -> Cond
 
 
 def _touch(state: TableState, dataset: str, which: str, chosen: Condition, path: str) -> int:
-    """Only values can be wrong here: a text that is no number, a sum that is too large."""
+    """Touch rows; here only values can be wrong: a text that is not a number, a sum out of
+    range.
+    """
     try:
         return state.touch(dataset, which, chosen.values)
     except duckdb.Error as error:
@@ -157,7 +159,7 @@ def _fitting(kind: str, name: str, value: object) -> object:
 
 
 def _give_values(state: TableState, table: Table, values: Mapping[str, object]) -> None:
-    """As one row with names of its own, which no condition can mean."""
+    """Register values as one row, with names that no condition can use."""
     arrays = [pa.array([v], arrow_type(table.column(name).type)) for name, v in values.items()]
     names = [f"_tm_{place}" for place in range(len(arrays))]
     state.connection.register(GIVEN, pa.table(arrays, names=names))

@@ -1,4 +1,4 @@
-"""References between tables as they would be: looked at whole, before a rollback makes it so."""
+"""References between tables, checked as a whole before a rollback is made."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SAMPLES = 5
 
 
 def check_references(held: Mapping[str, Held]) -> None:
-    """MutationRefused if a row refers to a key that is not there; of the tables that are held."""
+    """Raise MutationRefused if a row refers to a missing key; only for tables in `held`."""
     with connect() as connection:
         for name, one in held.items():
             for reference in one.table.references:

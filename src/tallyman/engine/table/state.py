@@ -1,7 +1,7 @@
 """Tables while they are being changed: in DuckDB, in memory, with every rule checked at once.
 
-Each row carries the place of the fragment it came from, or -1 if it is new or was changed; so
-in the end it is known which fragments still hold what they held.
+Each row carries the place of its fragment, or -1 if it is new or changed. So it is known at the end
+which fragments are unchanged.
 """
 
 from __future__ import annotations
@@ -23,13 +23,15 @@ from tallyman.engine.table.values import arrow_schema, duck_type
 from tallyman.errors import KeyConflict, MutationRefused
 
 MOST_FRAGMENTS = 32
-"""A table in more pieces than this is written anew as one: reading opens every piece."""
+"""The largest number of fragments; a table with more is rewritten as one, because a reader opens
+every fragment.
+"""
 
 NEW = -1
 FRAGMENT = '"_tm_fragment"'
 ROW = '"_tm_row"'
 GIVEN = "_tm_given"
-"""The rows that a statement or a load brings, with all columns and the number of each row."""
+"""The rows that a statement or a load brings, with all columns and row numbers."""
 
 _SAMPLES = 5
 _BATCH = 131_072
@@ -43,26 +45,26 @@ _OPENING: dict[str, bool | float | int | list[str] | str] = {
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A table as it is at the version that was read."""
+    """A table at the version that was read."""
 
     table: Table
     fragments: Mapping[UUID, tuple[str, ...]]
 
     @property
     def is_full(self) -> bool:
-        """Whether all of it is written anew even if rows are only added."""
+        """True if the whole table is rewritten even if rows are only added."""
         return len(self.fragments) >= MOST_FRAGMENTS or self.is_outdated
 
     @property
     def is_outdated(self) -> bool:
-        """Whether columns were declared since its files were written."""
+        """True if columns were declared since its files were written."""
         first = [paths[0] for paths in self.fragments.values() if paths]
-        return any([lacks_columns(path, self.table) for path in first])  # noqa: C419  all are checked
+        return any([lacks_columns(path, self.table) for path in first])  # noqa: C419  check all of them
 
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """What became of a table. The numbers of rows are summed over the statements."""
+    """The change of a table. Numbers of rows are summed over the statements."""
 
     removed: frozenset[UUID]
     rows_inserted: int
@@ -74,7 +76,7 @@ class Changed:
 
 @dataclass(slots=True)
 class TableChange:
-    """What happened so far to one table: touched fragments by place, rows by kind."""
+    """The change of one table so far: touched fragments by place, rows by kind."""
 
     touched: set[int] = field(default_factory=set)
     inserted: int = 0
@@ -87,8 +89,9 @@ class TableChange:
 
 
 class TableState:
-    """`whole` are the tables of which every column counts; of the others only keys and
-    references are read. `statement` is the number that errors name."""
+    """The tables in DuckDB. All columns of tables in `whole` are read, of the others only keys and
+    references. `statement` is the number that errors name.
+    """
 
     def __init__(self, held: Mapping[str, Held], whole: Collection[str]) -> None:
         self.held = held
@@ -113,7 +116,7 @@ class TableState:
         self.connection.close()
 
     def lock(self) -> None:
-        """From here on no statement reaches a file or the network, whatever it says."""
+        """Cut off files and the network: from here on no statement can reach them."""
         self.ask("SET enable_external_access = false; SET lock_configuration = true")
 
     def name(self, dataset: str) -> str:
@@ -127,7 +130,7 @@ class TableState:
         bound = {*table.key, *(reference.column for reference in table.references)}
         columns = [n for n in table.names if dataset in self.whole or n in bound]
         tables: list[pa.Table] = []
-        # NEW stands for no fragment: also a table without any has a part, with its columns.
+        # NEW stands for no fragment: even a table without any has a part, with its columns.
         for place, paths in [(NEW, ()), *enumerate(self.held[dataset].fragments.values())]:
             rows = read_files(paths, schema, columns)
             places = pa.repeat(pa.scalar(place, pa.int32()), rows.num_rows)
@@ -140,7 +143,7 @@ class TableState:
         self.connection.unregister("_tm_read")
 
     def insert(self, dataset: str) -> None:
-        """Add the given rows, none of which may have a key that is there."""
+        """Add the given rows; KeyConflict if one of their keys exists."""
         table, own = self.table(dataset), self.name(dataset)
         self.check_given(dataset)
         keys = _listed(table.key)
@@ -154,20 +157,20 @@ class TableState:
         self.check_references(dataset, GIVEN)
 
     def add(self, dataset: str, query: str) -> int:
-        """INSERT of what the query finds; the number of rows."""
+        """Insert the result of a query; return the number of rows."""
         return int(self.ask(f"INSERT INTO {self.name(dataset)} {query}")[0][0])
 
     def touch(self, dataset: str, chosen: str, values: Sequence[object] = ()) -> int:
-        """Note the fragments of the rows that are about to change; the number of rows.
+        """Note the fragments of the rows that are about to change; return the number of rows.
 
-        `chosen` is what stands behind SELECT …
+        `chosen` is the rest of a query after SELECT …
         """
         found = self.ask(f"SELECT {FRAGMENT}, count(*) {chosen} GROUP BY ALL", values)
         self.changes[dataset].touched |= {place for place, _ in found if place != NEW}
         return sum(rows for _, rows in found)
 
     def check_given(self, dataset: str) -> None:
-        """No NULL where none may be, and no key twice."""
+        """Check that required columns have no NULL and that no key occurs twice."""
         table = self.table(dataset)
         required = [column.name for column in table.columns if not column.nullable]
         nulls = " OR ".join(f"{quoted(name)} IS NULL" for name in required)
@@ -190,7 +193,9 @@ class TableState:
             raise self.refused(dataset, "key", count, [f"{each} twice" for each in samples])
 
     def check_references(self, dataset: str, rows: str, columns: Collection[str] = ()) -> None:
-        """What `rows` of the dataset refer to is there. Of all references, or of some columns."""
+        """Check that what `rows` of the dataset refer to exists; all references, or those of
+        `columns`.
+        """
         for reference in self.table(dataset).references:
             if not columns or reference.column in columns:
                 count, samples = self._dangling(rows, reference)
@@ -199,7 +204,7 @@ class TableState:
                     raise self.refused(dataset, "reference", count, missing)
 
     def check_referrers(self, dataset: str) -> None:
-        """No row of any table refers to a key that the dataset no longer has."""
+        """Check that no row of any table refers to a key that the dataset no longer has."""
         for name, held in self.held.items():
             for reference in held.table.references:
                 if reference.table == dataset:
@@ -231,7 +236,7 @@ class TableState:
         return self.refused(dataset, "unknown_column", len(names), samples)
 
     def rows(self, query: str) -> tuple[int, list[tuple[object, ...]]]:
-        """How many rows the query finds, and the first few of them."""
+        """Count the rows that the query finds, and return the first few of them."""
         found = self.ask(f"SELECT count(*) OVER (), * FROM ({query}) ORDER BY ALL LIMIT {_SAMPLES}")
         return (found[0][0] if found else 0), [tuple(row[1:]) for row in found]
 
@@ -241,11 +246,11 @@ class TableState:
         return count, [", ".join(f"{n} = {shown(value)}" for n, value in row) for row in pairs]
 
     def ask(self, query: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        """All rows: DuckDB takes no other query before the last one was read to its end."""
+        """Run a query and read all rows: DuckDB accepts no other query before that."""
         return self.connection.execute(query, list(values)).fetchall()
 
     def written(self, dataset: str, folder: Path) -> Changed:
-        """The new files of a table that changed, and what they replace."""
+        """Write the new files of a changed table, and list what they replace."""
         fragments, change = list(self.held[dataset].fragments), self.changes[dataset]
         removed = set(change.touched)
         rows = self._rows_in(dataset, removed)
@@ -254,7 +259,7 @@ class TableState:
             removed = set(range(len(fragments)))
             rows = self._rows_in(dataset, removed)
         files: tuple[Path, ...] = ()
-        if rows or len(removed) == len(fragments):  # a table without rows has a file all the same
+        if rows or len(removed) == len(fragments):  # a table without rows still has a file
             files = (self._write(dataset, folder, removed),)
         return Changed(
             removed=frozenset(fragments[place] for place in removed),

@@ -1,6 +1,6 @@
-"""The values of a table's columns: their types in Arrow and DuckDB, and what fits into them.
+"""The values of a table's columns: their types in Arrow and DuckDB, and which values fit.
 
-A value fits if it means the same afterwards. What would be cut, rounded or guessed does not.
+A value fits if it keeps its meaning. A value that would be cut, rounded or guessed does not fit.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _WHOLE = r"[+-]?\d+"
 
 
 def decimal_digits(type: str) -> tuple[int, int] | None:
-    """How many digits, and how many of them after the point; None for another type."""
+    """Return the number of digits, and of digits after the point; None for another type."""
     match = re.fullmatch(r"decimal\((\d+),(\d+)\)", type)
     return (int(match[1]), int(match[2])) if match else None
 
@@ -78,7 +78,7 @@ def arrow_schema(table: Table) -> pa.Schema:
 
 
 def text_pattern(type: str) -> str:
-    """A regular expression for Python and for RE2: texts that mean a value of the type."""
+    """Return a regular expression, for Python and RE2, of texts that mean a value of the type."""
     if pieces := decimal_digits(type):
         return rf"[+-]?(?:\d+(?:\.\d{{0,{pieces[1]}}}0*)?|\.\d{{1,{max(pieces[1], 1)}}}0*)"
     if type in BITS:
@@ -87,7 +87,7 @@ def text_pattern(type: str) -> str:
 
 
 def typed(type: str, value: object) -> object:
-    """The value as Arrow takes it for the type. ValueError if it does not fit."""
+    """Convert a value to what Arrow accepts for the type; ValueError if it does not fit."""
     if value is None:
         return None
     if pieces := decimal_digits(type):
@@ -187,7 +187,7 @@ def _instant(value: object) -> datetime:
 def _local(value: object) -> datetime:
     moment = _moment(value, "timestamp_ntz")
     if moment.tzinfo is not None:
-        raise ValueError("has a time zone, and the column has none")
+        raise ValueError("it has a time zone, but the column has none")
     return moment
 
 

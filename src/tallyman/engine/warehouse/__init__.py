@@ -1,1 +1,1 @@
-"""Files of versions, readable as open tables."""
+"""The files of versions, readable as Iceberg tables."""

@@ -1,4 +1,4 @@
-"""Read the footers of Parquet files: rows, bytes, and the extent of columns."""
+"""Footers of Parquet files: rows, bytes, and the range of each column."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tallyman.domain.account.redaction import covers
-from tallyman.engine.expressions.columns import HIDDEN
+from tallyman.engine.expressions.column_names import HIDDEN
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnExtent:
-    """None where a footer does not have it; the extent of numbers only."""
+    """The range of a column of numbers; None where a footer does not have a value."""
 
     nulls: int | None
     least: float | None = None
     most: float | None = None
     values: int = 0
-    """How many are not NULL; without any, there is no extent to lack."""
+    """The number of values that are not NULL; without any, there is no range."""
 
     def __add__(self, other: ColumnExtent) -> ColumnExtent:
         known = [each for each in (self, other) if each.values]
@@ -45,7 +45,7 @@ class FileExtent:
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """Of the files of a dataset, by their paths: what is read twice is there once."""
+    """The extent of a dataset, by file path: a file that is read twice counts once."""
 
     files: Mapping[str, FileExtent]
 
@@ -63,7 +63,7 @@ class Extent:
 
     @property
     def columns(self) -> dict[str, ColumnExtent]:
-        """Only those that every file has."""
+        """Combine the columns that every file has."""
         files = list(self.files.values())
         names = (
             [name for name in files[0].columns if all(name in f.columns for f in files)]
@@ -80,7 +80,7 @@ class Extent:
 
 
 def sizes(paths: Iterable[str]) -> Extent:
-    """Of files that have no footers."""
+    """Measure files that have no footers."""
     return Extent({path: FileExtent(os.path.getsize(path)) for path in paths})
 
 
@@ -120,7 +120,7 @@ def _chunk(chunk: pq.ColumnChunkMetaData, kind: pa.DataType) -> ColumnExtent:
 
 
 def _finite(value: float) -> float | None:
-    """JSON has no name for what is not a number."""
+    """Drop NaN and infinity, which JSON cannot represent."""
     if isinstance(value, int):
         return value
     return float(value) if math.isfinite(value) else None

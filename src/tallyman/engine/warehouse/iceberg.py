@@ -1,7 +1,8 @@
-"""Versions as open tables: Apache Iceberg metadata over Parquet files that are already written.
+"""Versions as open tables: Apache Iceberg metadata over Parquet files that already exist.
 
-Every fragment has one manifest, written once beside its files. A version is a list of manifests,
-so replacing, adding and taking away fragments never touches another fragment's metadata.
+Every fragment has one Iceberg manifest, written once next to its files. A version is a list of
+these manifests, so replacing, adding and removing fragments never touches another fragment's
+metadata.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate, upda
 from pyiceberg.transforms import IdentityTransform
 
 from tallyman.domain.version.dataset import Fragment
-from tallyman.engine.expressions.columns import SYSTEM
+from tallyman.engine.expressions.column_names import SYSTEM
 from tallyman.engine.files.durable import sync
 from tallyman.engine.files.listing import fresh_sha256
 from tallyman.errors import UnpublishableType
@@ -52,7 +53,7 @@ CODEC = "deflate"
 ICEBERG_MANIFEST = "manifest.avro"
 REQUIRED = ("required", "element-required", "value-required")
 PARTITIONED_BY = "partitioned-by"
-# What is known of each column of a file; columns that readers do not see are left out of it.
+# The statistics of each column of a file; columns hidden from readers are left out.
 STATISTICS = (
     "column_sizes",
     "value_counts",
@@ -64,8 +65,9 @@ STATISTICS = (
 
 
 def schema_of(file: Path, dataset: str, by: str | None) -> dict[str, Any]:
-    """The columns of a Parquet file as Iceberg names and numbers them, and the one that the
-    dataset is partitioned by: what all fragments of a version have in common."""
+    """Read the columns of a Parquet file as Iceberg names and numbers them, and add the partition
+    column. All fragments of a version have this in common.
+    """
     arrow = pq.read_schema(file).remove_metadata()
     seen = pa.schema([field for field in arrow if field.name != SYSTEM])
     found = json.loads(_schema(seen, dataset).model_dump_json(), object_hook=_optional)
@@ -73,8 +75,9 @@ def schema_of(file: Path, dataset: str, by: str | None) -> dict[str, Any]:
 
 
 def _optional(description: dict[str, Any]) -> dict[str, Any]:
-    """Whether Spark knows that a column has no NULL depends on how it was computed: two fragments
-    of one dataset may differ in it, and no reader needs it."""
+    """Mark every column as optional. Whether Spark knows that a column has no NULL depends on how
+    it was computed, so two fragments of one dataset may differ in it; no reader needs it.
+    """
     return description | {name: False for name in REQUIRED if name in description}
 
 
@@ -86,8 +89,9 @@ def _schema(arrow: pa.Schema, dataset: str) -> Schema:
 
 
 def add_iceberg_manifest(folder: Path, fragment: Fragment) -> dict[str, Any] | None:
-    """Written into the fragment's folder; None when there are no rows. `folder` is the
-    dataset's."""
+    """Write the Iceberg manifest into the fragment's folder; None if there are no rows. `folder` is
+    the folder of the dataset.
+    """
     paths = [_uri(folder / file.path) for file in fragment.files if file.rows]
     if not paths:
         return None
@@ -120,7 +124,7 @@ def add_iceberg_manifest(folder: Path, fragment: Fragment) -> dict[str, Any] | N
 
 
 def _hidden(file: Path, first: int = 1) -> Schema | None:
-    """Our own column of a file, which readers do not see, numbered from `first`."""
+    """Return our own column of a file, hidden from readers, numbered from `first`."""
     arrow = pq.read_schema(file).remove_metadata()
     own = pa.schema([field for field in arrow if field.name == SYSTEM])
     if not own.names:
@@ -130,12 +134,12 @@ def _hidden(file: Path, first: int = 1) -> Schema | None:
 
 
 def _names(fields: Sequence[MappedField]) -> dict[str, Any]:
-    """As a tree, without numbers."""
+    """Convert a name mapping to a tree of names, without numbers."""
     return {field.names[0]: _names(field.fields) for field in fields}
 
 
 def _data_files(io: PyArrowFileIO, table: TableMetadata, paths: Sequence[str]) -> list[DataFile]:
-    """With the statistics of the columns that readers see."""
+    """Describe the data files, with statistics of the columns that readers see."""
     schema = table.schema()
     unseen = _hidden(Path(paths[0].removeprefix("file://")), schema.highest_field_id + 1)
     if unseen is None:
@@ -154,8 +158,9 @@ def _data_files(io: PyArrowFileIO, table: TableMetadata, paths: Sequence[str]) -
 
 
 def write_version(folder: Path, version: UUID, ordinal: int, fragments: Sequence[Fragment]) -> str:
-    """The metadata of one version: its address. Holds this version alone, so that taking another
-    away breaks nothing."""
+    """Write the metadata of one version and return its address. The file holds only this version,
+    so that removing another one breaks nothing.
+    """
     io, snapshot = PyArrowFileIO(), snapshot_id(version)
     metadata = folder / "metadata"
     metadata.mkdir(exist_ok=True)
@@ -191,7 +196,7 @@ def write_version(folder: Path, version: UUID, ordinal: int, fragments: Sequence
 
 
 def _listed(folder: Path, fragment: Fragment, ordinal: int) -> ManifestFile:
-    """A fragment keeps the number of the version it came in with."""
+    """List a fragment under the number of the version it entered with."""
     found = fragment.iceberg_manifest
     assert found is not None
     since = fragment.since or ordinal
@@ -242,8 +247,9 @@ def _table(
 
 
 def _name_mapping(columns: Schema, hidden: Sequence[Mapping[str, Any]]) -> str:
-    """The files carry no field numbers: readers find columns by name. PyIceberg wants every
-    column of a file in here, also those that are not in the table."""
+    """Map names to numbers, because files have no field numbers and readers find columns by name.
+    PyIceberg requires every column of a file here, also those that are not in the table.
+    """
     tree: dict[str, Any] = {}
     for names in hidden:
         _merge(tree, names)
@@ -269,7 +275,9 @@ def snapshot_id(made: UUID) -> int:
 
 
 def _uri(path: Path) -> str:
-    """Readers split an address at these characters and do not decode it: a bare path is whole."""
+    """Write a path as an address. Readers split an address at these characters and do not decode
+    it, so a path that contains one is written bare.
+    """
     return str(path) if set("#?%;") & set(str(path)) else f"file://{path}"
 
 

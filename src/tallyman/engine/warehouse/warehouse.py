@@ -1,4 +1,4 @@
-"""The warehouse: where the files of all datasets are. Ids only, never a name."""
+"""The warehouse: the files of all datasets, by id, never by name."""
 
 from __future__ import annotations
 
@@ -34,21 +34,22 @@ class Warehouse:
         return self.root / "org" / ORG / "dataset" / str(dataset)
 
     def fragment(self, dataset: UUID, fragment: UUID) -> Path:
-        """What a version added has a folder of its own."""
+        """Return the folder of one fragment."""
         return self.dataset(dataset) / "version" / str(fragment)
 
     def paths(self, fragments: Sequence[Fragment]) -> list[str]:
         return [str(self.dataset(f.dataset_id) / file.path) for f in fragments for file in f.files]
 
     def expected(self, fragments: Sequence[Fragment]) -> list[Expected]:
-        """The data files of fragments as they were recorded."""
+        """List the data files of fragments with their recorded sizes and hashes."""
         return [self._expected(f.dataset_id, file) for f in fragments for file in f.files]
 
     def expected_metadata(
         self, fragments: Sequence[Fragment], version: Sequence[DataFile]
     ) -> list[Expected]:
-        """What other engines read a version by, as far as it was recorded: the manifest of each
-        fragment, and the files of the version itself."""
+        """List the metadata files of a version, if they were recorded: the Iceberg manifest of each
+        fragment, and the files of the version itself.
+        """
         found = []
         for fragment in fragments:
             known = fragment.iceberg_manifest or {}
@@ -62,11 +63,11 @@ class Warehouse:
         return Expected(path, file.path, file.sha256, file.bytes, file.rows)
 
     def check(self, name: str, fragments: Sequence[Fragment]) -> None:
-        """DatasetDamaged unless every file is what was recorded; each is read once by a process."""
+        """Raise DatasetDamaged unless every file is as recorded; a process reads each file once."""
         check(name, self.expected(fragments))
 
     def has(self, fragment: Fragment) -> bool:
-        """Whether its files are there and as long as they were; `verify` looks closer."""
+        """True if the files exist with the recorded sizes; `verify` also compares content."""
         root = self.dataset(fragment.dataset_id)
         try:
             return all((root / f.path).stat().st_size == f.bytes for f in fragment.files)
@@ -76,7 +77,7 @@ class Warehouse:
     def take(
         self, hashed: Mapping[Path, str], dataset: UUID, fragment: UUID
     ) -> tuple[DataFile, ...]:
-        """Published by reference: a second name for the same bytes, where the disk allows it."""
+        """Link files of a run into the dataset, or copy them where the disk has no hard links."""
         place = self.fragment(dataset, fragment)
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir(parents=True)
@@ -85,11 +86,11 @@ class Warehouse:
         return self._described({place / f.name: hash_ for f, hash_ in hashed.items()}, dataset)
 
     def describe(self, files: Sequence[Path], dataset: UUID) -> tuple[DataFile, ...]:
-        """Of files that were written in their place."""
+        """Describe files that were written in the warehouse itself."""
         return self._described({file: fresh_sha256(str(file)) for file in files}, dataset)
 
     def described_metadata(self, dataset: UUID, version: UUID) -> tuple[DataFile, ...]:
-        """The files that `write_version` has just written."""
+        """Describe the files that `write_version` has just written."""
         root = self.dataset(dataset)
         files = sorted((root / "metadata").glob(f"{version}.*"))
         return tuple(
@@ -98,7 +99,7 @@ class Warehouse:
         )
 
     def _described(self, hashed: Mapping[Path, str], dataset: UUID) -> tuple[DataFile, ...]:
-        """What is recorded of files that are whole; they are on the disk when this returns."""
+        """Describe complete files; they are synced to the disk when this returns."""
         root = self.dataset(dataset)
         above = [place for place in root.parents if place.is_relative_to(self.root)]
         sync(*hashed, *({file.parent for file in hashed}), root, *above)

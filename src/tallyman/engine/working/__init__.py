@@ -1,1 +1,1 @@
-"""Rows that are changed in place, and the trace of their changes."""
+"""Working sets: rows changed in place, and the trace of their changes."""

@@ -1,7 +1,7 @@
 """Changes carried with their rows: what each step did to each row, decided where it happens.
 
-A step leaves a column of its own on every row it changed, so that a segment is evaluated once and
-written once, and the trace of all its steps is read from what was written.
+A step adds a column of its own to every row it changed. So a segment is evaluated once and written
+once, and the trace of all its steps is read from what was written.
 """
 
 from __future__ import annotations
@@ -23,16 +23,17 @@ from pyspark.sql.types import (
 )
 
 from tallyman.domain.definition.step_facts import Step
-from tallyman.engine.expressions.columns import ERROR, KEY, LIVE, PART, REJECTIONS, col
+from tallyman.engine.expressions.column_names import ERROR, KEY, LIVE, PART, REJECTIONS
+from tallyman.engine.expressions.columns import col
 from tallyman.engine.plan.in_place import assigned_by, may_assign, renamed_by, spelled
 from tallyman.engine.segment.fate_book import Book
 from tallyman.engine.segment.segment import Flow
 from tallyman.engine.segment.stage import Stage, write
 
 SEEN = "_tm_seen"
-"""Whether the row was changed before its segment began."""
+"""True if the row was changed before its segment began."""
 FIRST = "_tm_first"
-"""The step of the segment that is the first of all to touch the row."""
+"""The step of the segment that is the first of all steps to touch the row."""
 END = "_tm_end"
 """The step at which the row ended."""
 
@@ -47,29 +48,29 @@ def original(place: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """Rows that came into the working set together: loaded, or created by one step."""
+    """Rows that entered the working set together: loaded, or created by one step."""
 
     flow: Flow
     born: int
-    """The step that created them; LOADING for those that were read."""
+    """The step that created them; LOADING for rows that were read."""
     ordinal: int
     created_by: str | None
     loaded: tuple[str, ...] = ()
-    """The columns when the working set began; none for rows that were created."""
+    """The columns when the working set began; empty for created rows."""
     kinds: tuple[DataType, ...] = ()
     holders: tuple[str | None, ...] = ()
-    """Which column holds each of them now; None: it was dropped, and is carried beside."""
+    """The column that holds each of them now; None if it was dropped and is carried separately."""
     assigned: frozenset[str] = frozenset()
-    """Columns that got other values since the rows were written last."""
+    """Columns that got other values since the rows were last written."""
     changes: tuple[int, ...] = ()
-    """Steps since then that left their mark."""
+    """Steps since then that marked rows as changed."""
     stages: tuple[Stage, ...] = ()
     shown: tuple[Mapping[str, str], ...] = ()
-    """What the columns of each stage are called now; those dropped since are not there."""
+    """The current names of the columns of each stage, without those dropped since."""
     written: tuple[int, ...] = ()
-    """The steps whose marks the last of the stages holds."""
+    """The steps with marks in the last of the stages."""
     stored: bool = False
-    """Nothing was done to the rows since they were written last."""
+    """True if nothing was done to the rows since they were last written."""
 
     @classmethod
     def begin(
@@ -83,7 +84,7 @@ class Member:
         return member.with_originals()
 
     def with_originals(self) -> Member:
-        """Each loaded column a second time: what no step touches is never read twice."""
+        """Carry a copy of each loaded column; a column that no step touches is never read twice."""
         copies = {original(n): col(h) for n, h in enumerate(self.holders) if h is not None}
         names = tuple(original(n) for n in range(len(self.holders)))
         rows = self.flow.rows.withColumns(copies) if copies else self.flow.rows
@@ -97,7 +98,7 @@ class Member:
 def carry(
     member: Member, step: Step, seq: int, apply: Callable[[Flow], Flow], *, traced: bool
 ) -> Member:
-    """Do the step, and leave beside each row what it changed in it."""
+    """Apply the step, and mark on each row what the step changed."""
     flow = member.flow.with_tags()
     before = {f.name: f.dataType for f in flow.rows.schema}
     olds = {f"_tm_b{n}": name for n, name in enumerate(may_assign(step, flow.columns))}
@@ -146,7 +147,7 @@ def carry(
 
 
 def _with_ended(rows: DataFrame, step: Step, olds: Mapping[str, Column]) -> DataFrame:
-    """Rows that ended before keep what they had; a step in place leaves them alone by itself."""
+    """Restore the values of rows that had already ended; a step in place skips these by itself."""
     if step.in_place or not olds:
         return rows
     return rows.withColumns(
@@ -155,14 +156,14 @@ def _with_ended(rows: DataFrame, step: Step, olds: Mapping[str, Column]) -> Data
 
 
 def _selected(member: Member) -> Member:
-    """The flow with only what it carries on."""
+    """Select only the columns that the flow carries on."""
     flow = member.flow
     rows = flow.rows.select(*map(col, flow.columns), *flow.carried())
     return member.with_flow(replace(flow, rows=rows))
 
 
 def _followed(member: Member, renamed: Mapping[str, str], assigned: Sequence[str]) -> Member:
-    """Where the loaded columns are behind the step."""
+    """Track where the loaded columns are after the step."""
     there = set(member.flow.columns)
     names = [None if h is None else renamed.get(h, h) for h in member.holders]
     holders = tuple(name if name in there else None for name in names)
@@ -175,7 +176,7 @@ def _followed(member: Member, renamed: Mapping[str, str], assigned: Sequence[str
 
 
 def _same(old: Column, new: Column, kind: DataType, alike: bool) -> Column:
-    if not alike:  # a value of another type is another value, whatever it reads like
+    if not alike:  # a value of another type differs, even if its text is equal
         return old.isNull() & new.isNull()
     return old.eqNullSafe(new) if _comparable(kind) else _text(old).eqNullSafe(_text(new))
 
@@ -200,11 +201,11 @@ def _comparable(kind: DataType) -> bool:
     return True
 
 
-# ---- writing and going on ------------------------------------------------------------------
+# ---- writing and reading back --------------------------------------------------------------
 
 
 def store(member: Member, path: str, book: Book, steps: Mapping[str, int]) -> Member:
-    """Evaluate the segment once: rows, changes, and what was there before."""
+    """Evaluate and write the segment once: rows, changes, and earlier values."""
     flow = member.flow.with_tags()
     ended = _ended(book, steps)
     touched: Column = F.coalesce(
@@ -231,7 +232,7 @@ def store(member: Member, path: str, book: Book, steps: Mapping[str, int]) -> Me
 
 
 def _needed(holder: str | None, member: Member) -> Column:
-    """A dropped column may be asked for later; one with a new value only where that shows."""
+    """True where the original is needed: always for a dropped column, otherwise on touched rows."""
     return F.lit(True) if holder is None else F.col(FIRST).isNotNull()
 
 
@@ -253,7 +254,7 @@ def _reopened(member: Member, stage: Stage) -> Member:
 
 
 def _ended(book: Book, steps: Mapping[str, int]) -> Column:
-    """The step a row ended at, identified by its part, or by the rule it broke first."""
+    """Find the step at which a row ended, by its part, or by the first rule it broke."""
     found = F.lit(None).cast("int")
     for part in book.parts.values():
         if part.asked_as in steps:
@@ -267,7 +268,7 @@ def _ended(book: Book, steps: Mapping[str, int]) -> Column:
 
 
 def baseline(member: Member) -> DataFrame:
-    """Rows as they were loaded, for those that the last segment was the first to touch."""
+    """Read rows as they were loaded, if the last segment was the first to touch them."""
     stage = member.stages[-1]
     there = set(stage.schema.names)
     holders = zip(member.loaded, member.holders, member.kinds, strict=True)

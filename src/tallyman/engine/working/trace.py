@@ -1,4 +1,4 @@
-"""Writing the trace: a folder per step, put in its place when all that is in it is durable."""
+"""Writing the trace: one folder per step, moved to its place when it is durable."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 
 from tallyman import faults
 from tallyman.domain.history.run import RunIdentity
-from tallyman.engine.expressions.columns import KEY, LIVE, PART, quoted
+from tallyman.engine.expressions.column_names import KEY, LIVE, PART, quoted
 from tallyman.engine.expressions.redact import Redaction
 from tallyman.engine.files.durable import sync
 from tallyman.engine.files.run_folder import write_json
@@ -31,7 +31,7 @@ ROW_ID = "row_id"
 STEPS = "steps.json"
 OPTIONS: Mapping[str, str] = {
     "compression": "zstd",
-    # Sorted ids share what they begin with; one question touches one small group of rows.
+    # Sorted ids share a prefix; one question touches one small group of rows.
     "parquet.writer.version": "PARQUET_2_0",
     "parquet.enable.dictionary#row_id": "false",
     "parquet.block.row.count.limit": "20000",
@@ -43,7 +43,9 @@ OPTIONS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class RowIds:
-    """`_row_id`: a UUID laid out as version 7, every bit of it derived: a retry gives the same."""
+    """Row ids, `_row_id`: UUIDs in the layout of version 7, all bits derived, so a retry gives the
+    same.
+    """
 
     run: RunIdentity
     asset: str
@@ -65,7 +67,7 @@ class RowIds:
 
 @dataclass
 class Tracer:
-    """The trace of one target. `place` is where readers will look."""
+    """The trace of one target. `place` is the folder that readers will use."""
 
     ids: RowIds
     place: Path
@@ -81,7 +83,9 @@ class Tracer:
         self.witness = TraceWitness(self.place, self.pool)
 
     def begin(self, loaded: StructType, steps: Sequence[Mapping[str, object]]) -> None:
-        """Which steps there are: a question about a step is judged by this, whatever changes."""
+        """Write the list of steps. Later questions about a step use it, even if the pipeline
+        changes.
+        """
         self.place.mkdir(parents=True)
         content = {
             "format": 1,
@@ -97,7 +101,7 @@ class Tracer:
         write_json(self.place / STEPS, content)
 
     def segment(self, seqs: Sequence[int], members: Iterable[Member]) -> None:
-        """What the steps of a segment did to rows that are written now: a commit for each."""
+        """Write what the steps of a segment did to the rows just written, and commit each step."""
         self._segments += 1
         jobs: list[tuple[str, int | None, Future[Path]]] = []
         for number, member in enumerate(members):
@@ -108,7 +112,7 @@ class Tracer:
             self._commit(seq, jobs)
 
     def created(self, seq: int, member: Member) -> None:
-        """Every row of a member as the step made it."""
+        """Write every row of a member as the step created it."""
         rows = member.stages[-1].live()
         state = F.struct(*self._values(member.flow.columns)).alias("after")
         written = rows.select(self._id(member), state)
@@ -120,7 +124,7 @@ class Tracer:
         for check in self._distinct:
             check.result()
 
-    # ---- what is written -----------------------------------------------------------------
+    # ---- content of the trace ------------------------------------------------------------
 
     def _id(self, member: Member) -> Column:
         return self.ids.of(member, F.col(KEY)).alias(ROW_ID)
@@ -157,14 +161,14 @@ class Tracer:
 
     def _write(self, rows: DataFrame, name: str, split: str | None = None) -> Path:
         place = self.scratch / "trace" / name
-        # What all ids begin with is left out: a sort looks at the first bytes first.
+        # Leave out the common prefix of all ids: a sort compares the first bytes first.
         differing = F.substring(ROW_ID, len("01234567-0123-7000-") + 1, 17)
         ordered = rows.sortWithinPartitions(*([split] if split else []), differing)
         writer = ordered.write.options(**OPTIONS)
         (writer.partitionBy(split) if split else writer).parquet(str(place))
         return place
 
-    # ---- a step is complete when its folder is there -------------------------------------
+    # ---- a step is complete when its folder exists ----------------------------------------
 
     def _commit(self, seq: int, jobs: Sequence[tuple[str, int | None, Future[Path]]]) -> None:
         aside = self.scratch / "trace" / f"step-{seq}"
@@ -188,7 +192,9 @@ class Tracer:
         self._distinct.append(self.pool.submit(self._refuse_repeated, member))
 
     def _refuse_repeated(self, member: Member) -> None:
-        """One shuffle of hashes; only if two are equal are the keys themselves compared."""
+        """Find repeated keys with one shuffle of hashes; compare keys only if two hashes are
+        equal.
+        """
         stage = member.stages[0]
         rows = stage.read().where((F.col(PART) == LIVE) | F.col(END).isNotNull())
         hashes = rows.groupBy(F.xxhash64(KEY).alias("h")).count().where("count > 1")
@@ -201,7 +207,9 @@ class Tracer:
 
 
 def _gather(written: Path, kind: str, split: bool, seq: int, target: Path) -> list[Path]:
-    """Files that hold rows, under names that say what of; those that were split, of one step."""
+    """Move files with rows to names that say their kind; of files split by step, those of one
+    step.
+    """
     folder = next(iter(sorted(written.glob(f"*={seq}"))), None) if split else written
     moved: list[Path] = []
     for file in sorted(folder.glob("part-*.parquet")) if folder else ():

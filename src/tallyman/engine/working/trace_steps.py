@@ -1,4 +1,4 @@
-"""The steps of a working set as data: what a trace is read with, long after the run."""
+"""The steps of a working set as data, for reading a trace long after the run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def described(
     named: Callable[[Frame], tuple[int, str]],
     other: Callable[[Frame], DataFrame],
 ) -> list[dict[str, object]]:
-    """Each step with its number, its text, and the columns behind it."""
+    """Describe each step: its number, its text, and the columns after it."""
     rows = small_tables.empty(spark, loaded)
     found: list[dict[str, object]] = []
     for node in nodes:

@@ -1,4 +1,4 @@
-"""Count what a trace must hold, on the rows themselves, and compare it with the trace's files."""
+"""A witness for the trace: what it must contain, counted on the rows themselves."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from pyspark.sql import functions as F
 
 from tallyman.domain.account.ledger import Check, KeyDigest
 from tallyman.engine.evidence.kept import Kept
-from tallyman.engine.expressions.columns import LIVE, PART
+from tallyman.engine.expressions.column_names import LIVE, PART
 from tallyman.engine.segment.stage import Stage
 from tallyman.engine.spark import digest
 from tallyman.engine.working import changes
 from tallyman.engine.working.changes import END, FIRST, Member
 
 Event = tuple[str, int]
-"""What a step did to rows, and the step: `("updated", 3)`."""
+"""A kind of change and the number of its step: `("updated", 3)`."""
 
 
 @dataclass
 class TraceWitness:
-    """`place` is the trace's folder. Jobs run while the trace is being written."""
+    """Expected counts of a trace. `place` is its folder. Jobs run while the trace is written."""
 
     place: Path
     pool: ThreadPoolExecutor
@@ -32,7 +32,7 @@ class TraceWitness:
     _steps: set[int] = field(default_factory=set)
 
     def segment(self, seqs: Sequence[int], member: Member, row_id: Column) -> None:
-        """Expect what the steps of a segment did to the rows of a member."""
+        """Expect the changes of a segment's steps to the rows of a member."""
         asked: dict[Event, Column] = {
             ("updated", seq): F.col(changes.event(seq)).isNotNull() for seq in member.written
         }
@@ -42,7 +42,7 @@ class TraceWitness:
         self._expect(seqs, member.stages[-1], row_id, asked)
 
     def created(self, seq: int, member: Member, row_id: Column) -> None:
-        """Expect every row that a step made."""
+        """Expect every row that a step created."""
         live = F.col(PART) == LIVE
         self._expect([seq], member.stages[-1], row_id, {("created", seq): live})
 
@@ -53,7 +53,7 @@ class TraceWitness:
         self._expected.append(self.pool.submit(_counted, stage, row_id, asked))
 
     def checks(self, kept: Kept) -> Iterator[Check]:
-        """Compare every file of the trace with what was expected of its step."""
+        """Compare every file of the trace with what was expected for its step."""
         expected: dict[Event, KeyDigest] = {}
         for counted in self._expected:
             for event, met in counted.result().items():
@@ -70,7 +70,7 @@ class TraceWitness:
 
 
 def _counted(stage: Stage, row_id: Column, asked: dict[Event, Column]) -> dict[Event, KeyDigest]:
-    """One pass over the rows, their ids made once."""
+    """Count in one pass over the rows; each id is computed once."""
     marks = {f"_tm_q{n}": F.coalesce(holds, F.lit(False)) for n, holds in enumerate(asked.values())}
     some = [F.col(mark) for mark in marks]
     rows = stage.read().select(row_id.alias("row_id"), *(h.alias(m) for m, h in marks.items()))

@@ -27,7 +27,7 @@ OUTPUTS = "outputs.json"
 
 
 def outputs_in(place: Path) -> list[dict[str, Any]]:
-    """What the output steps of a target wrote."""
+    """List what the output steps of a target wrote."""
     listed = place / OUTPUTS
     return list(json.loads(listed.read_text(encoding="utf-8"))) if listed.exists() else []
 
@@ -50,7 +50,7 @@ class WorkingRun:
         )
 
     def evaluate(self, output: Path) -> WrittenRows:
-        """Do every step, then write the rows that are left."""
+        """Apply every step, then write the rows that are left."""
         working = self.working
         first = working.nodes[0].parent if working.nodes else self.plan
         assert first is not None
@@ -67,7 +67,7 @@ class WorkingRun:
         return WrittenRows(output, written)
 
     def checks(self, kept: Kept) -> list[Check]:
-        """Compare trace and outputs, as they are in their places, with the rows they are of."""
+        """Compare trace and outputs, in their final places, with the rows they were made from."""
         found = [_counted(kept, name, written) for name, written in self.working.outputs.items()]
         return [*found, *(self.tracer.witness.checks(kept) if self.tracer is not None else ())]
 
@@ -85,7 +85,7 @@ class WorkingRun:
         )
 
     def keep_outputs(self, folder: Path, partition: str) -> None:
-        """What output steps wrote stays with the run; copies go where they were asked for."""
+        """Keep the files of output steps with the run; copies are exported later."""
         listed = []
         for name, written in self.working.outputs.items():
             step = written.step

@@ -1,8 +1,8 @@
-"""A working set: rows changed in place, step by step, each in exactly one fate at the end.
+"""A working set: rows changed in place, step by step, each with exactly one fate at the end.
 
-Its members are rows that came in together: those that were loaded, and those that a step created.
-Each member is a flow of its own with the columns of all, so that records and rows made out of them
-are never counted together.
+Its members are rows that entered together: loaded rows, and rows that a step created. Each member
+is a flow of its own with the columns of all members, so that records and rows made of them are
+never counted together.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from tallyman.domain.account.fate import Evidence, Fate
 from tallyman.domain.definition.frame import OUTPUT_FORMATS, Frame
 from tallyman.domain.definition.step_facts import LOADING, Step
 from tallyman.domain.definition.working_step import Aggregate, Append, Delete, Output, Update
-from tallyman.engine.expressions.columns import KEY, LIVE, PART, SYSTEM, col, text_of, to_column
+from tallyman.engine.expressions.column_names import KEY, LIVE, PART, SYSTEM
+from tallyman.engine.expressions.columns import col, text_of, to_column
 from tallyman.engine.plan import in_place, plain
 from tallyman.engine.segment import segment
 from tallyman.engine.segment.cuts import Opened, hidden_group_fields, source
@@ -42,13 +43,13 @@ SOURCE_STEP = "source_step"
 
 
 def is_file(path: str) -> bool:
-    """Whether an output is asked for as one file, and not as a folder of them."""
+    """True if an output is one file, not a folder of files."""
     return os.path.splitext(path)[1].lower() in OUTPUT_FORMATS
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenOutput:
-    """What an output step wrote, and how many rows it must have."""
+    """The files of an output step, and the number of rows they must have."""
 
     step: Output
     folder: Path
@@ -57,7 +58,7 @@ class WrittenOutput:
 
 @dataclass
 class WorkingSet:
-    """`names` are the ids of its steps by their Frames, `numbers` their seqs."""
+    """The rows and steps. `names` maps the Frames of steps to ids, `numbers` to seqs."""
 
     evaluation: Evaluation
     nodes: Sequence[Frame]
@@ -68,9 +69,9 @@ class WorkingSet:
     folder: str
     members: list[Member] = field(default_factory=list)
     outputs: dict[str, WrittenOutput] = field(default_factory=dict)
-    """What output steps wrote, by their ids."""
+    """The written outputs, by the ids of their steps."""
     _open: list[int] = field(default_factory=list)
-    """Steps done since the rows were written last, and the rows after each of them."""
+    """Steps applied since the rows were last written; `_after` has the rows after each of them."""
     _after: list[list[Member]] = field(default_factory=list)
     _deletes: set[str] = field(default_factory=set)
 
@@ -90,13 +91,13 @@ class WorkingSet:
 
     @property
     def in_one_piece(self) -> bool:
-        """Whether the rows were never written yet, and can be the output as they are."""
+        """True if the rows were never written yet and can be the output unchanged."""
         alone = len(self.members) == 1 and not self.members[0].stages
         return alone and self.tracer is None
 
     @property
     def placed(self) -> bool:
-        """Whether rows of some member carry the place of their record."""
+        """True if rows of some member carry the place of their record."""
         return any(member.flow.placed for member in self.members)
 
     @property
@@ -175,7 +176,7 @@ class WorkingSet:
     # ---- where rows are added or written -------------------------------------------------
 
     def store(self) -> None:
-        """Write what was done to the rows, and the trace of it."""
+        """Write the changed rows, and the trace of the changes."""
         changed = [number for number, member in enumerate(self.members) if not member.stored]
         self.members = list(self.members)
         for number in changed:
@@ -191,7 +192,7 @@ class WorkingSet:
         self._after.clear()
 
     def _blame(self, error: PySparkException) -> None:
-        """All steps of a segment are one job: find the one that failed, keep the trace before."""
+        """Find the step of a segment that failed, as all are one job; write the trace before it."""
         if self.tracer is None or "cancel" in str(error).lower():
             return
         good: list[Member] = []
@@ -217,7 +218,7 @@ class WorkingSet:
         return stored
 
     def _live(self) -> DataFrame:
-        """All rows there are, with the step that created them."""
+        """Unite the live rows of all members, each with the step that created it."""
         parts = [
             m.flow.rows.select(
                 *map(col, self.columns),
@@ -261,7 +262,9 @@ class WorkingSet:
         self._join(flow, seq, name)
 
     def _join(self, flow: Flow, seq: int, name: str) -> Member:
-        """New rows are written as they come: what they are now is what they were created as."""
+        """Add a member; write its rows at once, because their current state is their first
+        state.
+        """
         ordinal = 1 + [self.numbers[node] for node in self.nodes].index(seq)
         member = Member.begin(flow.with_tags(), seq, ordinal, name, traced=False)
         member = self._stored(member)
@@ -293,14 +296,14 @@ class WorkingSet:
             writer = writer.coalesce(1)
         options = {"header": "true"} if step.format == "csv" else {}
         if step.format == "csv" and len(wanted) == 1:
-            options["nullValue"] = '""'  # Spark leaves out a line that would be empty, and its row
+            options["nullValue"] = '""'  # Spark omits an empty line, and with it the row
         if step.format == "json":
             options["ignoreNullFields"] = "false"
         writer.write.format(step.format).options(**options).save(place)
         self.outputs[name] = WrittenOutput(step, Path(place), self._rows_of(step))
 
     def _rows_of(self, step: Output) -> int:
-        """How many rows an output must have, counted member by member."""
+        """Count the rows that an output must have, member by member."""
         count = sum(member.flow.rows.count() for member in self.members)
         if step.include_deleted and (parts := self._deleting()):
             stages = [stage for member in self.members for stage in member.stages]
@@ -308,7 +311,7 @@ class WorkingSet:
         return count
 
     def _shown(self, member: Member, rows: DataFrame, *, deleted: bool) -> DataFrame:
-        """Rows with what the system knows of them."""
+        """Add the system columns to rows."""
         moment = F.lit(self.ids.run.timestamp).cast("timestamp")
         changed = F.lit(True) if deleted else F.col(SEEN)
         system = [
@@ -336,14 +339,14 @@ class WorkingSet:
         return [self._shown(member, rows, deleted=True) for rows in found]
 
     def finish(self, folder: str) -> StructType:
-        """Write the rows that passed, each member's by themselves; the columns of all."""
+        """Write the rows that passed, each member separately; return the schema of all."""
         self.store()
         schema = StructType()
         for number, member in enumerate(self.members):
             flow = member.flow
             known = flow.key_columns if not member.created_by else None
             own = F.lit(None).cast("string") if known else F.col(KEY)
-            # Rows made out of records have a ledger of their own: they are no record's row.
+            # Rows made of records have a ledger of their own and belong to no record.
             opened = self.evaluation.opened[flow.level - 1] if flow.level else None
             step = opened.step_id if opened else None
             system = F.struct(
