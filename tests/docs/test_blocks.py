@@ -25,8 +25,9 @@ SHELL = {
     ],
 }
 """What is for a terminal and not run by the tests: it has no output that could be wrong."""
-FRAGMENTS = ("README.md", "docs/guides/why.md")
-"""Pages that show Python which is no file: the README an asset of the demo."""
+FRAGMENTS = ("README.md", "docs/guides/why.md", "docs/guides/testing.md")
+"""Pages that show Python which is no file of a project: the README an asset of the demo, the guide
+to testing examples that `tests/testing/test_guide.py` runs."""
 
 
 @pytest.fixture(params=pages(), ids=lambda page: page.name)
