@@ -19,6 +19,7 @@ NAMES = ("folder", "uuid", "hash", "id")
 """Kinds that a later command may use."""
 ELISION = ("…", "...")
 _TOKEN = re.compile("|".join(f"(?P<{kind}>{pattern})" for kind, pattern in KINDS.items()))
+_MILLISECONDS = re.compile(r"_ms(?: +[\d,]+)+$")
 _BYTES = re.compile(r"(?:^|  )bytes(?=  |$)")
 
 
@@ -31,7 +32,7 @@ def masked(lines: Sequence[str]) -> list[str]:
             line = re.sub(r"[\d,]+$", "<size>", line[:end]) + line[end:]
         if heads := [m.end() for m in _BYTES.finditer(line)]:
             columns = heads
-        text = _TOKEN.sub(lambda m: f"<{m.lastgroup}>", line)
+        text = _TOKEN.sub(lambda m: f"<{m.lastgroup}>", _MILLISECONDS.sub("_ms  <seconds>", line))
         found.append(re.sub(r" {2,}", "  ", text).rstrip())
     return found
 
