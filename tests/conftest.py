@@ -17,6 +17,9 @@ from tallyman.registry.database import Database
 from tests import schedule
 from tests.guard import ProcessState
 from tests.spark_servers import start_connect_server
+from tests.world.collector import Collector, serving
+from tests.world.databases import Databases
+from tests.world.homes import Homes
 
 FAST_START = (
     "-XX:TieredStopAtLevel=1",
@@ -34,21 +37,17 @@ os.environ.setdefault("JAVA_TOOL_OPTIONS", " ".join(FAST_START))
 # Settings of whoever starts the tests: they are for their work, and so are the databases, servers
 # and collectors that some of them name.
 FOREIGN = ("TALLYMAN_", "OPENLINEAGE", "SPARK_", "PYSPARK_", "PG", "GIT_")
-OURS = ("TALLYMAN_SEED", "TALLYMAN_CHAINS", "TALLYMAN_SCALE", "TALLYMAN_DURATIONS")
+OURS = (
+    "TALLYMAN_SEED",
+    "TALLYMAN_CHAINS",
+    "TALLYMAN_SCALE",
+    "TALLYMAN_DURATIONS",
+    "TALLYMAN_RECORD",
+)
 for name in [n for n in os.environ if n.startswith(FOREIGN) and n not in OURS]:
     del os.environ[name]
 os.environ.update(GIT_CONFIG_GLOBAL=os.devnull, GIT_CONFIG_NOSYSTEM="1")
 
-# Spark compiles each plan before it runs it and plans again while it runs; for a handful of rows
-# that takes longer than the rows.
-# Only for tests of what surrounds a run: what steps mean is tested with code as users run it.
-INTERPRETED = """\
-spark:
-  spark.sql.codegen.wholeStage: "false"
-  spark.sql.codegen.factoryMode: NO_CODEGEN
-  spark.sql.adaptive.enabled: "false"
-  spark.sql.shuffle.partitions: "1"
-"""
 SERVER = "spark_server.json"
 
 
@@ -104,8 +103,53 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(scope="session")
+def databases() -> Iterator[Databases]:
+    """One PostgreSQL server for all projects of this process."""
+    served = Databases()
+    yield served
+    served.close()
+
+
+@pytest.fixture(scope="session")
+def session_homes(
+    tmp_path_factory: pytest.TempPathFactory, databases: Databases, spark_server: str
+) -> Iterator[Homes]:
+    with Homes(tmp_path_factory, databases, spark_server) as homes:
+        yield homes
+
+
+@pytest.fixture(scope="module")
+def homes(
+    tmp_path_factory: pytest.TempPathFactory, databases: Databases, spark_server: str
+) -> Iterator[Homes]:
+    with Homes(tmp_path_factory, databases, spark_server) as made:
+        yield made
+
+
+@pytest.fixture
+def collectors() -> Iterator[Callable[..., Collector]]:
+    """collectors(answer=…): another collector that listens on this machine."""
+    with serving() as start:
+        yield start
+
+
+@pytest.fixture(scope="module")
+def empty_database(databases: Databases) -> Iterator[Callable[[], str]]:
+    """empty_database(): the address of a migrated database without a row."""
+    made: list[str] = []
+
+    def make() -> str:
+        made.append(databases.new())
+        return made[-1]
+
+    yield make
+    for address in made:
+        databases.drop(address)
+
+
+@pytest.fixture(scope="session")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A project's state with a database that is made, migrated and stopped."""
+    """A project's state with a server of its own, which is made, migrated and stopped."""
     state = tmp_path_factory.mktemp("made") / ".tallyman"
     database = Database(None, state)
     with database.transaction():
@@ -116,7 +160,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def with_database(made: Path) -> Callable[[Path], Path]:
-    """with_database(project): a copy of it for the project, because making one takes longer."""
+    """with_database(project): a copy of it, for tests of a project's own server."""
 
     def give(project: Path) -> Path:
         subprocess.run(["cp", "-a", str(made), str(project / ".tallyman")], check=True)

@@ -7,11 +7,11 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pyspark
+
+from tests.world.waiting import wait_until
 
 SPARK_HOME = Path(pyspark.__file__).parent
 OURS = {
@@ -21,14 +21,6 @@ OURS = {
 }
 _kept: list[subprocess.Popen[bytes]] = []  # Python warns of processes that are forgotten
 CONNECT = "org.apache.spark.sql.connect.service.SparkConnectServer"
-
-
-def wait_until(condition: Callable[[], object], seconds: float = 120) -> None:
-    """For what other processes do: they cannot signal us."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.05)
 
 
 def free_port() -> int:

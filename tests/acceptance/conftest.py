@@ -8,49 +8,36 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import date, timedelta
 from decimal import Decimal
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
-from tests.forked import Running, command
 
 from tallyman.cli.start.demo_data import write_airline
-
-COMMAND = Path(sys.executable).with_name("tallyman")
-
-
-@dataclass(frozen=True)
-class Reply:
-    """What the command answered; `json` is None when stdout was not JSON."""
-
-    code: int
-    json: Any
-    stdout: str
-    stderr: str
-
-    def __str__(self) -> str:
-        return f"exit {self.code}\n{self.stdout[-3000:]}\n{self.stderr[-3000:]}"
+from tallyman.project import Project
+from tests.world.databases import Databases
+from tests.world.home import Home
+from tests.world.homes import Homes
+from tests.world.reply import Reply
 
 
-def _tallyman(project: Path, *words: str) -> Reply:
-    done = subprocess.run(
-        [COMMAND, *words, "--json"],
-        cwd=project,
-        env=_environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    reply = _reply(done.returncode, done.stdout, done.stderr)
-    return check_queries(project, reply) if words[0] == "run" else reply
+def _reference_run(project: Path) -> Reply:
+    """Run it as a person would, for the README shows that; then ask for the same as JSON."""
+    home = Home(project)
+    done, shown = (_ended(home.installed(*words)) for words in (("run",), ("show", "--json")))
+    check_queries(project, shown)
+    return Reply(done.code, json.dumps([done.stdout, shown.json]), done.stderr + shown.stderr)
+
+
+def _ended(running: subprocess.Popen[str]) -> Reply:
+    said, errors = running.communicate(timeout=240)
+    return Reply(running.returncode, said, errors)
 
 
 def counted_by_query(run_folder: Path, asset: str) -> dict[str, tuple[int, int]]:
@@ -85,24 +72,14 @@ def fates(ledger: Any) -> Counter[str]:
     return +count
 
 
-def _environment() -> dict[str, str]:
-    return {k: v for k, v in os.environ.items() if not k.startswith("TALLYMAN_")}
-
-
-def _reply(code: int, out: str, err: str) -> Reply:
-    try:
-        parsed = json.loads(out)
-    except ValueError:
-        parsed = None
-    return Reply(code, parsed, out, err)
-
-
 @dataclass(frozen=True)
 class FinishedRun:
     """One run on disk. `asset` is the folder of daily_revenue inside it."""
 
     project: Path
     reply: Any
+    text: str = ""
+    """What the command printed."""
 
     @property
     def run_id(self) -> str:
@@ -182,13 +159,12 @@ class Scenario:
 def tallyman(spark_server: str) -> Callable[..., Reply]:
     """tallyman(project, "verify", run_id): run the command there, with --json.
 
-    Commands that need Spark share a server, and all are forked after their imports; the reference
-    run itself is the installed command with a Spark of its own."""
+    Commands that need Spark share a server; the reference run itself is the installed command
+    with a Spark of its own."""
 
     def run(project: Path, *words: str) -> Reply:
         shared = ("--master", spark_server) if words[0] in ("run", "verify", "why") else ()
-        given = partial(command, *words, *shared, "--json")
-        reply = _reply(*Running(project, _environment(), given).wait())
+        reply = Home(project).tallyman(*words, *shared)
         return check_queries(project, reply) if words[0] == "run" else reply
 
     return run
@@ -200,19 +176,22 @@ def scenario() -> Callable[[int], Scenario]:
 
 
 @pytest.fixture
-def airline_project(tmp_path: Path, with_database: Callable[[Path], Path]) -> Callable[[int], Path]:
+def airline_project(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, databases: Databases
+) -> Iterator[Callable[[int], Path]]:
     """A project of any size of its own, not run yet."""
+    with Homes(tmp_path_factory, databases) as homes:
 
-    def make(records: int) -> Path:
-        write_airline(tmp_path / "airline", records)
-        with_database(tmp_path / "airline")
-        return tmp_path / "airline"
+        def make(records: int) -> Path:
+            write_airline(tmp_path / "airline", records)
+            homes.give_database(tmp_path / "airline")
+            return tmp_path / "airline"
 
-    return make
+        yield make
 
 
 @pytest.fixture(scope="session")
-def airline(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
+def airline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FinishedRun]:
     """The whole reference scenario, made once and run once. Read it, never change it."""
     base = tmp_path_factory.getbasetemp()
     # Workers of pytest-xdist share the parent of their folders; the first one in makes the run.
@@ -223,23 +202,48 @@ def airline(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
         if not answer.exists():
             write_airline(project)
             # A failure is kept as well: trying again would hide it.
-            answer.write_text(json.dumps(asdict(_tallyman(project, "run"))))
-    reply = Reply(**json.loads(answer.read_text()))
+            answer.write_text(json.dumps(_reference_run(project)))
+            # For the README: a database can be copied only while nobody uses it.
+            (shared / "walk").mkdir()
+            subprocess.run(["cp", "-a", project, shared / "walk" / "airline-demo"], check=True)
+    reply = Reply(*json.loads(answer.read_text()))
     assert reply.code == 0, str(reply)
-    return FinishedRun(project, reply.json)
+    printed, shown = reply.json
+    # Its server stays up: each command would start and stop it.
+    with Project.open(project) as held:
+        held.database.url()
+        yield FinishedRun(project, shown, printed)
+
+
+SMALL = 5_300
+"""Ten records of it are broken, each kind of error twice."""
+
+
+@pytest.fixture(scope="module")
+def small(
+    tmp_path_factory: pytest.TempPathFactory,
+    databases: Databases,
+    tallyman: Callable[..., Reply],
+) -> Iterator[FinishedRun]:
+    """The scenario on few records, run once: what is copied from it may be tampered with."""
+    project = tmp_path_factory.mktemp("small") / "airline"
+    with Homes(tmp_path_factory, databases) as homes:
+        write_airline(project, SMALL)
+        homes.give_database(project)
+        reply = tallyman(project, "run")
+        assert reply.code == 0, str(reply)
+        yield FinishedRun(project, reply.json)
 
 
 @pytest.fixture
-def airline_copy(
-    airline: FinishedRun, tmp_path: Path, with_database: Callable[[Path], Path]
+def small_copy(
+    small: FinishedRun, tmp_path: Path, empty_database: Callable[[], str]
 ) -> FinishedRun:
-    """A copy of the finished run and its inputs, to be tampered with."""
+    """A copy of the finished run and its inputs, to be tampered with; its registry is empty."""
     copy = tmp_path / "airline"
-    copy.mkdir()
-    with_database(copy)
-    shutil.copy(airline.project / "tallyman.yaml", copy)
-    shutil.copytree(airline.project / "pipelines", copy / "pipelines")
-    shutil.copytree(airline.project / "data", copy / "data")
-    folder = airline.folder.relative_to(airline.project)
-    shutil.copytree(airline.folder, copy / folder)
-    return FinishedRun(copy, {**airline.reply, "folder": str(folder)})
+    shutil.copytree(small.project, copy)  # never links: both ends of one would change
+    settings = (copy / "tallyman.yaml").read_text().splitlines()
+    kept = [line for line in settings if not line.startswith("database:")]
+    text = "\n".join([*kept, f"database: {empty_database()}"])
+    (copy / "tallyman.yaml").write_text(text + "\n")
+    return FinishedRun(copy, small.reply)

@@ -1,13 +1,18 @@
 """A run that kept only digests still answers for its keys, by a replay whose digests must agree."""
 
+from collections.abc import Callable
 from pathlib import Path
 
-from tests.acceptance.conftest import Reply
+from tests.world.reply import Reply
 
 
-def test_a_run_with_digests_names_the_records_behind_a_row(tmp_path: Path, tallyman) -> None:
+def test_a_run_with_digests_names_the_records_behind_a_row(
+    tmp_path: Path, tallyman, empty_database: Callable[[], str]
+) -> None:
     assert tallyman(tmp_path, "init", "sales").code == 0
     project = tmp_path / "sales"
+    with (project / "tallyman.yaml").open("a") as settings:
+        settings.write(f"\ndatabase: {empty_database()}\n")
     run: Reply = tallyman(project, "run", "--evidence", "digest")
     assert run.code == 0, str(run)
 

@@ -1,12 +1,14 @@
 """Rows that appear or vanish behind the engine's back are found before anything is published."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from tests.acceptance.conftest import Reply
+
 from tests.doubling import BUG, PLANTED
+from tests.world.home import Home
 
 PIPELINE = f"""
 {PLANTED}
@@ -27,16 +29,17 @@ def reads_doubled(doubled):
 
 
 def test_a_run_whose_keys_do_not_balance_fails_and_publishes_nothing(
-    tmp_path: Path, tallyman
+    tmp_path: Path, spark_server: str, empty_database: Callable[[], str]
 ) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "pipelines").mkdir()
-    (tmp_path / "tallyman.yaml").write_text("name: broken\n")
+    settings = f"name: broken\ndatabase: {empty_database()}\nmaster: {spark_server}\n"
+    (tmp_path / "tallyman.yaml").write_text(settings)
     (tmp_path / "pipelines" / "broken.py").write_text(PIPELINE)
     orders = pa.table({"id": [f"o-{n:03d}" for n in range(150)], "amount": list(range(150))})
     pq.write_table(orders, tmp_path / "data" / "orders.parquet")
 
-    reply: Reply = tallyman(tmp_path, "run")
+    reply = Home(tmp_path).forked("run", "--json")  # the bug stays in its process
 
     assert reply.code == 1, str(reply)
     assert reply.json["status"] == "failed"

@@ -7,21 +7,23 @@ Canaries are planted in every place that could be quoted, and every byte is sear
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+import os
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from tests.conftest import INTERPRETED
-from tests.publication.conftest import Home
+
+from tests.forked import Running, command
+from tests.world.home import Home
+from tests.world.homes import INTERPRETED, Homes
 
 CANARY = "kanarie"
+END = "\n---\n"
 SETTINGS = f"""\
-name: hushed
-master: local[2]
 trace: {{redact: [email, ssn, salary]}}
-{INTERPRETED}  spark.sql.shuffle.partitions: 2
-"""
+{INTERPRETED}"""
 PIPELINE = """
 import tallyman as tm
 
@@ -121,13 +123,9 @@ PEOPLE = [
 
 
 @pytest.fixture(scope="module")
-def home(
-    tmp_path_factory: pytest.TempPathFactory, with_database: Callable[[Path], Path]
-) -> Iterator[Home]:
-    path = tmp_path_factory.mktemp("hushed")
-    (path / "tallyman.yaml").write_text(SETTINGS)
-    with_database(path)
-    made = Home(path).pipeline(PIPELINE).data("people.jsonl", *PEOPLE)
+def home(homes: Homes) -> Home:
+    made = homes.make(Home, "hushed", SETTINGS).pipeline(PIPELINE).data("people.jsonl", *PEOPLE)
+    path = made.path
     lines = [*map(json.dumps, PEOPLE[:2]), f'{{"email":"{CANARY}-cut","ssn":"{CANARY}', "[]"]
     (path / "data" / "odd.jsonl").write_text("\n".join(lines) + "\n")
     made.data("codes.jsonl", *({"code": f"{CANARY}-{c}", "factor": 1} for c in ("group", "rule")))
@@ -135,20 +133,26 @@ def home(
     (path / "data" / "visits.csv").write_text(
         f"email,day,n\n{CANARY}-v,2024-01-02,1\n{CANARY}-w,2024-01-03,0\n{CANARY}-x,soon,1\n{CANARY}-y\n"
     )
-    yield made
-    made.close()
+    return made
+
+
+def _run_both() -> None:
+    """In one process with one Spark of its own, whose log is searched."""
+    for chosen, code in ((GOOD, 0), (BAD, 1)):
+        with pytest.raises(SystemExit) as end:
+            command("run", *chosen, "--master", "local[2]", "--json")
+        assert (end.value.code or 0) == code
+        sys.stdout.write(END)
 
 
 @pytest.fixture(scope="module")
 def runs(home: Home) -> tuple[str, str]:
     """The run that succeeds and the one in which everything fails, and what they said."""
-    names = []
-    for chosen, code in ((GOOD, 0), (BAD, 1)):
-        reply = home.tallyman("run", *chosen)
-        assert reply.code == code, str(reply)
-        assert CANARY not in str(reply)
-        names.append(reply.json["run_id"])
-    return names[0], names[1]
+    code, out, err = Running(home.path, os.environ, _run_both).wait()
+    assert code == 0, out + err
+    assert CANARY not in out + err
+    good, bad, _ = out.split(END)
+    return json.loads(good)["run_id"], json.loads(bad)["run_id"]
 
 
 def texts(value: object) -> Iterator[str]:

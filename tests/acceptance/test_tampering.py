@@ -35,41 +35,41 @@ def numbers(reply):
 
 
 @pytest.mark.parametrize("words", [(), ("--exact",)], ids=["plain", "exact"])
-def test_an_untouched_run_is_found_balanced(airline_copy, verify, words):
-    reply = verify(airline_copy, *words)
+def test_an_untouched_run_is_found_balanced(airline, verify, words):
+    reply = verify(airline, *words)
     assert reply.code == 0, str(reply)
-    assert reply.json["run_id"] == airline_copy.run_id
+    assert reply.json["run_id"] == airline.run_id
     assert reply.json["balanced"] is True
     assert numbers(reply) == {"missing": 0, "extra": 0, "duplicate": 0}
 
 
-def test_a_dropped_filtered_key_is_missing(airline_copy, verify):
-    filtered = airline_copy.evidence("FILTERED")
+def test_a_dropped_filtered_key_is_missing(small_copy, verify):
+    filtered = small_copy.evidence("FILTERED")
     key = first_source_key(filtered)
     rewrite_a_part(filtered, lambda table: table.slice(1))
-    reply = verify(airline_copy)
+    reply = verify(small_copy)
     assert reply.code == 1, str(reply)
     assert reply.json["balanced"] is False
     assert numbers(reply) == {"missing": 1, "extra": 0, "duplicate": 0}
     assert reply.json["samples"]["missing"] == [key]
 
 
-def test_an_error_key_among_the_aggregated_ones_is_a_duplicate(airline_copy, verify):
-    refused = [r for r in airline_copy.rejections if r["error_code"] == "NEGATIVE_PRICE"]
+def test_an_error_key_among_the_aggregated_ones_is_a_duplicate(small_copy, verify):
+    refused = [r for r in small_copy.rejections if r["error_code"] == "NEGATIVE_PRICE"]
     key = refused[0]["source_key"]
-    aggregated = airline_copy.evidence("AGGREGATED")
+    aggregated = small_copy.evidence("AGGREGATED")
     rewrite_a_part(aggregated, lambda table: with_one_more_row(table, key))
-    reply = verify(airline_copy)
+    reply = verify(small_copy)
     assert reply.code == 1, str(reply)
     assert reply.json["balanced"] is False
     assert numbers(reply) == {"missing": 0, "extra": 0, "duplicate": 1}
     assert reply.json["samples"]["duplicate"] == [key]
 
 
-def test_a_key_that_was_never_read_is_extra(airline_copy, verify):
-    aggregated = airline_copy.evidence("AGGREGATED")
+def test_a_key_that_was_never_read_is_extra(small_copy, verify):
+    aggregated = small_copy.evidence("AGGREGATED")
     rewrite_a_part(aggregated, lambda table: with_one_more_row(table, "SEG-9999999"))
-    reply = verify(airline_copy)
+    reply = verify(small_copy)
     assert reply.code == 1, str(reply)
     assert reply.json["balanced"] is False
     assert numbers(reply) == {"missing": 0, "extra": 1, "duplicate": 0}
@@ -77,12 +77,12 @@ def test_a_key_that_was_never_read_is_extra(airline_copy, verify):
 
 
 @pytest.mark.parametrize("text", [b"SEG-0000042", b'"ticket_price":115.54'], ids=["key", "price"])
-def test_one_changed_byte_of_an_input_is_noticed(airline_copy, verify, text):
-    path = airline_copy.project / "data" / "bookings" / "2024-01-01" / "segments.jsonl"
+def test_one_changed_byte_of_an_input_is_noticed(small_copy, verify, text):
+    path = small_copy.project / "data" / "bookings" / "2024-01-01" / "segments.jsonl"
     before = path.read_bytes()
     changed = text[:-1] + bytes([text[-1] ^ 1])
     assert before.count(text) > 0
     path.write_bytes(before.replace(text, changed, 1))
-    reply = verify(airline_copy, "--exact")
+    reply = verify(small_copy, "--exact")
     assert reply.code == 1, str(reply)
     assert reply.json["balanced"] is False

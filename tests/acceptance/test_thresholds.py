@@ -4,7 +4,9 @@ from collections import Counter
 
 import pytest
 
-RECORDS = 34_966
+RECORDS = 5_300
+MANY = 58_300
+"""With 110 broken records: `strict` tolerates 100."""
 
 
 @pytest.fixture
@@ -27,14 +29,17 @@ def test_by_default_660_errors_do_not_stop_the_run(airline):
     assert len(published_files(airline)) > 0
 
 
-def test_strict_thresholds_halt_the_run_and_keep_every_rejection(airline, tallyman, finished):
-    reply = tallyman(airline.project, "run", "--thresholds", "strict")
+def test_strict_thresholds_halt_the_run_and_keep_every_rejection(
+    airline_project, scenario, tallyman, finished
+):
+    expected, project = scenario(MANY), airline_project(MANY)
+    reply = tallyman(project, "run", "--thresholds", "strict")
     assert reply.code == 3, str(reply)
     assert reply.json["status"] == "halted"
-    assert why_halted(reply) == ("AbsoluteCount", 660, 100)
-    run = finished(airline.project, reply)
-    assert len(run.rejections) == 726
-    assert len({row["source_key"] for row in run.rejections}) == 660
+    assert why_halted(reply) == ("AbsoluteCount", 110, 100)
+    run = finished(project, reply)
+    assert Counter(row["error_type"] for row in run.rejections) == expected.rejections_by_type
+    assert len({row["source_key"] for row in run.rejections}) == expected.fates["ERROR"] == 110
     assert published_files(run) == []
 
 

@@ -5,7 +5,10 @@ import shutil
 
 import pyarrow.parquet as pq
 import pytest
-from tests.acceptance.conftest import FinishedRun, counted_by_query
+
+from tests.acceptance.conftest import SMALL, FinishedRun, Scenario, counted_by_query
+
+Counts = dict[str, tuple[int, int]]
 
 
 def test_it_counts_every_key_of_the_reference_run(airline: FinishedRun) -> None:
@@ -18,18 +21,27 @@ def test_it_counts_every_key_of_the_reference_run(airline: FinishedRun) -> None:
 
 
 @pytest.fixture
-def forged(airline: FinishedRun, tmp_path) -> FinishedRun:
+def forged(small: FinishedRun, tmp_path) -> FinishedRun:
     """The run's folder alone, to be tampered with."""
-    folder = tmp_path / airline.reply["folder"]
-    shutil.copytree(airline.folder, folder)
-    return FinishedRun(tmp_path, airline.reply)
+    folder = tmp_path / small.reply["folder"]
+    shutil.copytree(small.folder, folder)
+    return FinishedRun(tmp_path, small.reply)
 
 
-def test_a_key_that_was_taken_away_is_not_counted(forged: FinishedRun) -> None:
+@pytest.fixture
+def before(small: FinishedRun) -> Counts:
+    found = counted_by_query(small.folder, "daily_revenue")
+    fates = {fate: (count, count) for fate, count in Scenario(SMALL).fates.items()}
+    assert found == {**fates, "ALL": (SMALL, SMALL)}
+    return found
+
+
+def test_a_key_that_was_taken_away_is_not_counted(forged: FinishedRun, before: Counts) -> None:
     part = min(forged.evidence("FILTERED").rglob("part-*.parquet"))
     pq.write_table(pq.ParquetFile(part).read().slice(1), part)
     found = counted_by_query(forged.folder, "daily_revenue")
-    assert (found["FILTERED"], found["ALL"]) == ((3_999, 3_999), (349_659, 349_659))
+    for fate in ("FILTERED", "ALL"):
+        assert found[fate] == (before[fate][0] - 1, before[fate][1] - 1)
 
 
 def test_a_key_with_two_fates_is_counted_twice_and_is_one_key(forged: FinishedRun) -> None:
@@ -44,12 +56,13 @@ def test_a_key_with_two_fates_is_counted_twice_and_is_one_key(forged: FinishedRu
         ),
         part,
     )
-    assert counted_by_query(forged.folder, "daily_revenue")["ALL"] == (349_660, 349_659)
+    assert counted_by_query(forged.folder, "daily_revenue")["ALL"] == (SMALL, SMALL - 1)
 
 
-def test_a_lost_dead_letter_is_not_counted(forged: FinishedRun) -> None:
+def test_a_lost_dead_letter_is_not_counted(forged: FinishedRun, before: Counts) -> None:
     file = min((forged.asset / "errors").rglob("*.jsonl"))
     lines = file.read_text().splitlines(keepends=True)
     assert json.loads(lines[0])["context"]["rejection"].startswith("1/")
     file.write_text("".join(lines[1:]))
-    assert counted_by_query(forged.folder, "daily_revenue")["ERROR"] == (659, 659)
+    records, keys = before["ERROR"]
+    assert counted_by_query(forged.folder, "daily_revenue")["ERROR"] == (records - 1, keys - 1)

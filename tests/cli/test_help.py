@@ -12,7 +12,9 @@ import typer
 from typer.core import TyperGroup
 from typer.testing import CliRunner
 
-from tallyman.cli.main import PANELS, app
+import tallyman.cli
+from tallyman.cli.commands import IN_MODULE, PANELS
+from tallyman.cli.main import app
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
 COMMANDS: TyperGroup = typer.main.get_command(app)  # type: ignore[assignment]
@@ -21,7 +23,8 @@ WIDEST = 64
 
 
 def every(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    for name, command in group.commands.items():
+    for name in group.list_commands(None):
+        command = group.get_command(None, name)
         yield (*path, name), command
         if hasattr(command, "commands"):
             yield from every(command, (*path, name))
@@ -29,9 +32,9 @@ def every(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, .
 
 def test_every_command_is_in_a_panel_of_at_most_a_dozen() -> None:
     counts: dict[str | None, int] = {}
-    for command in COMMANDS.commands.values():
-        panel = command.rich_help_panel
-        counts[panel] = counts.get(panel, 0) + 1
+    for path, command in every(COMMANDS):
+        if len(path) == 1:
+            counts[command.rich_help_panel] = counts.get(command.rich_help_panel, 0) + 1
     assert list(counts) == list(PANELS)
     assert max(counts.values()) <= 12, counts
 
@@ -62,3 +65,15 @@ def test_verify_without_a_subcommand_checks_a_run(tmp_path: Path) -> None:
     for words in (["verify"], ["verify", "latest", "--exact"], ["verify", "run", "latest"]):
         said = CliRunner().invoke(app, [*words, "--project", str(tmp_path)])
         assert "tallyman.yaml" in str(said.exception), words
+
+
+def test_every_module_of_a_panel_is_a_command() -> None:
+    rooms = Path(tallyman.cli.__file__).parent
+    for panel, names in PANELS.items():
+        modules = {IN_MODULE.get(name, name) for name in names}
+        registering = {
+            file.stem
+            for file in (rooms / panel.lower()).glob("*.py")
+            if "def register(app: typer.Typer" in file.read_text()
+        }
+        assert registering == modules

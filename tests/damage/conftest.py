@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
 from tallyman.project import Project
-from tallyman.registry.database import Database
-from tests.conftest import INTERPRETED
-from tests.orchestration.conftest import Home
+from tests.world.home import Home
+from tests.world.homes import INTERPRETED, Homes
 
 PIPELINE = """\
 import tallyman as tm
@@ -70,42 +68,26 @@ def fee(customer: str, amount: str) -> str:
     return json.dumps({"statements": [{"insert": {"into": "fees", "rows": [row]}}]})
 
 
-@dataclass(frozen=True)
-class Shop(Home):
-    def orders(self, rows: list[dict[str, object]]) -> Shop:
-        (self.path / "data").mkdir(exist_ok=True)
-        text = "".join(json.dumps(row) + "\n" for row in rows)
-        (self.path / "data" / "orders.jsonl").write_text(text)
-        return self
+@dataclass
+class StoredHome(Home):
+    def orders(self, rows: list[dict[str, object]]) -> StoredHome:
+        return self.data("orders.jsonl", *rows)
 
-    def mutated(self, customer: str, amount: str) -> Shop:
+    def mutated(self, customer: str, amount: str) -> StoredHome:
         (self.path / "fee.json").write_text(fee(customer, amount))
         self.ok("mutate", "fee.json")
         return self
 
-    def folder(self, run: str) -> Path:
-        [found] = (self.path / "runs").glob(f"*_{run}")
-        return found
-
 
 @pytest.fixture(scope="session")
-def shop(
-    tmp_path_factory: pytest.TempPathFactory,
-    spark_server: str,
-    with_database: Callable[[Path], Path],
-) -> Iterator[Shop]:
+def shop(session_homes: Homes) -> StoredHome:
     """Made through the command line: two runs, two versions of every dataset, two of a table."""
-    path = tmp_path_factory.mktemp("damage")
-    settings = f"name: damage\nmaster: {spark_server}\nthresholds: {{percentage: 1.0}}\n"
-    (path / "tallyman.yaml").write_text(settings + INTERPRETED)
-    held = Database(None, with_database(path))
-    held.url()
-    made = Shop(path)
+    settings = f"thresholds: {{percentage: 1.0}}\n{INTERPRETED}"
+    made = session_homes.make(StoredHome, "damage", settings)
     made.pipeline(PIPELINE)
     made.orders(FIRST).mutated("ann", "1.50").ok("run", "--run-id", "first")
     made.orders(SECOND).mutated("ben", "2.50").ok("run", "--run-id", "second")
-    yield made
-    held.close()
+    return made
 
 
 @pytest.fixture(autouse=True)
@@ -114,6 +96,6 @@ def _own_mode(own_mode: None) -> None:
 
 
 @pytest.fixture(scope="module")
-def project(shop: Shop) -> Iterator[Project]:
+def project(shop: StoredHome) -> Iterator[Project]:
     with Project.open(shop.path) as opened:
         yield opened

@@ -17,10 +17,10 @@ import pytest
 from tallyman.control.seal.check import look, witness
 from tallyman.errors import TallymanError
 from tallyman.project import Project
-from tests.damage.conftest import Shop
+from tests.damage.conftest import StoredHome
 from tests.damage.mutations import Mutation, Mutator
 
-MUTATIONS = 10_000 if os.environ.get("TALLYMAN_SCALE") == "full" else 500
+MUTATIONS = 10_000 if os.environ.get("TALLYMAN_SCALE") == "full" else 150
 RUNS = ("first", "second")
 DATASETS = ("clean", "lines", "per_item", "edited", "edited_rows", "fees")
 CLEAN_ERRORS = {"dataset_damaged", "run_damaged", "trace_corrupt", "input_missing"}
@@ -64,7 +64,7 @@ def readers(project: Project) -> dict[str, Reader]:
     return found
 
 
-def near(path: Path, shop: Shop) -> tuple[str, ...]:
+def near(path: Path, shop: StoredHome) -> tuple[str, ...]:
     """Readers that open files of this kind, by the beginning of their names."""
     name = str(path.relative_to(shop.path))
     if name.startswith("warehouse/") or "/output" in name:
@@ -87,7 +87,7 @@ def every_file(root: Path) -> list[Path]:
 class Judge:
     """What `verify` says of each run and version, and how long that took."""
 
-    def __init__(self, shop: Shop, project: Project) -> None:
+    def __init__(self, shop: StoredHome, project: Project) -> None:
         self.shop, self.project = shop, project
         records = {run: project.find_run(run) for run in RUNS}
         self._witnesses = {
@@ -127,12 +127,12 @@ class Judge:
 
 
 @pytest.fixture(scope="module")
-def judge(shop: Shop, project: Project) -> Judge:
+def judge(shop: StoredHome, project: Project) -> Judge:
     return Judge(shop, project)
 
 
 @pytest.fixture(scope="module")
-def files(shop: Shop) -> list[Path]:
+def files(shop: StoredHome) -> list[Path]:
     runs = [path for run in RUNS for path in every_file(shop.folder(run))]
     return runs + every_file(shop.path / "warehouse")
 
@@ -146,7 +146,7 @@ def names(files: list[Path]) -> dict[int, set[Path]]:
     return found
 
 
-def test_there_are_files_of_every_kind(shop: Shop, files: list[Path], judge: Judge) -> None:
+def test_there_are_files_of_every_kind(shop: StoredHome, files: list[Path], judge: Judge) -> None:
     listed = [str(path.relative_to(shop.path)) for path in files]
     for part in (
         "/output/", "/outputs/", "/errors/", "/_summary.json", "/adjoint/filtered_keys/",
@@ -161,7 +161,7 @@ def test_there_are_files_of_every_kind(shop: Shop, files: list[Path], judge: Jud
 
 
 def test_random_damage_is_found_by_verify_and_never_served(
-    shop: Shop,
+    shop: StoredHome,
     project: Project,
     judge: Judge,
     files: list[Path],

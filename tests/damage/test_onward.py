@@ -11,7 +11,7 @@ import pytest
 
 from tallyman.errors import DatasetDamaged
 from tallyman.project import Project
-from tests.damage.conftest import Shop, fee
+from tests.damage.conftest import StoredHome, fee
 
 
 @contextmanager
@@ -36,7 +36,7 @@ def file_of(project: Project, name: str) -> Path:
 
 @pytest.mark.parametrize("place", ["first page header", "footer"])
 def test_a_run_that_reads_a_damaged_version_publishes_nothing(
-    shop: Shop, project: Project, place: str
+    shop: StoredHome, project: Project, place: str
 ) -> None:
     """Neither is covered by the checksums of pages."""
     file = file_of(project, "lines")
@@ -54,7 +54,7 @@ def test_a_run_that_reads_a_damaged_version_publishes_nothing(
     assert project.heads() == heads
 
 
-def test_a_table_with_a_damaged_file_is_not_written_to(shop: Shop, project: Project) -> None:
+def test_a_table_with_a_damaged_file_is_not_written_to(shop: StoredHome, project: Project) -> None:
     """Rows that are written again would get fresh hashes: the damage would look sound for ever."""
     file, heads = file_of(project, "fees"), project.heads()
     (shop.path / "again.json").write_text(fee("eve", "9.00"))
@@ -72,7 +72,9 @@ def test_a_table_with_a_damaged_file_is_not_written_to(shop: Shop, project: Proj
     assert project.heads() == heads
 
 
-def test_the_command_names_damaged_metadata_of_a_version(shop: Shop, project: Project) -> None:
+def test_the_command_names_damaged_metadata_of_a_version(
+    shop: StoredHome, project: Project
+) -> None:
     at = project.resolve("clean")
     root = project.warehouse.dataset(at.dataset.id)
     manifest = next(str(f.iceberg_manifest["path"]) for f in at.fragments if f.iceberg_manifest)

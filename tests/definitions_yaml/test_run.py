@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from tests.orchestration.conftest import Home
+from tests.world.home import Home
+from tests.world.homes import Homes
 
 SOURCES = """\
 # What comes from outside.
@@ -65,11 +66,10 @@ DAY = ("--partition", "2026-01-02")
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory, spark_server: str) -> Home:
-    home = Home(tmp_path_factory.mktemp("shop"))
+def home(homes: Homes) -> Home:
+    home = homes.make(Home, "shop", "thresholds: permissive\n")
     lines = "".join(json.dumps({"day": "2026-01-02", **row}) + "\n" for row in ROWS)
     files = {
-        "tallyman.yaml": f"name: shop\nmaster: {spark_server}\nthresholds: permissive\n",
         "data/2026-01-02/orders.jsonl": lines,
         "data/countries.csv": "code,name\nNL,Netherlands\n",
         "pipelines/orders.yaml": SOURCES + ORDERS,

@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import tallyman as tm
 from tallyman.registry.database import Database
-from tests.conftest import INTERPRETED
+from tests.world.homes import INTERPRETED
 
 COMPILED = """\
 spark:

@@ -1,5 +1,6 @@
 """Random mutations leave the same rows as a plain dict by key, and are refused when it is."""
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
@@ -13,6 +14,7 @@ from tallyman.domain.version.table import Table
 from tallyman.errors import KeyConflict, MutationRefused
 from tests.engine_tables.tables import Shelf, delete, insert, update
 
+FULL = os.environ.get("TALLYMAN_SCALE") == "full"
 TABLE = Table.of("node", "k int, v int, up int", "k", {"up": "node.k"})
 Rows = dict[int, tuple[int | None, int | None]]
 Step = tuple[str, Any, Any]
@@ -90,7 +92,9 @@ def _statement(kind: str, what: Any, where: Any) -> Mapping[str, object]:
     return update("node", what, where) if kind == "update" else delete("node", where)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(
+    max_examples=200 if FULL else 15, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 @given(st.integers(0, 2**32))
 def test_random_mutations_do_what_a_dict_by_key_does(seed: int) -> None:
     # Drawn evenly: Hypothesis by itself prefers what is small and equal, and most is refused then.

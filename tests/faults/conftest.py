@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,9 +19,13 @@ import pytest
 
 from tallyman.cli.start.demo_data import write_airline
 from tests.dispositions import at_a_terminal
-from tests.spark_servers import wait_until
+from tests.world.databases import Databases
+from tests.world.home import Home
+from tests.world.homes import Homes
+from tests.world.waiting import wait_until
 
-COMMAND = str(Path(sys.executable).with_name("tallyman"))
+FULL = os.environ.get("TALLYMAN_SCALE") == "full"
+RECORDS = 34_966 if FULL else 10_600
 
 
 @dataclass(frozen=True)
@@ -37,23 +40,27 @@ class Stopped:
 
 
 @pytest.fixture(scope="session")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def project(tmp_path_factory: pytest.TempPathFactory, databases: Databases) -> Iterator[Path]:
     path = tmp_path_factory.mktemp("airline")
-    write_airline(path, records=34_966)
-    return path
+    write_airline(path, records=RECORDS)
+    with Homes(tmp_path_factory, databases) as homes:
+        homes.give_database(path)
+        yield path
 
 
 @pytest.fixture(scope="session")
 def stopped(project: Path) -> Stopped:
+    home = Home(project)
     with at_a_terminal():
-        running = start(project, "run", "--run-id", "stopped")
+        running = home.installed("run", "--run-id", "stopped", CI="")
     staging = "*_stopped/.staging/*"
     wait_until(lambda: any((project / "runs").glob(staging)) or running.poll() is not None)
     os.killpg(running.pid, signal.SIGINT)
     _, err = running.communicate(timeout=60)
     outputs = list((project / "runs").glob("*_stopped/*/output"))
-    _, shown = tallyman(project, "show", "stopped")
-    return Stopped(running.returncode, err, outputs, shown, tallyman(project, "resume", "stopped"))
+    shown = home.ok("show", "stopped")
+    resumed = home.forked("resume", "stopped", "--json")  # with a Spark of its own
+    return Stopped(running.returncode, err, outputs, shown, (resumed.code, resumed.json))
 
 
 @pytest.fixture(scope="session")
@@ -62,27 +69,6 @@ def alone(project: Path, stopped: Stopped) -> dict[str, Any]:
     code, result = stopped.resumed
     assert code == 0, result
     return left_by(project, result["folder"])
-
-
-def start(project: Path, *words: str) -> subprocess.Popen[str]:
-    """The command in a process group of its own, so that a test can end all of it."""
-    return subprocess.Popen(
-        [COMMAND, *words],
-        cwd=project,
-        env={k: v for k, v in os.environ.items() if k != "CI"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-
-
-def tallyman(project: Path, *words: str) -> tuple[int, Any]:
-    done = subprocess.run(
-        [COMMAND, *words, "--json"], cwd=project, capture_output=True, text=True, check=False
-    )
-    assert done.stdout, done.stderr
-    return done.returncode, json.loads(done.stdout)
 
 
 def left_by(project: Path, folder: str) -> dict[str, Any]:

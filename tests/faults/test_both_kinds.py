@@ -16,10 +16,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from tallyman.project import Project
-from tests.conftest import INTERPRETED
-from tests.faults.conftest import COMMAND
 from tests.forked import Running
 from tests.guard import ProcessState
+from tests.world.home import COMMAND
+from tests.world.homes import INTERPRETED
 
 # A column, where an expression would do: it is of one kind of Spark, and of no use to the other.
 PIPELINE = """\
@@ -37,17 +37,15 @@ DOUBLED = [["a", 2], ["b", 4]]
 
 
 @pytest.fixture
-def homes(
-    tmp_path: Path, spark_server: str, with_database: Callable[[Path], Path]
-) -> tuple[Path, Path]:
+def both(tmp_path: Path, spark_server: str, empty_database: Callable[[], str]) -> tuple[Path, Path]:
     """One on the server and one with a Spark in the process."""
     made = tmp_path / "connected", tmp_path / "local"
     for home, master in zip(made, (spark_server, "local[2]"), strict=True):
         (home / "pipelines").mkdir(parents=True)
         (home / "pipelines" / "p.py").write_text(PIPELINE)
         (home / "raw.jsonl").write_text('{"id": "a", "n": 1}\n{"id": "b", "n": 2}\n')
-        (home / "tallyman.yaml").write_text(f"name: shop\nmaster: {master}\n{INTERPRETED}")
-        with_database(home)
+        settings = f"name: shop\nmaster: {master}\ndatabase: {empty_database()}\n{INTERPRETED}"
+        (home / "tallyman.yaml").write_text(settings)
     return made
 
 
@@ -102,9 +100,9 @@ def _one_process(connected: Path, local: Path) -> None:
 
 
 def test_projects_of_both_kinds_take_turns_and_leave_the_process_as_it_was(
-    homes: tuple[Path, Path],
+    both: tuple[Path, Path],
 ) -> None:
-    code, out, err = Running(homes[1], os.environ, partial(_one_process, *homes)).wait()
+    code, out, err = Running(both[1], os.environ, partial(_one_process, *both)).wait()
     assert code == 0, err
     told = json.loads(out)
     assert told["turns"] == {

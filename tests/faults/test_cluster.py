@@ -12,9 +12,13 @@ from typing import Any
 
 import pytest
 
-from tests.faults.conftest import left_by
+from tests.faults.conftest import FULL, left_by
 from tests.forked import Running, command
-from tests.spark_servers import free_port, listening, spark_class, wait_until
+from tests.spark_servers import free_port, listening, spark_class
+from tests.world.waiting import wait_until
+
+RUNS = ("whole", "bereft") if FULL else ("bereft",)
+"""The last one loses an executor."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +72,8 @@ def test_a_cluster_gives_what_one_process_gives_also_when_an_executor_dies(
 ) -> None:
     size = ("spark.executor.memory=768m", "spark.executor.cores=1")
     words = ("--master", cluster.address, *(w for one in size for w in ("--spark-conf", one)))
-    both = partial(_run_each, ("whole", "bereft"), *words)
-    running = Running(project, {k: v for k, v in os.environ.items() if k != "CI"}, both)
+    each = partial(_run_each, RUNS, *words)
+    running = Running(project, {k: v for k, v in os.environ.items() if k != "CI"}, each)
     at_work = "*_bereft/.staging/**/segment-*"
     try:
         wait_until(
@@ -83,6 +87,6 @@ def test_a_cluster_gives_what_one_process_gives_also_when_an_executor_dies(
     finally:
         running.kill()
     assert code == 0, err
-    for run in ("whole", "bereft"):
+    for run in RUNS:
         [folder] = (project / "runs").glob(f"*_{run}")
         assert left_by(project, str(folder.relative_to(project))) == alone, run

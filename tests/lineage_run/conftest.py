@@ -12,15 +12,23 @@ from typing import Any
 import pytest
 
 from tests.lineage_events.validation import valid
-from tests.lineage_send.conftest import Collector
-from tests.lineage_send.conftest import collectors as collectors
-from tests.orchestration.conftest import Home
-from tests.orchestration.conftest import empty_home as empty_home
-from tests.orchestration.conftest import home as home
-from tests.orchestration.conftest import new_home as new_home
+from tests.world.collector import Collector
+from tests.world.home import Home
+from tests.world.homes import Homes
+from tests.world.numbers import PIPELINE, NumbersHome
 
 ENDS = ("COMPLETE", "FAIL", "ABORT")
 Event = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def new_home(homes: Homes) -> Callable[[], NumbersHome]:
+    return lambda: homes.make(NumbersHome, "scenario").pipeline(PIPELINE)
+
+
+@pytest.fixture
+def home(new_home: Callable[[], NumbersHome]) -> NumbersHome:
+    return new_home().numbers("2025-01-01", 1, 2, 3, 4, 5)
 
 
 @pytest.fixture
@@ -36,8 +44,7 @@ class Told:
 
     @classmethod
     def by(cls, home: Home, run: str) -> Told:
-        [folder] = (home.path / "runs").glob(f"*_{run}")
-        told = cls(folder)
+        told = cls(home.folder(run))
         for event in told.events:
             valid(event)
         return told

@@ -22,9 +22,10 @@ from tallyman.registry.run.runs import Runs
 from tests.dispositions import at_a_terminal, ignores, in_the_background
 from tests.doubling import BUG, PLANTED
 from tests.lineage_run.conftest import ENDS, Told, parent
-from tests.orchestration.conftest import PIPELINE, Home, kill
 from tests.sleeping import SLEEPING
-from tests.spark_servers import wait_until
+from tests.world.home import kill
+from tests.world.numbers import PIPELINE, NumbersHome
+from tests.world.waiting import wait_until
 
 DAY = "2025-01-01"
 ENDED = {"duration_ms": 1, "attempt": 1}
@@ -37,18 +38,18 @@ UNBALANCED = PLANTED + PIPELINE.replace(
 ASKING = PIPELINE.replace('name="sum", ', 'name="sum", approval=tm.approval("look"), ')
 
 
-def run(home: Home, name: str, *words: str, **more: str) -> Told:
+def run(home: NumbersHome, name: str, *words: str, **more: str) -> Told:
     home.tallyman("run", "+sum", "--partition", DAY, "--run-id", name, *words, **more)
     return Told.by(home, name)
 
 
 @pytest.fixture(scope="module")
-def good(new_home: Callable[[], Home]) -> tuple[Home, Told]:
+def good(new_home: Callable[[], NumbersHome]) -> tuple[NumbersHome, Told]:
     home = new_home().numbers(DAY, 1, 2, 3, 4, 5)
     return home, run(home, "good")
 
 
-def test_a_run_that_succeeds(good: tuple[Home, Told]) -> None:
+def test_a_run_that_succeeds(good: tuple[NumbersHome, Told]) -> None:
     _, told = good
     assert told.files == ["job_events.jsonl", "run_complete.json", "run_start.json"]
     first, *_, last = told.events
@@ -68,7 +69,7 @@ def test_a_run_that_succeeds(good: tuple[Home, Told]) -> None:
     assert times == sorted(set(times))
 
 
-def test_counts_are_those_of_the_ledgers(good: tuple[Home, Told]) -> None:
+def test_counts_are_those_of_the_ledgers(good: tuple[NumbersHome, Told]) -> None:
     _, told = good
     for asset in ("numbers", "doubled", "sum"):
         end = told.of(f"scenario.{asset}")[-1]
@@ -90,7 +91,7 @@ def test_counts_are_those_of_the_ledgers(good: tuple[Home, Told]) -> None:
 
 
 def test_every_run_begins_once_and_ends_once_and_knows_its_parent(
-    good: tuple[Home, Told],
+    good: tuple[NumbersHome, Told],
 ) -> None:
     _, told = good
     own = told.file("start")["run"]["runId"]
@@ -104,7 +105,7 @@ def test_every_run_begins_once_and_ends_once_and_knows_its_parent(
         assert sum(counts[end] for end in ENDS) == 1
 
 
-def test_a_run_that_is_halted_by_a_threshold(home: Home) -> None:
+def test_a_run_that_is_halted_by_a_threshold(home: NumbersHome) -> None:
     home.pipeline(CHECKED)
     told = run(home, "halted", "--thresholds", "absolute=1,percentage=0")
     assert told.words("scenario") == ["START", "FAIL"]
@@ -118,7 +119,7 @@ def test_a_run_that_is_halted_by_a_threshold(home: Home) -> None:
     assert told.words("scenario.sum") == []  # it never began
 
 
-def test_a_run_whose_keys_do_not_balance(home: Home) -> None:
+def test_a_run_whose_keys_do_not_balance(home: NumbersHome) -> None:
     home.pipeline(UNBALANCED)
     told = run(home, "unbalanced")
     assert told.words("scenario") == ["START", "FAIL"]
@@ -129,7 +130,7 @@ def test_a_run_whose_keys_do_not_balance(home: Home) -> None:
 
 
 def test_a_run_whose_input_is_missing_tells_that_the_target_began_and_failed(
-    good: tuple[Home, Told],
+    good: tuple[NumbersHome, Told],
 ) -> None:
     home, _ = good  # the definitions are known: no Spark is needed
     day = "2025-01-09"
@@ -140,7 +141,7 @@ def test_a_run_whose_input_is_missing_tells_that_the_target_began_and_failed(
     assert told.file("fail")["run"]["facets"]["tallyman_failure"]["reason"] == "input_missing"
 
 
-def test_a_run_that_is_killed_is_told_of_by_whoever_finds_it_and_goes_on(home: Home) -> None:
+def test_a_run_that_is_killed_is_told_of_by_whoever_finds_it_and_goes_on(home: NumbersHome) -> None:
     told = run(home, "killed", TALLYMAN_CRASH_AT="segment_written")
     assert told.words("scenario") == ["START"]
     assert [r["status"] for r in home.ok("runs")] == ["interrupted"]
@@ -156,7 +157,9 @@ def test_a_run_that_is_killed_is_told_of_by_whoever_finds_it_and_goes_on(home: H
     assert home.ok("verify", "killed")["balanced"]
 
 
-def test_a_run_that_is_killed_before_anybody_was_told_begins_when_it_is_resumed(home: Home) -> None:
+def test_a_run_that_is_killed_before_anybody_was_told_begins_when_it_is_resumed(
+    home: NumbersHome,
+) -> None:
     home.tallyman(
         "run", "+sum", "--partition", DAY, "--run-id", "early", TALLYMAN_CRASH_AT="folder_made"
     )
@@ -166,22 +169,19 @@ def test_a_run_that_is_killed_before_anybody_was_told_begins_when_it_is_resumed(
     assert Told.by(home, "early").words("scenario") == ["START", "COMPLETE"]
 
 
-def test_a_run_that_is_canceled(home: Home) -> None:
+def test_a_run_that_is_canceled(home: NumbersHome) -> None:
     home.pipeline(SLOW)
     running = home.start("run", "+sum", "--partition", DAY, "--run-id", "slow", "--json")
-    try:
-        wait_until(lambda: list((home.path / "runs").glob("*_slow/.staging/*/doubled/*")))
-        assert home.ok("cancel", "slow")["status"] == "canceled"
-        running.communicate(timeout=60)
-    finally:
-        kill(running)
+    wait_until(lambda: list((home.path / "runs").glob("*_slow/.staging/*/doubled/*")))
+    assert home.ok("cancel", "slow")["status"] == "canceled"
+    running.wait(60)
     told = Told.by(home, "slow")
     assert told.words("scenario") == ["START", "ABORT"]
     assert told.words("scenario.doubled") == ["START", "ABORT"]
     assert told.words("scenario.numbers")[-1] == "COMPLETE"
 
 
-def test_a_run_that_waits_has_not_ended_until_somebody_decides(home: Home) -> None:
+def test_a_run_that_waits_has_not_ended_until_somebody_decides(home: NumbersHome) -> None:
     home.pipeline(ASKING)
     told = run(home, "asking")
     assert told.words("scenario") == ["START"]
@@ -196,11 +196,12 @@ def test_a_run_that_waits_has_not_ended_until_somebody_decides(home: Home) -> No
     ("place", "stop"), [(at_a_terminal, signal.SIGINT), (in_the_background, signal.SIGTERM)]
 )
 def test_a_run_that_is_interrupted_at_the_terminal_or_in_the_background(
-    home: Home, place: Callable[[], AbstractContextManager[None]], stop: signal.Signals
+    home: NumbersHome, place: Callable[[], AbstractContextManager[None]], stop: signal.Signals
 ) -> None:
     home.pipeline(SLOW)
     with place():
-        running = home.start("run", "+sum", "--partition", DAY, "--run-id", "stopped", "--json")
+        words = ("run", "+sum", "--partition", DAY, "--run-id", "stopped", "--json")
+        running = home.installed(*words)
     try:
         wait_until(lambda: list((home.path / "runs").glob("*_stopped/.staging/*/doubled/*")))
         assert ignores(running.pid, signal.SIGINT) is (place is in_the_background)
@@ -217,7 +218,7 @@ def test_a_run_that_is_interrupted_at_the_terminal_or_in_the_background(
     assert [r["status"] for r in home.ok("runs")] == ["canceled"]
 
 
-def test_a_target_that_ends_while_its_run_is_taken_away_ends_once(home: Home) -> None:
+def test_a_target_that_ends_while_its_run_is_taken_away_ends_once(home: NumbersHome) -> None:
     told = run(home, "taken", TALLYMAN_CRASH_AT="asset_started")
     with Project.open(home.path) as project, ThreadPoolExecutor(1) as pool:
         with project.database.transaction() as tx:
@@ -240,7 +241,7 @@ def _released(project: Project, record: RunRecord) -> list[LineageEvent]:
 
 
 def test_an_interrupt_after_the_end_changes_nothing(
-    home: Home, monkeypatch: pytest.MonkeyPatch
+    home: NumbersHome, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
@@ -255,7 +256,7 @@ def test_an_interrupt_after_the_end_changes_nothing(
     assert canceled == [["0"]]
 
 
-def test_an_input_that_comes_later_is_another_attempt(home: Home) -> None:
+def test_an_input_that_comes_later_is_another_attempt(home: NumbersHome) -> None:
     (home.path / "data" / DAY / "raw.jsonl").unlink()
     told = run(home, "late_input")
     assert told.words("scenario.numbers") == ["START", "FAIL"]
@@ -268,7 +269,7 @@ def test_an_input_that_comes_later_is_another_attempt(home: Home) -> None:
         assert sum(each[end] for end in ENDS) == 1
 
 
-def test_a_text_that_no_database_holds_is_told_in_another_form(home: Home) -> None:
+def test_a_text_that_no_database_holds_is_told_in_another_form(home: NumbersHome) -> None:
     home.pipeline(PIPELINE.replace("return raw", "return raw.filter(\"id <> 'a\\0b'\")"))
     told = run(home, "odd")
     assert told.words("scenario") == ["START", "COMPLETE"]
@@ -276,7 +277,7 @@ def test_a_text_that_no_database_holds_is_told_in_another_form(home: Home) -> No
     assert "a\\x00b" in end["job"]["facets"]["sql"]["query"]
 
 
-def test_several_decisions_are_one_end(home: Home) -> None:
+def test_several_decisions_are_one_end(home: NumbersHome) -> None:
     home.pipeline(ASKING).numbers("2025-01-02", 7)
     days = ("--from", DAY, "--to", "2025-01-02")
     home.tallyman("backfill", "+sum", *days)
@@ -289,7 +290,9 @@ def test_several_decisions_are_one_end(home: Home) -> None:
     assert not home.tallyman("verify", run_id).json["changed_files"]
 
 
-def test_a_decision_whose_process_dies_is_told_and_sealed_by_the_next_command(home: Home) -> None:
+def test_a_decision_whose_process_dies_is_told_and_sealed_by_the_next_command(
+    home: NumbersHome,
+) -> None:
     home.pipeline(ASKING)
     run(home, "asking")
     home.tallyman(
@@ -301,7 +304,7 @@ def test_a_decision_whose_process_dies_is_told_and_sealed_by_the_next_command(ho
     assert home.ok("verify", "chain")["intact"]
 
 
-def test_what_is_unchanged_is_not_told_again(good: tuple[Home, Told]) -> None:
+def test_what_is_unchanged_is_not_told_again(good: tuple[NumbersHome, Told]) -> None:
     home, _ = good
     told = run(home, "second")
     assert [event["job"]["name"] for event in told.events] == ["scenario", "scenario"]

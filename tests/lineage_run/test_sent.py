@@ -7,8 +7,8 @@ import time
 from typing import Any
 
 from tests.lineage_run.conftest import Told
-from tests.lineage_send.conftest import HANG, Collector
-from tests.orchestration.conftest import Home
+from tests.world.collector import HANG, Collector
+from tests.world.numbers import NumbersHome
 
 DAY = "2025-01-01"
 
@@ -21,14 +21,16 @@ def received(collector: Collector) -> list[dict[str, Any]]:
     return bodies
 
 
-def run(home: Home, name: str, **more: str) -> Told:
-    reply = home.tallyman("run", "+sum", "--partition", DAY, "--run-id", name, **more)
+def run(home: NumbersHome, name: str, **more: str) -> Told:
+    """In a process of its own: what is not sent when it ends is not sent."""
+    words = ("run", "+sum", "--partition", DAY, "--run-id", name, "--json")
+    reply = home.forked(*words, **more)
     assert reply.code == 0, str(reply)
     return Told.by(home, name)
 
 
 def test_a_collector_that_fails_half_the_time_gets_everything_once_and_in_order(
-    home: Home, collector: Collector
+    home: NumbersHome, collector: Collector
 ) -> None:
     collector.answer = lambda n, _: 503 if n % 2 else 201
     told = run(home, "flaky", OPENLINEAGE_URL=collector.url)
@@ -41,7 +43,7 @@ def test_a_collector_that_fails_half_the_time_gets_everything_once_and_in_order(
 
 
 def test_a_collector_that_is_well_has_everything_when_the_command_ends(
-    home: Home, collector: Collector
+    home: NumbersHome, collector: Collector
 ) -> None:
     told = run(home, "well", OPENLINEAGE_URL=collector.url)
     assert received(collector) == told.events
@@ -49,36 +51,41 @@ def test_a_collector_that_is_well_has_everything_when_the_command_ends(
     assert (status["waiting"], status["sent"]) == (0, len(told.events))
 
 
-def test_a_collector_that_never_answers_holds_up_nobody(home: Home, collector: Collector) -> None:
+def test_a_collector_that_never_answers_holds_up_nobody(
+    home: NumbersHome, collector: Collector
+) -> None:
     run(home, "warm")
     started = time.monotonic()
     run(home, "plain")  # nothing to make, so that what is measured is not Spark
     without = time.monotonic() - started
     collector.answer = lambda _n, _told: HANG
     started = time.monotonic()
-    reply = home.tallyman(
-        "run", "+sum", "--partition", DAY, "--run-id", "hung", OPENLINEAGE_URL=collector.url
-    )
+    words = ("run", "+sum", "--partition", DAY, "--run-id", "hung", "--json")
+    reply = home.forked(*words, OPENLINEAGE_URL=collector.url)
     assert reply.code == 0, str(reply)
     assert time.monotonic() - started < without + 10  # its own timeouts are longer than that
     assert "kept" in reply.json["notes"][0]
     assert home.ok("lineage", "status")["waiting"] > 0
 
 
-def test_without_a_destination_events_are_kept_for_one(home: Home, collector: Collector) -> None:
+def test_without_a_destination_events_are_kept_for_one(
+    home: NumbersHome, collector: Collector
+) -> None:
     told = run(home, "kept")
     assert home.ok("lineage", "status")["waiting"] == len(told.events)
     home.ok("lineage", "flush", OPENLINEAGE_URL=collector.url)
     assert received(collector) == told.events
 
 
-def test_the_next_run_takes_along_what_an_outage_kept(home: Home, collector: Collector) -> None:
+def test_the_next_run_takes_along_what_an_outage_kept(
+    home: NumbersHome, collector: Collector
+) -> None:
     before = run(home, "before", OPENLINEAGE_URL="http://127.0.0.1:9")
     after = run(home, "after", OPENLINEAGE_URL=collector.url)
     assert received(collector) == before.events + after.events
 
 
-def test_when_it_is_disabled_only_the_folder_is_told(home: Home) -> None:
+def test_when_it_is_disabled_only_the_folder_is_told(home: NumbersHome) -> None:
     told = run(home, "quiet", OPENLINEAGE_DISABLED="true")
     assert told.words("scenario") == ["START", "COMPLETE"]
     assert home.ok("lineage", "status")["waiting"] == 0

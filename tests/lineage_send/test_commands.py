@@ -5,22 +5,24 @@ from collections.abc import Callable
 import pytest
 
 from tallyman.control.delivery.send import Sender
-from tests.lineage_send.conftest import Answer, Collector, Shop, Told, until
+from tests.lineage_send.conftest import SpoolHome
+from tests.world.collector import Answer, Collector, Told
+from tests.world.waiting import wait_until
 
 Collectors = Callable[..., Collector]
 
 
 def test_after_an_outage_status_tells_and_flush_delivers(
-    shop: Shop, collectors: Collectors, monkeypatch: pytest.MonkeyPatch
+    shop: SpoolHome, collectors: Collectors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     collector = collectors(answer=lambda *_: 503)
     monkeypatch.setenv("OPENLINEAGE_URL", collector.url)
     events = shop.spool(3)
     sender = Sender(shop.outbox).start()
-    until(lambda: shop.state().attempts == 1)
+    wait_until(lambda: shop.state().attempts == 1)
     sender.close()
 
-    code, text, _ = shop.start("lineage", "status").wait()
+    code, text, _ = shop.printed("lineage", "status")
     assert code == 0
     for words in (
         f"destination   {collector.url}",
@@ -32,7 +34,7 @@ def test_after_an_outage_status_tells_and_flush_delivers(
         "tallyman lineage flush",
     ):
         assert words in text
-    code, failed, _ = shop.tallyman("lineage", "flush")
+    code, failed = shop.answer("lineage", "flush")
     assert code == 1
     message = failed["error"]["message"]
     assert message == (
@@ -41,29 +43,29 @@ def test_after_an_outage_status_tells_and_flush_delivers(
     assert "tallyman lineage flush" in failed["error"]["hint"]
 
     collector.answer = lambda *_: 201
-    code, text, err = shop.start("lineage", "flush").wait()
+    code, text, err = shop.printed("lineage", "flush")
     assert (code, text.strip(), err) == (0, f"3 sent to {collector.url}", "")
     assert collector.taken == events
-    code, found, _ = shop.tallyman("lineage", "status")
+    code, found = shop.answer("lineage", "status")
     assert (found["waiting"], found["oldest_at"], found["sent"]) == (0, None, 3)
     assert found["last_error"] is None
-    assert shop.start("lineage", "flush").wait()[1].strip() == "no events are waiting"
+    assert shop.printed("lineage", "flush")[1].strip() == "no events are waiting"
 
 
 def test_it_stops_at_the_first_failure_with_what_was_done(
-    shop: Shop, collectors: Collectors, monkeypatch: pytest.MonkeyPatch
+    shop: SpoolHome, collectors: Collectors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     collector = collectors(answer=lambda n, _: 201 if n < 3 else 500)
     monkeypatch.setenv("OPENLINEAGE_URL", collector.url)
     events = shop.spool(5)
-    code, _, err = shop.start("lineage", "flush").wait()
+    code, _, err = shop.printed("lineage", "flush")
     assert code == 1
     assert f"2 lineage events were sent to {collector.url}, 3 still waiting: 500" in err
     assert (collector.taken, collector.requests) == (events[:2], 3)
 
 
 def test_what_is_refused_is_an_exit_code_and_a_table(
-    shop: Shop, collectors: Collectors, monkeypatch: pytest.MonkeyPatch
+    shop: SpoolHome, collectors: Collectors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def answer(_: int, told: Told) -> Answer:
         return 422 if told[1] == "job0000" else 201
@@ -71,34 +73,34 @@ def test_what_is_refused_is_an_exit_code_and_a_table(
     collector = collectors(answer=answer, says="[no] such job")
     monkeypatch.setenv("OPENLINEAGE_URL", collector.url)
     events = shop.spool(2)
-    code, done, _ = shop.tallyman("lineage", "flush")
+    code, done = shop.answer("lineage", "flush")
     assert (code, done["sent"], done["refused"], done["waiting"]) == (1, 1, 1, 0)
     assert collector.taken == events[1:]
-    _, text, _ = shop.start("lineage", "status").wait()
+    _, text, _ = shop.printed("lineage", "status")
     assert "422 Unprocessable Entity: [no] such job" in text
     assert "tallyman lineage flush --refused" in text
 
 
 def test_with_nothing_configured_it_says_how_and_keeps_them(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
+    shop: SpoolHome, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop.spool(2)
-    code, text, _ = shop.start("lineage", "status").wait()
+    code, text, _ = shop.printed("lineage", "status")
     assert code == 0
     assert "not configured" in text
     assert "export OPENLINEAGE_URL=" in text
-    code, failed, _ = shop.tallyman("lineage", "flush")
+    code, failed = shop.answer("lineage", "flush")
     assert (code, failed["error"]["code"]) == (1, "no_lineage_destination")
     assert "2 still waiting" in failed["error"]["message"]
     monkeypatch.setenv("OPENLINEAGE_DISABLED", "true")
-    assert "disabled" in shop.start("lineage", "status").wait()[1]
-    assert "OPENLINEAGE_DISABLED" in shop.tallyman("lineage", "flush")[1]["error"]["message"]
+    assert "disabled" in shop.printed("lineage", "status")[1]
+    assert "OPENLINEAGE_DISABLED" in shop.answer("lineage", "flush")[1]["error"]["message"]
     assert shop.state().waiting == 2
 
 
 @pytest.mark.parametrize("word", ["status", "flush"])
-def test_help_teaches(shop: Shop, word: str) -> None:
-    code, text, _ = shop.start("lineage", word, "--help").wait()
+def test_help_teaches(shop: SpoolHome, word: str) -> None:
+    code, text, _ = shop.printed("lineage", word, "--help")
     assert code == 0
     assert "Example" in text
     assert "--json" in text

@@ -15,7 +15,8 @@ from tallyman.control.delivery.destination import Destination, find
 from tallyman.control.delivery.destination_text import UNREADABLE, origin, without
 from tallyman.control.delivery.send import flush
 from tallyman.errors import DestinationUnusable, LineageNotSent
-from tests.lineage_send.conftest import HANG, Answer, Collector, Shop, Told
+from tests.lineage_send.conftest import SpoolHome
+from tests.world.collector import HANG, Answer, Collector, Told
 
 Collectors = Callable[..., Collector]
 PRODUCER = "https://example.org/tallyman"
@@ -250,13 +251,13 @@ def test_filters_tags_transformers_and_files_of_the_client_work(tmp_path: Path) 
 
 
 def test_one_of_two_receivers_being_away_loses_nothing_for_it(
-    shop: Shop, collectors: Collectors
+    shop: SpoolHome, collectors: Collectors
 ) -> None:
     well = collectors()
     away = collectors(answer=lambda n, _: 503 if n < 3 else 201)
     both = [{"type": "http", "url": one.url} for one in (well, away)]
     config = {"transport": {"type": "composite", "transports": both}}
-    (shop.home / "openlineage.yml").write_text(json.dumps(config))
+    (shop.path / "openlineage.yml").write_text(json.dumps(config))
     events = shop.spool(2)
     for _ in range(2):
         with pytest.raises(LineageNotSent, match="503"):
@@ -266,12 +267,14 @@ def test_one_of_two_receivers_being_away_loses_nothing_for_it(
     assert list(dict.fromkeys(well.taken)) == events
 
 
-def test_whoever_refuses_a_token_has_refused_no_event(shop: Shop, collectors: Collectors) -> None:
+def test_whoever_refuses_a_token_has_refused_no_event(
+    shop: SpoolHome, collectors: Collectors
+) -> None:
     collector = collectors()
     tokens = collectors()
     auth = {"type": "jwt", "apiKey": "k", "tokenEndpoint": f"{tokens.url}/token"}
     config = {"transport": {"type": "http", "url": collector.url, "auth": auth}}
-    (shop.home / "openlineage.yml").write_text(json.dumps(config))
+    (shop.path / "openlineage.yml").write_text(json.dumps(config))
     shop.spool(1)
     with pytest.raises(LineageNotSent):
         flush(shop.outbox)
@@ -280,14 +283,14 @@ def test_whoever_refuses_a_token_has_refused_no_event(shop: Shop, collectors: Co
 
 
 def test_a_slow_answer_is_given_up_after_the_configured_time(
-    shop: Shop, collectors: Collectors
+    shop: SpoolHome, collectors: Collectors
 ) -> None:
     def answer(_: int, __: Told) -> Answer:
         return HANG
 
     collector = collectors(answer=answer)
     config = {"transport": {"type": "http", "url": collector.url, "timeout": 0.2}}
-    (shop.home / "openlineage.yml").write_text(json.dumps(config))
+    (shop.path / "openlineage.yml").write_text(json.dumps(config))
     shop.spool(1)
     with pytest.raises(LineageNotSent, match="no answer in time"):
         flush(shop.outbox)

@@ -12,39 +12,34 @@ import pytest
 
 from tallyman.control.delivery.outbox import Outbox
 from tallyman.control.delivery.send import Sender, flush
-from tallyman.registry.database import Database
+from tallyman.project import Project
 from tests.forked import Running
-from tests.lineage_send.conftest import (
-    NAME,
-    Answer,
-    Collector,
-    Shop,
-    Told,
-    spool_events,
-    until,
-)
+from tests.lineage_send.conftest import NAME, SpoolHome, spool_events
+from tests.world.collector import Answer, Collector, Told
+from tests.world.waiting import wait_until
 
 Collectors = Callable[..., Collector]
 
 
 def run_beside(home: Path, count: int) -> None:
     """What a run does: it adds events as it goes, and closes its sender at the end."""
-    database = Database(None, home / ".tallyman")
+    project = Project.open(home)
+    database = project.database
     sender = Sender(Outbox.of(database, NAME, home)).start()
     run = uuid.uuid4()
     for number in range(count):
         spool_events(database, run, 1, first=number)
         sender.wake()
     sender.close()
-    database.close()
+    project.close()
 
 
-def in_process(shop: Shop, work: Callable[[], None]) -> Running:
-    return Running(shop.home, os.environ, work)
+def in_process(shop: SpoolHome, work: Callable[[], None]) -> Running:
+    return Running(shop.path, os.environ, work)
 
 
 def test_runs_and_flushes_at_once_send_each_event_once_and_in_order(
-    shop: Shop, collectors: Collectors, monkeypatch: pytest.MonkeyPatch
+    shop: SpoolHome, collectors: Collectors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chance = random.Random(3)
 
@@ -53,7 +48,7 @@ def test_runs_and_flushes_at_once_send_each_event_once_and_in_order(
 
     collector = collectors(answer=moody)
     monkeypatch.setenv("OPENLINEAGE_URL", collector.url)
-    runs = [in_process(shop, partial(run_beside, shop.home, 25)) for _ in range(3)]
+    runs = [in_process(shop, partial(run_beside, shop.path, 25)) for _ in range(3)]
     flushes = [shop.start("lineage", "flush") for _ in range(2)]
     ended = [one.wait() for one in runs]
     assert [code for code, _, _ in ended] == [0, 0, 0], ended
@@ -72,7 +67,7 @@ def test_runs_and_flushes_at_once_send_each_event_once_and_in_order(
 
 
 def test_many_flushes_of_one_backlog_keep_its_order(
-    shop: Shop, collectors: Collectors, monkeypatch: pytest.MonkeyPatch
+    shop: SpoolHome, collectors: Collectors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     collector = collectors(takes_s=0.005)
     monkeypatch.setenv("OPENLINEAGE_URL", collector.url)
@@ -85,7 +80,7 @@ def test_many_flushes_of_one_backlog_keep_its_order(
 
 
 def test_killed_before_the_receiver_said_yes_the_event_is_sent_by_the_next(
-    shop: Shop, collectors: Collectors, monkeypatch: pytest.MonkeyPatch
+    shop: SpoolHome, collectors: Collectors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The lock goes with the process: nobody has to wait for a dead one."""
     asked: list[Told] = []
@@ -98,7 +93,7 @@ def test_killed_before_the_receiver_said_yes_the_event_is_sent_by_the_next(
     monkeypatch.setenv("OPENLINEAGE_URL", collector.url)
     events = shop.spool(6)
     process = shop.start("lineage", "flush")
-    until(lambda: len(asked) == 3)
+    wait_until(lambda: len(asked) == 3)
     process.kill()
     begun = time.monotonic()
     assert flush(shop.outbox).sent == 4
@@ -107,7 +102,7 @@ def test_killed_before_the_receiver_said_yes_the_event_is_sent_by_the_next(
 
 
 def test_killed_between_yes_and_the_mark_only_that_event_comes_twice(
-    shop: Shop, collectors: Collectors, monkeypatch: pytest.MonkeyPatch
+    shop: SpoolHome, collectors: Collectors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     collector = collectors()
     monkeypatch.setenv("OPENLINEAGE_URL", collector.url)
@@ -119,20 +114,20 @@ def test_killed_between_yes_and_the_mark_only_that_event_comes_twice(
 
     collector.answer = slow_third
     process = shop.start("lineage", "flush")
-    until(lambda: len(collector.taken) == 3)
+    wait_until(lambda: len(collector.taken) == 3)
     process.kill()
     assert flush(shop.outbox).sent == 3
     assert collector.taken == [*events[:3], *events[2:]]
 
 
 def test_a_run_ends_in_time_while_another_process_holds_the_line(
-    shop: Shop, collectors: Collectors, monkeypatch: pytest.MonkeyPatch
+    shop: SpoolHome, collectors: Collectors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     collector = collectors(answer=lambda *_: "hang")
     monkeypatch.setenv("OPENLINEAGE_URL", collector.url)
     shop.spool(1)
     other = shop.start("lineage", "flush")
-    until(lambda: collector.requests == 1)
+    wait_until(lambda: collector.requests == 1)
     sender = Sender(shop.outbox).start()
     shop.spool(1, first=1)
     sender.wake()

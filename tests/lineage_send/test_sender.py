@@ -13,7 +13,9 @@ import pytest
 from tallyman.control.delivery import send
 from tallyman.control.delivery.send import Sender, flush
 from tallyman.errors import LineageNotSent
-from tests.lineage_send.conftest import DROP, HANG, Answer, Collector, Shop, Told, until
+from tests.lineage_send.conftest import SpoolHome
+from tests.world.collector import DROP, HANG, Answer, Collector, Told
+from tests.world.waiting import wait_until
 
 KEY = "s3cret-of-the-shop"
 Collectors = Callable[..., Collector]
@@ -33,16 +35,16 @@ def logged() -> Iterator[StringIO]:
 
 
 def test_a_healthy_collector_has_everything_when_the_run_ends(
-    shop: Shop, collectors: Collectors, monkeypatch: pytest.MonkeyPatch
+    shop: SpoolHome, collectors: Collectors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     collector = collectors()
     monkeypatch.setenv("OPENLINEAGE_URL", collector.url)
     backlog = shop.spool(3)
     sender = Sender(shop.outbox).start()
-    until(lambda: len(collector.taken) == 3)
+    wait_until(lambda: len(collector.taken) == 3)
     later = shop.spool(2, first=3)
     sender.wake()
-    until(lambda: len(collector.taken) == 5)
+    wait_until(lambda: len(collector.taken) == 5)
     last = shop.spool(4, first=5)  # nobody woke it: close looks
     assert sender.close() is None
     assert collector.taken == backlog + later + last
@@ -54,7 +56,7 @@ def test_a_healthy_collector_has_everything_when_the_run_ends(
 
 
 def test_half_of_the_answers_being_errors_each_event_is_taken_once_and_in_order(
-    shop: Shop, collectors: Collectors, monkeypatch: pytest.MonkeyPatch
+    shop: SpoolHome, collectors: Collectors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chance = random.Random(7)
 
@@ -66,7 +68,7 @@ def test_half_of_the_answers_being_errors_each_event_is_taken_once_and_in_order(
     monkeypatch.setattr(send, "FIRST_PAUSE", 0.01)
     events = shop.spool(30)
     sender = Sender(shop.outbox).start()
-    until(lambda: len(collector.taken) > 5)
+    wait_until(lambda: len(collector.taken) > 5)
     events += shop.spool(10, first=30)
     sender.wake()
     sender.close()
@@ -82,13 +84,13 @@ def test_half_of_the_answers_being_errors_each_event_is_taken_once_and_in_order(
 
 @pytest.mark.parametrize("patience", [0.2, 1.0])
 def test_a_hanging_collector_does_not_hold_up_the_end(
-    shop: Shop, collectors: Collectors, monkeypatch: pytest.MonkeyPatch, patience: float
+    shop: SpoolHome, collectors: Collectors, monkeypatch: pytest.MonkeyPatch, patience: float
 ) -> None:
     collector = collectors(answer=lambda *_: HANG)
     monkeypatch.setenv("OPENLINEAGE_URL", collector.url)
     shop.spool(2)
     sender = Sender(shop.outbox).start()
-    until(lambda: collector.requests == 1)
+    wait_until(lambda: collector.requests == 1)
     begun = time.monotonic()
     line = sender.close(patience_s=patience)
     assert patience * 0.9 < time.monotonic() - begun < patience + 0.5
@@ -98,13 +100,13 @@ def test_a_hanging_collector_does_not_hold_up_the_end(
 
 
 def test_after_a_failure_the_end_waits_for_nothing(
-    shop: Shop, collectors: Collectors, monkeypatch: pytest.MonkeyPatch
+    shop: SpoolHome, collectors: Collectors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     collector = collectors(answer=lambda *_: 503, says="down for repair")
     monkeypatch.setenv("OPENLINEAGE_URL", collector.url)
     shop.spool(1)
     sender = Sender(shop.outbox).start()
-    until(lambda: shop.state().attempts == 1)
+    wait_until(lambda: shop.state().attempts == 1)
     begun = time.monotonic()
     line = sender.close(patience_s=30)
     assert time.monotonic() - begun < 0.5
@@ -116,14 +118,14 @@ def test_after_a_failure_the_end_waits_for_nothing(
 
 
 def test_being_woken_does_not_shorten_the_pause_after_a_failure(
-    shop: Shop, collectors: Collectors, monkeypatch: pytest.MonkeyPatch
+    shop: SpoolHome, collectors: Collectors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     collector = collectors(answer=lambda *_: 500)
     monkeypatch.setenv("OPENLINEAGE_URL", collector.url)
     sender = Sender(shop.outbox)
     shop.spool(1)
     sender.start()
-    until(lambda: shop.state().attempts == 1)
+    wait_until(lambda: shop.state().attempts == 1)
     for _ in range(20):
         sender.wake()
         time.sleep(0.01)
@@ -132,7 +134,7 @@ def test_being_woken_does_not_shorten_the_pause_after_a_failure(
 
 
 def test_pauses_grow_and_the_collector_that_comes_back_gets_all(
-    shop: Shop, collectors: Collectors, monkeypatch: pytest.MonkeyPatch
+    shop: SpoolHome, collectors: Collectors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at: list[float] = []
 
@@ -145,7 +147,7 @@ def test_pauses_grow_and_the_collector_that_comes_back_gets_all(
     monkeypatch.setattr(send, "FIRST_PAUSE", 0.05)
     events = shop.spool(2)
     sender = Sender(shop.outbox).start()
-    until(lambda: shop.state().waiting == 0)
+    wait_until(lambda: shop.state().waiting == 0)
     assert sender.close() is None
     assert collector.taken == events
     pauses = [later - earlier for earlier, later in pairwise(at[:5])]
@@ -153,7 +155,7 @@ def test_pauses_grow_and_the_collector_that_comes_back_gets_all(
 
 
 def test_what_the_collector_will_never_take_is_set_aside_and_the_rest_goes_on(
-    shop: Shop, collectors: Collectors, monkeypatch: pytest.MonkeyPatch
+    shop: SpoolHome, collectors: Collectors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def answer(_: int, told: Told) -> Answer:
         return 422 if told[1] == "job0001" else 201
@@ -162,25 +164,25 @@ def test_what_the_collector_will_never_take_is_set_aside_and_the_rest_goes_on(
     monkeypatch.setenv("OPENLINEAGE_URL", collector.url)
     events = shop.spool(4)
     sender = Sender(shop.outbox).start()
-    until(lambda: len(collector.taken) == 3)
+    wait_until(lambda: len(collector.taken) == 3)
     line = sender.close()
     assert line == f"lineage: 1 event refused by {collector.url} (tallyman lineage status)"
     assert collector.taken == [events[0], *events[2:]]
-    found = shop.tallyman("lineage", "status")[1]
+    found = shop.answer("lineage", "status")[1]
     assert (found["waiting"], found["sent"], found["refused"]) == (0, 3, 1)
     [refusal] = found["refusals"]
     assert refusal["job"] == "job0001"
     assert refusal["reason"] == "422 Unprocessable Entity: eventTime is too old"
 
     collector.answer = lambda *_: 201
-    assert shop.tallyman("lineage", "flush")[1]["sent"] == 0, "not without --refused"
-    code, done, _ = shop.tallyman("lineage", "flush", "--refused")
+    assert shop.answer("lineage", "flush")[1]["sent"] == 0, "not without --refused"
+    code, done = shop.answer("lineage", "flush", "--refused")
     assert (code, done["sent"], done["waiting"]) == (0, 1, 0)
     assert collector.taken[-1] == events[1]
 
 
 def test_codes_that_tell_of_the_event_set_it_aside(
-    shop: Shop, collectors: Collectors, monkeypatch: pytest.MonkeyPatch
+    shop: SpoolHome, collectors: Collectors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     collector = collectors()
     monkeypatch.setenv("OPENLINEAGE_URL", collector.url)
@@ -192,7 +194,7 @@ def test_codes_that_tell_of_the_event_set_it_aside(
 
 
 def test_codes_that_tell_of_something_else_leave_it_where_it_is(
-    shop: Shop, collectors: Collectors, monkeypatch: pytest.MonkeyPatch
+    shop: SpoolHome, collectors: Collectors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A redirect too: followed, a POST becomes a GET, and its 200 would look like a yes."""
     collector = collectors()
@@ -211,7 +213,7 @@ def test_codes_that_tell_of_something_else_leave_it_where_it_is(
 
 
 def test_a_wrong_key_keeps_the_events_and_is_not_shown(
-    shop: Shop,
+    shop: SpoolHome,
     collectors: Collectors,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
@@ -222,7 +224,7 @@ def test_a_wrong_key_keeps_the_events_and_is_not_shown(
     monkeypatch.setenv("OPENLINEAGE_API_KEY", KEY)
     events = shop.spool(2)
     sender = Sender(shop.outbox).start()
-    until(lambda: shop.state().attempts == 1)
+    wait_until(lambda: shop.state().attempts == 1)
     line = sender.close()
     seen = [line, shop.state().last_error, *map(str, shop.tallyman("lineage", "status"))]
     seen += [*capfd.readouterr(), logged.getvalue()]
@@ -243,7 +245,7 @@ def test_a_wrong_key_keeps_the_events_and_is_not_shown(
     ],
 )
 def test_a_collector_that_is_not_there_is_named(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch, url: str, reason: str
+    shop: SpoolHome, monkeypatch: pytest.MonkeyPatch, url: str, reason: str
 ) -> None:
     monkeypatch.setenv("OPENLINEAGE_URL", url)
     shop.spool(1)
@@ -252,51 +254,51 @@ def test_a_collector_that_is_not_there_is_named(
 
 
 def test_a_broken_configuration_is_told_and_its_correction_is_noticed(
-    shop: Shop, collectors: Collectors, monkeypatch: pytest.MonkeyPatch
+    shop: SpoolHome, collectors: Collectors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     collector = collectors()
-    file = shop.home / "openlineage.yml"
+    file = shop.path / "openlineage.yml"
     file.write_text(f"transport:\n  type: http\n  auth: {{apiKey: *{KEY}}}\n")
     monkeypatch.setattr(send, "FIRST_PAUSE", 0.05)
     events = shop.spool(1)
     sender = Sender(shop.outbox).start()
-    until(lambda: shop.state().attempts > 0)
+    wait_until(lambda: shop.state().attempts > 0)
     problem = f"{file}: it is not valid YAML at line 3"
     assert shop.state().last_error == problem
-    found = shop.tallyman("lineage", "status")[1]
+    found = shop.answer("lineage", "status")[1]
     assert (found["destination"], found["problem"]) == (None, problem)
     file.write_text(f"transport: {{type: http, url: '{collector.url}'}}\n")
-    until(lambda: shop.state().waiting == 0)
+    wait_until(lambda: shop.state().waiting == 0)
     assert collector.taken == events
     assert sender.close() is None
 
 
-def test_nothing_configured_starts_nothing_and_keeps_everything(shop: Shop) -> None:
+def test_nothing_configured_starts_nothing_and_keeps_everything(shop: SpoolHome) -> None:
     shop.spool(2)
     sender = Sender(shop.outbox).start()
     sender.wake()
     begun = time.monotonic()
     assert sender.close() is None
     assert time.monotonic() - begun < 1
-    until(lambda: "tallyman-lineage" not in [one.name for one in threading.enumerate()])
+    wait_until(lambda: "tallyman-lineage" not in [one.name for one in threading.enumerate()])
     assert shop.state().waiting == 2
     assert shop.state().attempts == 0
 
 
 def test_a_database_that_goes_away_fails_nothing(
-    shop: Shop, collectors: Collectors, monkeypatch: pytest.MonkeyPatch
+    shop: SpoolHome, collectors: Collectors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     collector = collectors(takes_s=0.3)
     monkeypatch.setenv("OPENLINEAGE_URL", collector.url)
     events = shop.spool(3)
     sender = Sender(shop.outbox).start()
-    until(lambda: collector.requests == 1)
+    wait_until(lambda: collector.requests == 1)
     with shop.database.transaction() as tx:
         tx.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_locks "
             "WHERE locktype = 'advisory' AND pid <> pg_backend_pid()"
         )
     monkeypatch.setattr(send, "FIRST_PAUSE", 0.05)
-    until(lambda: shop.state().waiting == 0)
+    wait_until(lambda: shop.state().waiting == 0)
     assert sender.close() is None
     assert collector.taken == [events[0], *events], "its mark was lost with the connection"

@@ -5,21 +5,13 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from tallyman.engine.plan import code_version as module
 from tallyman.engine.plan.code_version import code_version, source_hash
-
-
-def git(folder: Path, *words: str) -> str:
-    who = ("-c", "user.name=ann", "-c", "user.email=ann@example.org", "-c", "commit.gpgsign=false")
-    done = subprocess.run(
-        ["git", *who, *words], cwd=folder, check=True, capture_output=True, text=True
-    )
-    return done.stdout.strip()
+from tests.world.git import git
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ from tallyman.registry.database import Database
 from tallyman.registry.version.datasets import Datasets
 from tallyman.registry.version.fragments import Fragments
 from tallyman.settings import read_settings
+from tests.world.databases import owner_of
 
 DAYS = ["d:2024-01-01", "d:2024-01-02", "d:2024-01-03"]
 ADD_RUN = """
@@ -60,7 +61,7 @@ def pipeline() -> Pipeline:
 
 
 @dataclass
-class Shop:
+class DailySales:
     home: Path
     database: Database
     dataset: Dataset
@@ -94,7 +95,7 @@ class Shop:
 
     def empty_versions(self) -> None:
         """What never happens."""
-        with psycopg.connect(self.database.owner_url) as owner:
+        with psycopg.connect(owner_of(self.database.url())) as owner:
             owner.execute("DELETE FROM version_fragments")
 
     def run(self) -> UUID:
@@ -111,9 +112,9 @@ class Shop:
 
 
 @pytest.fixture
-def shop(tmp_path: Path, with_database: Callable[[Path], Path]) -> Iterator[Shop]:
+def shop(tmp_path: Path, empty_database: Callable[[], str]) -> Iterator[DailySales]:
     (tmp_path / "tallyman.yaml").write_text("name: shop\n")
-    database = Database(None, with_database(tmp_path))
+    database = Database(empty_database(), tmp_path / ".tallyman")
     wanted = Dataset(
         id=UUID(int=0),
         name="sales",
@@ -124,7 +125,7 @@ def shop(tmp_path: Path, with_database: Callable[[Path], Path]) -> Iterator[Shop
     )
     with database.transaction() as tx:
         dataset = Datasets(tx).ensure(wanted)
-    found = Shop(tmp_path, database, dataset)
+    found = DailySales(tmp_path, database, dataset)
     found.publish(DAYS, 1)
     yield found
     database.close()
@@ -134,7 +135,7 @@ def read(pins: Pins, day: str | None = None) -> list[str]:
     return [one.digest for one in pins.fragments(Reading("sales", day, of_source=False))]
 
 
-def test_a_pinned_version_is_asked_for_once(shop: Shop) -> None:
+def test_a_pinned_version_is_asked_for_once(shop: DailySales) -> None:
     """It cannot change; that it is not asked for again shows when it is made to."""
     pins, asking = shop.pins(), shop.pins()
     first = [read(pins, day) for day in DAYS]
@@ -146,7 +147,7 @@ def test_a_pinned_version_is_asked_for_once(shop: Shop) -> None:
     assert read(asking) == []
 
 
-def test_without_pins_the_newest_is_asked_for_each_time(shop: Shop) -> None:
+def test_without_pins_the_newest_is_asked_for_each_time(shop: DailySales) -> None:
     pins = shop.pins(ordinal=None)
     assert read(pins, DAYS[0]) == [], "no version is current"
     with shop.database.transaction() as tx:
@@ -154,7 +155,7 @@ def test_without_pins_the_newest_is_asked_for_each_time(shop: Shop) -> None:
     assert read(pins, DAYS[0]) == ["d:2024-01-01 1"]
 
 
-def test_what_the_run_makes_meanwhile_is_read(shop: Shop) -> None:
+def test_what_the_run_makes_meanwhile_is_read(shop: DailySales) -> None:
     run = shop.run()
     pins, other = shop.pins(run=run), shop.pins()
     assert len(read(pins)) == len(read(other)) == 3
@@ -171,7 +172,7 @@ def test_what_the_run_makes_meanwhile_is_read(shop: Shop) -> None:
     assert len(read(other)) == 3
 
 
-def test_what_is_declared_invalid_meanwhile_is_lacking(shop: Shop) -> None:
+def test_what_is_declared_invalid_meanwhile_is_lacking(shop: DailySales) -> None:
     pins, run = shop.pins(), shop.run()
     for day in DAYS:
         shop.make(run, day)
@@ -185,7 +186,7 @@ def test_what_is_declared_invalid_meanwhile_is_lacking(shop: Shop) -> None:
     assert pins.lacking(gone) == [Target("sales", "d:2024-01-09")]
 
 
-def test_binding_reads_a_version_once_whatever_the_number_of_partitions(shop: Shop) -> None:
+def test_binding_reads_a_version_once_whatever_the_number_of_partitions(shop: DailySales) -> None:
     pins = shop.pins()
     read(pins, DAYS[0])
     shop.empty_versions()
@@ -196,7 +197,7 @@ def test_binding_reads_a_version_once_whatever_the_number_of_partitions(shop: Sh
     assert len({one.hash for one in bound.values()}) == 4
 
 
-def test_threads_get_the_same_answer(shop: Shop) -> None:
+def test_threads_get_the_same_answer(shop: DailySales) -> None:
     pins = shop.pins(run=shop.run())
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda n: read(pins, DAYS[n % 3]), range(60)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from pathlib import Path
@@ -18,10 +18,11 @@ from tests.oracle.account import Account, Row
 from tests.oracle.compare import Compared
 from tests.oracle.expected import Oracle, appended, logged
 from tests.oracle.found import Found
-from tests.orchestration.conftest import Home
+from tests.world.home import Home
+from tests.world.homes import Homes
 
 FULL = os.environ.get("TALLYMAN_SCALE") == "full"
-TOTAL = 50_000 if FULL else 5_000
+TOTAL = 50_000 if FULL else 2_500
 ASSETS = ("clean_parcels", "zone_days", "offers", "labels", "scan_trail", "depot_scans", "weights")
 ASSETS += ("close", "notice_log")
 SOURCES = ("parcels", "scans", "returns", "movements", "adjustments", "notices", "rounds")
@@ -52,20 +53,13 @@ def _today(said: Mapping[str, Any], home: Path) -> date:
 
 
 @pytest.fixture(scope="session")
-def depot(
-    request: pytest.FixtureRequest,
-    tmp_path_factory: pytest.TempPathFactory,
-    spark_server: str,
-    with_database: Callable[[Path], Path],
-) -> Iterator[Depot]:
-    path = tmp_path_factory.mktemp("depot")
+def depot(request: pytest.FixtureRequest, session_homes: Homes) -> Iterator[Depot]:
     # Code as users run it: what steps mean is compared here.
-    project.write(path, f"name: depot\nmaster: {spark_server}\nthresholds: {{percentage: 1.0}}\n")
+    home = session_homes.make(Home, "depot", "thresholds: {percentage: 1.0}\n")
+    path = home.path
+    project.write(path)
     data.write(path, TOTAL)
-    with_database(path)
     opened = Project.open(path)
-    opened.database.url()
-    home = Home(path)
     first = home.ok("run", *ASSETS)
     early = Oracle(path, data.DAYS, _today(first, path))
     days = ("--from", str(data.DAYS[0]), "--to", str(data.DAYS[-1]))

@@ -155,7 +155,6 @@ def depot_rounds(rounds):
 """
 
 
-def write(home: Path, settings: str) -> None:
-    (home / "tallyman.yaml").write_text(settings)
+def write(home: Path) -> None:
     (home / "pipelines").mkdir()
     (home / "pipelines" / "depot.py").write_text(PIPELINE)

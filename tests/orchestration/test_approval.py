@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tests.orchestration.conftest import PIPELINE, Home, kill
 from tests.sleeping import SLEEPING
-from tests.spark_servers import wait_until
+from tests.world.numbers import PIPELINE, NumbersHome
+from tests.world.waiting import wait_until
 
 DAY = "2025-01-01"
 ASKING = (
@@ -22,7 +22,7 @@ def report(sum):
 )
 
 
-def test_a_waiting_result_counts_only_after_a_yes(home: Home) -> None:
+def test_a_waiting_result_counts_only_after_a_yes(home: NumbersHome) -> None:
     home.pipeline(ASKING)
     home.ok("run", "+report", "--partition", DAY, "--run-id", "small")  # 30: nobody is asked
     home.numbers(DAY, 1, 999_999)
@@ -57,7 +57,7 @@ def test_a_waiting_result_counts_only_after_a_yes(home: Home) -> None:
     assert (actor, action) == ("ann", "approved")
 
 
-def test_a_rejected_and_an_expired_result_fail(home: Home) -> None:
+def test_a_rejected_and_an_expired_result_fail(home: NumbersHome) -> None:
     home.pipeline(ASKING).numbers(DAY, 1_000_000)
     home.tallyman("run", "+sum", "--partition", DAY, "--run-id", "no")
     rejected = home.ok("reject", "no", "sum", "--partition", DAY, "--reason", "too large")
@@ -76,27 +76,25 @@ def test_a_rejected_and_an_expired_result_fail(home: Home) -> None:
     assert (late.code, "expired" in late.json["error"]["message"]) == (4, True)
 
 
-def test_a_decision_while_the_run_is_at_work_leaves_it_alone(home: Home) -> None:
+def test_a_decision_while_the_run_is_at_work_leaves_it_alone(home: NumbersHome) -> None:
     text = ASKING.replace('when="sum(total) > 1000000"', "")
     home.pipeline(
         SLEEPING
         + text
-        + """
+        + f"""
 
 @tm.asset(key="id", partitioned_by=days)
 def slow(numbers):
-    return numbers.withColumn("n", slept("n", 2))
+    return numbers.withColumn("n", held("n", "{home.path / "decided"}"))
 """
     )
     home.ok("run", "+doubled", "--partition", DAY)
     words = ("run", "sum,slow", "--partition", DAY, "--run-id", "both", "--jobs", "2", "--json")
     running = home.start(*words)
-    try:
-        wait_until(lambda: home.states("both").get("sum") == ("waiting_approval", 1))
-        home.ok("approve", "both", "sum", "--partition", DAY)
-        assert not list((home.path / "runs").glob("*_both/processing_report.json"))
-        out, err = running.communicate(timeout=120)
-    finally:
-        kill(running)
-    assert running.returncode == 0, (out, err)
+    wait_until(lambda: home.states("both").get("sum") == ("waiting_approval", 1))
+    home.ok("approve", "both", "sum", "--partition", DAY)
+    assert not list((home.path / "runs").glob("*_both/processing_report.json"))
+    (home.path / "decided").touch()
+    code, out, err = running.wait(120)
+    assert code == 0, (out, err)
     assert home.states("both") == {"sum": ("success", 1), "slow": ("success", 1)}

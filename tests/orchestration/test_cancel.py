@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import os
-import signal
-
-from tests.orchestration.conftest import PIPELINE, Home, kill
 from tests.sleeping import SLEEPING
-from tests.spark_servers import wait_until
+from tests.world.numbers import PIPELINE, NumbersHome
+from tests.world.waiting import wait_until
 
 DAY = "2025-01-01"
 # Sleeps for each record: it would take long enough to be canceled in the middle.
 SLOW = SLEEPING + PIPELINE.replace('"n * 2"', 'slept("n", 5) * 2')
 
 
-def test_a_canceled_run_stops_soon_and_resumes_later(home: Home) -> None:
+def test_a_canceled_run_stops_soon_and_resumes_later(home: NumbersHome) -> None:
     home.pipeline(SLOW)
     running = home.start("run", "+sum", "--partition", DAY, "--run-id", "slow", "--json")
-    try:
-        wait_until(lambda: list((home.path / "runs").glob("*_slow/.staging/*/doubled/*")))
-        canceled = home.ok("cancel", "slow")
-        assert canceled["status"] == "canceled"
-        running.communicate(timeout=60)
-        assert running.returncode == 130
-    finally:
-        kill(running)
+    wait_until(lambda: list((home.path / "runs").glob("*_slow/.staging/*/doubled/*")))
+    canceled = home.ok("cancel", "slow")
+    assert canceled["status"] == "canceled"
+    code, _, err = running.wait(60)
+    assert code == 130, err
     assert home.states("slow") == {
         "numbers": ("success", 1),
         "doubled": ("canceled", 1),
@@ -45,18 +39,15 @@ def test_a_canceled_run_stops_soon_and_resumes_later(home: Home) -> None:
     ]
 
 
-def test_a_process_that_does_not_listen_loses_the_run(home: Home) -> None:
+def test_a_process_that_does_not_listen_loses_the_run(home: NumbersHome) -> None:
     running = home.start("run", "+sum", "--partition", DAY, "--run-id", "deaf", "--json")
-    try:
-        wait_until(lambda: list((home.path / "runs").glob("*_deaf/.staging/*")))
-        os.kill(running.pid, signal.SIGSTOP)
-        assert home.ok("cancel", "deaf", "--timeout", "2")["status"] == "canceled"
-        assert home.ok("resume", "deaf")["status"] == "success"
-        os.kill(running.pid, signal.SIGCONT)
-        out, err = running.communicate(timeout=120)
-    finally:
-        kill(running)
+    wait_until(lambda: list((home.path / "runs").glob("*_deaf/.staging/*")))
+    running.pause()
+    assert home.ok("cancel", "deaf", "--timeout", "2")["status"] == "canceled"
+    assert home.ok("resume", "deaf")["status"] == "success"
+    running.go_on()
+    code, out, err = running.wait(120)
     # It woke up when another had finished its work, and touched nothing of that.
-    assert running.returncode == 4, (out, err)
+    assert code == 4, (out, err)
     assert {status for status, _ in home.states("deaf").values()} == {"success"}
     assert home.ok("verify", "deaf", "--exact")["balanced"]

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
-from typing import Any
 
 import pyarrow.parquet as pq
 
-from tests.orchestration.conftest import PIPELINE, Home
+from tests.world.home import statuses
+from tests.world.numbers import PIPELINE, NumbersHome
 
 DAY, NEXT = "d:2025-01-01", "d:2025-01-02"
+DAYS = 31 if os.environ.get("TALLYMAN_SCALE") == "full" else 8
+"""Of a backfill; each is work of its own for Spark."""
 
 
-def statuses(result: dict[str, Any]) -> dict[str, str]:
-    return {made["name"]: made["status"] for made in result["assets"]}
-
-
-def value(home: Home, run: str, day: str = "2025-01-01") -> int:
+def value(home: NumbersHome, run: str, day: str = "2025-01-01") -> int:
     """Of `sum`, read as a stranger would from where the registry says it is."""
     [[place]] = home.sql(
         "SELECT m.location FROM materializations m JOIN runs r ON r.id = m.run_id "
@@ -27,12 +26,12 @@ def value(home: Home, run: str, day: str = "2025-01-01") -> int:
     return row["total"]
 
 
-def hashes(home: Home, run: str) -> dict[str, str]:
+def hashes(home: NumbersHome, run: str) -> dict[str, str]:
     shown = home.ok("show", run)
     return {made["name"]: made["dependency_hash"] for made in shown["assets"]}
 
 
-def test_what_ran_what_is_reused_and_what_runs_again(home: Home) -> None:
+def test_what_ran_what_is_reused_and_what_runs_again(home: NumbersHome) -> None:
     # 1: three assets, one run
     first = home.ok("run", "+sum", "--partition", DAY)
     assert statuses(first) == {"numbers": "success", "doubled": "success", "sum": "success"}
@@ -95,7 +94,7 @@ def test_what_ran_what_is_reused_and_what_runs_again(home: Home) -> None:
     assert len(home.ok("runs")) == count
 
 
-def test_lineage_knows_partitions_and_depth(home: Home) -> None:
+def test_lineage_knows_partitions_and_depth(home: NumbersHome) -> None:
     home.numbers("2025-01-02", 7)
     home.ok("backfill", "+sum", "--from", "2025-01-01", "--to", "2025-01-02", "--jobs", "2")
 
@@ -123,7 +122,7 @@ def test_lineage_knows_partitions_and_depth(home: Home) -> None:
     assert (unknown.code, unknown.json["error"]["code"]) == (2, "not_found")
 
 
-def test_a_failed_run_resumes_with_what_is_left(home: Home) -> None:
+def test_a_failed_run_resumes_with_what_is_left(home: NumbersHome) -> None:
     home.pipeline(PIPELINE.replace('"n * 2"', '"n / (n - 3)"'))
     failed = home.tallyman("run", "+sum", "--partition", DAY, "--run-id", "r5")
     assert failed.code == 1
@@ -152,19 +151,20 @@ def test_a_failed_run_resumes_with_what_is_left(home: Home) -> None:
     assert home.ok("verify", "r5")["balanced"]
 
 
-def test_a_backfill_skips_what_is_done(home: Home) -> None:
-    for day in range(1, 32):
+def test_a_backfill_skips_what_is_done(home: NumbersHome) -> None:
+    for day in range(1, DAYS + 1):
         home.numbers(f"2025-01-{day:02d}", day, 100 + day)
     home.ok("run", "numbers", "--partition", "2025-01-07")
-    words = ("backfill", "numbers", "--from", "2025-01-01", "--to", "2025-01-31", "--jobs", "4")
+    to = ("--from", "2025-01-01", "--to", f"2025-01-{DAYS:02d}")
+    words = ("backfill", "numbers", *to, "--jobs", "4")
     filled = home.ok(*words)
     counts = {name: filled[name] for name in ("succeeded", "failed", "skipped")}
-    assert counts == {"succeeded": 30, "failed": 0, "skipped": 1}
+    assert counts == {"succeeded": DAYS - 1, "failed": 0, "skipped": 1}
     again = home.ok(*words)
-    assert {name: again[name] for name in counts} == {"succeeded": 0, "failed": 0, "skipped": 31}
+    assert {name: again[name] for name in counts} == {"succeeded": 0, "failed": 0, "skipped": DAYS}
 
 
-def test_a_backfill_goes_on_or_halts_where_a_partition_fails(home: Home) -> None:
+def test_a_backfill_goes_on_or_halts_where_a_partition_fails(home: NumbersHome) -> None:
     home.numbers("2025-01-02", 3).numbers("2025-01-03", 4)
     home.pipeline(
         PIPELINE.replace("    return raw\n", '    return raw.withColumn("x", "1 / (n - 3)")\n')
@@ -179,7 +179,7 @@ def test_a_backfill_goes_on_or_halts_where_a_partition_fails(home: Home) -> None
     assert counts == {"succeeded": 1, "failed": 1, "skipped": 0, "not_run": 1}
 
 
-def test_a_cycle_is_refused_with_its_path(new_home: Callable[[], Home]) -> None:
+def test_a_cycle_is_refused_with_its_path(new_home: Callable[[], NumbersHome]) -> None:
     home = new_home().pipeline(
         "import tallyman as tm\n@tm.asset()\ndef a(b):\n    return b\n"
         "@tm.asset()\ndef b(a):\n    return a\n"
@@ -190,11 +190,10 @@ def test_a_cycle_is_refused_with_its_path(new_home: Callable[[], Home]) -> None:
     assert "cycle: a → b → a" in message or "cycle: b → a → b" in message
 
 
-def test_the_graph_draws_what_reads_what(home: Home) -> None:
+def test_the_graph_draws_what_reads_what(home: NumbersHome) -> None:
     drawn = home.ok("graph")
     edges = {(edge["from"], edge["to"]) for edge in drawn["edges"]}
     assert edges == {("raw", "numbers"), ("numbers", "doubled"), ("doubled", "sum")}
-    running = home.start("graph", "--mermaid")
-    text, _ = running.communicate(timeout=60)
+    text = home.printed("graph", "--mermaid").stdout
     assert text.startswith("graph LR")
     assert text.count("-->") == 3

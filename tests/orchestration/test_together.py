@@ -2,38 +2,45 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.orchestration.conftest import Home, kill
-from tests.spark_servers import wait_until
+from tests.world.homes import INTERPRETED
+from tests.world.numbers import PIPELINE, NumbersHome
+from tests.world.reply import Reply
+from tests.world.waiting import wait_until
 
 DAY = "2025-01-01"
 
 
 @pytest.fixture
-def home(empty_home: Callable[[], Home]) -> Home:
-    """With a server that ends and is killed as a project's own does."""
-    return empty_home().numbers(DAY, 1, 2, 3, 4, 5)
+def home(
+    tmp_path: Path, spark_server: str, with_database: Callable[[Path], Path]
+) -> Iterator[NumbersHome]:
+    """A project with a PostgreSQL server of its own, which ends with its last user."""
+    (tmp_path / "tallyman.yaml").write_text(f"name: own\nmaster: {spark_server}\n{INTERPRETED}")
+    with_database(tmp_path)
+    made = NumbersHome(tmp_path).pipeline(PIPELINE)
+    yield made.numbers(DAY, 1, 2, 3, 4, 5)
+    made.close()
 
 
-def postmaster(home: Home) -> int:
+def postmaster(home: NumbersHome) -> int:
     return int((home.path / ".tallyman" / "postgres" / "postmaster.pid").read_text().split()[0])
 
 
-def test_two_runs_started_at_the_same_moment_both_finish(home: Home) -> None:
+def test_two_runs_started_at_the_same_moment_both_finish(home: NumbersHome) -> None:
     words = ("run", "+sum", "--partition", DAY, "--json")
     both = [home.start(*words), home.start(*words)]
-    replies = [running.communicate(timeout=240) for running in both]
-    assert [running.returncode for running in both] == [0, 0], replies
+    replies = [Reply(*running.wait()) for running in both]
+    assert [reply.code for reply in replies] == [0, 0], replies
     runs = home.ok("runs")
     assert [run["status"] for run in runs] == ["success", "success"]
-    assert {json.loads(out)["run_id"] for out, _ in replies} == {run["run_id"] for run in runs}
+    assert {reply.json["run_id"] for reply in replies} == {run["run_id"] for run in runs}
     rows = home.sql("SELECT run_id, asset_name, count(*) FROM materializations GROUP BY 1, 2")
     assert len(rows) == 6
     assert {count for _, _, count in rows} == {"1"}
@@ -46,19 +53,17 @@ def test_two_runs_started_at_the_same_moment_both_finish(home: Home) -> None:
         "  WHERE own.run_id = m.run_id AND own.reused_id = read.id)"
     )
     assert mixed == [["0"]]
+    home.close()
     wait_until(lambda: not (home.path / ".tallyman" / "postgres" / "postmaster.pid").exists())
 
 
-def test_a_run_survives_a_database_that_is_killed_and_comes_back(home: Home) -> None:
+def test_a_run_survives_a_database_that_is_killed_and_comes_back(home: NumbersHome) -> None:
     running = home.start("run", "+sum", "--partition", DAY, "--run-id", "through", "--json")
-    try:
-        wait_until(lambda: list((home.path / "runs").glob("*_through/.staging/*")))
-        os.kill(postmaster(home), signal.SIGKILL)
-        out, err = running.communicate(timeout=240)
-    finally:
-        kill(running)
-    assert running.returncode == 0, err
-    assert json.loads(out)["status"] == "success"
+    wait_until(lambda: list((home.path / "runs").glob("*_through/.staging/*")))
+    os.kill(postmaster(home), signal.SIGKILL)
+    reply = Reply(*running.wait())
+    assert reply.code == 0, str(reply)
+    assert reply.json["status"] == "success"
     assert home.states("through") == {
         "numbers": ("success", 1),
         "doubled": ("success", 1),
@@ -68,7 +73,7 @@ def test_a_run_survives_a_database_that_is_killed_and_comes_back(home: Home) -> 
     assert run["status"] == "success"
 
 
-def test_independent_assets_run_side_by_side(home: Home) -> None:
+def test_independent_assets_run_side_by_side(home: NumbersHome) -> None:
     home.pipeline(
         Path(home.path / "pipelines" / "p.py").read_text()
         + '\n\n@tm.asset(key="id", partitioned_by=days)\ndef tripled(numbers):\n'

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import os
 import re
 import sys
 import threading
@@ -118,7 +119,10 @@ class Harness:
 
 
 def _rows_in(folder: Path, at: str) -> Iterator[Path]:
-    for file in folder.rglob("*"):
-        data = file.suffix in (".parquet", ".jsonl", ".csv") and not file.name.startswith(".")
-        if file.is_file() and data and at in f"/{file.relative_to(folder)}":
-            yield file
+    # Not rglob, which fails when Spark, in another thread, takes away what it was about to list.
+    for place, _, names in os.walk(folder):
+        for file in (Path(place, name) for name in names):
+            data = file.suffix in (".parquet", ".jsonl", ".csv") and not file.name.startswith(".")
+            below = f"/{file.relative_to(folder)}"
+            if data and at in below and "/_temporary/" not in below:
+                yield file

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.publication.conftest import Home, statuses
+from tests.publication.conftest import ThreeHome
+from tests.world.home import statuses
 
 PIPELINE = """\
 import tallyman as tm
@@ -22,12 +23,12 @@ def read(log):
 """
 
 
-def lines(home: Home, *pairs: tuple[str, int]) -> Home:
+def lines(home: ThreeHome, *pairs: tuple[str, int]) -> ThreeHome:
     rows = [{"line": f"{n}.", "id": key, "n": value} for n, (key, value) in enumerate(pairs)]
     return home.data("raw.jsonl", *rows)
 
 
-def test_an_appended_row_stays_and_a_key_is_there_once(home: Home) -> None:
+def test_an_appended_row_stays_and_a_key_is_there_once(home: ThreeHome) -> None:
     home.pipeline(PIPELINE.replace(', unique_key="id"', ""))
     refused = home.tallyman("run")
     assert (refused.code, "unique_key" in refused.json["error"]["message"]) == (2, True)

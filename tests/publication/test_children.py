@@ -9,7 +9,7 @@ import pytest
 
 from tallyman.domain.pipeline.threshold import Halt, Thresholds
 from tallyman.errors import UsageError
-from tests.publication.conftest import Home, answered
+from tests.publication.conftest import ThreeHome
 
 PIPELINE = """\
 import tallyman as tm
@@ -76,7 +76,9 @@ def _made(assets: Any, name: str) -> list[Any]:
     ]
 
 
-def test_rejected_children_and_groups_halt_a_run_and_show_wherever_it_is_told(home: Home) -> None:
+def test_rejected_children_and_groups_halt_a_run_and_show_wherever_it_is_told(
+    home: ThreeHome,
+) -> None:
     home.pipeline(PIPELINE).data("orders.jsonl", *ORDERS).data("offers.jsonl", *OFFERS)
     halted = home.tallyman("run")
     assert (halted.code, halted.json["published"]) == (3, {}), str(halted)
@@ -91,14 +93,14 @@ def test_rejected_children_and_groups_halt_a_run_and_show_wherever_it_is_told(ho
         in errors["sold"]["message"]
     )
 
-    done = answered(home.start("run", "sold", "by_sku", "--thresholds", LIMITS, "--run-id", "good"))
+    done = home.printed("run", "sold", "by_sku", "--thresholds", LIMITS, "--run-id", "good")
     assert done.code == 0, str(done)
-    shown = answered(home.start("show", "good"))
-    for text in (str(done.json), str(shown.json)):
+    shown = home.printed("show", "good")
+    for text in (done.stdout, shown.stdout):
         assert "40 in = 39 exploded + 1 filtered   0 unaccounted   180 rows out" in text
         assert f"\n  {SOLD}\n" in text
         assert f"\n  {BY_SKU}ected\n" in text
-    report = str(answered(home.start("report", "good")).json)
+    report = home.printed("report", "good").stdout
     assert "195 children = 180 passed + 15 rejected" in report
     assert "0 records, 0 % of all\n            15 children, 7.69 % of all" in report
 

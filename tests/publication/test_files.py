@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.publication.conftest import Home
+from tests.publication.conftest import ThreeHome
 
 PASS_THROUGH = """\
 import tallyman as tm
@@ -41,7 +41,7 @@ def flip(file: Path, place: int) -> None:
     file.write_bytes(damaged)
 
 
-def test_a_version_is_the_files_that_spark_wrote_under_a_second_name(home: Home) -> None:
+def test_a_version_is_the_files_that_spark_wrote_under_a_second_name(home: ThreeHome) -> None:
     home.pipeline(PASS_THROUGH).numbers(*range(500))
     made = home.ok("run")
     assert made["published"] == {"visible_name": 1}
@@ -64,7 +64,7 @@ def test_a_version_is_the_files_that_spark_wrote_under_a_second_name(home: Home)
     assert sorted(hashes.values()) == sorted(file["sha256"] for file in listed)  # type: ignore[attr-defined]
 
 
-def test_any_damage_to_a_file_of_any_version_is_found(home: Home, tmp_path: Path) -> None:
+def test_any_damage_to_a_file_of_any_version_is_found(home: ThreeHome, tmp_path: Path) -> None:
     home.pipeline(PASS_THROUGH).numbers(*range(300))
     home.ok("run")
     home.numbers(*range(200))

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
+from pathlib import Path
 
-from tests.publication.conftest import THREE, Home, statuses
+from tests.publication.conftest import THREE, ThreeHome
+from tests.world.home import statuses
+from tests.world.homes import INTERPRETED
 
 READS_TABLE = """\
 import tallyman as tm
@@ -31,12 +35,12 @@ OF_0002 = (
 )  # fmt: skip
 
 
-def mutate(home: Home, *statements: dict[str, object]) -> None:
+def mutate(home: ThreeHome, *statements: dict[str, object]) -> None:
     (home.path / "change.json").write_text(json.dumps({"statements": list(statements)}))
     home.ok("mutate", "change.json")
 
 
-def test_a_table_is_an_input_like_any_other(home: Home) -> None:
+def test_a_table_is_an_input_like_any_other(home: ThreeHome) -> None:
     home.pipeline(READS_TABLE)
     assert home.refused("run") == "dependency_not_ready"
     people = [{"name": "Ann", "age": 30}, {"name": "Bob", "age": 10}]
@@ -51,7 +55,7 @@ def test_a_table_is_an_input_like_any_other(home: Home) -> None:
     assert statuses(home.ok("run")) == {"grown_up": "skipped"}
 
 
-def test_a_result_that_waits_is_published_by_the_decision_itself(home: Home) -> None:
+def test_a_result_that_waits_is_published_by_the_decision_itself(home: ThreeHome) -> None:
     home.pipeline(ASKS).numbers(1)
     home.ok("run")
     old, heads = [("1", 2)], {"a": 1, "b": 1}
@@ -78,11 +82,15 @@ def test_a_result_that_waits_is_published_by_the_decision_itself(home: Home) -> 
     assert home.damaged() == []
 
 
-def test_a_project_from_before_versions_publishes_with_its_next_run(home: Home) -> None:
-    home.numbers(1, 2)
+def test_a_project_from_before_versions_publishes_with_its_next_run(
+    tmp_path: Path, spark_server: str, with_database: Callable[[Path], Path]
+) -> None:
+    # On a server of its own: the tables of another one are not changed by themselves.
+    (tmp_path / "tallyman.yaml").write_text(f"name: old\nmaster: {spark_server}\n{INTERPRETED}")
+    with_database(tmp_path)
+    home = ThreeHome(tmp_path).pipeline(THREE).numbers(1, 2)
     before = home.ok("run", "--run-id", "before")
     # As the program before this one left it: its tables, its run folder, no warehouse.
-    owner = home.project.database.owner_url
     later = ("seals", "lineage_events", "resolutions")
     undo = [f"DROP TABLE {table} CASCADE" for table in (*later, *OF_0002)]
     undo += [
@@ -93,10 +101,10 @@ def test_a_project_from_before_versions_publishes_with_its_next_run(home: Home) 
         "ALTER TABLE runs DROP pins",
         "DELETE FROM schema_migrations WHERE version >= 2",
     ]
-    home.change(owner, *undo)
+    home.owner(*undo)
     shutil.rmtree(home.path / "warehouse")
     (home.path / before["folder"] / "seal.json").unlink()
-    home.project.close()
+    home.close()
 
     assert [run["run_id"] for run in home.ok("runs")] == ["before"]
     after = home.ok("run")
@@ -104,4 +112,5 @@ def test_a_project_from_before_versions_publishes_with_its_next_run(home: Home) 
     assert home.outside("c") == [("1", 3), ("2", 5)]
     verdict = home.tallyman("verify", "before")
     assert (verdict.code, verdict.json["balanced"], verdict.json["sealed"]) == (1, True, False)
+    home.close()
     assert statuses(home.ok("run")) == {"a": "skipped", "b": "skipped", "c": "skipped"}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from tests.publication.conftest import Home, answered, statuses
+from tests.publication.conftest import ThreeHome
 from tests.sleeping import SLEEPING
-from tests.spark_servers import wait_until
+from tests.world.home import statuses
+from tests.world.reply import Reply
+from tests.world.waiting import wait_until
 
 ONE, TWO, THREE = "2025-01-01", "2025-01-02", "2025-01-03"
 PIPELINE = """\
@@ -43,12 +45,12 @@ def slow(others):
 """
 
 
-def day(home: Home, text: str, *values: int) -> Home:
+def day(home: ThreeHome, text: str, *values: int) -> ThreeHome:
     rows = [{"id": f"{text}/{v}", "n": v, "day": text} for v in values]
     return home.data(f"{text}/raw.jsonl", *rows)
 
 
-def fragments(home: Home, dataset: str) -> dict[str, str]:
+def fragments(home: ThreeHome, dataset: str) -> dict[str, str]:
     """Of the current version: day -> fragment."""
     found = home.query(
         "SELECT substr(f.partition, 3), f.id::text FROM version_fragments vf "
@@ -59,7 +61,7 @@ def fragments(home: Home, dataset: str) -> dict[str, str]:
     return {str(partition): str(fragment) for partition, fragment in found}
 
 
-def open_invalidations(home: Home) -> set[tuple[object, ...]]:
+def open_invalidations(home: ThreeHome) -> set[tuple[object, ...]]:
     return set(
         home.query(
             "SELECT d.name, i.scope, substr(i.partition, 3), i.reason, c.name, "
@@ -73,7 +75,7 @@ def open_invalidations(home: Home) -> set[tuple[object, ...]]:
 
 
 def test_two_partitions_at_the_same_time_both_land_and_of_one_partition_one_wins(
-    home: Home,
+    home: ThreeHome,
 ) -> None:
     home.pipeline(SLEEPING + PIPELINE + SLOW)
     day(home, ONE, 1, 2)
@@ -81,7 +83,7 @@ def test_two_partitions_at_the_same_time_both_land_and_of_one_partition_one_wins
     home.data("others.jsonl", {"id": "x", "n": 1, "day": ONE})
     words = ("run", "numbers,doubled", "--json", "--partition")
     both = [home.start(*words, ONE), home.start(*words, TWO)]
-    replies = [answered(running) for running in both]
+    replies = [Reply(*running.wait()) for running in both]
     assert [reply.code for reply in replies] == [0, 0], replies
     assert {str(reply.json["commit"]) for reply in replies} == {c["id"] for c in home.ok("commits")}
     assert home.heads() == {"numbers": 2, "doubled": 2}
@@ -91,13 +93,13 @@ def test_two_partitions_at_the_same_time_both_land_and_of_one_partition_one_wins
     # One partition, two runs: the first has read it and is at work when the second publishes it.
     day(home, ONE, 1, 2, 7)
     slower = home.start("run", "numbers,slow", "--partition", ONE, "--run-id", "late", "--json")
-    wait_until(lambda: home.states("late").get(f"numbers[d:{ONE}]") == "success")
+    wait_until(lambda: home.target_states("late").get(f"numbers[d:{ONE}]") == "success")
     slower.pause()
-    assert home.states("late")[f"slow[d:{ONE}]"] != "success"
+    assert home.target_states("late")[f"slow[d:{ONE}]"] != "success"
     day(home, ONE, 8)
     assert home.ok("run", "numbers", "--partition", ONE)["published"] == {"numbers": 3}
     slower.go_on()
-    lost = answered(slower)
+    lost = Reply(*slower.wait())
     assert lost.code == 4, str(lost)
     assert set(lost.json) == {"error", "code", "manifest_conflict"}
     assert lost.json["code"] == "conflict"
@@ -113,7 +115,9 @@ def test_two_partitions_at_the_same_time_both_land_and_of_one_partition_one_wins
     assert home.damaged() == []
 
 
-def test_replacing_one_day_leaves_the_others_and_tells_what_was_made_from_it(home: Home) -> None:
+def test_replacing_one_day_leaves_the_others_and_tells_what_was_made_from_it(
+    home: ThreeHome,
+) -> None:
     home.pipeline(PIPELINE)
     day(home, ONE, 1, 2)
     day(home, THREE, 5)

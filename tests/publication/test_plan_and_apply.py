@@ -6,10 +6,12 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.publication.conftest import Home, answered, statuses
+from tests.publication.conftest import ThreeHome
 from tests.publication.test_partitions import ONE, TWO, day
 from tests.publication.test_partitions import PIPELINE as DAYS
-from tests.spark_servers import wait_until
+from tests.world.home import statuses
+from tests.world.reply import Reply
+from tests.world.waiting import wait_until
 
 EVERYTHING = (
     "datasets", "versions", "commits", "runs", "materializations", "fragments", "iceberg_tables",
@@ -18,21 +20,21 @@ EVERYTHING = (
 Pair = tuple[int, int]
 
 
-def planned(home: Home) -> dict[str, str]:
+def planned(home: ThreeHome) -> dict[str, str]:
     return {one["name"]: one["action"] for one in home.ok("plan")["planned"]}
 
 
-def active(home: Home) -> object:
+def active(home: ThreeHome) -> object:
     return home.query("SELECT active_version FROM pipelines")[0][0]
 
 
-def inside_pair(home: Home) -> Pair:
+def inside_pair(home: ThreeHome) -> Pair:
     """One question for both, as a reader who wants a consistent pair asks."""
     heads = home.heads()
     return heads["b"], heads["c"]
 
 
-def outside_pair(home: Home) -> Pair | None:
+def outside_pair(home: ThreeHome) -> Pair | None:
     """b, c, and b again: if b has not moved, c was read at the same moment."""
     seen = [home.outside(name) for name in ("b", "c", "b")]
     if seen[0] != seen[2]:
@@ -42,7 +44,7 @@ def outside_pair(home: Home) -> Pair | None:
 
 
 @contextmanager
-def polled(home: Home) -> Iterator[list[tuple[Pair, Pair | None]]]:
+def polled(home: ThreeHome) -> Iterator[list[tuple[Pair, Pair | None]]]:
     """What readers see while the block is at work."""
     seen: list[tuple[Pair, Pair | None]] = []
     stop = threading.Event()
@@ -60,13 +62,14 @@ def polled(home: Home) -> Iterator[list[tuple[Pair, Pair | None]]]:
         thread.join()
 
 
-def test_an_edit_is_built_aside_and_cut_over_to_in_one_commit(home: Home) -> None:
+def test_an_edit_is_built_aside_and_cut_over_to_in_one_commit(home: ThreeHome) -> None:
     home.numbers(1)
     home.ok("run")
     before = active(home)
     counted = home.count(*EVERYTHING)
-    code, text, _ = home.start("plan").wait()
-    assert code == 0
+    reply = home.printed("plan")
+    assert reply.code == 0, str(reply)
+    text = reply.stdout
     assert text.count("reuse ") == 3
     assert "nothing to apply" in text
 
@@ -97,7 +100,7 @@ def test_an_edit_is_built_aside_and_cut_over_to_in_one_commit(home: Home) -> Non
     # Back: the pointers and the pipeline, in one commit, while a run is at work.
     home.numbers(1, 2)
     late = home.start("run", "a", "--run-id", "late", "--json")
-    wait_until(lambda: home.states("late").get("a") == "running")
+    wait_until(lambda: home.target_states("late").get("a") == "running")
     late.pause()
     first = home.ok("commits")[-1]["id"]
     back = home.ok("rollback", "--commit", first[:8], "--message", "too large")
@@ -108,7 +111,7 @@ def test_an_edit_is_built_aside_and_cut_over_to_in_one_commit(home: Home) -> Non
     assert (newest["kind"], newest["message"]) == ("rollback", "too large")
     assert len(home.ok("commits")) == 3  # history only grows
     late.go_on()
-    lost = answered(late)
+    lost = Reply(*late.wait())
     assert (lost.code, lost.json["error"]["code"]) == (4, "pipeline_rolled_back"), str(lost)
     for words in (["run"], ["resume", "late"]):
         assert home.refused(*words) == "pipeline_rolled_back"
@@ -127,7 +130,7 @@ def test_an_edit_is_built_aside_and_cut_over_to_in_one_commit(home: Home) -> Non
 
 
 def test_a_plan_is_refused_when_the_world_moved_and_an_equal_result_is_no_version(
-    home: Home,
+    home: ThreeHome,
 ) -> None:
     home.numbers(1)
     home.ok("run")
@@ -160,7 +163,7 @@ def test_a_plan_is_refused_when_the_world_moved_and_an_equal_result_is_no_versio
     assert home.count("runs", "versions") == runs
 
 
-def test_assets_come_go_and_are_renamed_by_a_plan(home: Home) -> None:
+def test_assets_come_go_and_are_renamed_by_a_plan(home: ThreeHome) -> None:
     home.numbers(1, 2)
     home.ok("run")
     home.edit('@tm.asset(key="id")\ndef c', '@tm.asset(key="id", publish="shown")\ndef c')
@@ -200,7 +203,7 @@ def test_assets_come_go_and_are_renamed_by_a_plan(home: Home) -> None:
     assert home.damaged() == []
 
 
-def test_other_columns_come_with_all_partitions_or_not_at_all(home: Home) -> None:
+def test_other_columns_come_with_all_partitions_or_not_at_all(home: ThreeHome) -> None:
     day(home.pipeline(DAYS.partition('@tm.asset(key="day")')[0]), ONE, 1)
     day(home, TWO, 2)
     home.ok("backfill", "--from", ONE, "--to", TWO)

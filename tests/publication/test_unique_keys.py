@@ -11,7 +11,7 @@ import tallyman as tm
 from tallyman.domain.definition.distinct import distinguished_by
 from tallyman.domain.definition.frame import Frame
 from tallyman.errors import UsageError
-from tests.publication.conftest import Home, answered
+from tests.publication.conftest import ThreeHome
 
 PIPELINE = """\
 import tallyman as tm
@@ -70,7 +70,7 @@ ROWS: list[tuple[str | None, str, int]] = [
 ]
 
 
-def _data(home: Home, rows: list[tuple[str | None, str, int]]) -> Home:
+def _data(home: ThreeHome, rows: list[tuple[str | None, str, int]]) -> ThreeHome:
     listed = [{"line": f"{n}.", "id": i, "day": d, "n": v} for n, (i, d, v) in enumerate(rows)]
     return home.data("raw.jsonl", *listed)
 
@@ -82,7 +82,7 @@ def _failures(told: Any) -> dict[str, Any]:
     return {name: asset["error"] for name, asset in names.items() if asset.get("error")}
 
 
-def test_a_key_that_repeats_fails_its_asset_unless_it_may(home: Home) -> None:
+def test_a_key_that_repeats_fails_its_asset_unless_it_may(home: ThreeHome) -> None:
     _data(home.pipeline(PIPELINE), ROWS)
     failed = home.tallyman("run", "--partition", "1")
     assert (failed.code, failed.json["published"]) == (1, {}), str(failed)
@@ -104,7 +104,7 @@ def test_a_key_that_repeats_fails_its_asset_unless_it_may(home: Home) -> None:
     assert "unique=False" in errors["repeating"]["hint"]
     assert set(home.heads().values()) == {0}
 
-    good = answered(home.start("run", *GOOD, "--force"))
+    good = home.printed("run", *GOOD, "--force")
     assert good.code == 0, str(good)
     assert "warning: allowed: key column id is NULL in 1 row(s)" in good.stderr
 

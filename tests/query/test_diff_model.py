@@ -1,6 +1,7 @@
 """The difference of any two small tables is what plain Python says it is."""
 
 import math
+import os
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from tallyman.query.diff.diff import Difference, diff
 
+FULL = os.environ.get("TALLYMAN_SCALE") == "full"
 SCHEMA = pa.schema(
     [
         ("id", pa.int64()),
@@ -79,7 +81,7 @@ def written(folder: str, name: str, rows: list[Record]) -> list[str]:
     return paths
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=500 if FULL else 50, deadline=None)
 @given(before=UNIQUE | ANY, after=UNIQUE | ANY)
 def test_the_difference_is_what_plain_python_says(
     before: list[Record], after: list[Record]

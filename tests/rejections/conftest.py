@@ -1,15 +1,16 @@
-"""Projects with broken records; each command is a process of its own, as in `publication`."""
+"""Projects with broken records."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.publication.conftest import Home
+from tests.world.home import Home
+from tests.world.homes import Homes
 
 TABLES = ("runs", "materializations", "fragments", "commits", "versions", "resolutions")
 LETTERS = """\
@@ -40,21 +41,9 @@ not json
 """
 
 
-@pytest.fixture(scope="session")
-def new_home(
-    tmp_path_factory: pytest.TempPathFactory, spark_server: str
-) -> Iterator[Callable[[], Home]]:
-    made: list[Home] = []
-
-    def make() -> Home:
-        path = tmp_path_factory.mktemp("home")
-        (path / "tallyman.yaml").write_text(f"name: letters\nmaster: {spark_server}\n")
-        made.append(Home(path))
-        return made[-1]
-
-    yield make
-    for home in made:
-        home.close()
+@pytest.fixture(scope="module")
+def new_home(homes: Homes) -> Callable[[], Home]:
+    return lambda: homes.make(Home, "letters")
 
 
 def lettered(home: Home, *more: str) -> str:

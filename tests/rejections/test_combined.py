@@ -9,8 +9,8 @@ from decimal import Decimal
 from typing import Any
 
 from tallyman.cli.start.demo_data import AIRLINES, write_airline
-from tests.publication.conftest import Home, Row
 from tests.rejections.conftest import balance, ledger, read_json, replay, states, told
+from tests.world.home import Home, Row
 
 RECORDS = 5_300
 """Ten of them are broken: records 0, 530, 1060, …, in five ways."""

@@ -10,8 +10,9 @@ from collections.abc import Callable
 import pytest
 
 from tallyman.faults import Point
-from tests.publication.conftest import Home, answered
 from tests.rejections.conftest import lettered, replay, states, told
+from tests.world.home import Home
+from tests.world.reply import Reply
 
 BROKEN = (Point.SEGMENT_WRITTEN, Point.FRAGMENT_DESCRIBED)
 MADE = (Point.ASSET_RECORDED, Point.METADATA_WRITTEN)
@@ -74,7 +75,7 @@ def test_of_two_at_once_one_wins(shared: tuple[Home, str]) -> None:
     home, first = shared
     words = ("rejections", "replay", first, "--where", "source_key = 'd'", "--json")
     running = [home.start(*words) for _ in range(2)]
-    replies = sorted((answered(one) for one in running), key=lambda reply: reply.code)
+    replies = sorted((Reply(*one.wait()) for one in running), key=lambda reply: reply.code)
     assert [reply.code for reply in replies] in ([0, 4], [0, 0]), "\n".join(map(str, replies))
     if replies[1].code == 4:
         assert replies[1].json["error"]["code"] == "rejections_taken"

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.publication.conftest import Home
 from tests.rejections.conftest import (
     TABLES,
     balance,
@@ -18,6 +17,7 @@ from tests.rejections.conftest import (
     states,
     told,
 )
+from tests.world.home import Home
 
 FIRST = [("x", "a", 1, "xx"), ("y", "e", 5, "yy")]
 FIXES = """\
@@ -110,8 +110,9 @@ def test_from_first_run_to_last_correction(new_home: Callable[[], Home]) -> None
     assert balance(ledger(home, third, "good")) == {"in": 1, "PASS_THROUGH": 1}
     joined.append(("zz", "d", 4, "zed"))
     assert home.rows("good") == sorted(joined)
-    code, said, _ = home.start("rejections", "replay", first).wait()
-    assert code == 0
+    reply = home.printed("rejections", "replay", first)
+    assert reply.code == 0, str(reply)
+    said = reply.stdout
     assert said.startswith("nothing to replay: 0 open of 4 rejected (")
     assert f"1 rejected again in run {again}" in said
     assert said.endswith(f"to replay those:  tallyman rejections replay {again}\n")

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tallyman.registry.database import Database
-from tests.orchestration.conftest import Home, empty_home
-
-__all__ = ["empty_home"]
+from tests.world.homes import Homes
+from tests.world.numbers import NumbersHome
 
 SCRIPT = "<script>alert('paid')</script>"
 LONG = "y" * 5000
@@ -68,19 +66,18 @@ ORDERS = [
 
 
 @dataclass
-class Shop:
+class ReportHome(NumbersHome):
     """Its runs, by how they ended: the name of each is its id."""
 
-    home: Home
     answers: dict[str, Any] = field(default_factory=dict)
 
-    def run(self, name: str, *words: str, **more: str) -> Shop:
-        self.answers[name] = self.home.tallyman("run", *words, "--run-id", name, **more).json
+    def run(self, name: str, *words: str, **more: str) -> ReportHome:
+        self.answers[name] = self.tallyman("run", *words, "--run-id", name, **more).json
         return self
 
-    def backfill(self, name: str, *words: str) -> Shop:
+    def backfill(self, name: str, *words: str) -> ReportHome:
         """Its id is generated."""
-        self.answers[name] = self.home.tallyman("backfill", *words).json
+        self.answers[name] = self.tallyman("backfill", *words).json
         return self
 
     def id(self, name: str) -> str:
@@ -88,32 +85,29 @@ class Shop:
         return str(found["run_id"]) if isinstance(found, dict) else name
 
     def statuses(self) -> dict[str, str]:
-        by_id = {row["run_id"]: row["status"] for row in self.home.ok("runs")}
+        by_id = {row["run_id"]: row["status"] for row in self.ok("runs")}
         return {name: by_id[self.id(name)] for name in self.answers}
 
-    def orders(self, *rows: dict[str, object]) -> Shop:
-        place = self.home.path / "data" / "orders.jsonl"
-        place.parent.mkdir(exist_ok=True)
-        place.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        return self
+    def orders(self, *rows: dict[str, object]) -> ReportHome:
+        return self.data("orders.jsonl", *rows)
 
-    def folder(self, name: str) -> Path:
-        return next((self.home.path / "runs").glob(f"*_{self.id(name)[:8]}"))
+    def folder_of(self, name: str) -> Path:
+        return next((self.path / "runs").glob(f"*_{self.id(name)[:8]}"))
 
     def read(self, name: str, file: str) -> Any:
-        return json.loads((self.folder(name) / file).read_text())
+        return json.loads((self.folder_of(name) / file).read_text())
 
     def copied(self, name: str, new: str, change: Callable[[Path], None]) -> None:
         """A run folder from elsewhere: the registry never saw this run."""
-        target = self.home.path / "runs" / f"0101_000000_{new}"
-        shutil.copytree(self.folder(name), target)
+        target = self.path / "runs" / f"0101_000000_{new}"
+        shutil.copytree(self.folder_of(name), target)
         edit(target / "manifest.json", run_id=new)
         edit(target / "processing_report.json", run_id=new)
         (target / "seal.json").unlink()
         change(target)
 
     def page(self, name: str) -> str:
-        code, text, said = self.home.forked("report", self.id(name), "--html", "--output", "-")
+        code, text, said = self.printed("report", self.id(name), "--html", "--output", "-")
         assert code == 0, said
         return text
 
@@ -123,22 +117,16 @@ def edit(path: Path, **more: object) -> None:
 
 
 @pytest.fixture(scope="session")
-def shop(empty_home: Callable[[], Home]) -> Iterator[Shop]:
-    home = empty_home().pipeline(PIPELINE)
-    database = Database(None, home.path / ".tallyman")
-    database.url()  # its server stays up between commands
-    made = Shop(home).orders(*ORDERS)
+def shop(session_homes: Homes) -> ReportHome:
+    made = session_homes.make(ReportHome, "scenario").pipeline(PIPELINE).orders(*ORDERS)
     made.run("first", "good", "totals")
     made.run("again", "good", "totals")
     made.run("halted", "good", "--force", "--thresholds", "absolute=1,percentage=0.01")
-    home.pipeline(CHANGED)
-    made.orders(*ORDERS[:10], order(99))
+    made.pipeline(CHANGED).orders(*ORDERS[:10], order(99))
     strict = ("--thresholds", "absolute=7,percentage=0.5")
     made.run("changed", "good", "totals", *strict, "--spark-conf", "spark.sql.shuffle.partitions=3")
     made.orders().run("empty", "good", "--force")
-    home.numbers("2026-01-01", 1, 2, 4).numbers("2026-01-02", 5, 0).numbers("2026-01-03", 5)
+    made.numbers("2026-01-01", 1, 2, 4).numbers("2026-01-02", 5, 0).numbers("2026-01-03", 5)
     made.backfill("partly", "daily", "--from", "2026-01-01", "--to", "2026-01-03")
     third = ("daily", "--partition", "2026-01-03", "--force")
-    made.run("crashed", *third, TALLYMAN_CRASH_AT="output_moved")
-    yield made
-    database.close()
+    return made.run("crashed", *third, TALLYMAN_CRASH_AT="output_moved")

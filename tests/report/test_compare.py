@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests.report.conftest import Shop, edit
+from tests.report.conftest import ReportHome, edit
 
 
-def sections(shop: Shop, a: str, b: str) -> tuple[int, dict[str, Any]]:
-    reply = shop.home.tallyman("compare", a, b)
+def sections(shop: ReportHome, a: str, b: str) -> tuple[int, dict[str, Any]]:
+    reply = shop.tallyman("compare", a, b)
     return reply.code, {one["section"]: one for one in reply.json["sections"]}
 
 
@@ -17,17 +17,17 @@ def differences(section: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
     return {one["path"]: (one["a"], one["b"]) for one in section["differences"]}
 
 
-def test_a_run_that_used_everything_again_is_the_same(shop: Shop) -> None:
+def test_a_run_that_used_everything_again_is_the_same(shop: ReportHome) -> None:
     code, found = sections(shop, "first", "again")
     assert code == 0
     states = {name: one["state"] for name, one in found.items() if not one["informative"]}
     assert states == dict.fromkeys(("config", "code", "environment", "inputs", "ledgers"), "same")
-    code, text, _ = shop.home.forked("compare", "first", "again")
+    code, text, _ = shop.printed("compare", "first", "again")
     assert code == 0
     assert "inputs: same" in text
 
 
-def test_every_kind_of_difference_is_named_with_both_values(shop: Shop) -> None:
+def test_every_kind_of_difference_is_named_with_both_values(shop: ReportHome) -> None:
     code, found = sections(shop, "first", "changed")
     assert code == 1
     config, code_ = differences(found["config"]), differences(found["code"])
@@ -56,8 +56,8 @@ def test_every_kind_of_difference_is_named_with_both_values(shop: Shop) -> None:
     assert "good.duration_ms" in differences(found["timings"])
 
 
-def test_differences_are_printed_as_tables(shop: Shop) -> None:
-    code, text, _ = shop.home.forked("compare", "first", "changed")
+def test_differences_are_printed_as_tables(shop: ReportHome) -> None:
+    code, text, _ = shop.printed("compare", "first", "changed")
     assert code == 1
     lines = [line.split() for line in text.splitlines()]
     assert ["assets.good.thresholds.absolute", "100", "7"] in lines
@@ -65,7 +65,7 @@ def test_differences_are_printed_as_tables(shop: Shop) -> None:
     assert text.rstrip().endswith("NOT the same")
 
 
-def test_a_halted_run_differs_in_its_ledger_from_one_that_succeeded(shop: Shop) -> None:
+def test_a_halted_run_differs_in_its_ledger_from_one_that_succeeded(shop: ReportHome) -> None:
     code, found = sections(shop, "first", "halted")
     assert code == 1
     assert differences(found["ledgers"])["good.status"] == ("success", "halted")
@@ -73,7 +73,7 @@ def test_a_halted_run_differs_in_its_ledger_from_one_that_succeeded(shop: Shop) 
     assert found["inputs"]["state"] == "same"
 
 
-def test_what_an_older_manifest_does_not_hold_is_said(shop: Shop) -> None:
+def test_what_an_older_manifest_does_not_hold_is_said(shop: ReportHome) -> None:
     def older(folder: Path) -> None:
         edit(folder / "manifest.json", manifest_version="1.0", cryptographic_binding={})
 
@@ -85,5 +85,5 @@ def test_what_an_older_manifest_does_not_hold_is_said(shop: Shop) -> None:
     assert found["ledgers"]["state"] == "same"
 
 
-def test_a_run_that_is_not_there_is_told(shop: Shop) -> None:
-    assert shop.home.tallyman("compare", "first", "nowhere").code == 2
+def test_a_run_that_is_not_there_is_told(shop: ReportHome) -> None:
+    assert shop.tallyman("compare", "first", "nowhere").code == 2

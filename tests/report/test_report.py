@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.report.conftest import LONG, SCRIPT, Shop, edit
+from tests.report.conftest import LONG, SCRIPT, ReportHome, edit
 from tests.report.wellformed import checked
 
 ENDED = ("first", "again", "halted", "changed", "empty", "partly", "crashed")
@@ -21,7 +21,7 @@ def total(part: dict[str, Any], kind: str) -> int:
     return sum(p["record_count"] for p in found if p["partition_type"] == kind)
 
 
-def test_the_runs_of_the_shop_ended_in_all_these_ways(shop: Shop) -> None:
+def test_the_runs_of_the_shop_ended_in_all_these_ways(shop: ReportHome) -> None:
     assert shop.statuses() == {
         "first": "success",
         "again": "success",
@@ -34,19 +34,19 @@ def test_the_runs_of_the_shop_ended_in_all_these_ways(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize("name", ENDED)
-def test_every_run_renders_as_a_whole_page_and_as_text(shop: Shop, name: str) -> None:
+def test_every_run_renders_as_a_whole_page_and_as_text(shop: ReportHome, name: str) -> None:
     page = checked(shop.page(name))
     assert f"state {shop.statuses()[name]}" in [a.get("class") for _, a in page.tags]
-    code, text, said = shop.home.forked("report", shop.id(name))
+    code, text, said = shop.printed("report", shop.id(name))
     assert code == 0, said
     assert text.startswith(f"run {shop.id(name)}   ")
 
 
-def test_numbers_of_report_page_and_show_are_those_of_the_ledger(shop: Shop) -> None:
+def test_numbers_of_report_page_and_show_are_those_of_the_ledger(shop: ReportHome) -> None:
     ledger = shop.read("first", "good/ledger.json")
     report = shop.read("first", "processing_report.json")
-    shown = shop.home.ok("show", "first")
-    told = shop.home.ok("report", "first")
+    shown = shop.ok("show", "first")
+    told = shop.ok("report", "first")
     door = ledger["input_accounting"]["total_records"]
     assert door == 27
     counts = {
@@ -73,9 +73,9 @@ def test_numbers_of_report_page_and_show_are_those_of_the_ledger(shop: Shop) -> 
     ]
 
 
-def test_bytes_are_those_of_the_files(shop: Shop) -> None:
+def test_bytes_are_those_of_the_files(shop: ReportHome) -> None:
     facts = shop.read("first", "processing_report.json")["assets"][0]
-    place = shop.folder("first") / "good"
+    place = shop.folder_of("first") / "good"
     for kind, folder in (("output", "output"), ("evidence", "adjoint"), ("dead_letters", "errors")):
         files = [file for file in (place / folder).rglob("*") if file.is_file()]
         counted = {"files": len(files), "bytes": sum(file.stat().st_size for file in files)}
@@ -88,7 +88,7 @@ def test_bytes_are_those_of_the_files(shop: Shop) -> None:
     }
 
 
-def test_versions_of_datasets_that_were_read_and_published(shop: Shop) -> None:
+def test_versions_of_datasets_that_were_read_and_published(shop: ReportHome) -> None:
     report = shop.read("changed", "processing_report.json")
     moved = {one["dataset"]: (one["version"], one["was"]) for one in report["versions"]}
     assert moved == {"good": (2, 1), "totals": (2, 1)}
@@ -99,7 +99,7 @@ def test_versions_of_datasets_that_were_read_and_published(shop: Shop) -> None:
     ]
 
 
-def test_timings_are_kept_of_phases_and_up_to_steps(shop: Shop) -> None:
+def test_timings_are_kept_of_phases_and_up_to_steps(shop: ReportHome) -> None:
     report = shop.read("first", "processing_report.json")
     good = report["assets"][0]
     phases = {lap["phase"]: lap["ms"] for lap in good["timings"] if "phase" in lap}
@@ -112,8 +112,8 @@ def test_timings_are_kept_of_phases_and_up_to_steps(shop: Shop) -> None:
     assert [lap["phase"] for lap in report["timings"]] == ["publishing"]
 
 
-def test_show_tells_seal_lineage_and_what_the_run_was_bound_to(shop: Shop) -> None:
-    shown = shop.home.ok("show", "first")
+def test_show_tells_seal_lineage_and_what_the_run_was_bound_to(shop: ReportHome) -> None:
+    shown = shop.ok("show", "first")
     manifest = shop.read("first", "manifest.json")
     assert shown["binding"]["config_hash"] == manifest["cryptographic_binding"]["config_hash"]
     assert shown["lineage"]["openlineage_run_id"] == manifest["openlineage_run_id"]
@@ -126,16 +126,16 @@ def test_show_tells_seal_lineage_and_what_the_run_was_bound_to(shop: Shop) -> No
         assert text in page.text
 
 
-def test_digests_of_the_door_and_of_all_fates_are_equal_on_the_page(shop: Shop) -> None:
+def test_digests_of_the_door_and_of_all_fates_are_equal_on_the_page(shop: ReportHome) -> None:
     ledger = shop.read("first", "good/ledger.json")
-    proof = shop.home.ok("report", "first")["assets"][0]["proofs"][0]
+    proof = shop.ok("report", "first")["assets"][0]["proofs"][0]
     assert proof["door_digest"] == ledger["input_accounting"]["key_digest"]
     assert proof["fates_digest"] == proof["door_digest"]
     assert (proof["missing"], proof["extra"], proof["duplicate"]) == (0, 0, 0)
     assert proof["door_digest"] in checked(shop.page("first")).text
 
 
-def test_hostile_values_are_shown_and_never_obeyed(shop: Shop) -> None:
+def test_hostile_values_are_shown_and_never_obeyed(shop: ReportHome) -> None:
     text = shop.page("first")
     page = checked(text)
     assert SCRIPT not in text
@@ -145,13 +145,13 @@ def test_hostile_values_are_shown_and_never_obeyed(shop: Shop) -> None:
     assert "given <b>away</b>" in page.text
     assert LONG not in text
     assert "(5,000 characters)" in page.text
-    code, plain, _ = shop.home.forked("report", "first")
+    code, plain, _ = shop.printed("report", "first")
     assert code == 0
     assert "\0" not in plain
     assert LONG not in plain
 
 
-def test_a_halted_run_tells_why_and_that_nothing_was_published(shop: Shop) -> None:
+def test_a_halted_run_tells_why_and_that_nothing_was_published(shop: ReportHome) -> None:
     page = checked(shop.page("halted"))
     error = shop.answers["halted"]["assets"][0]["error"]
     assert error["message"] in page.text
@@ -159,13 +159,13 @@ def test_a_halted_run_tells_why_and_that_nothing_was_published(shop: Shop) -> No
     assert "readers see the same versions as before" in page.text
 
 
-def test_partitions_are_one_table_and_only_failures_are_told_at_length(shop: Shop) -> None:
+def test_partitions_are_one_table_and_only_failures_are_told_at_length(shop: ReportHome) -> None:
     page = checked(shop.page("partly"))
     assert "All 3 partitions" in page.text
     # The two at the door of the partition that failed were not followed to the end.
     assert "6 in = 4 passed + 2 unaccounted for" in page.text
     assert "the run stopped before they met a fate" in page.text
-    targets = shop.home.ok("report", shop.id("partly"))["assets"][0]["targets"]
+    targets = shop.ok("report", shop.id("partly"))["assets"][0]["targets"]
     assert [(one["records_in"], one["unaccounted"]) for one in targets] == [(3, 0), (2, 2), (1, 0)]
     assert page.text.count("last completed step") <= 1
     failures = [a for _, a in page.tags if a.get("class") == "failure"]
@@ -173,7 +173,7 @@ def test_partitions_are_one_table_and_only_failures_are_told_at_length(shop: Sho
     assert "DIVIDE_BY_ZERO" in page.text
 
 
-def test_a_year_of_partitions_is_still_a_short_page(shop: Shop) -> None:
+def test_a_year_of_partitions_is_still_a_short_page(shop: ReportHome) -> None:
     def multiply(folder: Path) -> None:
         manifest = json.loads((folder / "manifest.json").read_text())
         report = json.loads((folder / "processing_report.json").read_text())
@@ -196,7 +196,7 @@ def test_a_year_of_partitions_is_still_a_short_page(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize("status", ["canceled", "waiting_approval", "failed"])
-def test_a_copied_run_is_told_from_its_files_alone(shop: Shop, status: str) -> None:
+def test_a_copied_run_is_told_from_its_files_alone(shop: ReportHome, status: str) -> None:
     shop.copied(
         "first",
         f"from-{status}",
@@ -208,13 +208,13 @@ def test_a_copied_run_is_told_from_its_files_alone(shop: Shop, status: str) -> N
     assert "Not sealed" in page.text
 
 
-def test_a_run_folder_without_a_report_is_told_as_not_known(shop: Shop) -> None:
+def test_a_run_folder_without_a_report_is_told_as_not_known(shop: ReportHome) -> None:
     shop.copied("first", "cut-off", lambda folder: (folder / "processing_report.json").unlink())
     page = checked(shop.page("cut-off"))
     assert "unknown" in page.text
 
 
-def test_columns_that_are_redacted_stay_so(shop: Shop) -> None:
+def test_columns_that_are_redacted_stay_so(shop: ReportHome) -> None:
     shop.copied("first", "secret", lambda folder: edit(folder / "config.json", redact=["price"]))
     page = checked(shop.page("secret"))
     assert "onerror" not in page.text
@@ -226,7 +226,7 @@ def test_columns_that_are_redacted_stay_so(shop: Shop) -> None:
 
 @pytest.mark.parametrize("redact", [["ID"], ["*"], ["named_otherwise"]])
 def test_no_value_is_shown_where_it_may_be_of_a_redacted_column(
-    shop: Shop, redact: list[str]
+    shop: ReportHome, redact: list[str]
 ) -> None:
     name = f"secret-{redact[0].strip('*')}"
     shop.copied("first", name, lambda folder: edit(folder / "config.json", redact=redact))
@@ -234,7 +234,7 @@ def test_no_value_is_shown_where_it_may_be_of_a_redacted_column(
     assert counts(shop, name) == counts(shop, "first")
 
 
-def test_columns_redacted_today_are_so_in_older_runs(shop: Shop) -> None:
+def test_columns_redacted_today_are_so_in_older_runs(shop: ReportHome) -> None:
     shop.copied("first", "no-config", lambda folder: (folder / "config.json").unlink())
     shop.copied("first", "bad-config", lambda folder: (folder / "config.json").write_text("{"))
     runs = ("first", "no-config", "bad-config")
@@ -243,7 +243,7 @@ def test_columns_redacted_today_are_so_in_older_runs(shop: Shop) -> None:
         assert not any(shows_values(shop, run) for run in runs)
 
 
-def test_an_error_that_may_quote_a_redacted_value_tells_its_kind(shop: Shop) -> None:
+def test_an_error_that_may_quote_a_redacted_value_tells_its_kind(shop: ReportHome) -> None:
     quoting = {"code": "rows_not_distinct", "message": "o-1 is there twice", "hint": "Look."}
     counting = {"code": "threshold_exceeded", "message": "7 of 27 records"}
 
@@ -261,12 +261,12 @@ def test_an_error_that_may_quote_a_redacted_value_tells_its_kind(shop: Shop) -> 
     assert "7 of 27 records" in page
 
 
-def shows_values(shop: Shop, run: str) -> bool:
+def shows_values(shop: ReportHome, run: str) -> bool:
     """In no form, or in all of them."""
-    told = shop.home.ok("report", run)["assets"][0]["rules"]
+    told = shop.ok("report", run)["assets"][0]["rules"]
     samples = [sample for rule in told for sample in rule["samples"]]
     hidden = {(one["key"], one["actual"]) for one in samples} == {("redacted", "redacted")}
-    code, text, said = shop.home.forked("report", run)
+    code, text, said = shop.printed("report", run)
     assert code == 0, said
     for form in (text, shop.page(run)):
         assert ("o-26" in form) is not hidden
@@ -274,14 +274,14 @@ def shows_values(shop: Shop, run: str) -> bool:
     return not hidden
 
 
-def counts(shop: Shop, run: str) -> list[tuple[str, int]]:
-    told = shop.home.ok("report", run)["assets"][0]["rules"]
+def counts(shop: ReportHome, run: str) -> list[tuple[str, int]]:
+    told = shop.ok("report", run)["assets"][0]["rules"]
     return [(rule["morphism_path"], rule["count"]) for rule in told]
 
 
 @contextmanager
-def redacted_today(shop: Shop, *columns: str) -> Iterator[None]:
-    file = shop.home.path / "tallyman.yaml"
+def redacted_today(shop: ReportHome, *columns: str) -> Iterator[None]:
+    file = shop.path / "tallyman.yaml"
     before = file.read_text()
     file.write_text(f"{before}\ntrace: {{redact: {json.dumps(columns)}}}\n")
     try:
@@ -290,7 +290,7 @@ def redacted_today(shop: Shop, *columns: str) -> Iterator[None]:
         file.write_text(before)
 
 
-def test_a_terminal_obeys_nothing_of_a_copied_run(shop: Shop) -> None:
+def test_a_terminal_obeys_nothing_of_a_copied_run(shop: ReportHome) -> None:
     bell = "\x1b]0;gone\x07"
 
     def change(folder: Path) -> None:
@@ -305,19 +305,19 @@ def test_a_terminal_obeys_nothing_of_a_copied_run(shop: Shop) -> None:
         edit(path, assets=[{**one, "name": f"{one['name']}{bell}"} for one in assets])
 
     shop.copied("first", "hostile", change)
-    code, text, said = shop.home.forked("report", "hostile")
+    code, text, said = shop.printed("report", "hostile")
     assert code == 0, said
     assert [c for c in text if not c.isprintable() and c != "\n"] == []
     for name in ("shop", "good", "totals", "input       orders"):
         assert f"{name}\\x1b]0;gone\\x07" in text
 
 
-def test_the_page_is_written_here_and_never_into_a_run(shop: Shop) -> None:
-    written = shop.home.ok("report", "first", "--html")
-    assert Path(written["file"]) == shop.home.path / "report-first.html"
+def test_the_page_is_written_here_and_never_into_a_run(shop: ReportHome) -> None:
+    written = shop.ok("report", "first", "--html")
+    assert Path(written["file"]) == shop.path / "report-first.html"
     assert checked(Path(written["file"]).read_text()).text
-    inside = shop.folder("first") / "report.html"
-    refused = shop.home.tallyman("report", "first", "--html", "--output", str(inside))
+    inside = shop.folder_of("first") / "report.html"
+    refused = shop.tallyman("report", "first", "--html", "--output", str(inside))
     assert refused.code == 2
     assert not inside.exists()
     assert "sealed" in refused.json["error"]["message"]

@@ -5,19 +5,17 @@ from __future__ import annotations
 import json
 import os
 import random
-import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 
-from tallyman.registry.database import Database
-from tests.orchestration.conftest import Home, empty_home, new_home
-
-__all__ = ["empty_home", "new_home"]
+from tests.world.git import git
+from tests.world.home import Home
+from tests.world.homes import Homes
+from tests.world.numbers import PIPELINE, NumbersHome
 
 TABLES = (
     *("runs", "materializations", "fragments", "versions", "version_fragments", "commits"),
@@ -72,10 +70,15 @@ def states(orders):
 
 
 @pytest.fixture(scope="module")
-def orders(new_home: Callable[[], Home]) -> Callable[..., Home]:
+def new_home(homes: Homes) -> Callable[[], NumbersHome]:
+    return lambda: homes.make(NumbersHome, "scenario").pipeline(PIPELINE)
+
+
+@pytest.fixture(scope="module")
+def orders(new_home: Callable[[], NumbersHome]) -> Callable[..., NumbersHome]:
     """A project of orders, some of which are broken, in several files; nothing has run yet."""
 
-    def make(pipeline: str = ORDERS) -> Home:
+    def make(pipeline: str = ORDERS) -> NumbersHome:
         home = new_home().pipeline(pipeline)
         write_orders(home)
         return home
@@ -162,32 +165,20 @@ def stored(home: Home, producer: str) -> Path:
     return found
 
 
-def git(home: Home, *words: str) -> str:
-    who = ("-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false")
-    done = subprocess.run(
-        ["git", *who, *words], cwd=home.path, check=True, capture_output=True, text=True
-    )
-    return done.stdout.strip()
-
-
 def committed(home: Home) -> str:
     """The project under git; what a run makes is not part of it."""
     if not (home.path / ".git").exists():
-        git(home, "init", "-q", "-b", "main")
+        git(home.path, "init", "-q", "-b", "main")
         (home.path / ".gitignore").write_text(".tallyman\nruns\nwarehouse\n__pycache__\n")
-    git(home, "add", "-A")
-    git(home, "commit", "-q", "--allow-empty", "-m", "as it is")
-    return git(home, "rev-parse", "HEAD")
+    git(home.path, "add", "-A")
+    git(home.path, "commit", "-q", "--allow-empty", "-m", "as it is")
+    return git(home.path, "rev-parse", "HEAD")
 
 
 def unsealed(home: Home, run: str) -> None:
     """As a run of a version before seals is."""
     of_run = f"run_id = (SELECT id FROM runs WHERE name = '{run}')"
-    database = Database(None, home.path / ".tallyman")
-    with psycopg.connect(database.owner_url, autocommit=True) as owner:
-        owner.execute("SET session_replication_role = replica")  # seals are append-only otherwise
-        owner.execute(f"DELETE FROM seals WHERE {of_run}".encode())
-    database.close()
+    home.owner(f"DELETE FROM seals WHERE {of_run}")  # seals are append-only otherwise
 
 
 @contextmanager

@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tests.orchestration.conftest import Home
 from tests.reproduce.conftest import verdicts
+from tests.world.numbers import NumbersHome
 
 PIPELINE = """\
 from pyspark.sql import functions as F
@@ -100,7 +100,7 @@ DATED = set(ASSETS) - {"plain"}
 
 
 @pytest.fixture
-def home(new_home: Callable[[], Home]) -> Home:
+def home(new_home: Callable[[], NumbersHome]) -> NumbersHome:
     made = new_home().pipeline(PIPELINE)
     (made.path / "pipelines" / "y.yaml").write_text(IN_YAML)
     (made.path / "data").mkdir()
@@ -116,12 +116,12 @@ def home(new_home: Callable[[], Home]) -> Home:
     return made
 
 
-def rows(home: Home, run: str, asset: str) -> list[dict[str, Any]]:
+def rows(home: NumbersHome, run: str, asset: str) -> list[dict[str, Any]]:
     [folder] = (home.path / "runs").glob(f"*_{run}")
     return pq.read_table(folder / asset / "output").to_pylist()
 
 
-def clock_of(home: Home, run: str) -> datetime:
+def clock_of(home: NumbersHome, run: str) -> datetime:
     [folder] = (home.path / "runs").glob(f"*_{run}")
     return datetime.fromisoformat(json.loads((folder / "manifest.json").read_text())["timestamp"])
 
@@ -133,7 +133,7 @@ def times_in(listed: list[dict[str, Any]]) -> set[Any]:
     return {v for v in values if isinstance(v, (datetime, date))}
 
 
-def check_times(home: Home, run: str) -> None:
+def check_times(home: NumbersHome, run: str) -> None:
     now = clock_of(home, run)
     for asset in sorted(DATED - {"rows", "groups", "states"}):
         assert times_in(rows(home, run, asset)) == {now}, asset
@@ -154,7 +154,7 @@ def check_times(home: Home, run: str) -> None:
 
 
 def test_every_step_sees_the_time_of_the_run_also_after_a_crash_and_when_made_again(
-    home: Home,
+    home: NumbersHome,
 ) -> None:
     killed = home.tallyman("run", "--run-id", "first", TALLYMAN_CRASH_AT="segment_written@4")
     assert killed.code != 0

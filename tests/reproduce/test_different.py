@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.orchestration.conftest import Home
 from tests.reproduce.conftest import left, target, verdicts
+from tests.world.numbers import NumbersHome
 
 # What Spark knows to be random is refused. That a Python function draws, nobody can see.
 DRAWING = """\
@@ -49,13 +49,13 @@ def lucky(orders):
 
 
 @pytest.fixture(scope="module")
-def home(orders: Callable[..., Home]) -> Home:
+def home(orders: Callable[..., NumbersHome]) -> NumbersHome:
     made = orders(DRAWING)
     made.ok("run", "--run-id", "first")
     return made
 
 
-def output(home: Home, asset: str) -> Path:
+def output(home: NumbersHome, asset: str) -> Path:
     [run] = (home.path / "runs").glob("*_first")
     return next((run / asset / "output").glob("*.parquet"))
 
@@ -68,7 +68,7 @@ def rewritten(file: Path, rows: pa.Table) -> bytes:
     return kept
 
 
-def test_what_chance_decides_is_different_and_the_rows_are_named(home: Home) -> None:
+def test_what_chance_decides_is_different_and_the_rows_are_named(home: NumbersHome) -> None:
     before = left(home)
     reply = home.tallyman("reproduce", "first")
     assert (reply.code, reply.json["verdict"]) == (1, "DIFFERENT")
@@ -86,12 +86,12 @@ def test_what_chance_decides_is_different_and_the_rows_are_named(home: Home) -> 
     assert left(home) == before
 
 
-def test_a_duplicate_row_that_is_gone_is_a_difference_that_a_person_sees(home: Home) -> None:
+def test_a_duplicate_row_that_is_gone_is_a_difference_that_a_person_sees(home: NumbersHome) -> None:
     file = output(home, "kinds")
     rows = pq.read_table(file)
     assert len(set(rows["kind"].to_pylist())) < rows.num_rows
     kept = rewritten(file, rows.slice(1))
-    code, out, _ = home.forked("reproduce", "first")
+    code, out, _ = home.printed("reproduce", "first")
     file.write_bytes(kept)
     assert code == 1
     assert "  rows: 1 added, 0 removed, 0 changed (no unique key: whole rows compared)" in out
@@ -101,7 +101,7 @@ def test_a_duplicate_row_that_is_gone_is_a_difference_that_a_person_sees(home: H
     assert "tallyman reproduce first --keep" in out
 
 
-def test_a_recorded_digest_that_was_edited_is_a_difference(home: Home) -> None:
+def test_a_recorded_digest_that_was_edited_is_a_difference(home: NumbersHome) -> None:
     here = "asset_name = 'kinds' AND content_digest IS NOT NULL"
     home.sql(f"UPDATE materializations SET content_digest = reverse(content_digest) WHERE {here}")
     reply = home.tallyman("reproduce", "first")

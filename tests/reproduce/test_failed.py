@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.doubling import BUG, PLANTED
-from tests.orchestration.conftest import Home
 from tests.reproduce.conftest import target, verdicts
+from tests.world.numbers import NumbersHome
 
 FAILING = f"""\
 {PLANTED}
@@ -41,14 +41,14 @@ def stopped(orders):
 
 
 @pytest.fixture(scope="module")
-def home(orders: Callable[..., Home]) -> Home:
+def home(orders: Callable[..., NumbersHome]) -> NumbersHome:
     made = orders(FAILING)
     rows = pa.table({"id": [f"o-{n:03d}" for n in range(30)], "n": list(range(30))})
     pq.write_table(rows, made.path / "data" / "exact.parquet")
     return made
 
 
-def test_an_account_that_did_not_balance_is_made_again_and_compared(home: Home) -> None:
+def test_an_account_that_did_not_balance_is_made_again_and_compared(home: NumbersHome) -> None:
     words = ("run", "good", "unbalanced", "--force", "--run-id", "unbalanced")
     assert home.tallyman(*words).code == 1
     found = home.ok("reproduce", "unbalanced")
@@ -67,18 +67,18 @@ def test_an_account_that_did_not_balance_is_made_again_and_compared(home: Home) 
     assert "verification.duplicate" in target(reply.json, "unbalanced")["reasons"][0]
 
 
-def test_a_target_that_stopped_half_way_makes_it_partly_reproduced(home: Home) -> None:
+def test_a_target_that_stopped_half_way_makes_it_partly_reproduced(home: NumbersHome) -> None:
     assert home.tallyman("run", "good", "stopped", "--force", "--run-id", "partly").code == 1
     reply = home.tallyman("reproduce", "partly")
     assert (reply.code, reply.json["verdict"]) == (1, "PARTLY_REPRODUCED")
     assert verdicts(reply.json) == {"good": "REPRODUCED", "stopped": "NOT_COMPARED"}
     assert reply.json["counts"] == {"targets": 2, "reproduced": 1, "not_compared": 1}
     assert target(reply.json, "stopped")["reasons"][0].startswith("failed then: ")
-    _, out, _ = home.forked("reproduce", "partly")
+    _, out, _ = home.printed("reproduce", "partly")
     assert "PARTLY_REPRODUCED   1 of 2 targets (1 not compared)   " in out
 
 
-def test_a_run_in_which_nothing_can_be_compared_is_not_reproducible(home: Home) -> None:
+def test_a_run_in_which_nothing_can_be_compared_is_not_reproducible(home: NumbersHome) -> None:
     assert home.tallyman("run", "stopped", "--run-id", "nothing").code == 1
     reply = home.tallyman("reproduce", "nothing")
     assert (reply.code, reply.json["verdict"]) == (1, "NOT_REPRODUCIBLE")

@@ -9,10 +9,11 @@ from collections.abc import Callable
 import pytest
 
 from tests.dispositions import at_a_terminal
-from tests.orchestration.conftest import PIPELINE, Home, kill
 from tests.reproduce.conftest import aside, committed, edited, left, stored
 from tests.sleeping import SLEEPING
-from tests.spark_servers import wait_until
+from tests.world.home import kill
+from tests.world.numbers import PIPELINE, NumbersHome
+from tests.world.waiting import wait_until
 
 DAY = "2025-01-01"
 NO_SPARK = ("--master", "sc://127.0.0.1:1")
@@ -20,13 +21,13 @@ NO_SPARK = ("--master", "sc://127.0.0.1:1")
 
 
 @pytest.fixture(scope="module")
-def home(new_home: Callable[[], Home]) -> Home:
+def home(new_home: Callable[[], NumbersHome]) -> NumbersHome:
     made = new_home().numbers(DAY, 1, 2, 3)
     made.ok("run", "+doubled", "--partition", DAY, "--run-id", "first")
     return made
 
 
-def refused(home: Home, run: str) -> tuple[list[str], list[str]]:
+def refused(home: NumbersHome, run: str) -> tuple[list[str], list[str]]:
     """Reasons against the run, and against its targets."""
     before = left(home)
     reply = home.tallyman("reproduce", run, *NO_SPARK)
@@ -35,7 +36,9 @@ def refused(home: Home, run: str) -> tuple[list[str], list[str]]:
     return reply.json["reasons"], [r for t in reply.json["targets"] for r in t["reasons"]]
 
 
-def test_code_that_was_not_committed_cannot_be_had_again(new_home: Callable[[], Home]) -> None:
+def test_code_that_was_not_committed_cannot_be_had_again(
+    new_home: Callable[[], NumbersHome],
+) -> None:
     home = new_home().numbers(DAY, 1, 2, 3)
     commit = committed(home)
     with edited(home.path / "pipelines" / "p.py", "n * 2", "n * 3"):
@@ -50,14 +53,14 @@ def test_code_that_was_not_committed_cannot_be_had_again(new_home: Callable[[], 
     assert reason.startswith("manifest.json was changed since it was sealed: sha256 ")
 
 
-def test_an_input_that_was_changed_is_told_with_both_hashes(home: Home) -> None:
+def test_an_input_that_was_changed_is_told_with_both_hashes(home: NumbersHome) -> None:
     with edited(home.path / "data" / DAY / "raw.jsonl", '"n": 2', '"n": 4'):
         _, [reason, *_] = refused(home, "first")
     assert reason.startswith(f"Input data has changed: raw[d:{DAY}]")
     assert reason.count("sha256:") == 2
 
 
-def test_an_input_that_is_gone_is_told(home: Home) -> None:
+def test_an_input_that_is_gone_is_told(home: NumbersHome) -> None:
     raw = home.path / "data" / DAY / "raw.jsonl"
     text = raw.read_text()
     raw.unlink()
@@ -66,7 +69,7 @@ def test_an_input_that_is_gone_is_told(home: Home) -> None:
     assert "an input is missing" in reason
 
 
-def test_files_of_a_version_that_are_gone_are_told(home: Home) -> None:
+def test_files_of_a_version_that_are_gone_are_told(home: NumbersHome) -> None:
     home.ok("run", "doubled", "--partition", DAY, "--force", "--run-id", "of-version")
     file = stored(home, "numbers")
     body = file.read_bytes()
@@ -79,7 +82,7 @@ def test_files_of_a_version_that_are_gone_are_told(home: Home) -> None:
     assert "1 of its 1 files have changed" in flipped
 
 
-def test_a_config_that_was_edited_binds_nothing(home: Home) -> None:
+def test_a_config_that_was_edited_binds_nothing(home: NumbersHome) -> None:
     [config] = (home.path / "runs").glob("*_first/config.json")
     with edited(config, '"percentage": 0.05', '"percentage": 0.5'):
         [reason], _ = refused(home, "first")
@@ -88,7 +91,7 @@ def test_a_config_that_was_edited_binds_nothing(home: Home) -> None:
     assert (changed["kind"], changed["name"]) == ("manifest", "config.json")
 
 
-def test_a_run_that_was_killed_did_not_finish(home: Home) -> None:
+def test_a_run_that_was_killed_did_not_finish(home: NumbersHome) -> None:
     words = ("run", "+doubled", "--partition", DAY, "--force", "--run-id", "killed")
     home.tallyman(*words, TALLYMAN_CRASH_AT="segment_written")
     home.ok("runs")  # whoever looks at runs first notes that its process is gone
@@ -97,9 +100,9 @@ def test_a_run_that_was_killed_did_not_finish(home: Home) -> None:
 
 
 @pytest.mark.parametrize("point", ["segment_written", "ledger_written"])
-def test_killed_in_the_middle_it_leaves_nothing_that_counts(home: Home, point: str) -> None:
+def test_killed_in_the_middle_it_leaves_nothing_that_counts(home: NumbersHome, point: str) -> None:
     before = left(home)
-    code, _, _ = home.forked("reproduce", "first", "--json", TALLYMAN_CRASH_AT=point)
+    code, _, _ = home.printed("reproduce", "first", "--json", TALLYMAN_CRASH_AT=point)
     assert code == -signal.SIGKILL
     after = left(home)
     assert (after["counts"], after["files"]) == (before["counts"], before["files"])
@@ -109,13 +112,13 @@ def test_killed_in_the_middle_it_leaves_nothing_that_counts(home: Home, point: s
     assert aside(home) == []
 
 
-def test_an_interruption_leaves_nothing_behind(new_home: Callable[[], Home]) -> None:
+def test_an_interruption_leaves_nothing_behind(new_home: Callable[[], NumbersHome]) -> None:
     slow = SLEEPING + PIPELINE.replace('"n * 2"', 'slept("n", 5) * 2')
     home = new_home().pipeline(slow).numbers(DAY, 1)
     home.ok("run", "+doubled", "--partition", DAY, "--run-id", "slow")
     before = left(home)
     with at_a_terminal():
-        running = home.start("reproduce", "slow")
+        running = home.installed("reproduce", "slow")
     try:
         # The second target was begun, and sleeps.
         wait_until(lambda: list((home.path / ".tallyman").glob("reproduce-*/.1/*")))

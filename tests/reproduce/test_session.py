@@ -13,7 +13,7 @@ import pytest
 
 from tallyman.project import Project
 from tests.forked import Running
-from tests.orchestration.conftest import Home
+from tests.world.numbers import NumbersHome
 
 DAY = "2025-01-01"
 SHUFFLE = "spark.sql.shuffle.partitions"
@@ -21,7 +21,7 @@ ZONE = "spark.sql.session.timeZone"
 
 
 @pytest.fixture(scope="module")
-def home(new_home: Callable[[], Home]) -> Home:
+def home(new_home: Callable[[], NumbersHome]) -> NumbersHome:
     """Its run had other settings than the project has now."""
     made = new_home().numbers(DAY, 1, 2, 3)
     settings = ("--spark-conf", f"{SHUFFLE}=7", "--spark-conf", f"{ZONE}=Asia/Tokyo")
@@ -55,7 +55,7 @@ def _reproduce(up_before: bool) -> None:
     sys.stdout.write(json.dumps(told))
 
 
-def reproduced(home: Home, *, up_before: bool) -> Any:
+def reproduced(home: NumbersHome, *, up_before: bool) -> Any:
     kept = {k: v for k, v in os.environ.items() if not k.startswith("TALLYMAN_")}
     code, out, err = Running(home.path, kept, partial(_reproduce, up_before)).wait()
     assert code == 0, err
@@ -64,7 +64,7 @@ def reproduced(home: Home, *, up_before: bool) -> Any:
 
 @pytest.mark.parametrize("up_before", [False, True])
 def test_settings_of_a_past_run_hold_while_it_is_made_again_and_no_longer(
-    home: Home, up_before: bool
+    home: NumbersHome, up_before: bool
 ) -> None:
     found = reproduced(home, up_before=up_before)
     assert found["meanwhile"] == [["7", "Asia/Tokyo"]] * 2

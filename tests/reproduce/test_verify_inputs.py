@@ -9,25 +9,26 @@ from collections.abc import Callable
 import pytest
 
 from tallyman.domain.definition.canonical_json import canonical_hash
-from tests.orchestration.conftest import Home
-from tests.reproduce.conftest import committed, edited, git, manifest, stored, unsealed
+from tests.reproduce.conftest import committed, edited, manifest, stored, unsealed
+from tests.world.git import git
+from tests.world.numbers import NumbersHome
 
 DAY = "2025-01-01"
 
 
-def run(home: Home, name: str, *more: str) -> None:
+def run(home: NumbersHome, name: str, *more: str) -> None:
     home.ok("run", "+doubled", "--partition", DAY, "--run-id", name, *more)
 
 
 @pytest.fixture(scope="module")
-def plain(new_home: Callable[[], Home]) -> Home:
+def plain(new_home: Callable[[], NumbersHome]) -> NumbersHome:
     """Without git."""
     home = new_home().numbers(DAY, 1, 2, 3)
     run(home, "first", "--thresholds", "strict", "--evidence", "digest")
     return home
 
 
-def test_two_runs_of_the_same_are_bound_to_the_same_hashes(plain: Home) -> None:
+def test_two_runs_of_the_same_are_bound_to_the_same_hashes(plain: NumbersHome) -> None:
     run(plain, "second", "--force", "--thresholds", "strict", "--evidence", "digest")
     first, second = (manifest(plain, name)["cryptographic_binding"] for name in ("first", "second"))
     assert first == second
@@ -35,23 +36,23 @@ def test_two_runs_of_the_same_are_bound_to_the_same_hashes(plain: Home) -> None:
     assert first["input_hashes"][f"raw[d:{DAY}]"]["hash"].startswith("sha256:")
 
 
-def test_nothing_has_changed_and_the_options_of_the_command_line_count(plain: Home) -> None:
+def test_nothing_has_changed_and_the_options_of_the_command_line_count(plain: NumbersHome) -> None:
     found = plain.ok("verify", "inputs", "first")
     assert found["same"] is True
     assert found["first_difference"] is None
     assert found["checked"]["inputs"]["inputs"] == 1
     assert found["checked"]["config"]["settings"] > 10
-    code, out, _ = plain.forked("verify", "inputs", "first")
+    code, out, _ = plain.printed("verify", "inputs", "first")
     assert code == 0
     assert out.startswith("OK ")
 
 
-def test_one_flipped_byte_of_an_input_is_named_with_both_hashes(plain: Home) -> None:
+def test_one_flipped_byte_of_an_input_is_named_with_both_hashes(plain: NumbersHome) -> None:
     raw = plain.path / "data" / DAY / "raw.jsonl"
     then = manifest(plain, "first")["cryptographic_binding"]["input_hashes"][f"raw[d:{DAY}]"]
     with edited(raw, '"n": 2', '"n": 4'):
         reply = plain.tallyman("verify", "inputs", "first")
-        code, out, _ = plain.forked("verify", "inputs", "first")
+        code, out, _ = plain.printed("verify", "inputs", "first")
     found = reply.json["first_difference"]
     assert (reply.code, found["kind"], found["name"]) == (1, "input", f"raw[d:{DAY}]")
     assert found["then"] == then
@@ -62,7 +63,7 @@ def test_one_flipped_byte_of_an_input_is_named_with_both_hashes(plain: Home) -> 
     assert f"{told}{then['hash']} then, {found['now']['hash']} now" in out
 
 
-def test_an_input_that_is_gone_is_named(plain: Home) -> None:
+def test_an_input_that_is_gone_is_named(plain: NumbersHome) -> None:
     raw = plain.path / "data" / DAY / "raw.jsonl"
     text = raw.read_text()
     raw.unlink()
@@ -73,7 +74,7 @@ def test_an_input_that_is_gone_is_named(plain: Home) -> None:
     assert "Input is missing" in found["message"]
 
 
-def test_an_edited_threshold_is_named_before_an_edited_input(plain: Home) -> None:
+def test_an_edited_threshold_is_named_before_an_edited_input(plain: NumbersHome) -> None:
     home = plain
     home.ok("run", "+doubled", "--partition", DAY, "--force", "--run-id", "by-settings")
     settings = home.path / "tallyman.yaml"
@@ -92,14 +93,16 @@ def test_an_edited_threshold_is_named_before_an_edited_input(plain: Home) -> Non
     assert other["kind"] == "input"
 
 
-def test_without_git_an_edited_pipeline_is_told_by_the_hash_of_its_files(plain: Home) -> None:
+def test_without_git_an_edited_pipeline_is_told_by_the_hash_of_its_files(
+    plain: NumbersHome,
+) -> None:
     with edited(plain.path / "pipelines" / "p.py", "n * 2", "n * 3"):
         found = plain.tallyman("verify", "inputs", "first").json["first_difference"]
     assert (found["kind"], found["name"]) == ("code", "source_hash")
     assert found["then"] != found["now"]
 
 
-def test_an_asset_that_is_no_longer_declared_is_a_setting_that_is_gone(plain: Home) -> None:
+def test_an_asset_that_is_no_longer_declared_is_a_setting_that_is_gone(plain: NumbersHome) -> None:
     pipeline = plain.path / "pipelines" / "p.py"
     text = pipeline.read_text()
     pipeline.write_text(text[: text.index('@tm.asset(key="id", partitioned_by=days)\ndef doubled')])
@@ -109,7 +112,7 @@ def test_an_asset_that_is_no_longer_declared_is_a_setting_that_is_gone(plain: Ho
     assert reply.json["first_difference"]["name"].startswith("assets.doubled")
 
 
-def test_a_run_with_an_older_manifest_says_so(plain: Home) -> None:
+def test_a_run_with_an_older_manifest_says_so(plain: NumbersHome) -> None:
     run(plain, "old", "--force")
     unsealed(plain, "old")
     [path] = (plain.path / "runs").glob("*_old/manifest.json")
@@ -120,7 +123,9 @@ def test_a_run_with_an_older_manifest_says_so(plain: Home) -> None:
         assert "version 1.0" in reply.json["error"]["message"]
 
 
-def test_a_manifest_that_was_changed_with_the_input_it_binds_is_told_first(plain: Home) -> None:
+def test_a_manifest_that_was_changed_with_the_input_it_binds_is_told_first(
+    plain: NumbersHome,
+) -> None:
     [path] = (plain.path / "runs").glob("*_first/manifest.json")
     then = hashlib.sha256(path.read_bytes()).hexdigest()
     label = f"raw[d:{DAY}]"
@@ -131,7 +136,7 @@ def test_a_manifest_that_was_changed_with_the_input_it_binds_is_told_first(plain
         with edited(path, bound["hash"], now["hash"]):
             other = hashlib.sha256(path.read_bytes()).hexdigest()
             reply = plain.tallyman("verify", "inputs", "first")
-            _, out, _ = plain.forked("verify", "inputs", "first")
+            _, out, _ = plain.printed("verify", "inputs", "first")
             again = plain.tallyman("reproduce", "first")
     found = reply.json["first_difference"]
     assert (reply.code, found["kind"], found["name"]) == (1, "manifest", "manifest.json")
@@ -142,7 +147,7 @@ def test_a_manifest_that_was_changed_with_the_input_it_binds_is_told_first(plain
     assert again.json["reasons"] == [told]
 
 
-def test_a_config_that_was_changed_with_the_hash_of_it_is_told(plain: Home) -> None:
+def test_a_config_that_was_changed_with_the_hash_of_it_is_told(plain: NumbersHome) -> None:
     [config] = (plain.path / "runs").glob("*_first/config.json")
     [path] = (plain.path / "runs").glob("*_first/manifest.json")
     text = config.read_text()
@@ -156,7 +161,7 @@ def test_a_config_that_was_changed_with_the_hash_of_it_is_told(plain: Home) -> N
 
 
 @pytest.mark.parametrize("text", [None, "no manifest", "{}"])
-def test_a_manifest_that_is_gone_or_broken_is_told(plain: Home, text: str | None) -> None:
+def test_a_manifest_that_is_gone_or_broken_is_told(plain: NumbersHome, text: str | None) -> None:
     [path] = (plain.path / "runs").glob("*_first/manifest.json")
     kept = path.read_text()
     path.unlink()
@@ -170,18 +175,18 @@ def test_a_manifest_that_is_gone_or_broken_is_told(plain: Home, text: str | None
     assert (again.code, again.json["reasons"]) == (1, [found["message"]])
 
 
-def test_of_a_run_without_a_seal_it_is_said(plain: Home) -> None:
+def test_of_a_run_without_a_seal_it_is_said(plain: NumbersHome) -> None:
     run(plain, "before-seals", "--force")
     assert plain.ok("verify", "inputs", "before-seals")["sealed"] is True
     unsealed(plain, "before-seals")
     assert plain.ok("verify", "inputs", "before-seals")["sealed"] is False
-    code, out, _ = plain.forked("verify", "inputs", "before-seals")
+    code, out, _ = plain.printed("verify", "inputs", "before-seals")
     assert code == 0
     assert "not sealed" in out
     assert plain.ok("reproduce", "before-seals")["sealed"] is False
 
 
-def test_a_version_that_was_read_is_checked_byte_for_byte(plain: Home) -> None:
+def test_a_version_that_was_read_is_checked_byte_for_byte(plain: NumbersHome) -> None:
     plain.ok("run", "doubled", "--partition", DAY, "--force", "--run-id", "of-version")
     bound = manifest(plain, "of-version")["cryptographic_binding"]["input_hashes"]
     [(name, entry)] = bound.items()
@@ -198,7 +203,7 @@ def test_a_version_that_was_read_is_checked_byte_for_byte(plain: Home) -> None:
     assert "1 of its 1 files have changed" in flipped["message"]
 
 
-def test_a_committed_change_is_named_with_both_commits(new_home: Callable[[], Home]) -> None:
+def test_a_committed_change_is_named_with_both_commits(new_home: Callable[[], NumbersHome]) -> None:
     home = new_home().numbers(DAY, 1, 2, 3)
     then = committed(home)
     run(home, "first")
@@ -223,5 +228,5 @@ def test_a_committed_change_is_named_with_both_commits(new_home: Callable[[], Ho
     assert again["asset"] == "doubled"
     assert f"used commit {then}" in again["reasons"][0]
 
-    git(home, "checkout", "-q", then)
+    git(home.path, "checkout", "-q", then)
     assert home.ok("reproduce", "first")["verdict"] == "REPRODUCED"

@@ -3,21 +3,16 @@ again, both with everything a run can leave; and keys that came between the two.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import psycopg
 import pytest
 
-from tallyman.project import Project
-from tallyman.registry.database import Database
-from tests.conftest import INTERPRETED
-from tests.orchestration.conftest import Home
+from tests.world.home import Home
+from tests.world.homes import Homes
 
 PIPELINE = """\
 import tallyman as tm
@@ -55,32 +50,12 @@ not json
 """
 
 
-@dataclass(frozen=True)
-class Shop(Home):
+@dataclass
+class SealedHome(Home):
     """A project whose runs are sealed."""
 
-    def late(self, *numbers: int) -> Shop:
-        rows = [{"id": str(n), "n": n} for n in numbers]
-        text = "".join(json.dumps(row) + "\n" for row in rows)
-        (self.path / "data" / "late.jsonl").write_text(text)
-        return self
-
-    def folder(self, run: str) -> Path:
-        [found] = (self.path / "runs").glob(f"*_{run}")
-        return found
-
-    def project(self) -> Project:
-        return Project.open(self.path)
-
-    def owner(self, *statements: str) -> list[tuple[Any, ...]]:
-        """As the owner of the tables, past the guards: what a forger with the password can do."""
-        database = Database(None, self.path / ".tallyman")
-        with psycopg.connect(database.owner_url, autocommit=True) as connection:
-            connection.execute("SET session_replication_role = replica")
-            done = [connection.execute(text.encode()) for text in statements]
-            rows = done[-1].fetchall() if done[-1].description else []
-        database.close()
-        return rows
+    def late(self, *numbers: int) -> SealedHome:
+        return self.data("late.jsonl", *({"id": str(n), "n": n} for n in numbers))
 
     @contextmanager
     def forged(self, *statements: str) -> Iterator[None]:
@@ -95,33 +70,17 @@ class Shop(Home):
 
 
 @pytest.fixture(scope="session")
-def new_shop(
-    tmp_path_factory: pytest.TempPathFactory,
-    spark_server: str,
-    with_database: Callable[[Path], Path],
-) -> Iterator[Callable[[], Shop]]:
-    """Its database stays up between commands."""
-    held: list[Database] = []
+def new_shop(session_homes: Homes) -> Callable[[], SealedHome]:
+    def make() -> SealedHome:
+        shop = session_homes.make(SealedHome, "shop").pipeline(PIPELINE).late(1, 2)
+        (shop.path / "data" / "raw.jsonl").write_text(RAW)
+        return shop
 
-    def make() -> Shop:
-        path = tmp_path_factory.mktemp("shop")
-        settings = f"name: shop\nmaster: {spark_server}\n{INTERPRETED}"
-        (path / "tallyman.yaml").write_text(settings)
-        held.append(Database(None, with_database(path)))
-        held[-1].url()
-        (path / "data").mkdir()
-        (path / "data" / "raw.jsonl").write_text(RAW)
-        shop = Shop(path)
-        shop.pipeline(PIPELINE)
-        return shop.late(1, 2)
-
-    yield make
-    for database in held:
-        database.close()
+    return make
 
 
 @pytest.fixture(scope="session")
-def shop(new_shop: Callable[[], Shop]) -> Shop:
+def shop(new_shop: Callable[[], SealedHome]) -> SealedHome:
     """Seals 1 and 2 are of `first`, which failed and was resumed; 3 of `second`, the first that is
     signed, which made one asset anew; 4 of `third`, which found everything unchanged."""
     made = new_shop().late(1, -2)

@@ -18,18 +18,18 @@ from tallyman.domain.history.seal import Seal
 from tallyman.project import Project
 from tallyman.registry.seals import Seals
 from tests.forked import Running, command
-from tests.seals.conftest import Shop, written
-from tests.spark_servers import wait_until
+from tests.seals.conftest import SealedHome, written
+from tests.world.waiting import wait_until
 
 
 @pytest.fixture(scope="module")
-def project(shop: Shop) -> Iterator[Project]:
+def project(shop: SealedHome) -> Iterator[Project]:
     with Project.open(shop.path) as opened:
         yield opened
 
 
 @pytest.fixture(scope="module")
-def rows(shop: Shop) -> list[dict[str, Any]]:
+def rows(shop: SealedHome) -> list[dict[str, Any]]:
     """The first four seals: tests beside these may add more."""
     names = ("ordinal", "hash", "previous", "body")
     found = shop.owner(f"SELECT {', '.join(names)} FROM seals ORDER BY ordinal LIMIT 4")
@@ -52,7 +52,7 @@ def changed(seal: Seal, ordinal: int) -> str:
 
 
 def test_an_untouched_chain_is_intact_and_its_head_is_told(
-    shop: Shop, rows: list[dict[str, Any]]
+    shop: SealedHome, rows: list[dict[str, Any]]
 ) -> None:
     said = shop.ok("verify", "chain")
     assert (said["intact"], said["broken"]) == (True, None)
@@ -62,12 +62,12 @@ def test_an_untouched_chain_is_intact_and_its_head_is_told(
     for row in rows:
         assert shop.ok("verify", "chain", "--head", row["hash"])["intact"]
     assert shop.ok("verify", "chain", "--head", rows[0]["hash"].removeprefix("sha256:"))
-    code, text, _ = shop.forked("verify", "chain")
+    code, text, _ = shop.printed("verify", "chain")
     assert (code, text.splitlines()[-1]) == (0, f"head     no. {ordinal}   {last}")
 
 
 def test_each_seal_names_the_one_before_it_by_the_hash_of_its_file(
-    shop: Shop, rows: list[dict[str, Any]]
+    shop: SealedHome, rows: list[dict[str, Any]]
 ) -> None:
     files = [
         shop.folder("first") / "attempts" / "1" / "seal.json",
@@ -80,7 +80,7 @@ def test_each_seal_names_the_one_before_it_by_the_hash_of_its_file(
 
 
 def test_an_edited_seal_in_the_registry_is_the_broken_link(
-    shop: Shop, project: Project, rows: list[dict[str, Any]]
+    shop: SealedHome, project: Project, rows: list[dict[str, Any]]
 ) -> None:
     edit = "UPDATE seals SET body = replace(body, 'success', 'failure') WHERE ordinal = 3"
     with shop.forged(edit):
@@ -94,7 +94,9 @@ def test_an_edited_seal_in_the_registry_is_the_broken_link(
     assert broken(project) is None
 
 
-def test_a_body_that_is_no_seal_stops_nothing_but_the_chain(shop: Shop, project: Project) -> None:
+def test_a_body_that_is_no_seal_stops_nothing_but_the_chain(
+    shop: SealedHome, project: Project
+) -> None:
     forged = "UPDATE seals SET body = '[', hash = 'sha256:' || encode(sha256('['), 'hex') "
     with shop.forged(f"{forged} WHERE ordinal = 2"):
         assert broken(project) == (2, "first", "what the registry has is not a seal")
@@ -102,7 +104,7 @@ def test_a_body_that_is_no_seal_stops_nothing_but_the_chain(shop: Shop, project:
 
 
 def test_a_seal_written_anew_with_its_hash_does_not_fit_the_next(
-    shop: Shop, project: Project, rows: list[dict[str, Any]]
+    shop: SealedHome, project: Project, rows: list[dict[str, Any]]
 ) -> None:
     seal = Seal.of_text(rows[1]["body"])
     forged = Seal.of_text(seal.text.replace('"status": "success"', '"status": "failed"'))
@@ -114,7 +116,9 @@ def test_a_seal_written_anew_with_its_hash_does_not_fit_the_next(
         assert broken(project) == (3, "second", "it does not follow the seal before it")
 
 
-def test_a_seal_that_was_taken_out_of_the_middle_is_missing(shop: Shop, project: Project) -> None:
+def test_a_seal_that_was_taken_out_of_the_middle_is_missing(
+    shop: SealedHome, project: Project
+) -> None:
     with shop.forged("DELETE FROM seals WHERE ordinal = 2"):
         assert broken(project) == (2, None, "a seal is missing")
     # Numbered anew, so that none seems to be missing:
@@ -124,7 +128,7 @@ def test_a_seal_that_was_taken_out_of_the_middle_is_missing(shop: Shop, project:
         assert broken(project) == (2, "second", "it does not follow the seal before it")
 
 
-def test_a_seal_of_another_run_in_the_folder_is_found(shop: Shop, project: Project) -> None:
+def test_a_seal_of_another_run_in_the_folder_is_found(shop: SealedHome, project: Project) -> None:
     other = (shop.folder("third") / "seal.json").read_bytes()
     place = shop.folder("second") / "seal.json"
     with written(place, other):
@@ -145,7 +149,7 @@ def test_a_seal_of_another_run_in_the_folder_is_found(shop: Shop, project: Proje
 
 
 def test_only_a_noted_head_tells_that_the_end_was_cut_off(
-    shop: Shop, project: Project, rows: list[dict[str, Any]]
+    shop: SealedHome, project: Project, rows: list[dict[str, Any]]
 ) -> None:
     noted = rows[3]["hash"]
     with shop.forged("DELETE FROM seals WHERE ordinal >= 4"):
@@ -157,7 +161,7 @@ def test_only_a_noted_head_tells_that_the_end_was_cut_off(
     assert broken(project, noted) is None
 
 
-def test_a_head_that_is_no_hash_is_refused(shop: Shop) -> None:
+def test_a_head_that_is_no_hash_is_refused(shop: SealedHome) -> None:
     reply = shop.tallyman("verify", "chain", "--head", "12ab")
     assert (reply.code, reply.json["error"]["code"]) == (2, "usage_error")
     for words in (("--head", "0" * 64), ("third", "chain")):
@@ -165,7 +169,7 @@ def test_a_head_that_is_no_hash_is_refused(shop: Shop) -> None:
 
 
 def test_a_seal_without_a_signature_after_a_signed_one_is_a_broken_link(
-    shop: Shop, project: Project, rows: list[dict[str, Any]]
+    shop: SealedHome, project: Project, rows: list[dict[str, Any]]
 ) -> None:
     for row in rows[2:]:
         body = json.loads(row["body"])
@@ -186,7 +190,7 @@ def test_a_seal_without_a_signature_after_a_signed_one_is_a_broken_link(
 
 
 def test_a_seal_signed_by_nobody_we_know_is_a_broken_link(
-    shop: Shop, project: Project, rows: list[dict[str, Any]]
+    shop: SealedHome, project: Project, rows: list[dict[str, Any]]
 ) -> None:
     [key] = (shop.path / "keys").glob("*.pub")
     with written(key, None):
@@ -206,20 +210,22 @@ def test_a_seal_signed_by_nobody_we_know_is_a_broken_link(
 
 
 def test_a_removed_folder_is_gone_and_the_chain_holds_without_it(
-    shop: Shop, project: Project
+    shop: SealedHome, project: Project
 ) -> None:
     folder, aside = shop.folder("second"), shop.path / "aside"
     os.rename(folder, aside)
     try:
         said = shop.ok("verify", "chain")
-        _, text, _ = shop.forked("verify", "chain")
+        _, text, _ = shop.printed("verify", "chain")
     finally:
         os.rename(aside, folder)
     assert (said["intact"], said["gone"]) == (True, ["second"])
     assert "1 run folder is missing; its seal was read from the registry: second" in text
 
 
-def test_runs_that_end_at_the_same_moment_make_one_chain(shop: Shop, project: Project) -> None:
+def test_runs_that_end_at_the_same_moment_make_one_chain(
+    shop: SealedHome, project: Project
+) -> None:
     kept = {k: v for k, v in os.environ.items() if not k.startswith("TALLYMAN_")}
     before = project.chain()
     words = [("run", "--run-id", f"together-{n}", "--json") for n in range(4)]
@@ -233,7 +239,7 @@ def test_runs_that_end_at_the_same_moment_make_one_chain(shop: Shop, project: Pr
     assert previous == [(after.seals, after.seals - 1)]
 
 
-def test_a_seal_waits_for_the_one_that_is_being_added(shop: Shop, project: Project) -> None:
+def test_a_seal_waits_for_the_one_that_is_being_added(shop: SealedHome, project: Project) -> None:
     """Both would else name the same seal before them."""
     run = project.find_run("third").id
     seal = Seal(
@@ -260,7 +266,7 @@ def test_a_seal_waits_for_the_one_that_is_being_added(shop: Shop, project: Proje
 
 
 def test_a_run_that_was_killed_when_it_was_sealed_gets_its_file_from_the_registry(
-    shop: Shop, project: Project
+    shop: SealedHome, project: Project
 ) -> None:
     killed = shop.tallyman("run", "--run-id", "sealed", TALLYMAN_CRASH_AT="sealed")
     assert killed.code == -9, str(killed)
@@ -270,7 +276,7 @@ def test_a_run_that_was_killed_when_it_was_sealed_gets_its_file_from_the_registr
     assert broken(project) is None
 
 
-def test_a_project_without_runs_has_an_empty_chain(new_shop: Callable[[], Shop]) -> None:
+def test_a_project_without_runs_has_an_empty_chain(new_shop: Callable[[], SealedHome]) -> None:
     empty = new_shop()
     assert empty.ok("verify", "chain") == {
         "project": "shop",
@@ -285,18 +291,17 @@ def test_a_project_without_runs_has_an_empty_chain(new_shop: Callable[[], Shop])
 
 
 @pytest.fixture
-def copies(shop: Shop, tmp_path: Path, with_database: Callable[[Path], Path]) -> Project:
+def copies(shop: SealedHome, tmp_path: Path, empty_database: Callable[[], str]) -> Project:
     """The folders of both runs in a project that never ran them."""
-    shutil.copy(shop.path / "tallyman.yaml", tmp_path)
+    (tmp_path / "tallyman.yaml").write_text(f"name: shop\ndatabase: {empty_database()}\n")
     shutil.copytree(shop.path / "pipelines", tmp_path / "pipelines")
     shutil.copytree(shop.path / "keys", tmp_path / "keys")
     for run in ("first", "second"):
         shutil.copytree(shop.folder(run), tmp_path / "runs" / shop.folder(run).name)
-    with_database(tmp_path)
     return Project.open(tmp_path)
 
 
-def test_a_copied_run_is_verified_by_its_own_seal(copies: Project, shop: Shop) -> None:
+def test_a_copied_run_is_verified_by_its_own_seal(copies: Project, shop: SealedHome) -> None:
     [key] = (shop.path / "keys").glob("*.pub")
     home = copies.settings.home
     with copies:

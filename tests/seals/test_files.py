@@ -15,13 +15,15 @@ from tallyman.control.seal.check import Witness, look, witness
 from tallyman.control.verify.verify import Verification
 from tallyman.domain.history.seal import Seal
 from tallyman.project import Project
-from tests.seals.conftest import Shop, flipped, written
+from tests.seals.conftest import SealedHome, flipped, written
 
+FLIPS = 40 if os.environ.get("TALLYMAN_SCALE") == "full" else 8
+"""Bytes of each file that are changed, one at a time."""
 RUNS = ("first", "second", "third")
 
 
 @pytest.fixture(scope="module")
-def project(shop: Shop) -> Iterator[Project]:
+def project(shop: SealedHome) -> Iterator[Project]:
     with Project.open(shop.path) as opened:
         yield opened
 
@@ -52,7 +54,7 @@ def names(verdict: Verification) -> list[str]:
     return [changed.file for changed in verdict.changes]
 
 
-def test_the_runs_have_files_of_every_kind(shop: Shop) -> None:
+def test_the_runs_have_files_of_every_kind(shop: SealedHome) -> None:
     kinds = {
         kind_of(str(p.relative_to(shop.folder("first")))) for p in files_of(shop.folder("first"))
     }
@@ -76,7 +78,7 @@ def test_the_runs_have_files_of_every_kind(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize("run", RUNS)
-def test_untouched_runs_are_verified(shop: Shop, run: str) -> None:
+def test_untouched_runs_are_verified(shop: SealedHome, run: str) -> None:
     said = shop.ok("verify", run)
     assert (said["verified"], said["balanced"], said["sealed"]) == (True, True, True)
     assert (said["changed_files"], said["first_changed"], said["reasons"]) == ([], None, [])
@@ -88,7 +90,7 @@ def test_untouched_runs_are_verified(shop: Shop, run: str) -> None:
 
 @pytest.mark.parametrize("run", RUNS)
 def test_one_flipped_byte_in_any_file_is_found_and_its_file_named(
-    shop: Shop, known: dict[str, Witness], run: str
+    shop: SealedHome, known: dict[str, Witness], run: str
 ) -> None:
     folder = shop.folder(run)
     files = files_of(folder)
@@ -106,7 +108,7 @@ def test_one_flipped_byte_in_any_file_is_found_and_its_file_named(
     assert (again.changes, again.problems) == ((), ())
 
 
-def test_the_command_names_a_flipped_file_of_every_kind(shop: Shop) -> None:
+def test_the_command_names_a_flipped_file_of_every_kind(shop: SealedHome) -> None:
     folder = shop.folder("first")
     every = {kind_of(str(path.relative_to(folder))): path for path in files_of(folder)}
     for kind, path in sorted(every.items()):
@@ -122,14 +124,16 @@ def test_the_command_names_a_flipped_file_of_every_kind(shop: Shop) -> None:
     assert shop.tallyman("verify", "first").code == 0
 
 
-def test_any_byte_of_what_describes_the_run_may_be_broken(shop: Shop, project: Project) -> None:
+def test_any_byte_of_what_describes_the_run_may_be_broken(
+    shop: SealedHome, project: Project
+) -> None:
     """These are read by `verify` itself: whatever is in them, it answers."""
     folder = shop.folder("first")
     described = ["seal.json", "manifest.json", "processing_report.json", "ledger.json"]
     for name in [*described, "good/ledger.json", "strict/ledger.json"]:
         path = folder / name
         content = path.read_bytes()
-        for at in range(0, len(content), max(1, len(content) // 20)):
+        for at in range(0, len(content), max(1, len(content) // FLIPS)):
             with flipped(path, at):
                 verdict = project.verify("first")
             assert (verdict.verified, names(verdict)) == (False, [name]), at
@@ -141,7 +145,7 @@ def test_any_byte_of_what_describes_the_run_may_be_broken(shop: Shop, project: P
 
 
 def test_a_changed_ledger_and_the_changed_files_below_it_are_all_named(
-    shop: Shop, project: Project, known: dict[str, Witness]
+    shop: SealedHome, project: Project, known: dict[str, Witness]
 ) -> None:
     """Also by the run that reused the result, as the run that made it sealed it."""
     first, second = shop.folder("first"), shop.folder("second")
@@ -160,7 +164,7 @@ def test_a_changed_ledger_and_the_changed_files_below_it_are_all_named(
 
 
 def test_a_seal_from_before_every_file_was_listed_is_followed_to_the_ledgers(
-    shop: Shop, known: dict[str, Witness]
+    shop: SealedHome, known: dict[str, Witness]
 ) -> None:
     folder = shop.folder("first")
     seal = Seal.of_text((folder / "seal.json").read_text())
@@ -194,7 +198,7 @@ def test_a_seal_from_before_every_file_was_listed_is_followed_to_the_ledgers(
         ".manifest.json.part",
     ],
 )
-def test_an_added_file_is_found(shop: Shop, known: dict[str, Witness], name: str) -> None:
+def test_an_added_file_is_found(shop: SealedHome, known: dict[str, Witness], name: str) -> None:
     folder = shop.folder("first")
     path = folder / name
     path.parent.mkdir(exist_ok=True)
@@ -205,7 +209,7 @@ def test_an_added_file_is_found(shop: Shop, known: dict[str, Witness], name: str
 
 
 def test_a_link_or_a_pipe_is_found_and_not_followed(
-    shop: Shop, known: dict[str, Witness], tmp_path: Path
+    shop: SealedHome, known: dict[str, Witness], tmp_path: Path
 ) -> None:
     folder = shop.folder("first")
     link, pipe = folder / "elsewhere", folder / "pipe"
@@ -222,10 +226,12 @@ def test_a_link_or_a_pipe_is_found_and_not_followed(
     ]
 
 
-def test_every_removed_file_is_found(shop: Shop, known: dict[str, Witness]) -> None:
+def test_every_removed_file_is_found(shop: SealedHome, known: dict[str, Witness]) -> None:
     for run in RUNS:
         folder = shop.folder(run)
-        for path in files_of(folder):
+        listed = files_of(folder)
+        assert len(listed) > 5
+        for path in listed:
             os.rename(path, folder.parent / "aside")
             try:
                 found = look(folder, known[run])
@@ -236,7 +242,7 @@ def test_every_removed_file_is_found(shop: Shop, known: dict[str, Witness]) -> N
 
 
 def test_two_files_that_changed_places_are_both_named(
-    shop: Shop, known: dict[str, Witness]
+    shop: SealedHome, known: dict[str, Witness]
 ) -> None:
     folder = shop.folder("first")
     one, other = (min((folder / a / "output").glob("*.parquet")) for a in ("good", "edited"))
@@ -246,13 +252,13 @@ def test_two_files_that_changed_places_are_both_named(
     assert {c.file for c in found.changes} == {str(p.relative_to(folder)) for p in (one, other)}
 
 
-def test_the_first_of_several_is_the_one_that_vouches_for_the_others(shop: Shop) -> None:
+def test_the_first_of_several_is_the_one_that_vouches_for_the_others(shop: SealedHome) -> None:
     folder = shop.folder("first")
     part = min((folder / "good" / "output").glob("*.parquet"))
     ledger = folder / "strict" / "ledger.json"
     with flipped(part), flipped(ledger), flipped(folder / "config.json"):
         reply = shop.tallyman("verify", "first")
-        code, text, _ = shop.forked("verify", "first")
+        code, text, _ = shop.printed("verify", "first")
     wanted = ["config.json", "strict/ledger.json", str(part.relative_to(folder))]
     assert isinstance(reply.json, dict), str(reply)
     assert (reply.code, reply.json["changed_files"]) == (1, wanted)
@@ -263,7 +269,7 @@ def test_the_first_of_several_is_the_one_that_vouches_for_the_others(shop: Shop)
 
 
 def test_a_reused_result_is_followed_to_where_it_was_made(
-    shop: Shop, known: dict[str, Witness]
+    shop: SealedHome, known: dict[str, Witness]
 ) -> None:
     first, second = shop.folder("first"), shop.folder("second")
     part = min((first / "good" / "output").glob("*.parquet"))
@@ -279,19 +285,19 @@ def test_a_reused_result_is_followed_to_where_it_was_made(
     assert found.problems == (f"totals: reused from runs/{first.name}/totals, which is missing",)
 
 
-def test_a_run_that_did_not_end_is_not_sealed_and_not_verified(shop: Shop) -> None:
+def test_a_run_that_did_not_end_is_not_sealed_and_not_verified(shop: SealedHome) -> None:
     killed = shop.tallyman("run", "--run-id", "killed", TALLYMAN_CRASH_AT="report_written")
     assert killed.code == -9
     reply = shop.tallyman("verify", "killed")
     assert (reply.code, reply.json["verified"], reply.json["sealed"]) == (1, False, False)
     assert reply.json["seal"] is None
     assert reply.json["reasons"] == ["not sealed: it has not ended, or predates seals"]
-    _, text, _ = shop.forked("verify", "killed")
+    _, text, _ = shop.printed("verify", "killed")
     assert "NOT SEALED" in text
     shutil.rmtree(shop.folder("killed"))
 
 
-def test_a_resume_that_was_killed_is_not_sealed_though_its_first_end_was(shop: Shop) -> None:
+def test_a_resume_that_was_killed_is_not_sealed_though_its_first_end_was(shop: SealedHome) -> None:
     shop.late(1, -2)
     halted = shop.tallyman("run", "--run-id", "twice")
     assert halted.code == 3, str(halted)

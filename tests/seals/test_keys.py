@@ -22,7 +22,8 @@ from tallyman.control.seal import keys
 from tallyman.control.seal.signature import Signer
 from tallyman.project import Project
 from tallyman.settings import Settings
-from tests.seals.conftest import Shop, written
+from tests.seals.conftest import RAW, SealedHome, written
+from tests.world.homes import INTERPRETED
 
 PASSWORD = "correct-horse-9274"
 ONE = """\
@@ -48,7 +49,7 @@ def settings(tmp_path: Path) -> Settings:
 
 
 @pytest.fixture(scope="module")
-def small(new_shop: Callable[[], Shop]) -> Shop:
+def small(new_shop: Callable[[], SealedHome]) -> SealedHome:
     """One run without a key and one with: the second finds everything unchanged."""
     made = new_shop()
     made.pipeline(ONE)
@@ -119,7 +120,7 @@ def test_a_public_key_under_another_name_is_none(settings: Settings) -> None:
 # ---- runs -------------------------------------------------------------------------------------
 
 
-def test_old_seals_are_good_after_the_key_was_replaced(small: Shop) -> None:
+def test_old_seals_are_good_after_the_key_was_replaced(small: SealedHome) -> None:
     before = small.ok("verify", "signed")["signed_by"]
     new = small.ok("keys", "rotate")["key_id"]
     small.ok("run", "--run-id", "after")
@@ -157,7 +158,7 @@ def broken_keys(folder: Path) -> dict[str, Path]:
 
 
 def test_a_key_that_cannot_sign_is_found_before_anything_begins(
-    small: Shop, tmp_path: Path
+    small: SealedHome, tmp_path: Path
 ) -> None:
     before = small.sql("SELECT count(*) FROM runs"), sorted(os.listdir(small.path / "runs"))
     for why, path in broken_keys(tmp_path).items():
@@ -170,7 +171,7 @@ def test_a_key_that_cannot_sign_is_found_before_anything_begins(
     assert small.ok("runs")  # to look needs no key
 
 
-def test_without_its_key_a_project_whose_seals_are_signed_does_not_run(small: Shop) -> None:
+def test_without_its_key_a_project_whose_seals_are_signed_does_not_run(small: SealedHome) -> None:
     private = small.path / ".tallyman" / "keys" / "seal.pem"
     with written(private, None):
         reply = small.tallyman("run")
@@ -181,7 +182,7 @@ def test_without_its_key_a_project_whose_seals_are_signed_does_not_run(small: Sh
 
 
 def test_what_expires_or_is_decided_waits_for_somebody_who_has_the_key(
-    new_shop: Callable[[], Shop],
+    new_shop: Callable[[], SealedHome],
 ) -> None:
     """Both write the report anew, and so a seal."""
     shop = new_shop()
@@ -219,7 +220,7 @@ def test_a_key_that_was_made_while_a_run_was_at_work_signs_it(settings: Settings
 # ---- settings and secrets ---------------------------------------------------------------------
 
 
-def test_the_setting_is_a_path_and_the_environment_wins(small: Shop, tmp_path: Path) -> None:
+def test_the_setting_is_a_path_and_the_environment_wins(small: SealedHome, tmp_path: Path) -> None:
     file = small.path / "tallyman.yaml"
     text = file.read_text()
     with written(file, (text + "signing_key: sub/key.pem\n").encode()):
@@ -235,13 +236,15 @@ def test_the_setting_is_a_path_and_the_environment_wins(small: Shop, tmp_path: P
 
 
 def test_no_file_but_the_key_holds_the_key_and_no_run_holds_a_password(
-    new_shop: Callable[[], Shop],
+    tmp_path: Path, spark_server: str, with_database: Callable[[Path], Path]
 ) -> None:
-    shop = new_shop()
-    shop.pipeline(ONE)
-    file = shop.path / "tallyman.yaml"
+    # With a server of its own: the files of the database are searched as well.
     secret = f'  spark.hadoop.fs.s3a.secret.key: "{PASSWORD}"\n'
-    file.write_text(file.read_text() + secret)
+    settings = f"name: shop\nmaster: {spark_server}\n{INTERPRETED}{secret}"
+    (tmp_path / "tallyman.yaml").write_text(settings)
+    with_database(tmp_path)
+    shop = SealedHome(tmp_path).pipeline(ONE).late(1, 2)
+    (tmp_path / "data" / "raw.jsonl").write_text(RAW)
     made = shop.ok("keys", "init")
     asked = (("run", "--run-id", "r"), ("verify", "r"), ("verify", "chain"), ("keys", "ls"))
     said = [json.dumps(made), *(json.dumps(shop.ok(*words)) for words in asked)]

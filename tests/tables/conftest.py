@@ -5,10 +5,7 @@ Where a promise is about processes the installed command is used, elsewhere the 
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count
@@ -20,9 +17,10 @@ import pytest
 from psycopg.rows import dict_row
 
 import tallyman as tm
-from tallyman.cli.main import main
-from tallyman.registry.database import Database
-from tests.orchestration.conftest import Home, Reply
+from tests.world.databases import Databases
+from tests.world.home import Home
+from tests.world.homes import Homes
+from tests.world.reply import Reply
 
 PIPELINE = """\
 import tallyman as tm
@@ -69,7 +67,7 @@ def knows(src: str, dst: str) -> Statement:
     return insert("knows", {"src": src, "dst": dst})
 
 
-@dataclass(frozen=True)
+@dataclass
 class Tables(Home):
     """A project with tables, by its command and from Python."""
 
@@ -80,22 +78,6 @@ class Tables(Home):
         place = self.path / f"mutation_{next(_numbers)}.json"
         place.write_text(json.dumps({"statements": statements}))
         return str(place)
-
-    def said(self, *words: str, **environment: str) -> Reply:
-        """The command in this process: all of it but the start of another one."""
-        out = io.StringIO()
-        with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out):
-            patch.setattr(sys, "argv", ["tallyman", *words, "--json", "--project", str(self.path)])
-            for name, value in environment.items():
-                patch.setenv(name, value)
-            with pytest.raises(SystemExit) as end:
-                main()
-        return Reply(int(end.value.code or 0), json.loads(out.getvalue()), "")
-
-    def done(self, *words: str, **environment: str) -> Any:
-        reply = self.said(*words, **environment)
-        assert reply.code == 0, str(reply)
-        return reply.json
 
     def mutate(self, *statements: Statement, expect: Mapping[str, int] | None = None) -> Reply:
         words = [w for name, at in (expect or {}).items() for w in ("--expect", f"{name}={at}")]
@@ -148,48 +130,22 @@ def all_intact(project: tm.Project) -> None:
                 assert len(rows_of(project, dataset.name, version.ordinal)) == version.rows
 
 
-@pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
-    """One for all homes; its own database stays empty, because the others are copies of it."""
-    database = Database(None, tmp_path_factory.mktemp("server"))
-    with database.transaction():
-        pass  # makes the tables
-    address = database.url()
-    database.close(leave_running=True)  # nobody else is connected while a copy is made
-    assert database.url() == address
-    yield database
-    database.close()
-
-
-@pytest.fixture(scope="session")
-def new_database(server: Database) -> Callable[[], str]:
-    """The address of a database that nobody else uses."""
-
-    def make() -> str:
-        name = f"tables_{next(_numbers)}"
-        maintenance = server.owner_url.replace("/tallyman?", "/postgres?")
-        with psycopg.connect(maintenance, autocommit=True) as admin:
-            admin.execute(f"CREATE DATABASE {name} TEMPLATE tallyman")
-        return server.url().replace("/tallyman?", f"/{name}?")
-
-    return make
-
-
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def new_home(
-    tmp_path_factory: pytest.TempPathFactory, new_database: Callable[[], str]
-) -> Callable[..., Tables]:
+    tmp_path_factory: pytest.TempPathFactory, databases: Databases
+) -> Iterator[Callable[..., Tables]]:
     """A project with a database of its own; or, given an address, in somebody else's."""
+    made = Homes(tmp_path_factory, databases)
 
     def make(pipeline: str = PIPELINE, *, name: str = "social", database: str = "") -> Tables:
+        if not database:
+            return made.make(Tables, name, "").pipeline(pipeline)
         path = tmp_path_factory.mktemp("home")
-        address = database or new_database()
-        (path / "tallyman.yaml").write_text(f"name: {name}\ndatabase: {address}\n")
-        home = Tables(path)
-        home.pipeline(pipeline)
-        return home
+        (path / "tallyman.yaml").write_text(f"name: {name}\ndatabase: {database}\n")
+        return Tables(path).pipeline(pipeline)
 
-    return make
+    with made:
+        yield make
 
 
 @pytest.fixture

@@ -39,9 +39,8 @@ def test_a_mutation_that_was_killed_is_there_whole_or_not_at_all(
     assert project.heads() == {"person": 2, "knows": 1}
     assert home.files() == reachable(project)
 
-    running = home.start("mutate", home.file(*MUTATION), TALLYMAN_CRASH_AT=place)
-    running.communicate(timeout=60)
-    assert running.returncode == -signal.SIGKILL
+    killed = home.forked("mutate", home.file(*MUTATION), TALLYMAN_CRASH_AT=place)
+    assert killed.code == -signal.SIGKILL, str(killed)
     done = place == "committed"
     new = {"person": old["person"] | {("Eve", 1)}, "knows": old["knows"] | {("Eve", "Ann")}}
     assert project.heads() == ({"person": 3, "knows": 2} if done else {"person": 2, "knows": 1})
@@ -88,11 +87,12 @@ def test_these_are_all_the_points_a_mutation_passes(
 def test_every_version_a_killed_process_left_behind_is_verified_by_the_command(
     home: Tables, project: tm.Project
 ) -> None:
-    running = home.start("mutate", home.file(*MUTATION), TALLYMAN_CRASH_AT="metadata_written")
-    running.communicate(timeout=60)
+    killed = home.forked("mutate", home.file(*MUTATION), TALLYMAN_CRASH_AT=Point.METADATA_WRITTEN)
+    assert killed.code == -signal.SIGKILL, str(killed)
+    assert project.heads() == {"person": 1, "knows": 0}
     for name, version in project.heads().items():
         for ordinal in range(1, version + 1):
-            said = home.done("verify", "dataset", name, "--version", str(ordinal))
+            said = home.ok("verify", "dataset", name, "--version", str(ordinal))
             assert (said["intact"], said["damaged"]) == (True, [])
 
 

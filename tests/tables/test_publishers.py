@@ -4,6 +4,7 @@ ever sees half of one."""
 from __future__ import annotations
 
 import hashlib
+import os
 import random
 import threading
 from collections import Counter
@@ -32,7 +33,8 @@ from tallyman.registry.database import Database
 from tallyman.registry.version.datasets import Datasets
 from tallyman.registry.version.fragments import Fragments
 
-PUBLISHERS, ROUNDS, READERS = 32, 200, 2
+FULL = os.environ.get("TALLYMAN_SCALE") == "full"
+PUBLISHERS, ROUNDS, READERS = 32, 200 if FULL else 20, 2
 NAMES = [f"d{n}" for n in range(8)]
 PAIRS = list(combinations(NAMES, 2))
 
@@ -120,8 +122,8 @@ class Stand:
 
 
 @pytest.fixture
-def stand(new_database: Callable[[], str], tmp_path: Path) -> Stand:
-    return Stand(new_database(), tmp_path)
+def stand(empty_database: Callable[[], str], tmp_path: Path) -> Stand:
+    return Stand(empty_database(), tmp_path)
 
 
 # ---- publishers ----------------------------------------------------------------------------

@@ -22,8 +22,8 @@ from tests.tables.test_publishers import Stand
 
 
 @pytest.fixture
-def stand(new_database: Callable[[], str], tmp_path: Path) -> Stand:
-    found = Stand(new_database(), tmp_path)
+def stand(empty_database: Callable[[], str], tmp_path: Path) -> Stand:
+    found = Stand(empty_database(), tmp_path)
     found.make(["d0"])
     return found
 
@@ -103,7 +103,7 @@ def test_an_older_run_that_ends_late_does_not_move_the_pipeline_back(stand: Stan
 def test_nobody_changes_what_another_project_produces(
     home: Tables, project: tm.Project, new_home: Callable[..., Tables]
 ) -> None:
-    home.done("mutate", home.file(person("Eve", 7)))
+    home.ok("mutate", home.file(person("Eve", 7)))
     other = new_home(name="rival", database=project.database.url())
     for words in (
         ("rename", "person", "people"),
@@ -111,7 +111,7 @@ def test_nobody_changes_what_another_project_produces(
         ("purge", "person", "1", "--confirm"),
         ("rollback", "person", "--to", "1"),
     ):
-        reply = other.said(*words)
+        reply = other.tallyman(*words)
         assert (reply.code, reply.json["error"]["code"]) == (4, "single_producer"), words
     assert project.resolve("person").dataset.published
 
@@ -119,11 +119,11 @@ def test_nobody_changes_what_another_project_produces(
 def test_odd_input_is_refused_before_anything_happens(home: Tables, project: tm.Project) -> None:
     odd = home.path / "odd.json"
     odd.write_text('{"statements": [], "message": "a\\u0000b"}')
-    assert home.said("mutate", str(odd)).json["error"]["code"] == "invalid_mutation"
-    assert home.done("cleanup", "--older-than", "99999999999999w")["datasets"] == []
+    assert home.tallyman("mutate", str(odd)).json["error"]["code"] == "invalid_mutation"
+    assert home.ok("cleanup", "--older-than", "99999999999999w")["datasets"] == []
     before = project.heads()
     with (home.path / "tallyman.yaml").open("a") as settings:
         settings.write("warehouse: 5\n")
-    reply = home.said("versions", "person")
+    reply = home.tallyman("versions", "person")
     assert (reply.code, reply.json["error"]["code"]) == (2, "usage_error")
     assert project.heads() == before

@@ -1,4 +1,4 @@
-"""The reference scenario "direct publish" of the specification, by the installed command.
+"""The reference scenario "direct publish" of the specification, by the command.
 
 The server is the project's own. Each step compares with what was there when it began, so that
 they may come in any order.
@@ -9,16 +9,14 @@ from __future__ import annotations
 import json
 import random
 import re
-import subprocess
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 import tallyman as tm
 from tallyman.cli.main import app
-from tests.orchestration.conftest import kill
+from tests.forked import Running
 from tests.tables.conftest import (
     PIPELINE,
     Statement,
@@ -159,9 +157,7 @@ def together(
     words = [word for name, at in expect.items() for word in ("--expect", f"{name}={at}")]
     files = [home.file(*statements) for statements in mutations]
     running = [home.start("mutate", file, *words, "--json") for file in files]
-    with ThreadPoolExecutor(len(running)) as pool:
-        outputs = list(pool.map(lambda process: process.communicate(timeout=120)[0], running))
-    return [(process.returncode, out) for process, out in zip(running, outputs, strict=True)]
+    return [(code, out) for code, out, _ in (one.wait(120) for one in running)]
 
 
 def test_step_4_a_killed_mutation_is_all_there_or_not_at_all(
@@ -175,7 +171,7 @@ def test_step_4_a_killed_mutation_is_all_there_or_not_at_all(
         running = home.start("mutate", home.file(person(f"Kim{n}", n), knows(f"Kim{n}", "Ann")))
         wait_for_a_file(home, files, running)
         time.sleep(dice.uniform(0, 0.25))
-        kill(running)
+        running.kill()
         there = rows_of(project, "person") >= {(f"Kim{n}", n)}
         assert there == ((f"Kim{n}", "Ann") in rows_of(project, "knows"))
         assert project.heads() == (moved(before, person=1, knows=1) if there else before)
@@ -188,7 +184,7 @@ def test_step_4_a_killed_mutation_is_all_there_or_not_at_all(
     listed = [place for one in seen["datasets"] for place in one["orphans"]]
     assert all(any(f"warehouse/{o}".startswith(place) for place in listed) for o in orphans)
     assert home.files() - reachable(project) == orphans, "a preview removed something"
-    assert home.done("cleanup")["datasets"] == [], "what is young is spared"
+    assert home.ok("cleanup")["datasets"] == [], "what is young is spared"
     gone = home.ok("cleanup", "--older-than", "0s", "--confirm")
     assert gone["confirmed"]
     assert sum(one["bytes_removed"] for one in gone["datasets"]) > 0
@@ -199,9 +195,9 @@ def test_step_4_a_killed_mutation_is_all_there_or_not_at_all(
     project.mutate([person("Last", 1), knows("Last", "Ann")])
 
 
-def wait_for_a_file(home: Tables, known: set[str], running: subprocess.Popen[str]) -> None:
+def wait_for_a_file(home: Tables, known: set[str], running: Running) -> None:
     for _ in range(3000):
-        if home.files() - known or running.poll() is not None:
+        if home.files() - known or not running.process.is_alive():
             return
         time.sleep(0.01)
     raise AssertionError("no file and no end in 30 s")

@@ -27,7 +27,6 @@ from tallyman.faults import Point
 from tallyman.registry.version.datasets import Datasets
 from tallyman.registry.version.garbage import Garbage
 from tallyman.registry.version.snapshots import Snapshots
-from tests.orchestration.conftest import Reply
 from tests.tables.conftest import (
     Tables,
     all_intact,
@@ -39,6 +38,7 @@ from tests.tables.conftest import (
     rows_of,
     update,
 )
+from tests.world.reply import Reply
 
 FIRST = {("Ann", 31), ("Bob", 42)}
 
@@ -53,16 +53,16 @@ def refused(reply: Reply, code: int, name: str) -> None:
 def test_versions_commits_and_old_rows_are_shown(home: Tables, project: tm.Project) -> None:
     project.mutate([knows("Ann", "Bob")], message="they met")
     project.mutate([update("person", "name = 'Ann'", age=32)])
-    newest, oldest = home.done("versions", "person")
+    newest, oldest = home.ok("versions", "person")
     assert [newest["version"], newest["state"], newest["rows"]] == [2, "current", 2]
     assert [oldest["version"], oldest["state"], oldest["operation"]] == [1, "", "mutate"]
-    listed = home.done("commits", "--dataset", "knows")
+    listed = home.ok("commits", "--dataset", "knows")
     assert [(c["moved"], c["message"]) for c in listed] == [(["knows v1"], "they met")]
-    assert home.done("read", "person", "--version", "1") == [
+    assert home.ok("read", "person", "--version", "1") == [
         {"name": "Ann", "age": 31},
         {"name": "Bob", "age": 42},
     ]
-    refused(home.said("read", "person", "--version", "3"), 2, "not_found")
+    refused(home.tallyman("read", "person", "--version", "3"), 2, "not_found")
     assert rows_of(project, "person", 2) == {("Ann", 32), ("Bob", 42)}
 
 
@@ -103,10 +103,10 @@ def test_expecting_a_version_of_a_table_that_is_not_there_is_told(project: tm.Pr
 
 
 def test_a_snapshot_stays_where_it_is(home: Tables, project: tm.Project) -> None:
-    home.done("snapshot", "person", "people_2026")
+    home.ok("snapshot", "person", "people_2026")
     project.mutate([person("Eve", 7)])
     assert rows_of(project, "people_2026") == FIRST
-    newest, oldest = home.done("versions", "person")
+    newest, oldest = home.ok("versions", "person")
     assert (newest["pinned_by"], oldest["pinned_by"]) == ("", "people_2026")
     assert project.snapshot("person", "people_2026", version=1).ordinal == 1, "told twice"
     with pytest.raises(NameTaken):
@@ -144,7 +144,7 @@ def test_names_are_short_and_plain(project: tm.Project) -> None:
 def test_renaming_changes_a_name_and_nothing_else(home: Tables, project: tm.Project) -> None:
     [before] = project.datasets()
     versions, files = project.versions("person"), home.files()
-    assert home.done("rename", "person", "people") == {
+    assert home.ok("rename", "person", "people") == {
         "dataset": "people",
         "id": str(before.id),
         "published": True,
@@ -181,12 +181,12 @@ def test_no_name_of_a_dataset_is_in_any_path_or_file_of_the_warehouse(
 def test_what_is_hidden_is_still_there_for_the_project(home: Tables, project: tm.Project) -> None:
     shown = "SELECT table_name FROM iceberg_tables"
     assert asked(project, shown) == [{"table_name": "person"}]
-    assert home.done("hide", "person")["published"] is False
+    assert home.ok("hide", "person")["published"] is False
     assert asked(project, shown) == []
     project.mutate([person("Eve", 7)])
     assert asked(project, shown) == []
     assert rows_of(project, "person") == FIRST | {("Eve", 7)}
-    assert home.done("expose", "person")["published"] is True
+    assert home.ok("expose", "person")["published"] is True
     assert asked(project, shown) == [{"table_name": "person"}]
 
 
@@ -197,7 +197,7 @@ def test_a_dataset_has_one_producer_and_many_readers(
     home: Tables, project: tm.Project, new_home: Callable[..., Tables]
 ) -> None:
     other = new_home(name="rival", database=project.database.url())
-    refused(other.said("mutate", other.file(person("Eve", 7))), 4, "single_producer")
+    refused(other.tallyman("mutate", other.file(person("Eve", 7))), 4, "single_producer")
     assert project.heads() == {"person": 1}
     assert other.files() == set()
     with (other.path / "tallyman.yaml").open("a") as settings:
@@ -247,7 +247,7 @@ def test_a_dataset_is_known_as_it_is_declared_now(project: tm.Project) -> None:
 def test_a_dataset_goes_back_to_a_version_by_a_new_one(home: Tables, project: tm.Project) -> None:
     project.mutate([person("Eve", 7), knows("Ann", "Bob")])
     files = home.files()
-    made = home.done("rollback", "person", "--to", "1", TALLYMAN_ACTOR="carol")
+    made = home.ok("rollback", "person", "--to", "1", TALLYMAN_ACTOR="carol")
     assert made["versions"] == {"person": 3}
     [commit, *rest] = project.commits()
     assert (str(commit.id), commit.kind, commit.actor) == (made["commit"], "rollback", "carol")
@@ -256,8 +256,8 @@ def test_a_dataset_goes_back_to_a_version_by_a_new_one(home: Tables, project: tm
     assert rows_of(project, "person", 2) == FIRST | {("Eve", 7)}
     assert project.heads() == {"person": 3, "knows": 1}
     assert home.files() == files, "no file is written"
-    refused(home.said("rollback", "person", "--to", "3"), 2, "usage_error")
-    refused(home.said("rollback", "person", "--to", "9"), 2, "not_found")
+    refused(home.tallyman("rollback", "person", "--to", "3"), 2, "usage_error")
+    refused(home.tallyman("rollback", "person", "--to", "9"), 2, "not_found")
     project.rollback("person", to=2)
     assert rows_of(project, "person") == FIRST | {("Eve", 7)}
     all_intact(project)
@@ -267,7 +267,7 @@ def test_a_table_does_not_go_back_to_before_somebody_whom_another_one_names(
     home: Tables, project: tm.Project
 ) -> None:
     project.mutate([person("Eve", 7), knows("Eve", "Ann")])
-    refused(home.said("rollback", "person", "--to", "1"), 1, "mutation_refused")
+    refused(home.tallyman("rollback", "person", "--to", "1"), 1, "mutation_refused")
     assert project.heads() == {"person": 2, "knows": 1}
     project.mutate([delete("knows", "true")])
     project.rollback("person", to=1)
@@ -283,7 +283,7 @@ def test_everything_goes_back_to_a_commit_also_what_was_not_there(
     project.mutate([person("Eve", 7), knows("Eve", "Ann")])
     both = project.commits()[0]
     project.mutate([delete("knows", "true")])
-    home.done("rollback", "--commit", str(first.id)[:8])
+    home.ok("rollback", "--commit", str(first.id)[:8])
     assert project.heads() == {"person": 3, "knows": 3}
     assert rows_of(project, "person") == FIRST
     with pytest.raises(NotFound):
@@ -321,13 +321,13 @@ def test_nobody_goes_back_to_what_was_purged(home: Tables, project: tm.Project) 
     for n in range(2):
         project.mutate([update("person", "true", age=n)])
     project.purge("person", 1)
-    refused(home.said("rollback", "person", "--to", "1"), 2, "not_found")
+    refused(home.tallyman("rollback", "person", "--to", "1"), 2, "not_found")
     with pytest.raises(NotFound, match="purged"):
         project.rollback(commit=str(first.id))
     with pytest.raises(NotFound, match="purged"):
         project.rows("person", 1)
     assert project.heads() == {"person": 3}
-    assert [row["state"] for row in home.done("versions", "person")] == ["current", "", "purged"]
+    assert [row["state"] for row in home.ok("versions", "person")] == ["current", "", "purged"]
 
 
 # ---- cleaning up --------------------------------------------------------------------------
@@ -342,10 +342,10 @@ def test_only_versions_that_nothing_can_reach_are_cleaned_up(
     project.snapshot("person", "pinned", version=2)
     project.rollback("person", to=3)
     before, files = rows_of(project, "person"), home.files()
-    refused(home.said("cleanup", "--keep-versions", "0"), 2, "usage_error")
-    refused(home.said("cleanup", "--older-than", "soon"), 2, "usage_error")
-    assert home.done("cleanup", "--keep-versions", "1")["datasets"] == [], "all of it is young"
-    preview = home.done("cleanup", "--keep-versions", "1", "--older-than", "0s")
+    refused(home.tallyman("cleanup", "--keep-versions", "0"), 2, "usage_error")
+    refused(home.tallyman("cleanup", "--older-than", "soon"), 2, "usage_error")
+    assert home.ok("cleanup", "--keep-versions", "1")["datasets"] == [], "all of it is young"
+    preview = home.ok("cleanup", "--keep-versions", "1", "--older-than", "0s")
     [seen] = preview["datasets"]
     assert sorted(seen["old_versions_removed"]) == [1, 4, 5]
     assert home.files() == files
@@ -379,7 +379,7 @@ def test_purging_is_said_twice_and_spares_what_is_in_use(home: Tables, project: 
         project.mutate([update("person", "true", age=n)])
     project.snapshot("person", "pinned", version=2)
     project.rollback("person", to=3)
-    refused(home.said("purge", "person", "1"), 2, "usage_error")
+    refused(home.tallyman("purge", "person", "1"), 2, "usage_error")
     assert rows_of(project, "person", 1) == FIRST
     for ordinal, why in (
         (6, "current"),
@@ -389,8 +389,8 @@ def test_purging_is_said_twice_and_spares_what_is_in_use(home: Tables, project: 
     ):
         with pytest.raises(InUse, match=why):
             project.purge("person", ordinal)
-    refused(home.said("purge", "person", "2", "--confirm"), 4, "in_use")
-    assert home.done("purge", "person", "1", "--confirm")["bytes_removed"] > 0
+    refused(home.tallyman("purge", "person", "2", "--confirm"), 4, "in_use")
+    assert home.ok("purge", "person", "1", "--confirm")["bytes_removed"] > 0
     assert home.files() == reachable(project)
     with pytest.raises(NotFound):
         project.purge("person", 1)
@@ -497,10 +497,10 @@ def test_a_file_that_is_not_what_was_published_is_named(
         assert str(part).endswith(damage.shown)
     assert project.damaged("person", 3)[1] == []
     if how == "changed":
-        said = home.said("verify", "dataset", "person", "--version", "1")
+        said = home.tallyman("verify", "dataset", "person", "--version", "1")
         assert (said.code, said.json["intact"]) == (1, False)
         assert [d["shown"] for d in said.json["damaged"]] == [damage.shown]
-        assert home.done("verify", "dataset", "person")["intact"] is True
+        assert home.ok("verify", "dataset", "person")["intact"] is True
 
 
 # ---- loading ------------------------------------------------------------------------------
@@ -511,13 +511,13 @@ def test_a_file_is_appended_merged_or_takes_the_place_of_all(
 ) -> None:
     more = str(home.path / "more.csv")
     Path(more).write_text("name,age\nBob,43\nEve,7\n")
-    refused(home.said("load", "person", more), 4, "key_conflict")
+    refused(home.tallyman("load", "person", more), 4, "key_conflict")
     assert project.heads() == {"person": 1}
-    merged = home.done("load", "person", more, "--mode", "merge", "--expect", "1")
+    merged = home.ok("load", "person", more, "--mode", "merge", "--expect", "1")
     assert merged["versions"] == {"person": 2}
     assert merged["tables"]["person"] == {"inserted": 1, "updated": 1, "deleted": 0}
     assert rows_of(project, "person") == {("Ann", 31), ("Bob", 43), ("Eve", 7)}
-    stale = home.said("load", "person", more, "--mode", "overwrite", "--expect", "1")
+    stale = home.tallyman("load", "person", more, "--mode", "overwrite", "--expect", "1")
     assert (stale.code, stale.json["code"]) == (4, "conflict")
     assert stale.json["manifest_conflict"]["actual"] == 2
     project.load("person", more, mode="overwrite")

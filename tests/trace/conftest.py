@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from tests.engine.conftest import new_database, spark, workshop
-from tests.orchestration.conftest import Home
 from tests.trace import general_ledger
 from tests.trace.recorded import Recorded
+from tests.world.home import Home
 
 __all__ = ["new_database", "spark", "workshop"]
 

@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from tests.orchestration.conftest import Home, Reply
 from tests.trace.recorded import Recorded
 from tests.trace.test_general_ledger import expected, ids_of, names_in, records_in
+from tests.world.home import Home
+from tests.world.reply import Reply
 
 RUN = "close"
 

@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.orchestration.conftest import Home
 from tests.trace.conftest import Closed
 from tests.trace.general_ledger import (
     BASELINES,
@@ -26,6 +25,7 @@ from tests.trace.general_ledger import (
     name_of,
 )
 from tests.trace.recorded import Recorded, exact, row_id
+from tests.world.home import Home
 
 
 def names_in(recorded: Recorded) -> dict[str, str]:

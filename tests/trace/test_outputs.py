@@ -15,7 +15,8 @@ from typing import Any
 import duckdb
 import pytest
 
-from tests.orchestration.conftest import Home, Reply
+from tests.world.home import Home
+from tests.world.reply import Reply
 
 PIPELINE = """\
 import tallyman as tm

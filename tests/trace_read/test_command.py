@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tallyman.project import Project
-from tests.orchestration.conftest import Home
 from tests.trace_read import general_ledger
 from tests.trace_read.layout import RUN_UUID, RunFiles, row_id
+from tests.world.home import Home
 
 ROW = row_id("JE-002/2")
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
+def home(tmp_path_factory: pytest.TempPathFactory, empty_database: Callable[[], str]) -> Home:
     """Runs that were copied here: the registry knows none of them."""
     path = tmp_path_factory.mktemp("home")
-    (path / "tallyman.yaml").write_text("name: ledger\n")
+    (path / "tallyman.yaml").write_text(f"name: ledger\ndatabase: {empty_database()}\n")
     closed = RunFiles(path)
     general_ledger.write(closed)
     closed.untraced("plain")
@@ -28,14 +27,12 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
     at_work = RunFiles(path, "at-work")
     general_ledger.write(at_work, until=10)
     at_work.begun()
-    with Project.open(path) as project:
-        project.runs()  # the database stays up between the commands
-        yield Home(path)
+    return Home(path)
 
 
 def said(home: Home, *words: str) -> tuple[int, list[list[str]], str]:
     """Exit code, the words of each line, and what went to stderr."""
-    code, out, err = home.forked("trace", *words)
+    code, out, err = home.printed("trace", *words)
     return code, [line.split() for line in out.splitlines()], err
 
 
@@ -144,7 +141,7 @@ def test_runs_that_are_not_there_or_at_work_are_refused(home: Home) -> None:
 
 
 def test_help_teaches(home: Home) -> None:
-    code, out, _ = home.forked("trace", "--help")
+    code, out, _ = home.printed("trace", "--help")
     assert code == 0
     assert "--key journal_id=JE-002,line=2" in out
 

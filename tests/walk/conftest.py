@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tallyman.registry.database import Database
-from tests.conftest import INTERPRETED
-from tests.orchestration.conftest import Home
+from tests.world.home import Home
+from tests.world.homes import INTERPRETED, Homes
 
 PIPELINE = """\
 import tallyman as tm
@@ -80,31 +78,23 @@ def write_orders(path: Path, *rows: dict[str, Any]) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
-@dataclass(frozen=True)
-class Shop:
-    home: Home
-    runs: tuple[str, str, str]
+@dataclass
+class OrdersHome(Home):
+    runs: tuple[str, ...] = ()
 
     def why(self, *words: str) -> Any:
-        return self.home.ok("why", *words)
+        return self.ok("why", *words)
 
     def where(self, *words: str) -> Any:
-        return self.home.ok("where", *words)
+        return self.ok("where", *words)
 
 
 @pytest.fixture(scope="session")
-def shop(
-    tmp_path_factory: pytest.TempPathFactory,
-    spark_server: str,
-    with_database: Callable[[Path], Path],
-) -> Iterator[Shop]:
+def shop(session_homes: Homes) -> OrdersHome:
     """v1 of all has o1 to o3; then a blank line and five orders come in a second file."""
-    path = tmp_path_factory.mktemp("shop")
-    settings = f"name: shop\nmaster: {spark_server}\nthresholds: {{percentage: 1.0}}\n"
-    (path / "tallyman.yaml").write_text(settings + INTERPRETED)
-    held = Database(None, with_database(path))
-    held.url()
-    home = Home(path, {"TALLYMAN_ACTOR": "ann"}).pipeline(PIPELINE)
+    settings = f"thresholds: {{percentage: 1.0}}\n{INTERPRETED}"
+    home = session_homes.make(OrdersHome, "shop", settings, {"TALLYMAN_ACTOR": "ann"})
+    path = home.pipeline(PIPELINE).path
     write_orders(path / "data" / "orders" / "a.jsonl", *FIRST)
     (path / "data" / "customers.csv").write_text(CUSTOMERS)
     said = {"insert": {"into": "fees", "rows": [{"city": "Oslo", "fee": "1.50"}]}}
@@ -118,5 +108,5 @@ def shop(
     second = home.ok("run", *chain, "by_day", "--partition", "2026-01-02")
     # What is made anew alone reads versions that were there before.
     third = home.ok("run", "per_item", "by_day", "--force", "--partition", "2026-01-01")
-    yield Shop(home, (first["run_id"], second["run_id"], third["run_id"]))
-    held.close()
+    home.runs = (first["run_id"], second["run_id"], third["run_id"])
+    return home

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,8 @@ import pytest
 
 import tallyman as tm
 from tallyman.domain.history.walk import Became, Hop
-from tests.conftest import INTERPRETED
-from tests.orchestration.conftest import Home
+from tests.world.home import Home
+from tests.world.homes import Homes
 
 PIPELINE = """\
 import tallyman as tm
@@ -369,19 +369,12 @@ def _own_mode(own_mode: None) -> None:
 
 
 @pytest.fixture(scope="module")
-def case(
-    tmp_path_factory: pytest.TempPathFactory,
-    spark_server: str,
-    with_database: Callable[[Path], Path],
-) -> Iterator[Case]:
-    path = tmp_path_factory.mktemp("repeated")
-    (path / "tallyman.yaml").write_text(f"name: repeated\nmaster: {spark_server}\n" + INTERPRETED)
-    with_database(path)
-    write_data(path / "data")
-    home = Home(path).pipeline(PIPELINE)
+def case(homes: Homes) -> Iterator[Case]:
+    home = homes.make(Home, "repeated").pipeline(PIPELINE)
+    write_data(home.path / "data")
     home.ok("run", *EXPECTED, "by_g_digest")
     large = home.ok("run", "uncounted", "--spark-conf", "spark.tallyman.countKeysUpTo=5")
-    with tm.Project.open(path) as project:
+    with tm.Project.open(home.path) as project:
         yield Case(home, large["run_id"], project)
 
 
@@ -477,6 +470,6 @@ def test_what_was_not_counted_is_said_and_verify_counts_it(case: Case) -> None:
     # By key alone, a record with NULL in its key is none of the others that have no key either.
     keyless = case.project.where("comp", {"a": "null", "b": "null"})
     assert {one.asset: one.rows for one in keyless.became}["uncounted"] == 1
-    assert command in case.home.forked("show", case.large)[1].replace("\n", " ")
+    assert command in case.home.printed("show", case.large)[1].replace("\n", " ")
     verdict = case.home.ok("verify", case.large, "--exact")
     assert (verdict["verified"], verdict["repeated_keys"]) == (True, {"uncounted": 2})

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.walk.conftest import Shop
+from tests.walk.conftest import OrdersHome
 
 
-def test_a_record_is_followed_through_every_asset(shop: Shop) -> None:
+def test_a_record_is_followed_through_every_asset(shop: OrdersHome) -> None:
     found = shop.where("orders", "id=o3")
     assert (found["count"], found["records"][0]["line"]) == (1, 3)
     by_asset = {one["asset"]: one for one in found["became"]}
@@ -39,7 +39,7 @@ def test_a_record_is_followed_through_every_asset(shop: Shop) -> None:
     ],
 )
 def test_a_rejected_record_names_rule_step_and_value(
-    shop: Shop, record: str, rule: str, step: str, actual: str
+    shop: OrdersHome, record: str, rule: str, step: str, actual: str
 ) -> None:
     clean = next(o for o in shop.where("orders", f"id={record}")["became"] if o["asset"] == "clean")
     [letter] = clean["rejections"]
@@ -47,7 +47,7 @@ def test_a_rejected_record_names_rule_step_and_value(
     assert (clean["rows"], "then" in clean) == (0, False)
 
 
-def test_records_that_are_left_out_name_the_step_and_the_reason(shop: Shop) -> None:
+def test_records_that_are_left_out_name_the_step_and_the_reason(shop: OrdersHome) -> None:
     became = shop.where("orders", "id=o6")["became"]
     [ended] = next(o for o in became if o["asset"] == "clean")["filtered"]
     assert (ended["step"], ended["reason"]) == ("20_filter", "test orders")
@@ -57,7 +57,7 @@ def test_records_that_are_left_out_name_the_step_and_the_reason(shop: Shop) -> N
     assert [e["step"] for e in lines["filtered"]] == ["10_explode.empty"]
 
 
-def test_a_record_is_found_by_its_place(shop: Shop) -> None:
+def test_a_record_is_found_by_its_place(shop: OrdersHome) -> None:
     """The second file begins with a blank line."""
     found = shop.where("orders", "@b.jsonl#5")
     assert [record["key"] for record in found["records"]] == ["o7"]
@@ -65,13 +65,13 @@ def test_a_record_is_found_by_its_place(shop: Shop) -> None:
     assert [letter["source_key"] for letter in clean["rejections"]] == ["o7"]
 
 
-def test_a_reference_is_joined_by_the_records_that_reached_the_join(shop: Shop) -> None:
+def test_a_reference_is_joined_by_the_records_that_reached_the_join(shop: OrdersHome) -> None:
     """Of the three orders of ann one was rejected before the join."""
     [clean] = shop.where("customers", "code=ann")["became"]
     assert (clean["asset"], clean["role"], clean["joined_by"]) == ("clean", "reference", 2)
 
 
-def test_in_an_older_run_it_is_the_older_version(shop: Shop) -> None:
+def test_in_an_older_run_it_is_the_older_version(shop: OrdersHome) -> None:
     found = shop.where("orders", "id=o1", "--run", shop.runs[0])
     [clean] = found["became"]
     assert (clean["run"], clean["version"]) == (shop.runs[0], 1)
@@ -81,12 +81,12 @@ def test_in_an_older_run_it_is_the_older_version(shop: Shop) -> None:
     }
 
 
-def test_what_is_not_there_is_an_error_with_the_nearest_name(shop: Shop) -> None:
+def test_what_is_not_there_is_an_error_with_the_nearest_name(shop: OrdersHome) -> None:
     for words, message in (
         (("order", "id=o1"), "Did you mean 'orders'?"),
         (("orders", "idd=o1"), "Did you mean 'id'?"),
         (("orders", "id=o99"), "record in orders"),
     ):
-        reply = shop.home.tallyman("where", *words)
+        reply = shop.tallyman("where", *words)
         assert reply.code == 2, str(reply)
         assert message in reply.json["error"]["message"]

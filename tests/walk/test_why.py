@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pytest
 from pyarrow import parquet as pq
 
-from tests.walk.conftest import Shop
+from tests.walk.conftest import OrdersHome
 
 
 def told(hop: Any) -> tuple[Any, ...]:
@@ -23,7 +23,7 @@ def places(origin: Any) -> list[tuple[str, str, int]]:
     return [(r["key"], r["file"], r["line"]) for r in origin["records"]]
 
 
-def test_a_group_leads_through_explode_and_join_to_lines_of_files(shop: Shop) -> None:
+def test_a_group_leads_through_explode_and_join_to_lines_of_files(shop: OrdersHome) -> None:
     found = shop.why("per_item", "item=ink")
     [group] = found["hops"]
     # ink is twice in o3: three children of two records
@@ -49,7 +49,7 @@ def test_a_group_leads_through_explode_and_join_to_lines_of_files(shop: Shop) ->
     assert matched == [("ann", 2, "Oslo"), ("cid", 4, "Oslo")]
 
 
-def test_an_old_version_shows_what_its_run_read(shop: Shop) -> None:
+def test_an_old_version_shows_what_its_run_read(shop: OrdersHome) -> None:
     found = shop.why("per_item", "item=pen", "--version", "1", "--keys")
     versions, hops = [], found["hops"]
     while hops:
@@ -65,7 +65,7 @@ def test_an_old_version_shows_what_its_run_read(shop: Shop) -> None:
     assert "records" not in origin
 
 
-def test_a_run_that_kept_digests_is_replayed(shop: Shop) -> None:
+def test_a_run_that_kept_digests_is_replayed(shop: OrdersHome) -> None:
     [hop] = shop.why("by_city", "city=Oslo")["hops"]
     assert (hop["records"], hop["replayed"]) == (3, True)
     assert hop["shown"] == [{"city": "Oslo", "total": "33.00", "fee": "1.50"}]
@@ -77,7 +77,7 @@ def test_a_run_that_kept_digests_is_replayed(shop: Shop) -> None:
     assert [r["values"] for r in fee["origin"]["records"]] == [{"city": "Oslo", "fee": "1.50"}]
 
 
-def test_a_row_of_a_partition_leads_to_the_records_of_that_day(shop: Shop) -> None:
+def test_a_row_of_a_partition_leads_to_the_records_of_that_day(shop: OrdersHome) -> None:
     [hop] = shop.why("by_day", "day=2026-01-02", "--partition", "2026-01-02")["hops"]
     assert (hop["partition"], hop["records"]) == ("d:2026-01-02", 6)
     # The second file begins with a blank line, which is a line of the file.
@@ -85,7 +85,7 @@ def test_a_row_of_a_partition_leads_to_the_records_of_that_day(shop: Shop) -> No
     assert orders[0] == ("o3", "data/orders/a.jsonl", 3)
     assert orders[1:] == [(f"o{n}", "data/orders/b.jsonl", n - 2) for n in (4, 5, 6, 7, 8)]
     assert hop["inputs"][0]["files"] == {"data/orders/a.jsonl": 1, "data/orders/b.jsonl": 5}
-    other = shop.home.tallyman("why", "by_day", "day=2026-01-02", "-p", "2026-01-01")
+    other = shop.tallyman("why", "by_day", "day=2026-01-02", "-p", "2026-01-01")
     assert (other.code, other.json["error"]["code"]) == (2, "not_found")
 
 
@@ -101,14 +101,14 @@ def test_a_row_of_a_partition_leads_to_the_records_of_that_day(shop: Shop) -> No
     ],
 )
 def test_what_cannot_be_answered_says_why(
-    shop: Shop, words: tuple[str, ...], code: str, message: str
+    shop: OrdersHome, words: tuple[str, ...], code: str, message: str
 ) -> None:
-    reply = shop.home.tallyman("why", *words)
+    reply = shop.tallyman("why", *words)
     assert (reply.code, reply.json["error"]["code"]) == (2, code), str(reply)
     assert message in reply.json["error"]["message"]
 
 
-def test_rows_of_a_table_name_their_commit(shop: Shop) -> None:
+def test_rows_of_a_table_name_their_commit(shop: OrdersHome) -> None:
     found = shop.why("fees", "city=Oslo")
     assert (found["version"], found["rows"], found["committed_by"]) == (1, 1, "ann")
     assert "hops" not in found
@@ -125,8 +125,8 @@ def instead(path: Path, content: bytes) -> Iterator[None]:
         path.write_bytes(kept)
 
 
-def test_a_changed_source_is_never_shown_as_what_was_read(shop: Shop) -> None:
-    orders = shop.home.path / "data" / "orders" / "a.jsonl"
+def test_a_changed_source_is_never_shown_as_what_was_read(shop: OrdersHome) -> None:
+    orders = shop.path / "data" / "orders" / "a.jsonl"
     with instead(orders, orders.read_bytes().replace(b"10.5", b"99.5")):
         [hop] = shop.why("clean", "id=o1")["hops"]
     [origin] = hop["inputs"]
@@ -136,9 +136,9 @@ def test_a_changed_source_is_never_shown_as_what_was_read(shop: Shop) -> None:
     assert "records" not in joined["origin"]
 
 
-def test_evidence_with_another_digest_shows_nothing(shop: Shop) -> None:
+def test_evidence_with_another_digest_shows_nothing(shop: OrdersHome) -> None:
     [hop] = shop.why("by_city", "city=Rome")["hops"]
-    files = (shop.home.path / hop["folder"] / "adjoint" / "reverse_joins").rglob("*.parquet")
+    files = (shop.path / hop["folder"] / "adjoint" / "reverse_joins").rglob("*.parquet")
     file = next(file for file in files if file.is_file() and pq.read_metadata(file).num_rows)
     rows = pq.read_table(file, partitioning=None)
     place = rows.column_names.index("key_digest_low")
@@ -147,21 +147,21 @@ def test_evidence_with_another_digest_shows_nothing(shop: Shop) -> None:
         "key_digest_low",
         pc.subtract(rows["key_digest_low"], 1).cast(rows.schema[place].type),
     )
-    aside = shop.home.path / "aside.parquet"
+    aside = shop.path / "aside.parquet"
     pq.write_table(other, aside)
     with instead(file, aside.read_bytes()):
-        reply = shop.home.tallyman("why", "by_city", "city=Rome")
+        reply = shop.tallyman("why", "by_city", "city=Rome")
     assert (reply.code, reply.json["error"]["code"]) == (1, "run_damaged"), str(reply)
-    assert str(file.relative_to(shop.home.path)) in reply.json["error"]["message"]
+    assert str(file.relative_to(shop.path)) in reply.json["error"]["message"]
 
 
-def test_a_run_whose_folder_is_gone_says_so(shop: Shop) -> None:
+def test_a_run_whose_folder_is_gone_says_so(shop: OrdersHome) -> None:
     [hop] = shop.why("per_item", "item=ink")["hops"]
-    folder = shop.home.path / hop["folder"]
+    folder = shop.path / hop["folder"]
     aside = folder.with_name("aside")
     folder.rename(aside)
     try:
-        reply = shop.home.tallyman("why", "per_item", "item=ink")
+        reply = shop.tallyman("why", "per_item", "item=ink")
     finally:
         aside.rename(folder)
     assert (reply.code, reply.json["error"]["code"]) == (1, "evidence_gone"), str(reply)

@@ -4,26 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import duckdb
-from pyspark.sql import DataFrame
 
 from tallyman.control.pipeline.workspace import Workspace
 from tallyman.control.publish.resolve import Resolved
 from tallyman.domain.history.walk import Where, Why
 from tallyman.domain.pipeline.target import Target
-from tallyman.engine.expressions.columns import SYSTEM
+from tallyman.engine.expressions.column_names import SYSTEM
 from tallyman.errors import DatasetDamaged, NotFound, UsageError
 from tallyman.errors.wording import first_line
+from tallyman.on_demand import OnDemand
 from tallyman.project.datasets import ProjectDatasets
 from tallyman.project.runs import ProjectRuns
 from tallyman.query.diff.diff import Difference, diff
 from tallyman.query.rows import first_rows
 from tallyman.query.trace.asset import Trace
-from tallyman.query.walk.results import Past
-from tallyman.query.walk.where import Onward
-from tallyman.query.walk.why import RowQuestion, Walk
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from tallyman.query.walk import results, where, why
+else:
+    results = OnDemand("tallyman.query.walk.results")
+    where = OnDemand("tallyman.query.walk.where")
+    why = OnDemand("tallyman.query.walk.why")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +97,7 @@ class ProjectRows:
             fragments = [f for f in fragments if f.partition == wanted]
         if not fragments:
             raise NotFound(f"row in v{found.version.ordinal} of", str(Target(dataset, partition)))
-        with Walk.begun(self._past(), RowQuestion(row, limit, keys)) as walk:
+        with why.Walk.begun(self._past(), why.RowQuestion(row, limit, keys)) as walk:
             return walk.why(found, fragments)
 
     def where(
@@ -105,7 +111,7 @@ class ProjectRows:
         """Follow records of a source to everything they reached, or to the step where they
         ended."""
         only = None if run is None else self._runs.find(run)
-        with Onward.begun(self._past(), RowQuestion(row, limit)) as walk:
+        with where.Onward.begun(self._past(), why.RowQuestion(row, limit)) as walk:
             return walk.where(source, only)
 
     def trace(self, run: str) -> Trace:
@@ -113,9 +119,9 @@ class ProjectRows:
         Spark."""
         return Trace(self._runs.folder(run))
 
-    def _past(self) -> Past:
+    def _past(self) -> results.Past:
         self.workspace.session.enter_mode()  # plans may be built before Spark starts
-        return Past(self.workspace)
+        return results.Past(self.workspace)
 
     @property
     def _datasets(self) -> ProjectDatasets:

@@ -61,10 +61,19 @@ def code_of_asset(asset: Asset, pipelines: Path) -> Code | None:
         pass
     for path in sorted(p for p in pipelines.glob("*") if p.suffix in YAML):
         text = path.read_text(encoding="utf-8")
-        declared = yaml.safe_load(text)
-        if isinstance(declared, dict) and asset.name in (declared.get("assets") or {}):
+        if asset.name in _declared(text):
             return shown_code("YAML", text)
     return None
+
+
+def _declared(text: str) -> set[str]:
+    """Name the assets of a file. Compose it only: `{{NAME}}` cannot be the key of a dict."""
+    root = yaml.compose(text, Loader=yaml.SafeLoader)
+    parts = root.value if isinstance(root, yaml.MappingNode) else []
+    assets = [value for key, value in parts if key.value == "assets"]
+    found = [part for part in assets if isinstance(part, yaml.MappingNode)]
+    keys = [key for part in found for key, _ in part.value]
+    return {key.value for key in keys if isinstance(key, yaml.ScalarNode)}
 
 
 def shown_code(language: str, text: str) -> Code:

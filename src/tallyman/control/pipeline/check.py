@@ -19,7 +19,7 @@ from tallyman.domain.definition.working_step import Output
 from tallyman.domain.pipeline.partition import encode
 from tallyman.domain.pipeline.pipeline import Asset, Pipeline
 from tallyman.domain.pipeline.target import PLACEHOLDER, Reading, Target, readings
-from tallyman.engine.expressions.columns import quoted
+from tallyman.engine.expressions.column_names import quoted
 from tallyman.engine.plan.check import check_asset, parsed_schema
 from tallyman.engine.source.open import declared_schema
 from tallyman.errors import DefinitionError, Problem, UsageError

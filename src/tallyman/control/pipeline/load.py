@@ -23,7 +23,7 @@ def load(folder: Path) -> Pipeline:
     problems: list[Problem] = []
     for path in sorted(folder.glob("*")):
         try:
-            declared += _declared_in(path)
+            declared += declared_in(path)
         except DefinitionError as error:
             problems += error.problems
     if not declared and not problems:
@@ -34,7 +34,8 @@ def load(folder: Path) -> Pipeline:
     return Pipeline.of(declared)
 
 
-def _declared_in(path: Path) -> list[Source | Asset | Table]:
+def declared_in(path: Path) -> list[Source | Asset | Table]:
+    """What one file declares, in its order; nothing if it is neither Python nor YAML."""
     if path.suffix == ".py":
         return _imported(path)
     return yaml_pipeline.declared_in(path) if path.suffix in YAML and path.is_file() else []

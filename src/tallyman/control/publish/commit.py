@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 from tallyman import faults
 from tallyman.domain.version.commit import Change, Commit, Operation, Publication
 from tallyman.domain.version.dataset import DataFile, Dataset, Fragment, Kind, Version
-from tallyman.engine.warehouse import lazy_iceberg
 from tallyman.engine.warehouse.warehouse import Warehouse
 from tallyman.errors import (
     FragmentGone,
@@ -25,6 +25,7 @@ from tallyman.errors import (
     VersionConflict,
 )
 from tallyman.faults import Point
+from tallyman.on_demand import OnDemand
 from tallyman.registry.audit import Audit
 from tallyman.registry.database import Transaction
 from tallyman.registry.run.invalidations import Invalidations
@@ -32,6 +33,12 @@ from tallyman.registry.run.pipelines import Pipelines
 from tallyman.registry.version.commits import Commits
 from tallyman.registry.version.datasets import Datasets
 from tallyman.registry.version.fragments import Fragments
+
+if TYPE_CHECKING:
+    from tallyman.engine.warehouse import iceberg
+else:
+    # PyIceberg takes most of a second, and most commands publish nothing.
+    iceberg = OnDemand("tallyman.engine.warehouse.iceberg")
 
 PIPELINE_MOVED = "another version of the pipeline was activated since"
 Described = tuple[str | None, tuple[DataFile, ...]]
@@ -212,7 +219,7 @@ def _describe(tx: Transaction, warehouse: Warehouse, planned: PlannedCommit) -> 
         before = Commits(tx).version(dataset, change.restores)
         return before.metadata_location, before.metadata_files
     folder = warehouse.dataset(dataset.id)
-    location = lazy_iceberg.write_version(folder, planned.version, planned.ordinal, planned.all)
+    location = iceberg.write_version(folder, planned.version, planned.ordinal, planned.all)
     return location, warehouse.described_metadata(dataset.id, planned.version)
 
 

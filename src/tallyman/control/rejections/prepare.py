@@ -25,7 +25,7 @@ from tallyman.control.run.target_inputs import open_inputs
 from tallyman.domain.definition.plan import accounted_inputs
 from tallyman.domain.version.dataset import Kind
 from tallyman.engine.evidence import write
-from tallyman.engine.expressions.columns import KEY
+from tallyman.engine.expressions.column_names import KEY
 from tallyman.engine.expressions.redact import Redaction
 from tallyman.engine.files.past_run import ledger_in
 from tallyman.engine.files.run_folder import write_json

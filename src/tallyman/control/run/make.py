@@ -49,6 +49,8 @@ class Making:
     balanced: bool = False
     asks: bool = False
     timings: Sequence[Mapping[str, Any]] = ()
+    error: TallymanError | None = None
+    """Why there is no result, as it was raised; `result` has its facts."""
 
     def metadata(self, run: RunIdentity) -> dict[str, object]:
         """Build the metadata that the registry stores and reports use."""
@@ -109,7 +111,7 @@ class Maker:
                 write.clear(place / "trace")  # a canceled target leaves no trace either
             if run is not None and not (place / LEDGER).exists():
                 _write_ledger(run.unfinished_ledger(), work)
-            return Making(_result(work, status, error=error.facts()))
+            return Making(_result(work, status, error=error.facts()), error=error)
 
     def _opened(self, work: Work, inputs: TargetInputs) -> dict[str, Input]:
         return inputs.open(self.spark, self.definition, work.redaction, work.folders.project)
@@ -136,7 +138,8 @@ class Maker:
         faults.reach(Point.LEDGER_WRITTEN)
         digest = outcome.content.digest if outcome.content and error is None else None
         result = _measured(work, ledger, outcome, error)
-        return Making(result, digest, outcome.rejections_by_type, ledger.balanced)
+        by_type, balanced = outcome.rejections_by_type, ledger.balanced
+        return Making(result, digest, by_type, balanced, error=error)
 
     def _asks(self, work: Work) -> bool:
         """True if a person has to approve the result."""

@@ -16,7 +16,7 @@ from tallyman.engine.evidence.content import Content, measure
 from tallyman.engine.evidence.evidence_jobs import EvidenceJobs
 from tallyman.engine.evidence.key_check import KeyCheck
 from tallyman.engine.evidence.write import EvidenceWriter, clear, move_files
-from tallyman.engine.expressions.columns import SYSTEM
+from tallyman.engine.expressions.column_names import SYSTEM
 from tallyman.engine.observer import SILENT, Observer
 from tallyman.engine.segment.evaluate import Evaluation
 from tallyman.engine.segment.fate_book import Book

@@ -18,7 +18,8 @@ from tallyman.domain.definition.step import (
 )
 from tallyman.domain.definition.step_facts import Step
 from tallyman.domain.definition.working_step import Aggregate, Append, Delete, Output, Update
-from tallyman.engine.expressions.columns import quoted, text_of
+from tallyman.engine.expressions.column_names import quoted
+from tallyman.engine.expressions.columns import text_of
 
 INDENT = "\n  "
 

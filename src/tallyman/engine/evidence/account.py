@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from tallyman.domain.account.fate import Fate
 from tallyman.domain.account.ledger import Check, KeyDigest, Partition, SubLedger
 from tallyman.engine.evidence.kept import EVIDENCE, WHOLE_GROUP, Kept, LetterCounts
-from tallyman.engine.expressions.columns import ERROR
+from tallyman.engine.expressions.column_names import ERROR
 from tallyman.engine.segment.cuts import Opened
 from tallyman.engine.segment.evaluate import Evaluation
 from tallyman.engine.segment.fate_book import FatePart

@@ -12,7 +12,8 @@ from pyspark.sql import functions as F
 
 from tallyman.engine.evidence import write
 from tallyman.engine.evidence.content import measure
-from tallyman.engine.expressions.columns import SYSTEM, col, quoted
+from tallyman.engine.expressions.column_names import SYSTEM, quoted
+from tallyman.engine.expressions.columns import col
 from tallyman.errors import RowsUnaccountedFor
 
 RANK = "_tm_rank"

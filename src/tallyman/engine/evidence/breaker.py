@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tallyman.engine.evidence import write
-from tallyman.engine.expressions.columns import ERROR, KEY, PART, PLACE, REJECTIONS
+from tallyman.engine.expressions.column_names import ERROR, KEY, PART, PLACE, REJECTIONS
 from tallyman.engine.segment.admit import admit
 from tallyman.engine.segment.fate_book import Book
 from tallyman.engine.segment.reference import seen_and_bad

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from tallyman.domain.account.fate import Fate
 from tallyman.domain.account.ledger import KeyDigest
 from tallyman.engine.evidence import kept_by_spark, write
-from tallyman.engine.expressions.columns import ERROR, KEY, LIVE, PART
+from tallyman.engine.expressions.column_names import ERROR, KEY, LIVE, PART
 from tallyman.engine.segment.cuts import Opened
 from tallyman.engine.segment.evaluate import Evaluation
 from tallyman.engine.segment.group_key import SOURCE_KEY

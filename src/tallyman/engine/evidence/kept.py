@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from tallyman.domain.account.ledger import KeyDigest
 from tallyman.engine.evidence import kept_by_spark as by_spark
-from tallyman.engine.expressions.columns import SOURCES, SYSTEM
+from tallyman.engine.expressions.column_names import SOURCES, SYSTEM
 from tallyman.engine.segment.group_key import PAIR, SOURCE_KEY, WHOLE
 from tallyman.engine.spark import digest
 from tallyman.engine.spark.spark_text import NoSparkText, group_text, has_text, texts

@@ -9,7 +9,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tallyman.domain.account.ledger import KeyDigest
-from tallyman.engine.expressions.columns import KEY, SYSTEM, col
+from tallyman.engine.expressions.column_names import KEY, SYSTEM
+from tallyman.engine.expressions.columns import col
 from tallyman.engine.segment.group_key import group_text, pair, text_of_group
 from tallyman.engine.source.source import key_text
 from tallyman.engine.spark import digest

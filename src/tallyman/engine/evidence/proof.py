@@ -19,7 +19,8 @@ from tallyman.domain.account.fate import Fate
 from tallyman.domain.account.ledger import Discrepancy, Ledger, Partition, SubLedger
 from tallyman.domain.account.stored_ledger import StoredLedger
 from tallyman.engine.evidence.kept import EVIDENCE, WHOLE_GROUP
-from tallyman.engine.expressions.columns import KEY, SYSTEM, col
+from tallyman.engine.expressions.column_names import KEY, SYSTEM
+from tallyman.engine.expressions.columns import col
 from tallyman.engine.segment.group_key import (
     GROUP_KEY,
     SOURCE_KEY,
@@ -86,9 +87,13 @@ class Claims:
 
     def accounted(self, level: int) -> DataFrame:
         """Read every key that a partition of the level claims, as often as it is claimed."""
-        partitions = self._partitions(level)
-        found = [self._claimed(part, level, partitions) for part in partitions]
+        found = [keys for _, keys in self.by_partition(level)]
         return reduce(DataFrame.unionAll, found, self._none())
+
+    def by_partition(self, level: int) -> list[tuple[Partition, DataFrame]]:
+        """Read the keys of each partition of the level."""
+        partitions = self._partitions(level)
+        return [(part, self._claimed(part, level, partitions)) for part in partitions]
 
     def made(self, level: int) -> DataFrame:
         """Read the keys of all rows that a step made, from its evidence."""

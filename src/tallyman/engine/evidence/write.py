@@ -15,7 +15,7 @@ from pyspark.sql.types import NullType
 
 from tallyman.domain.account.rejection import Rule
 from tallyman.domain.history.run import RunIdentity
-from tallyman.engine.expressions.columns import ERROR, KEY, PART, PLACE, REJECTIONS
+from tallyman.engine.expressions.column_names import ERROR, KEY, PART, PLACE, REJECTIONS
 from tallyman.engine.segment.cuts import Opened
 from tallyman.engine.segment.fate_book import Book
 from tallyman.engine.segment.group_key import GROUP_KEY, SOURCE_KEY, SOURCE_PLACE, text_of_group

@@ -18,34 +18,15 @@ from pyspark.sql.types import (
 
 from tallyman.domain.definition.expression import text_of
 from tallyman.engine.expressions.clock import Timed
-
-HIDDEN = "_tm_"
-"""The prefix of columns that the engine carries; a user's column may not begin with it."""
-
-KEY = "_tm_key"
-PART = "_tm_part"
-REJECTIONS = "_tm_rejections"
-PLACE = "_tm_place"
-"""The place of a record, `input@file#number`; carried if keys do not distinguish records."""
-CORRUPT = "_tm_corrupt"
-SYSTEM = "_tm"
-"""Our only column in an output file: NULL unless the row's key is not among its columns."""
-
-SOURCES = "sources"
-"""The field of SYSTEM, for rows that are groups, with count and digest of each group's rows."""
-
-LIVE = 0
-ERROR = 1
+from tallyman.engine.expressions.column_names import (
+    quoted,
+)
 
 _TOKEN = re.compile(
     r"\s*(?:(?P<text>'[^']*')|(?P<number>\d+(?:\.\d+)?)|(?P<quoted>`[^`]+`)"
     r"|(?P<word>[A-Za-z_]\w*)|(?P<sign><=>|<=|>=|<>|!=|=|<|>|\(|\)|,|-))"
 )
 _LOGIC = {"and", "or", "not", "is", "null", "in", "between", "true", "false"}
-
-
-def quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
 
 
 def col(name: str) -> Column:

@@ -17,7 +17,8 @@ from tallyman.domain.definition.step import Expect, Join, Select
 from tallyman.domain.definition.step_facts import Step
 from tallyman.domain.pipeline.pipeline import Asset, Source
 from tallyman.engine.expressions.clock import EPOCH
-from tallyman.engine.expressions.columns import HIDDEN, SYSTEM, col
+from tallyman.engine.expressions.column_names import HIDDEN, SYSTEM
+from tallyman.engine.expressions.columns import col
 from tallyman.engine.plan import check_working, in_place, plain, timed_plan
 from tallyman.engine.plan.check_expressions import Place, refusals
 from tallyman.engine.spark import small_tables

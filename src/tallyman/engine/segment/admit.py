@@ -22,7 +22,7 @@ from pyspark.sql.types import (
 )
 
 from tallyman.domain.account.rejection import ErrorType, Rule
-from tallyman.engine.expressions.columns import (
+from tallyman.engine.expressions.column_names import (
     CORRUPT,
     ERROR,
     KEY,
@@ -30,8 +30,8 @@ from tallyman.engine.expressions.columns import (
     PART,
     PLACE,
     REJECTIONS,
-    col,
 )
+from tallyman.engine.expressions.columns import col
 from tallyman.engine.segment.fate_book import Book
 from tallyman.engine.segment.segment import REJECTION, Flow, rejection
 from tallyman.engine.source.lines_input import LinesInput

@@ -13,17 +13,8 @@ from pyspark.sql.window import Window
 from tallyman.domain.account.fate import Fate
 from tallyman.domain.definition.step import DropDuplicates, Explode, GroupBy, Join
 from tallyman.domain.definition.working_step import Aggregate
-from tallyman.engine.expressions.columns import (
-    KEY,
-    LIVE,
-    PART,
-    PLACE,
-    REJECTIONS,
-    SOURCES,
-    col,
-    mentioned,
-    to_column,
-)
+from tallyman.engine.expressions.column_names import KEY, LIVE, PART, PLACE, REJECTIONS, SOURCES
+from tallyman.engine.expressions.columns import col, mentioned, to_column
 from tallyman.engine.expressions.redact import Redaction
 from tallyman.engine.plan import plain
 from tallyman.engine.segment.fate_book import Book

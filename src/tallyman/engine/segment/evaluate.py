@@ -27,15 +27,8 @@ from tallyman.domain.definition.step import (
     WithColumns,
 )
 from tallyman.domain.definition.step_facts import Step
-from tallyman.engine.expressions.columns import (
-    KEY,
-    PART,
-    PLACE,
-    REJECTIONS,
-    SOURCES,
-    SYSTEM,
-    col,
-)
+from tallyman.engine.expressions.column_names import KEY, PART, PLACE, REJECTIONS, SOURCES, SYSTEM
+from tallyman.engine.expressions.columns import col
 from tallyman.engine.observer import SILENT, Observer
 from tallyman.engine.plan import plain
 from tallyman.engine.segment import cuts, segment

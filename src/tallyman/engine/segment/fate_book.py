@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from tallyman.domain.account.fate import Fate
 from tallyman.domain.account.rejection import Rule
-from tallyman.engine.expressions.columns import ERROR
+from tallyman.engine.expressions.column_names import ERROR
 from tallyman.engine.expressions.redact import Redaction
 
 FANOUT = "fanout"

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from tallyman.engine.expressions.columns import ERROR, KEY, PART, col
+from tallyman.engine.expressions.column_names import ERROR, KEY, PART
+from tallyman.engine.expressions.columns import col
 from tallyman.engine.segment.admit import admit
 from tallyman.engine.segment.fate_book import Book
 from tallyman.engine.source.source import Input

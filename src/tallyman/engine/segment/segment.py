@@ -16,20 +16,16 @@ from tallyman.domain.account.fate import Fate
 from tallyman.domain.account.rejection import ErrorType, Rule
 from tallyman.domain.definition.step import Drop, Expect, Filter, Join, Rename, Select
 from tallyman.domain.definition.step_facts import Step
-from tallyman.engine.expressions.columns import (
+from tallyman.engine.expressions.column_names import (
     ERROR,
     KEY,
     LIVE,
     PART,
     PLACE,
     REJECTIONS,
-    cannot_raise,
-    col,
-    mentioned,
     quoted,
-    text_of,
-    to_column,
 )
+from tallyman.engine.expressions.columns import cannot_raise, col, mentioned, text_of, to_column
 from tallyman.engine.expressions.redact import Redaction
 from tallyman.engine.plan import plain
 from tallyman.engine.plan.plain import MATCHES

@@ -12,7 +12,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, StructType
 
 from tallyman.domain.account.ledger import KeyDigest
-from tallyman.engine.expressions.columns import KEY, LIVE, PART, PLACE, REJECTIONS, col
+from tallyman.engine.expressions.column_names import KEY, LIVE, PART, PLACE, REJECTIONS
+from tallyman.engine.expressions.columns import col
 from tallyman.engine.segment.segment import Flow
 from tallyman.engine.spark import digest
 

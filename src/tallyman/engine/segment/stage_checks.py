@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from tallyman.domain.account.ledger import KeyDigest
 from tallyman.domain.pipeline.threshold import Halt, Thresholds
-from tallyman.engine.expressions.columns import ERROR, KEY, PART
+from tallyman.engine.expressions.column_names import ERROR, KEY, PART
 from tallyman.engine.segment.fate_book import Book
 from tallyman.engine.segment.stage import Stage
 from tallyman.engine.source.doors import Doors

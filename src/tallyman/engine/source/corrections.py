@@ -19,7 +19,8 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from tallyman.domain.definition.frame import Frame
 from tallyman.domain.definition.plan import accounted_inputs, frames
-from tallyman.engine.expressions.columns import KEY, PLACE, col
+from tallyman.engine.expressions.column_names import KEY, PLACE
+from tallyman.engine.expressions.columns import col
 from tallyman.engine.files.listing import InputFile, InputFiles, list_files
 from tallyman.engine.source import lines
 from tallyman.engine.source.lines_input import BAD_UTF8, IRREGULAR, LinesInput

@@ -10,7 +10,8 @@ from functools import cached_property
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from tallyman.engine.expressions.columns import CORRUPT, KEY, col
+from tallyman.engine.expressions.column_names import CORRUPT, KEY
+from tallyman.engine.expressions.columns import col
 from tallyman.engine.files.listing import InputFiles
 from tallyman.engine.source import lines
 from tallyman.engine.source.lines_input import IRREGULAR, LinesInput, textual_key

@@ -10,7 +10,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
-from tallyman.engine.expressions.columns import CORRUPT, KEY, PLACE, col, quoted
+from tallyman.engine.expressions.column_names import CORRUPT, KEY, PLACE, quoted
+from tallyman.engine.expressions.columns import col
 from tallyman.engine.source import lines
 from tallyman.engine.source.source import Door, Input, key_text, nullable, placed
 from tallyman.engine.spark import digest

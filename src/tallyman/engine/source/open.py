@@ -11,7 +11,7 @@ from pyspark.sql.types import IntegralType, StringType, StructType
 
 from tallyman.domain.pipeline.pipeline import Source
 from tallyman.domain.pipeline.target import source_path
-from tallyman.engine.expressions.columns import SYSTEM
+from tallyman.engine.expressions.column_names import SYSTEM
 from tallyman.engine.expressions.redact import Redaction
 from tallyman.engine.files.listing import InputFiles, list_files
 from tallyman.engine.plan.check import nearest, source_schema

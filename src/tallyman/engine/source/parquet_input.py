@@ -12,7 +12,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from tallyman.engine.expressions.columns import KEY, col
+from tallyman.engine.expressions.column_names import KEY
+from tallyman.engine.expressions.columns import col
 from tallyman.engine.files.listing import InputFiles
 from tallyman.engine.source import lines
 from tallyman.engine.source.source import Door, Input, nullable, placed

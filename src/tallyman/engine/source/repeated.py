@@ -9,7 +9,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from tallyman.engine.expressions.columns import KEY
+from tallyman.engine.expressions.column_names import KEY
 from tallyman.engine.source.source import Input
 
 LIMIT = "spark.tallyman.countKeysUpTo"

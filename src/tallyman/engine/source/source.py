@@ -11,7 +11,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
 from tallyman.domain.account.ledger import KeyDigest
-from tallyman.engine.expressions.columns import KEY, PLACE, col
+from tallyman.engine.expressions.column_names import KEY, PLACE
+from tallyman.engine.expressions.columns import col
 from tallyman.engine.expressions.redact import Redaction
 from tallyman.engine.files.listing import InputFiles
 

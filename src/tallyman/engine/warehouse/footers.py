@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tallyman.domain.account.redaction import covers
-from tallyman.engine.expressions.columns import HIDDEN
+from tallyman.engine.expressions.column_names import HIDDEN
 
 
 @dataclass(frozen=True, slots=True)

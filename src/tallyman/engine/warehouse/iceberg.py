@@ -44,7 +44,7 @@ from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate, upda
 from pyiceberg.transforms import IdentityTransform
 
 from tallyman.domain.version.dataset import Fragment
-from tallyman.engine.expressions.columns import SYSTEM
+from tallyman.engine.expressions.column_names import SYSTEM
 from tallyman.engine.files.durable import sync
 from tallyman.engine.files.listing import fresh_sha256
 from tallyman.errors import UnpublishableType

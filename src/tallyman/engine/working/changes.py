@@ -23,7 +23,8 @@ from pyspark.sql.types import (
 )
 
 from tallyman.domain.definition.step_facts import Step
-from tallyman.engine.expressions.columns import ERROR, KEY, LIVE, PART, REJECTIONS, col
+from tallyman.engine.expressions.column_names import ERROR, KEY, LIVE, PART, REJECTIONS
+from tallyman.engine.expressions.columns import col
 from tallyman.engine.plan.in_place import assigned_by, may_assign, renamed_by, spelled
 from tallyman.engine.segment.fate_book import Book
 from tallyman.engine.segment.segment import Flow

@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 
 from tallyman import faults
 from tallyman.domain.history.run import RunIdentity
-from tallyman.engine.expressions.columns import KEY, LIVE, PART, quoted
+from tallyman.engine.expressions.column_names import KEY, LIVE, PART, quoted
 from tallyman.engine.expressions.redact import Redaction
 from tallyman.engine.files.durable import sync
 from tallyman.engine.files.run_folder import write_json

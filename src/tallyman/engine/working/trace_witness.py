@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from tallyman.domain.account.ledger import Check, KeyDigest
 from tallyman.engine.evidence.kept import Kept
-from tallyman.engine.expressions.columns import LIVE, PART
+from tallyman.engine.expressions.column_names import LIVE, PART
 from tallyman.engine.segment.stage import Stage
 from tallyman.engine.spark import digest
 from tallyman.engine.working import changes

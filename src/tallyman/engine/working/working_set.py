@@ -22,7 +22,8 @@ from tallyman.domain.account.fate import Evidence, Fate
 from tallyman.domain.definition.frame import OUTPUT_FORMATS, Frame
 from tallyman.domain.definition.step_facts import LOADING, Step
 from tallyman.domain.definition.working_step import Aggregate, Append, Delete, Output, Update
-from tallyman.engine.expressions.columns import KEY, LIVE, PART, SYSTEM, col, text_of, to_column
+from tallyman.engine.expressions.column_names import KEY, LIVE, PART, SYSTEM
+from tallyman.engine.expressions.columns import col, text_of, to_column
 from tallyman.engine.plan import in_place, plain
 from tallyman.engine.segment import segment
 from tallyman.engine.segment.cuts import Opened, hidden_group_fields, source

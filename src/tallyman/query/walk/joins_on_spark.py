@@ -13,7 +13,8 @@ from pyspark.sql import functions as F
 
 from tallyman.control.verify.reopen import Again
 from tallyman.domain.definition.plan import accounted_inputs
-from tallyman.engine.expressions.columns import KEY, PLACE, col
+from tallyman.engine.expressions.column_names import KEY, PLACE
+from tallyman.engine.expressions.columns import col
 from tallyman.engine.files.duck import text
 from tallyman.engine.plan import in_place, plain
 from tallyman.engine.readback.session import Desk

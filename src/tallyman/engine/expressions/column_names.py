@@ -1,0 +1,25 @@
+"""Names of the columns that the engine adds, and how a name is quoted in SQL."""
+
+from __future__ import annotations
+
+HIDDEN = "_tm_"
+"""The prefix of columns that the engine carries; a user's column may not begin with it."""
+
+KEY = "_tm_key"
+PART = "_tm_part"
+REJECTIONS = "_tm_rejections"
+PLACE = "_tm_place"
+"""The place of a record, `input@file#number`; carried if keys do not distinguish records."""
+CORRUPT = "_tm_corrupt"
+SYSTEM = "_tm"
+"""Our only column in an output file: NULL unless the row's key is not among its columns."""
+
+SOURCES = "sources"
+"""The field of SYSTEM, for rows that are groups, with count and digest of each group's rows."""
+
+LIVE = 0
+ERROR = 1
+
+
+def quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,72 @@
+"""Which worker runs which tests, and in which order: the longest first, by what they took before.
+
+`tests/durations.json` holds the seconds of each file, from a run with TALLYMAN_DURATIONS=record.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import pytest
+from xdist.scheduler import LoadFileScheduling
+
+DURATIONS = Path(__file__).with_name("durations.json")
+GROWN = 1.5
+"""A file that takes so many times what it took is named at the end."""
+NOTICED = 5.0
+"""Seconds below which a file is too short to be judged."""
+
+# Folders whose files share one run stay in one worker: each worker would make it again.
+TOGETHER = ("faults", "walk", "report", "seals", "damage", "oracle")
+
+
+def group_of(nodeid: str) -> str:
+    """Return the file of a test, or its folder where the files belong together."""
+    file = nodeid.partition("::")[0]
+    folder = Path(file).parent
+    return str(folder) if folder.name in TOGETHER else file
+
+
+def recorded() -> dict[str, float]:
+    return dict(json.loads(DURATIONS.read_text())["seconds"]) if DURATIONS.exists() else {}
+
+
+def longest_first(items: list[pytest.Item]) -> None:
+    """Sort tests by what their group took: a long one at the end would leave a worker idle."""
+    known = Counter[str]()
+    for file, seconds in recorded().items():
+        known[group_of(file)] += seconds
+    # A new file might be long.
+    items.sort(key=lambda item: -known.get(group_of(item.nodeid), float("inf")))
+
+
+class ByGroup(LoadFileScheduling):
+    def _split_scope(self, nodeid: str) -> str:
+        return group_of(nodeid)
+
+
+def taken(reports: Iterable[pytest.TestReport]) -> dict[str, float]:
+    """Add up what each file took, with its fixtures."""
+    seconds = Counter[str]()
+    for report in reports:
+        seconds[report.nodeid.partition("::")[0]] += report.duration
+    return {file: round(one, 1) for file, one in sorted(seconds.items())}
+
+
+def grown(before: Mapping[str, float], now: Mapping[str, float]) -> list[str]:
+    return [
+        f"{file}: {now[file]:.0f} s, recorded {before[file]:.0f} s"
+        for file in now
+        if file in before and now[file] > max(NOTICED, GROWN * before[file])
+    ]
+
+
+def record(now: Mapping[str, float]) -> None:
+    """Write what was taken, with the machine; files that did not run keep what they have."""
+    known = {f: s for f, s in (recorded() | dict(now)).items() if Path(f).exists()}
+    facts = {"cores": os.cpu_count(), "seconds": dict(sorted(known.items()))}
+    DURATIONS.write_text(json.dumps(facts, indent=1) + "\n")

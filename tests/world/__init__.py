@@ -1,0 +1,1 @@
+"""The world a test lives in: project folders, commands, databases and a collector."""

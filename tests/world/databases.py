@@ -1,0 +1,70 @@
+"""Databases for test projects: one PostgreSQL server per test process, a copied database each."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import psycopg
+
+from tallyman.registry.database import Database
+
+OWN = "/tallyman?"
+END_SESSIONS = """
+    SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+    WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'
+"""
+
+
+class Databases:
+    """The server's own database stays empty: the others are copies of it."""
+
+    def __init__(self) -> None:
+        # Not below pytest's own folder, which the next session on this machine closes to others:
+        # the server runs as another user if the tests run as root.
+        self._folder = tempfile.TemporaryDirectory(prefix="databases-", ignore_cleanup_errors=True)
+        self._server = Database(None, Path(self._folder.name))
+        self._numbers = count()
+        with self._server.transaction():
+            pass  # makes the tables
+        self._server.close(leave_running=True)  # a copy needs that nobody is connected
+        self._address = self._server.url()
+        # Nothing here has to survive a power cut, and a copy would wait for the disk.
+        with self._maintenance() as admin:
+            for name in ("fsync", "synchronous_commit", "full_page_writes"):
+                admin.execute(f"ALTER SYSTEM SET {name} = off".encode())
+            admin.execute("SELECT pg_reload_conf()")
+
+    def new(self) -> str:
+        """The address of a database that nobody else uses; its role may not change tables."""
+        name = f"test_{next(self._numbers)}"
+        with self._maintenance() as admin:
+            admin.execute(f"CREATE DATABASE {name} TEMPLATE tallyman".encode())
+        return self._address.replace(OWN, f"/{name}?")
+
+    def drop(self, address: str) -> None:
+        name = address.partition("?")[0].rpartition("/")[2]
+        with self._maintenance() as admin:
+            admin.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)".encode())
+
+    def close(self) -> None:
+        """Stop the server, also if a test left a connection open."""
+        with contextlib.suppress(psycopg.OperationalError), self._maintenance() as admin:
+            admin.execute(END_SESSIONS)
+        self._server.close()
+        self._folder.cleanup()
+
+    @contextlib.contextmanager
+    def _maintenance(self) -> Iterator[psycopg.Connection]:
+        address = self._server.owner_url.replace(OWN, "/postgres?")
+        with psycopg.connect(address, autocommit=True) as admin:
+            yield admin
+
+
+def owner_of(address: str) -> str:
+    """The same database as the owner of its tables, who is not held by their guards."""
+    assert "//tallyman@" in address
+    return address.replace("//tallyman@", "//postgres@")
