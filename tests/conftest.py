@@ -37,7 +37,13 @@ os.environ.setdefault("JAVA_TOOL_OPTIONS", " ".join(FAST_START))
 # Settings of whoever starts the tests: they are for their work, and so are the databases, servers
 # and collectors that some of them name.
 FOREIGN = ("TALLYMAN_", "OPENLINEAGE", "SPARK_", "PYSPARK_", "PG", "GIT_")
-OURS = ("TALLYMAN_SEED", "TALLYMAN_CHAINS", "TALLYMAN_SCALE", "TALLYMAN_DURATIONS")
+OURS = (
+    "TALLYMAN_SEED",
+    "TALLYMAN_CHAINS",
+    "TALLYMAN_SCALE",
+    "TALLYMAN_DURATIONS",
+    "TALLYMAN_RECORD",
+)
 for name in [n for n in os.environ if n.startswith(FOREIGN) and n not in OURS]:
     del os.environ[name]
 os.environ.update(GIT_CONFIG_GLOBAL=os.devnull, GIT_CONFIG_NOSYSTEM="1")

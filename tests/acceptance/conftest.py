@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import shutil
+import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -24,6 +25,19 @@ from tests.world.databases import Databases
 from tests.world.home import Home
 from tests.world.homes import Homes
 from tests.world.reply import Reply
+
+
+def _reference_run(project: Path) -> Reply:
+    """Run it as a person would, for the README shows that; then ask for the same as JSON."""
+    home = Home(project)
+    done, shown = (_ended(home.installed(*words)) for words in (("run",), ("show", "--json")))
+    check_queries(project, shown)
+    return Reply(done.code, json.dumps([done.stdout, shown.json]), done.stderr + shown.stderr)
+
+
+def _ended(running: subprocess.Popen[str]) -> Reply:
+    said, errors = running.communicate(timeout=240)
+    return Reply(running.returncode, said, errors)
 
 
 def counted_by_query(run_folder: Path, asset: str) -> dict[str, tuple[int, int]]:
@@ -64,6 +78,8 @@ class FinishedRun:
 
     project: Path
     reply: Any
+    text: str = ""
+    """What the command printed."""
 
     @property
     def run_id(self) -> str:
@@ -185,16 +201,18 @@ def airline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FinishedRun]:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not answer.exists():
             write_airline(project)
-            running = Home(project).installed("run", "--json")
             # A failure is kept as well: trying again would hide it.
-            said, errors = running.communicate(timeout=240)
-            answer.write_text(json.dumps([running.returncode, said, errors]))
-    reply = check_queries(project, Reply(*json.loads(answer.read_text())))
+            answer.write_text(json.dumps(_reference_run(project)))
+            # For the README: a database can be copied only while nobody uses it.
+            (shared / "walk").mkdir()
+            subprocess.run(["cp", "-a", project, shared / "walk" / "airline-demo"], check=True)
+    reply = Reply(*json.loads(answer.read_text()))
     assert reply.code == 0, str(reply)
+    printed, shown = reply.json
     # Its server stays up: each command would start and stop it.
     with Project.open(project) as held:
         held.database.url()
-        yield FinishedRun(project, reply.json)
+        yield FinishedRun(project, shown, printed)
 
 
 SMALL = 5_300

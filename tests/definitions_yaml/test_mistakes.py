@@ -89,17 +89,17 @@ def test_all_mistakes_are_told_at_once_with_their_paths(tmp_path: Path) -> None:
         "36: assets.gl_close.stepz: unknown key. Did you mean 'steps'?",
         "17: assets.gl_close.steps[0].update.join.fx: 'on' is missing",
         "18: assets.gl_close.steps[1].update.set: '0)' has no expression; within {…} a comma ends "
-        "a value: quote an expression that has one in it",
+        "a value: quote an expression that contains one",
         "19: assets.gl_close.steps[2].delete.wher: unknown key. Did you mean 'where'?",
-        "20: assets.gl_close.steps[3].delete.where: null is no condition: leave the key out to "
+        "20: assets.gl_close.steps[3].delete.where: null is not a condition: leave the key out to "
         "mean all rows",
         "21: assets.gl_close.steps[4].limit: limit cannot be accounted for row by row. Use filter "
         "on a key or a date, so that the rows left out have a reason.",
         "22: assets.gl_close.steps[5].joyn: unknown step. Did you mean 'join'?",
         "23: assets.gl_close.steps[6].join.with.frm: unknown key. Did you mean 'from'?",
         "23: assets.gl_close.steps[6].join.with: 'from' is missing",
-        "24: assets.gl_close.steps[7].join.with.where: beside steps, a condition is one of them: "
-        "filter: {where: …}",
+        "24: assets.gl_close.steps[7].join.with.where: together with steps, write the condition as "
+        "a step: filter: {where: …}",
         "25: assets.gl_close.steps[8].join.with.steps[0].filter: 'where' is missing",
         "26: assets.gl_close.steps[9].join: how is 'inner' or 'left', not 'outer'",
         "27: assets.gl_close.steps[10].explode.outer: expected true or false, found 'yes'",
@@ -112,14 +112,14 @@ def test_all_mistakes_are_told_at_once_with_their_paths(tmp_path: Path) -> None:
         "32: assets.gl_close.steps[14].output.seq: expected a whole number, found '1.10'",
         "33: assets.gl_close.steps[15].output: output to '../x': use a path in the project, such "
         "as exports/gl.csv",
-        "34: assets.gl_close.steps[16].groupBy.agg: a column cannot be made under the name 'name'; "
-        "rename it afterwards",
+        "34: assets.gl_close.steps[16].groupBy.agg: a column cannot be named 'name' here; rename "
+        "it afterwards",
         "35: assets.gl_close.steps[17].select: name at least one column",
         "14: assets.gl_close: trace is 'off' or 'changes', not 'on'",
         "37: assets.numbered.steps: seq 10 comes after seq 20: numbers must rise along the chain",
         "38: assets.nowhere: 'from' is missing",
-        "38: assets.nowhere.partitioned_by: say 'start' for days, with an 'end' or without, or "
-        "'values'",
+        "38: assets.nowhere.partitioned_by: use either 'start' for days, optionally with "
+        "'end', or 'values'",
         "39: assets.split.partitioned_by: 'yesterday' is not a day; write it like 2025-01-31",
         "40: assets.asked.approval.timeout_s: expected a whole number, found 'soon'",
     ]
@@ -130,12 +130,12 @@ BOMB = "a: &a [x, x]\n" + "".join(
     for before, after in zip("abcdefgh", "bcdefghi", strict=True)
 )
 UNREADABLE: dict[str, tuple[str | bytes, str]] = {
-    "two equal keys": ("sources: {}\nassets: {}\nsources: {}", "3: the key 'sources' is there al"),
-    "two equal keys, quoted": ("assets:\n  a: {from: x, 'from': y}", "2: the key 'from' is there"),
+    "two equal keys": ("sources: {}\nassets: {}\nsources: {}", "3: duplicate key 'sources', firs"),
+    "two equal keys, quoted": ("assets:\n  a: {from: x, 'from': y}", "2: duplicate key 'from', f"),
     "an object": ("sources: !!python/object/apply:os.system [ls]", "1: tags such as 'tag:yaml.or"),
     "a type": ("sources: {x: {path: !!float 1.10}}", "1: tags such as 'tag:yaml.org,2002:float'"),
-    "a bomb": (BOMB, "6: more than 100,000 values when its aliases are unfolded"),
-    "a snake": ("assets: &a {x: *a}", "1: an alias stands for something that it is a part of"),
+    "a bomb": (BOMB, "6: more than 100,000 values when its aliases are expanded"),
+    "a snake": ("assets: &a {x: *a}", "1: an alias refers to a value that contains it"),
     "no YAML": ("assets:\n  a: {from: x\n  b: ]", "3: it is not valid YAML: expected ',' or '}'"),
     "half a selector": ("assets:\n  a:\n    x: {{A}} OR b", "3: it is not valid YAML: expected <"),
     "two documents": ("sources: {}\n---\nassets: {}", "2: it is not valid YAML: but found another"),
@@ -143,7 +143,7 @@ UNREADABLE: dict[str, tuple[str | bytes, str]] = {
     "control characters": ("sources: \0", " it is not valid YAML: unacceptable character #x0000"),
     "too deep": ("[" * 5000, " it is nested too deeply to be read"),
     "a list": ("- sources", "1: expected names and values, found a list"),
-    "a list as a key": ("sources: {[a]: b}", "1: a key is a text, not a list or a mapping"),
+    "a list as a key": ("sources: {[a]: b}", "1: a key must be a text, not a list or a mapping"),
 }
 
 
@@ -159,7 +159,7 @@ def test_what_cannot_be_read_is_told_without_reading_on(
 def test_an_unquoted_selector_before_more_text_is_hinted_at(tmp_path: Path) -> None:
     [said] = mistakes(tmp_path, "assets:\n  a:\n    x: {{A}} OR b")
 
-    assert said.endswith('; quote what begins with {{, as in "{{NAME}}"')
+    assert said.endswith('; quote a value that begins with {{, as in "{{NAME}}"')
 
 
 TRAPS = """\

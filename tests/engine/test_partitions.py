@@ -114,7 +114,7 @@ def test_rows_that_leave_their_partition_fail_the_asset(shop: Workshop) -> None:
 @pytest.mark.parametrize(
     ("words", "options", "message"),
     [
-        ("clean", {}, "say which with --partition"),
+        ("clean", {}, "choose one with --partition"),
         ("everything", {"partition": "2025-01-01"}, "is partitioned"),
         ("clean", {"partition": "2025-02-30"}, "2025-02-30"),
         ("clean", {"partition": "2026-01-01"}, "2025-01-31"),

@@ -131,6 +131,15 @@ def test_the_code_of_an_asset_is_its_function_or_its_file(tmp_path: Path) -> Non
     assert "gl_close:" in code.text
 
 
+def test_the_code_of_an_asset_may_use_a_selector_without_quotes(tmp_path: Path) -> None:
+    asset = ledger_close(tmp_path, "yaml").assets["gl_close"]
+    [file] = (tmp_path / "pipelines").glob("*.yaml")
+    file.write_text(file.read_text() + "\nextra:\n  - filter: {where: {{EMEA_ONLY}}}\n")
+    code = code_of_asset(asset, tmp_path / "pipelines")
+    assert code is not None
+    assert "where: {{EMEA_ONLY}}" in code.text
+
+
 @pytest.mark.parametrize(
     "text",
     [

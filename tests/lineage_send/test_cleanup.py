@@ -49,8 +49,8 @@ def test_cleanup_shows_and_removes_what_was_sent(shop: SpoolHome) -> None:
     assert (code, seen["confirmed"], seen["sent_events_removed"]) == (0, False, 3)
     assert left(shop, run) == [0, 1, 2, 3, 4, 5, 6, 7]
     code, text, _ = shop.printed("cleanup")
-    assert "lineage events that were sent: 3" in text
-    assert "nothing was removed; to remove it:  --confirm" in text
+    assert "sent lineage events: 3" in text
+    assert "nothing was removed; add --confirm to remove them" in text
 
     code, done = shop.answer("cleanup", "--confirm")
     assert (code, done["confirmed"], done["sent_events_removed"]) == (0, True, 3)

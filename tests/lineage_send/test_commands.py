@@ -49,7 +49,7 @@ def test_after_an_outage_status_tells_and_flush_delivers(
     code, found = shop.answer("lineage", "status")
     assert (found["waiting"], found["oldest_at"], found["sent"]) == (0, None, 3)
     assert found["last_error"] is None
-    assert shop.printed("lineage", "flush")[1].strip() == "nothing waits to be sent"
+    assert shop.printed("lineage", "flush")[1].strip() == "no events are waiting"
 
 
 def test_it_stops_at_the_first_failure_with_what_was_done(
@@ -87,7 +87,7 @@ def test_with_nothing_configured_it_says_how_and_keeps_them(
     shop.spool(2)
     code, text, _ = shop.printed("lineage", "status")
     assert code == 0
-    assert "none is configured" in text
+    assert "not configured" in text
     assert "export OPENLINEAGE_URL=" in text
     code, failed = shop.answer("lineage", "flush")
     assert (code, failed["error"]["code"]) == (1, "no_lineage_destination")

@@ -183,7 +183,7 @@ def test_asking_for_the_status_makes_nothing(
 
 
 def test_the_status_tells_what_is_there(tallyman: Callable[..., str], home: Path) -> None:
-    assert "stopped (started to answer this)" in tallyman("status")
+    assert "stopped (started only for this command)" in tallyman("status")
     assert not Embedded(home / ".tallyman").running
     address = tallyman("url").strip()
     with psycopg.connect(address) as other:
@@ -199,7 +199,7 @@ def test_migrating_tells_what_was_applied(tallyman: Callable[..., str], empty: s
         patch.setenv("TALLYMAN_DATABASE_URL", empty)
         assert tallyman("migrate").startswith("applied  0001 history\n")
         assert "nothing to do" in tallyman("migrate")
-        assert "what this program needs" in tallyman("status")
+        assert "up to date" in tallyman("status")
 
 
 def test_the_shell_is_psql_and_its_end_is_ours(

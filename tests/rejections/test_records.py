@@ -115,7 +115,7 @@ def test_from_first_run_to_last_correction(new_home: Callable[[], Home]) -> None
     said = reply.stdout
     assert said.startswith("nothing to replay: 0 open of 4 rejected (")
     assert f"1 rejected again in run {again}" in said
-    assert said.endswith(f"open there:  tallyman rejections replay {again}\n")
+    assert said.endswith(f"to replay those:  tallyman rejections replay {again}\n")
 
     # ---- what a rollback takes back is open again ----
     versions = home.heads()["good"]

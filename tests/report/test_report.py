@@ -156,7 +156,7 @@ def test_a_halted_run_tells_why_and_that_nothing_was_published(shop: ReportHome)
     error = shop.answers["halted"]["assets"][0]["error"]
     assert error["message"] in page.text
     assert error["hint"] in page.text
-    assert "what readers see is what it was before" in page.text
+    assert "readers see the same versions as before" in page.text
 
 
 def test_partitions_are_one_table_and_only_failures_are_told_at_length(shop: ReportHome) -> None:
@@ -164,7 +164,7 @@ def test_partitions_are_one_table_and_only_failures_are_told_at_length(shop: Rep
     assert "All 3 partitions" in page.text
     # The two at the door of the partition that failed were not followed to the end.
     assert "6 in = 4 passed + 2 unaccounted for" in page.text
-    assert "it stopped before they met a fate" in page.text
+    assert "the run stopped before they met a fate" in page.text
     targets = shop.ok("report", shop.id("partly"))["assets"][0]["targets"]
     assert [(one["records_in"], one["unaccounted"]) for one in targets] == [(3, 0), (2, 2), (1, 0)]
     assert page.text.count("last completed step") <= 1
@@ -192,7 +192,7 @@ def test_a_year_of_partitions_is_still_a_short_page(shop: ReportHome) -> None:
     assert "All 336 partitions" in page.text
     assert len([tag for tag, _ in page.tags if tag == "section"]) < 10
     assert len([tag for tag, _ in page.tags if tag == "svg"]) < 30
-    assert "was copied here" in page.text
+    assert "was copied from elsewhere" in page.text
 
 
 @pytest.mark.parametrize("status", ["canceled", "waiting_approval", "failed"])
@@ -211,7 +211,7 @@ def test_a_copied_run_is_told_from_its_files_alone(shop: ReportHome, status: str
 def test_a_run_folder_without_a_report_is_told_as_not_known(shop: ReportHome) -> None:
     shop.copied("first", "cut-off", lambda folder: (folder / "processing_report.json").unlink())
     page = checked(shop.page("cut-off"))
-    assert "not known" in page.text
+    assert "unknown" in page.text
 
 
 def test_columns_that_are_redacted_stay_so(shop: ReportHome) -> None:

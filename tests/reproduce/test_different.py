@@ -97,7 +97,7 @@ def test_a_duplicate_row_that_is_gone_is_a_difference_that_a_person_sees(home: N
     assert "  rows: 1 added, 0 removed, 0 changed (no unique key: whole rows compared)" in out
     assert f"    + kind={rows['kind'][0].as_py()}\n" in out
     assert "    ~ id=o001   luck: " in out
-    assert "not decided by the data" in out
+    assert "the data does not decide" in out
     assert "tallyman reproduce first --keep" in out
 
 
@@ -109,4 +109,4 @@ def test_a_recorded_digest_that_was_edited_is_a_difference(home: NumbersHome) ->
     kinds = target(reply.json, "kinds")
     assert kinds["verdict"] == "DIFFERENT"
     assert kinds["rows"]["digest_then"] == kinds["rows"]["digest_now"][::-1]
-    assert "the same rows in the files" in kinds["reasons"][0]
+    assert "the files contain the same rows" in kinds["reasons"][0]

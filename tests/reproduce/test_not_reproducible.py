@@ -79,7 +79,7 @@ def test_files_of_a_version_that_are_gone_are_told(home: NumbersHome) -> None:
     _, [flipped] = refused(home, "of-version")
     file.write_bytes(body)
     assert "an input is missing" in gone
-    assert "1 of its 1 files have other bytes" in flipped
+    assert "1 of its 1 files have changed" in flipped
 
 
 def test_a_config_that_was_edited_binds_nothing(home: NumbersHome) -> None:

@@ -116,7 +116,7 @@ def test_a_halted_run_is_reproduced_with_its_rejections(orders: Callable[..., Nu
     letters.write_text("no letter\n")
     found = target(home.tallyman("reproduce", "halted").json, "clean")
     assert found["verdict"] == "DIFFERENT"
-    assert "rejections: what the run left cannot be read" in found["reasons"][0]
+    assert "rejections: the run's files cannot be read" in found["reasons"][0]
 
 
 def test_a_replay_of_corrected_records_is_reproduced(orders: Callable[..., NumbersHome]) -> None:

@@ -199,8 +199,8 @@ def test_a_version_that_was_read_is_checked_byte_for_byte(plain: NumbersHome) ->
     flipped = plain.tallyman("verify", "inputs", "of-version").json["first_difference"]
     file.write_bytes(body)
     assert (gone["kind"], gone["name"], flipped["name"]) == ("input", name, name)
-    assert "1 of its 1 files are gone" in gone["message"]
-    assert "1 of its 1 files have other bytes" in flipped["message"]
+    assert "1 of its 1 files are missing" in gone["message"]
+    assert "1 of its 1 files have changed" in flipped["message"]
 
 
 def test_a_committed_change_is_named_with_both_commits(new_home: Callable[[], NumbersHome]) -> None:
@@ -226,7 +226,7 @@ def test_a_committed_change_is_named_with_both_commits(new_home: Callable[[], Nu
     assert (reply.code, reply.json["verdict"]) == (1, "NOT_REPRODUCIBLE")
     [again] = [t for t in reply.json["targets"] if t["verdict"] == "NOT_REPRODUCIBLE"]
     assert again["asset"] == "doubled"
-    assert f"made by commit {then}" in again["reasons"][0]
+    assert f"used commit {then}" in again["reasons"][0]
 
     git(home.path, "checkout", "-q", then)
     assert home.ok("reproduce", "first")["verdict"] == "REPRODUCED"

@@ -99,7 +99,7 @@ def test_a_body_that_is_no_seal_stops_nothing_but_the_chain(
 ) -> None:
     forged = "UPDATE seals SET body = '[', hash = 'sha256:' || encode(sha256('['), 'hex') "
     with shop.forged(f"{forged} WHERE ordinal = 2"):
-        assert broken(project) == (2, "first", "the registry holds no seal")
+        assert broken(project) == (2, "first", "what the registry has is not a seal")
         assert not project.verify("first").verified
 
 
@@ -134,13 +134,17 @@ def test_a_seal_of_another_run_in_the_folder_is_found(shop: SealedHome, project:
     with written(place, other):
         found = broken(project)
         reply = shop.tallyman("verify", "second")
-    assert found == (3, "second", f"runs/{place.parent.name}/seal.json is not its seal")
+    assert found == (
+        3,
+        "second",
+        f"runs/{place.parent.name}/seal.json is not the seal in the registry",
+    )
     assert reply.json["first_changed"]["file"] == "seal.json"
     with written(place, None):
-        assert broken(project) == (3, "second", f"runs/{place.parent.name}/seal.json is not there")
+        assert broken(project) == (3, "second", f"runs/{place.parent.name}/seal.json is missing")
     aside = shop.folder("first") / "attempts" / "1" / "seal.json"
     with written(aside, other):
-        what = f"runs/{shop.folder('first').name}/attempts/1/seal.json is no seal of this run"
+        what = f"runs/{shop.folder('first').name}/attempts/1/seal.json is not a seal of this run"
         assert broken(project) == (2, "first", what)
 
 
@@ -190,7 +194,7 @@ def test_a_seal_signed_by_nobody_we_know_is_a_broken_link(
 ) -> None:
     [key] = (shop.path / "keys").glob("*.pub")
     with written(key, None):
-        assert broken(project) == (3, "second", "its signature is not good")
+        assert broken(project) == (3, "second", "its signature is not valid")
         found = project.chain().broken
         assert found is not None
         assert found.found == f"a signature by key {key.stem}, which is not in keys/"
@@ -201,7 +205,7 @@ def test_a_seal_signed_by_nobody_we_know_is_a_broken_link(
     back = "UPDATE runs SET name = 'third' WHERE name = 'other'"
     path = shop.folder("third") / "seal.json"
     with shop.forged(last, changed(forged, 4), rename), written(path, forged.text.encode()):
-        assert broken(project) == (4, "other", "its signature is not good")
+        assert broken(project) == (4, "other", "its signature is not valid")
         shop.owner(back)
 
 
@@ -216,7 +220,7 @@ def test_a_removed_folder_is_gone_and_the_chain_holds_without_it(
     finally:
         os.rename(aside, folder)
     assert (said["intact"], said["gone"]) == (True, ["second"])
-    assert "1 folder is gone, its seal is as the registry has it: second" in text
+    assert "1 run folder is missing; its seal was read from the registry: second" in text
 
 
 def test_runs_that_end_at_the_same_moment_make_one_chain(
@@ -332,9 +336,11 @@ def test_a_copied_run_with_a_forged_seal_is_not_verified(copies: Project) -> Non
         "seal.json: a signature by key 0123": [
             seal | {"signature": dict(other, key="0123456789abcdef")}
         ],
-        "seal.json: a signature by 'rsa'": [seal | {"signature": dict(other, algorithm="rsa")}],
+        "seal.json: a signature with the unknown algorithm 'rsa'": [
+            seal | {"signature": dict(other, algorithm="rsa")}
+        ],
         "seal.json: no signature": [bare],
-        "seal.json is not as a seal is written": [
+        "seal.json is not a valid seal": [
             seal | {"signature": 3},
             seal | {"files": [1]},
             seal | {"ordinal": "3"},

@@ -282,7 +282,7 @@ def test_a_reused_result_is_followed_to_where_it_was_made(
         found = look(second, known["second"])
     finally:
         os.rename(first.parent / "aside", first / "totals")
-    assert found.problems == (f"totals: reused from runs/{first.name}/totals, which is not here",)
+    assert found.problems == (f"totals: reused from runs/{first.name}/totals, which is missing",)
 
 
 def test_a_run_that_did_not_end_is_not_sealed_and_not_verified(shop: SealedHome) -> None:
@@ -291,7 +291,7 @@ def test_a_run_that_did_not_end_is_not_sealed_and_not_verified(shop: SealedHome)
     reply = shop.tallyman("verify", "killed")
     assert (reply.code, reply.json["verified"], reply.json["sealed"]) == (1, False, False)
     assert reply.json["seal"] is None
-    assert reply.json["reasons"] == ["not sealed: it did not end, or is older than seals"]
+    assert reply.json["reasons"] == ["not sealed: it has not ended, or predates seals"]
     _, text, _ = shop.printed("verify", "killed")
     assert "NOT SEALED" in text
     shutil.rmtree(shop.folder("killed"))
@@ -306,7 +306,8 @@ def test_a_resume_that_was_killed_is_not_sealed_though_its_first_end_was(shop: S
     reply = shop.tallyman("verify", "twice")
     assert (reply.code, reply.json["sealed"]) == (1, False)
     assert (
-        "not sealed: the run went on after its last seal and did not end" in reply.json["reasons"]
+        "not sealed: the run was resumed after its last seal and has not ended"
+        in reply.json["reasons"]
     )
     assert shop.ok("verify", "chain")["intact"]
     shop.ok("resume", "twice")

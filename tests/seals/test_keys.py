@@ -141,12 +141,12 @@ def broken_keys(folder: Path) -> dict[str, Path]:
     contents = {
         "it cannot be read: No such file or directory": None,
         "others can read it (mode 640): chmod 600": good,
-        "it is no private key in PEM": b"-----BEGIN PRIVATE KEY-----\nMC4CAQAw\n",
-        "it is no Ed25519 key but RSAPrivateKey": pem(rsa.generate_private_key(65537, 2048)),
-        "it has a passphrase, and a run cannot ask for one": pem(
+        "it is not a private key in PEM format": b"-----BEGIN PRIVATE KEY-----\nMC4CAQAw\n",
+        "it is not an Ed25519 key but RSAPrivateKey": pem(rsa.generate_private_key(65537, 2048)),
+        "it has a passphrase, which a run cannot ask for": pem(
             Ed25519PrivateKey.generate(), b"passphrase"
         ),
-        ".pub is not there: `tallyman keys init` writes it again": good,
+        ".pub is missing: `tallyman keys init` writes it again": good,
     }
     found = {}
     for number, (why, content) in enumerate(contents.items()):

@@ -84,7 +84,7 @@ def test_what_has_no_trace_says_why(tmp_path: Path) -> None:
     with Trace(run.ended("failed").open()) as trace:
         with pytest.raises(NoTrace, match='trace="off"'):
             trace.row(ROW, "plain")
-        with pytest.raises(NoTrace, match="it is failed, and none of its steps was begun"):
+        with pytest.raises(NoTrace, match="it is failed, and none of its steps had started"):
             trace.steps("broken")
         with pytest.raises(NotFound, match="Did you mean 'gl_close'"):
             trace.row(ROW, "gl_clse")
@@ -102,7 +102,7 @@ def test_a_key_must_be_of_columns(closed: Trace, values: dict[str, str], said: s
 
 
 def test_a_row_id_is_a_uuid(closed: Trace) -> None:
-    with pytest.raises(UsageError, match="no row id"):
+    with pytest.raises(UsageError, match="not a row id"):
         closed.row("JE-002")
     with pytest.raises(UsageError, match="created, updated, deleted"):
         closed.changes("gl_close", 10, "baseline")
@@ -185,10 +185,10 @@ def a_mask_of_other_columns(files: TargetFiles) -> None:
         (created_twice, row_id("USD", 4), "created 2 times, in steps 40, 50"),
         (loaded_twice, ROW, "created 2 times, in steps 10, 20"),
         (loaded_and_created, ROW, "created 2 times, in steps 10, 40"),
-        (never_created, ROW, "step 10 changed it and nothing says what it was before"),
+        (never_created, ROW, "step 10 changed it, but its values before are not recorded"),
         (changed_when_deleted, ROW, "step 30 deleted it and step 60 has a record"),
         (changed_twice_in_a_step, ROW, "step 20 has two records of it"),
-        (loaded_too_late, ROW, "is said to be the first that touched it, and is not"),
+        (loaded_too_late, ROW, "is recorded as the first that changed it, but is not"),
         (a_mask_of_other_columns, ROW, "changed '10' of the columns amount_local"),
     ],
 )

@@ -28,11 +28,11 @@ PANELS = {
     "Operate": ("cleanup", "purge", "db"),
 }  # fmt: skip
 IN_MODULE = {"reject": "approve", "approvals": "approve", "hide": "rename", "expose": "rename"}
-"""Commands that share a module with another, which gives it its name."""
+"""Commands in the module of another command."""
 
 
 class Commands(TyperGroup):
-    """Import a command only when it is asked for: `tallyman ls` needs no other."""
+    """A command group that imports a command only when it is used: `tallyman ls` needs no other."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return [name for names in PANELS.values() for name in names]

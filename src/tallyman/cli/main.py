@@ -1,4 +1,4 @@
-"""The command line: every command, by purpose, and what its errors and signals become."""
+"""The command line program: it runs a command and handles errors and signals."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _root(
 
 
 def main() -> None:
-    """Run a command; print an error as a message and a hint, with a stack trace only on --debug."""
+    """Run a command. Print an error as a message and a hint; with --debug, as a stack trace."""
     arguments = sys.argv[1:]
     debug = "--debug" in arguments or bool(os.environ.get("TALLYMAN_DEBUG"))
     sys.argv = [sys.argv[0], *(a for a in arguments if a != "--debug")]
@@ -67,7 +67,7 @@ def main() -> None:
 
 @contextmanager
 def _stopped_by_sigterm() -> Iterator[None]:
-    """Make SIGTERM, which schedulers send, stop a command as Ctrl-C does; a second one ends it at
+    """Handle SIGTERM, which schedulers send, like Ctrl-C; a second SIGTERM ends the process at
     once. A process that ignores SIGTERM keeps ignoring it."""
     before = signal.getsignal(signal.SIGTERM)
     if before != signal.SIG_DFL or threading.current_thread() is not threading.main_thread():

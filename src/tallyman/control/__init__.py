@@ -1,1 +1,1 @@
-"""THE DECISIONS. What must be done, in which order, and whether it may be published."""
+"""THE DECISIONS. Decide what to do, in which order, and whether the result may be published."""

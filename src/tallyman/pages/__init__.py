@@ -1,1 +1,1 @@
-"""Pages for people: HTML made from what the read side answers."""
+"""HTML pages for people, made from the answers of the read side."""

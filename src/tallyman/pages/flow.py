@@ -1,4 +1,4 @@
-"""The flow of records drawn: one bar for what came in, a ribbon to each fate."""
+"""Drawing of the flow of records: one bar for the records in, and a ribbon to each fate."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tallyman.pages.text import printable
 from tallyman.query.report.flow import RecordFlow
 
 HEIGHT = 168.0
-"""Of what came in, before thin ribbons are made thick enough to be seen."""
+"""The height of the bar, before thin ribbons are widened to be visible."""
 LOWER = 64.0
-"""Of groups and children: they are in another unit, and must not look like as many records."""
+"""The height for groups and children: smaller, because they are not records."""
 THINNEST = 4.0
 LABEL = 44.0
-"""A number and two lines of words need this much."""
+"""The height of a label: a number and two lines of text."""
 BAR = 10.0
 TOP = 8.0
 WORDS = {
@@ -30,13 +30,13 @@ WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How wide it is drawn: one for a page, one for a phone."""
+    """The measures of a drawing: one for a page, one for a phone."""
 
     width: int
     left: float
     right: float
     letters: int
-    """How many of a description fit into a line."""
+    """How many letters of a description fit into a line."""
 
 
 PAGE = Shape(720, 112, 400, 44)
@@ -50,15 +50,15 @@ class Ribbon:
     count: int
     thickness: float
     at: float
-    """Where it leaves the bar; `to` is where it arrives."""
+    """Where it leaves the bar; `to` is where it ends."""
     to: float
 
 
 def ribbons(flow: RecordFlow) -> list[Ribbon]:
-    """As thick as their share, and never too thin to be seen."""
+    """Compute the ribbons: as thick as their share, but never too thin to be visible."""
     shares = [(one.fate, one.description, one.count) for one in flow.shares]
     if flow.unaccounted:
-        why = "it stopped before they met a fate" if flow.stopped else "they met no fate"
+        why = "the run stopped before they met a fate" if flow.stopped else "they met no fate"
         shares.append(("UNACCOUNTED", why, abs(flow.unaccounted)))
     whole = sum(count for _, _, count in shares) or 1
     high = HEIGHT if flow.opened_by is None else LOWER
@@ -66,7 +66,7 @@ def ribbons(flow: RecordFlow) -> list[Ribbon]:
     at = to = TOP
     for fate, description, count in shares:
         thickness = max(THINNEST, high * count / whole)
-        # A label may be taller than its ribbon: the ribbon arrives in the middle of its place.
+        # A label may be taller than its ribbon: the ribbon ends in the middle of the label's space.
         place = max(thickness, LABEL)
         arrives = to + (place - thickness) / 2
         found.append(Ribbon(fate, description, count, thickness, at, arrives))
@@ -75,12 +75,12 @@ def ribbons(flow: RecordFlow) -> list[Ribbon]:
 
 
 def drawing(flow: RecordFlow, shape: Shape, ident: str) -> Markup:
-    """Inline SVG; its colours are classes of the page."""
+    """Draw the flow as inline SVG; its colours are CSS classes of the page."""
     found = ribbons(flow)
     bar = sum(one.thickness for one in found)
     ends = [one.to + max(one.thickness, (one.thickness + LABEL) / 2) for one in found]
     high = max([TOP + bar, *ends]) + TOP
-    # The bar stands in the middle of what it feeds.
+    # Center the bar vertically between its ribbons.
     shift = max(0.0, (high - 2 * TOP - bar) / 2)
     drawn = Markup("").join(_ribbon(one, shape, shift) for one in found)
     middle = TOP + shift + bar / 2
@@ -146,12 +146,12 @@ def units(flow: RecordFlow) -> str:
 
 def title(flow: RecordFlow) -> str:
     if flow.opened_by is None:
-        return "What became of the records"
-    return f"What became of the {units(flow)} made by {printable(flow.opened_by)}"
+        return "Fates of the records"
+    return f"Fates of the {units(flow)} made by {printable(flow.opened_by)}"
 
 
 def equation(flow: RecordFlow) -> str:
-    """349,660 in = 345,000 aggregated + 4,000 filtered + 660 rejected"""
+    """Write the flow as: 349,660 in = 345,000 aggregated + 4,000 filtered + 660 rejected"""
     counts: dict[str, int] = {}
     for one in flow.shares:
         counts[one.fate] = counts.get(one.fate, 0) + one.count

@@ -1,4 +1,4 @@
-"""The report as one page: words and numbers as a person reads them, and the template's filters."""
+"""The report as one HTML page: the template's filters, which format values for people."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from tallyman.pages.text import (
 from tallyman.query.report.run import Report
 
 OPEN_TABLE = 62
-"""So many partitions are listed at once; of more, the list is opened by who wants to see it."""
+"""The most partitions that are listed at once; a longer list is collapsed."""
 
 
 def page(report: Report) -> str:
-    """Self-contained: nothing is loaded, and nothing has to run."""
+    """Render a self-contained page, which loads nothing and runs no script."""
     template = _environment().get_template("report.html")
     text = template.render(report=report, head=report.head, **GIVEN)
-    # Blank lines are left by tags of the template.
+    # Drop the blank lines that template tags leave.
     return "\n".join(line for line in text.splitlines() if line.strip()) + "\n"
 
 
@@ -40,7 +40,7 @@ def _environment() -> Environment:
         loader=PackageLoader("tallyman.pages", "templates"),
         autoescape=True,
         finalize=_harmless,
-        # What an older run did not record is left out; the rest of it is still worth reading.
+        # Leave out facts that an older run did not record; the rest is still useful.
         undefined=ChainableUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -62,7 +62,7 @@ def _environment() -> Environment:
 
 
 def _harmless(value: Any) -> Any:
-    """Escaping does not touch control characters, and a page must not hold any."""
+    """Make control characters visible: HTML escaping does not touch them."""
     if not isinstance(value, str) or isinstance(value, Markup):
         return value
     return "\n".join(printable(line) for line in value.split("\n"))
@@ -73,7 +73,7 @@ def number(count: object) -> str:
 
 
 def bar(fraction: float, kind: str) -> Markup:
-    """Drawn, not coloured in: a printer leaves backgrounds out."""
+    """Draw a bar as SVG: printers leave out background colours."""
     width = 0 if fraction <= 0 else max(1.0, min(100.0, fraction * 100))
     return Markup(
         '<svg class="bar" viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">'
@@ -83,7 +83,7 @@ def bar(fraction: float, kind: str) -> Markup:
 
 
 def fates_in(targets: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """The fates that some record met, with their words: the columns of a table."""
+    """List the fates that occur, with their words: the columns of a table."""
     met = {fate for one in targets for fate, count in one.get("fates", {}).items() if count}
     order = (Fate.PASSED, Fate.AGGREGATED, Fate.EXPLODED, Fate.FILTERED, Fate.ERROR)
     return [(fate.value, WORDS[fate.value]) for fate in order if fate.value in met]
@@ -99,4 +99,4 @@ GIVEN: Mapping[str, Any] = {
     "bar": bar,
     "fates_in": fates_in,
 }
-"""What templates call, beside filters."""
+"""Names that templates use, besides filters."""

@@ -1,4 +1,4 @@
-"""Text for people, on a terminal or a page."""
+"""Text formatting for people, on a terminal or a page."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ STATUS = {
     "success": "succeeded",
     "waiting_approval": "waits for approval",
     "pending": "not run",
-    "running": "at work",
-    "unknown": "not known",
+    "running": "running",
+    "unknown": "unknown",
 }
 KINDS = {
     "read": "inputs read",
@@ -30,12 +30,12 @@ KINDS = {
 
 
 def short(run: str) -> str:
-    """A generated id by its beginning, which is enough to name it; a given name whole."""
+    """Shorten a generated run id to its prefix; keep a given name."""
     return run[:8] if GENERATED.fullmatch(run) else run
 
 
 def printable(text: str) -> str:
-    """What a terminal or a page would obey instead of showing it is spelled out."""
+    """Make control characters visible, which a terminal or a page would otherwise interpret."""
     return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)
 
 
@@ -61,7 +61,8 @@ def size(count: object) -> str:
 
 
 def share(fraction: float) -> str:
-    """A share that is not nothing is never shown as nothing, nor one that is not all as all."""
+    """Format a share so that a nonzero one is never shown as 0 %, and an incomplete one never as
+    100 %."""
     percent = fraction * 100
     if 0 < percent < 0.01:
         return "< 0.01 %"
@@ -76,7 +77,7 @@ def cut(value: object, longest: int = LONGEST) -> str:
 
 
 def partition(key: object) -> str:
-    """As a person writes it."""
+    """Write a partition key as people write it."""
     if not isinstance(key, str):
         return ""
     try:

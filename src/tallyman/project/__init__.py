@@ -1,4 +1,4 @@
-"""A project from Python: open it, run it, ask it. The command line is a thin layer over this."""
+"""A project from Python: open it, run it, query it. The command line is a thin layer over this."""
 
 from tallyman.project.project import Project
 

@@ -1,4 +1,4 @@
-"""Are the inputs of a run still the same, and does it give the same again?"""
+"""Checks of a past run: are its inputs still the same, and can it be reproduced?"""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from tallyman.query.diff.diff import difference_facts
 
 @dataclass(frozen=True, slots=True)
 class ProjectChecks:
-    """Compare a run with the present."""
+    """Compares a run with the present."""
 
     workspace: Workspace
 
     def check_inputs(self, run: str) -> Checked:
-        """Are config, code and inputs what the run was bound to? The first that is not."""
+        """Check that config, code and inputs are still what the run was bound to; report the first
+        difference."""
         return self._bound(run).check()
 
     def _bound(self, run: str) -> Bound:
@@ -40,7 +41,8 @@ class ProjectChecks:
         keep: bool = False,
         listen: AgainListener = lambda *_: None,
     ) -> Reproduced:
-        """Make a run again from its pinned inputs, aside, and compare; nothing is published."""
+        """Make a run again from its pinned inputs in a temporary folder, and compare; nothing is
+        published."""
         bound = self._bound(run)
         conf = pinned_spark(
             bound.config.get("spark", {}), self.workspace.settings.spark, spark_conf or {}

@@ -1,4 +1,4 @@
-"""Datasets of a project: what there is, and in which versions."""
+"""Datasets of a project: their versions, commits and snapshots."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tallyman.registry.version.snapshots import Snapshots
 
 @dataclass(frozen=True, slots=True)
 class ProjectDatasets:
-    """What can be asked of datasets without reading their rows."""
+    """Answers questions about datasets without reading their rows."""
 
     workspace: Workspace
 
@@ -27,7 +27,7 @@ class ProjectDatasets:
         return self.workspace.database.durably(lambda tx: Datasets(tx).list(self.workspace.name))
 
     def heads(self) -> dict[str, int]:
-        """The version of every dataset, at one moment."""
+        """Return the current version of every dataset."""
         return {dataset.name: dataset.ordinal for dataset in self()}
 
     def resolve(self, name: str, version: int | None = None) -> Resolved:
@@ -36,7 +36,7 @@ class ProjectDatasets:
         )
 
     def commits(self, dataset: str | None = None, *, limit: int = 20) -> list[Commit]:
-        """Newest first; of one dataset, or of the project."""
+        """List commits, newest first, of one dataset or of the project."""
 
         def work(tx: Transaction) -> list[Commit]:
             only = Datasets(tx).get(dataset, self.workspace.name).id if dataset else None
@@ -52,14 +52,14 @@ class ProjectDatasets:
         return self.workspace.database.durably(work)
 
     def stale(self) -> list[dict[str, Any]]:
-        """What is current and was made from something that was replaced since."""
+        """List current results that were made from something replaced since."""
         return self.workspace.database.durably(
             lambda tx: Invalidations(tx).stale(self.workspace.name)
         )
 
     def damaged(self, name: str, version: int | None = None) -> tuple[Resolved, list[Damage]]:
-        """Files of a version, and of its metadata, that are not byte for byte what was published.
-        Every byte is read."""
+        """List files of a version, and of its metadata, that differ from what was published. Reads
+        every byte."""
         found = self.resolve(name, version)
         files = self.workspace.warehouse.expected(found.fragments)
         about = self.workspace.warehouse.expected_metadata(

@@ -22,7 +22,7 @@ else:
 
 @dataclass(frozen=True, slots=True)
 class ProjectLineage:
-    """What was made from what, and which events were sent."""
+    """Lineage between results, and the delivery of lineage events."""
 
     workspace: Workspace
 
@@ -34,7 +34,8 @@ class ProjectLineage:
         partition: str | None = None,
         granularity: Granularity = "partition",
     ) -> list[Reached]:
-        """`up`: what it was made from; `down` and `impact`: what was made from it."""
+        """Walk the lineage: `up` lists what it was made from, `down` and `impact` what was made
+        from it."""
         key = self._key_of(asset, partition)
 
         def work(tx: Transaction) -> list[Reached]:
@@ -48,7 +49,8 @@ class ProjectLineage:
         return self.workspace.database.durably(work)
 
     def _key_of(self, name: str, partition: str | None) -> str | None:
-        """Of an asset, or of a source by the partitions of an asset that reads it."""
+        """Parse a partition of an asset, or of a source by the partitions of an asset that reads
+        it."""
         if name in self.workspace.pipeline.assets:
             return self._runs.target(name, partition).partition
         for asset in self.workspace.pipeline.assets.values():
@@ -57,13 +59,13 @@ class ProjectLineage:
         return partition
 
     def state(self) -> outbox.LineageState:
-        """Where OpenLineage events go, and those that are not there yet."""
+        """Return where OpenLineage events go, and how many are still waiting."""
         return outbox.state(self._outbox())
 
     def flush(
         self, *, refused: bool = False, listen: Callable[[int], None] = lambda _: None
     ) -> send.Flushed:
-        """Send every event that waits, and on demand those that were refused before."""
+        """Send every waiting event, and with `refused` also those that were refused before."""
         return send.flush(self._outbox(), refused=refused, listen=listen)
 
     def _outbox(self) -> outbox.Outbox:

@@ -37,7 +37,7 @@ MOST_JOBS = 32
 
 @dataclass(frozen=True, slots=True)
 class ProjectMaking:
-    """Begin runs and decide about them."""
+    """Starts runs, and decides about them."""
 
     workspace: Workspace
 
@@ -55,11 +55,11 @@ class ProjectMaking:
         good_partitions: bool = False,
         listen: Listener = lambda *_: None,
     ) -> RunResult:
-        """Run the selected assets, all when none is named; what is unchanged is not run again."""
+        """Run the selected assets, or all if none is named. Unchanged assets are skipped."""
         if evidence is not None and evidence not in tuple(Evidence):
             raise UsageError(f"evidence is 'keys' or 'digest', not {evidence!r}")
         check_jobs(jobs)
-        # What can be wrong with the call itself is found before Spark starts.
+        # Check the arguments first, before Spark starts.
         identity = RunIdentity.of(run_id, now=datetime.now(UTC))
         terms = (selection,) if isinstance(selection, str) else tuple(selection)
         options = Options(
@@ -93,7 +93,8 @@ class ProjectMaking:
         force: bool = False,
         listen: Listener = lambda *_: None,
     ) -> tuple[RunResult, dict[str, int]]:
-        """Every partition from `first` to `last`; how many succeeded, failed, were skipped."""
+        """Run every partition from `first` to `last`. Also return how many succeeded, failed and
+        were skipped."""
         if on_error not in ("continue", "halt"):
             raise UsageError(f"on_error is continue or halt, not {on_error!r}")
         terms = (selection,) if isinstance(selection, str) else tuple(selection)
@@ -117,7 +118,7 @@ class ProjectMaking:
     def resume(
         self, run: str, *, jobs: int | None = None, listen: Listener = lambda *_: None
     ) -> RunResult:
-        """Go on with a run that did not finish: what succeeded is not done again."""
+        """Resume a run that did not finish: targets that succeeded are not made again."""
         if jobs is not None:
             check_jobs(jobs)
         record = self._runs.find(run)
@@ -133,14 +134,14 @@ class ProjectMaking:
         return executed(begin.resume(record, actor, definitions, options, listen))
 
     def modified(self, options: Options | None = None) -> set[str]:
-        """List assets without a result of their present definition."""
+        """List assets without a result of their current definition."""
         return self._definitions(self.workspace.pipeline.order(), options or Options()).modified()
 
     def _selected(self, terms: Sequence[str], options: Options) -> list[str]:
         return select(self.workspace.pipeline, terms, lambda: self.modified(options))
 
     def cancel(self, run: str, *, timeout_s: float = 30) -> Status:
-        """Ask the run's process to stop; when it does not in time, take the run from it."""
+        """Ask the run's process to stop; if it does not in time, cancel the run by force."""
         record = self._runs.find(run)
         return begin.cancel(self.workspace.database, self.workspace.settings, record, timeout_s)
 
@@ -153,7 +154,7 @@ class ProjectMaking:
         partition: str | None = None,
         reason: str | None = None,
     ) -> RunRecord:
-        """Approve or reject a result that waits."""
+        """Approve or reject a result that waits for approval."""
         return approve.decide(
             self.workspace.database,
             self.workspace.settings,
@@ -164,7 +165,7 @@ class ProjectMaking:
         )
 
     def invalidate(self, asset: str, *, partition: str | None = None, cascade: bool = False) -> int:
-        """The result no longer counts: the next run makes it anew. How many results it were."""
+        """Declare results invalid, so that the next run makes them again. Return their number."""
         target = self._runs.target(asset, partition)
 
         def work(tx: Transaction) -> int:
@@ -189,7 +190,7 @@ class ProjectMaking:
 
 
 def executed(execution: Execution) -> RunResult:
-    """Execute a run; on Ctrl-C nothing of it stays at work."""
+    """Execute a run; on Ctrl-C stop it and record it as canceled."""
     try:
         return execution.execute()
     except KeyboardInterrupt:

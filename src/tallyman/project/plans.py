@@ -25,12 +25,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ProjectPlans:
-    """What applying the pipeline as it is now would do, and doing it."""
+    """Makes change plans, and applies them."""
 
     workspace: Workspace
 
     def plan(self) -> ChangePlan:
-        """What applying the pipeline as it is now would do. Kept, so that it can be applied."""
+        """Plan what applying the current pipeline would do, and store the plan so that it can be
+        applied."""
         found = plan.plan(Definitions.of(self.workspace, self.workspace.pipeline.order()))
         self.workspace.database.durably(
             lambda tx: Pipelines(tx).keep(
@@ -42,7 +43,7 @@ class ProjectPlans:
     def apply(
         self, wanted: str = "latest", *, jobs: int = 1, listen: Listener = lambda *_: None
     ) -> tuple[ChangePlan, RunResult | None, Commit | None]:
-        """Build aside what the plan says, then cut over to all of it in one commit."""
+        """Build what the plan says, then publish all of it in one commit."""
         check_jobs(jobs)
         settings = self.workspace.settings
         found = self.workspace.database.durably(lambda tx: apply.load(tx, wanted, settings.name))

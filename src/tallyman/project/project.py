@@ -1,4 +1,4 @@
-"""The parts of an opened project, and the everyday verbs of all of them on one object."""
+"""An open project: its parts, and the everyday verbs of all of them on one object."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ Answer = TypeVar("Answer", covariant=True)
 
 
 class Delegated(Generic[Asked, Answer]):
-    """A method of one of the parts, under a name of the project. Only the part that is used is
-    imported."""
+    """A method of one of the parts, under a name of the project. Imports only the part that is
+    used."""
 
     def __init__(self, method: Callable[[Project], Callable[Asked, Answer]]) -> None:
         self.method = method
@@ -67,9 +67,9 @@ class Delegated(Generic[Asked, Answer]):
 
 
 class Project:
-    """`Project.open("path").run()`; Spark and the database start when they are first needed.
+    """An open project: `Project.open("path").run()`. Spark and the database start on first use.
 
-    Each part answers for one noun. The verbs below the parts are theirs, under shorter names.
+    Each part is about one noun. The verbs are methods of the parts, under shorter names.
     """
 
     run = Delegated(lambda project: project.making.run)
@@ -204,8 +204,8 @@ class Project:
 
     @property
     def spark(self) -> SparkSession:
-        """The session. With it comes PySpark's mode, local or Connect, until another project's is
-        used or this project is closed."""
+        """The Spark session. It brings PySpark's mode, local or Connect, until another project's
+        session is used or this project is closed."""
         return self.workspace.spark()
 
     def select(self, terms: Sequence[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Rows of a project: read them, compare them, and ask what they were made from."""
+"""Rows of a project: read them, compare them, and trace their origin."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ else:
 
 @dataclass(frozen=True, slots=True)
 class ProjectRows:
-    """What can be asked of rows."""
+    """Answers questions about rows."""
 
     workspace: Workspace
 
     def __call__(
         self, name: str, version: int | None = None, *, limit: int = 20
     ) -> tuple[Resolved, list[dict[str, Any]]]:
-        """The first rows of a version, without Spark."""
+        """Return the first rows of a version, without Spark."""
         found = self._datasets.resolve(name, version)
         return found, first_rows(name, self.workspace.warehouse.expected(found.fragments), limit)
 
     def read(
         self, name: str, *, partition: str | None = None, version: int | None = None
     ) -> DataFrame:
-        """A version of a dataset, the current one unless said, as Spark sees it."""
+        """Read a version of a dataset (default: the current one) as a Spark DataFrame."""
         if partition is not None and name in self.workspace.pipeline.assets:
             partition = self._runs.target(name, partition).partition
         found = self._datasets.resolve(name, version)
@@ -60,7 +60,8 @@ class ProjectRows:
         return self.workspace.spark().read.parquet(*paths).drop(SYSTEM)
 
     def diff(self, name: str, before: int, after: int, *, limit: int = 20) -> Difference:
-        """Row by row, by the dataset's key; fragments that both have are not read."""
+        """Compare two versions row by row, by the dataset's key; fragments that both have are not
+        read."""
         old, new = self._datasets.resolve(name, before), self._datasets.resolve(name, after)
         both = {f.id for f in old.fragments} & {f.id for f in new.fragments}
         sides = [[f for f in side.fragments if f.id not in both] for side in (old, new)]
@@ -82,13 +83,13 @@ class ProjectRows:
         limit: int | None = 20,
         keys: bool = False,
     ) -> Why:
-        """What rows of a dataset were made from, back to the records and files of sources."""
+        """Follow rows of a dataset back to the records and files of sources."""
         found = self._datasets.resolve(dataset, version)
         asset, registered, _ = found.dataset.producer.partition("/")
         if registered:
             raise UsageError(
                 f"{dataset} was registered by an output step of {asset}: "
-                f"ask `tallyman why {asset} …`, or `tallyman trace RUN --key …`"
+                f"use `tallyman why {asset} …`, or `tallyman trace RUN --key …`"
             )
         fragments = [f for f in found.fragments if f.files]
         if partition is not None:
@@ -107,17 +108,19 @@ class ProjectRows:
         run: str | None = None,
         limit: int | None = 20,
     ) -> Where:
-        """What became of records of a source: everything they reached, or where they ended."""
+        """Follow records of a source to everything they reached, or to the step where they
+        ended."""
         only = None if run is None else self._runs.find(run)
         with where.Onward.begun(self._past(), why.RowQuestion(row, limit)) as walk:
             return walk.where(source, only)
 
     def trace(self, run: str) -> Trace:
-        """Open the trace of a finished run: what each step changed, row by row. Needs no Spark."""
+        """Open the trace of a finished run: what each step changed, row by row. Does not need
+        Spark."""
         return Trace(self._runs.folder(run))
 
     def _past(self) -> results.Past:
-        self.workspace.session.enter_mode()  # plans of digests are made before Spark is up
+        self.workspace.session.enter_mode()  # plans may be built before Spark starts
         return results.Past(self.workspace)
 
     @property

@@ -1,4 +1,4 @@
-"""Runs of a project: find them, their targets, their files and what they report."""
+"""Runs of a project: find them, their targets, their files and their reports."""
 
 from __future__ import annotations
 
@@ -24,31 +24,32 @@ from tallyman.registry.seals import Seals
 
 @dataclass(frozen=True, slots=True)
 class ProjectRuns:
-    """What can be asked of runs; nothing here makes anything."""
+    """Answers questions about runs; nothing here makes anything."""
 
     workspace: Workspace
 
     def target(self, asset: str, partition: str | None = None) -> Target:
-        """From what a person writes; the partition may be left out."""
+        """Parse an asset and a partition as a person writes them; the partition is optional."""
         declared = find_asset(self.workspace.pipeline, asset).partitioned_by
         if partition is not None and declared is None:
             raise UsageError(f"{asset} is not partitioned")
         return Target(asset, declared.parse(partition) if declared and partition else None)
 
     def __call__(self, *, limit: int = 20) -> list[RunRecord]:
-        """Newest first."""
+        """List runs, newest first."""
         upkeep.upkeep(self.workspace.database, self.workspace.settings)
         return self.workspace.database.durably(
             lambda tx: Runs(tx).list(self.workspace.name, limit=limit)
         )
 
     def find(self, run: str) -> RunRecord:
-        """By name, unique prefix, folder, or `latest`; as it is now, not as it was left."""
+        """Find a run by name, unique prefix, folder, or `latest`, with its status brought up to
+        date."""
         upkeep.upkeep(self.workspace.database, self.workspace.settings)
         return self.workspace.database.durably(lambda tx: Runs(tx).get(run, self.workspace.name))
 
     def latest(self) -> list[Materialization]:
-        """The newest state of every asset and partition."""
+        """Return the newest row of every asset and partition."""
         upkeep.upkeep(self.workspace.database, self.workspace.settings)
         return self.workspace.database.durably(
             lambda tx: Materializations(tx).latest_of_each(self.workspace.name)
@@ -61,7 +62,8 @@ class ProjectRuns:
         return self.workspace.database.durably(lambda tx: Materializations(tx).of_run(run.id))
 
     def folder(self, run: str) -> Run:
-        """The run's files; also of a run that was copied here and that the registry never saw."""
+        """Open the run's files; also of a run copied from elsewhere that the registry does not
+        know."""
         place, record = self.place(run)
         known = self.workspace.database.durably(
             lambda tx: vouched(tx, self.workspace.settings, record, place)
@@ -69,14 +71,14 @@ class ProjectRuns:
         return Run.open(place, self.reused(record), known)
 
     def folder_of(self, run: RunRecord) -> Run | None:
-        """None when it was taken away, or the run ended before it had one."""
+        """Open the run's files; None if the folder was removed or never created."""
         try:
             return self.folder(run.name)
         except NotFound:
             return None
 
     def place(self, run: str) -> tuple[Path, RunRecord | None]:
-        """The run's folder, whatever is in it."""
+        """Find the run's folder, without reading its files."""
         record: RunRecord | None = None
         try:
             record = self.find(run)
@@ -101,7 +103,8 @@ class ProjectRuns:
         }
 
     def chosen(self, run: str, *, asset: str | None = None, where: str | None = None) -> Chosen:
-        """Rejections of a run, also of one that was copied here and the registry never saw."""
+        """Select rejections of a run; also of one copied from elsewhere that the registry does not
+        know."""
         folder = self.folder(run)
         try:
             record = self.find(folder.run_id)
@@ -110,7 +113,7 @@ class ProjectRuns:
         return Chosen(run=folder, record=record, asset=asset, where=where)
 
     def report(self, run: str) -> Report:
-        """Report everything that is known about a run, also about one that was copied here."""
+        """Report everything that is known about a run; also about one copied from elsewhere."""
         try:
             record = self.find(run)
         except NotFound:
@@ -118,7 +121,7 @@ class ProjectRuns:
         return report(self.folder_of(record), self.known(record), self.workspace.settings.redacted)
 
     def known(self, run: RunRecord) -> KnownRun:
-        """What the registry holds of it, for its report."""
+        """Collect what the registry knows about the run, for its report."""
         seals = self.workspace.database.durably(lambda tx: Seals(tx).of_run(run.id))
         return KnownRun(
             record=run,
@@ -128,7 +131,7 @@ class ProjectRuns:
         )
 
     def compare(self, a: str, b: str) -> RunComparison:
-        """What differs between two runs: config, code, environment, inputs, ledgers."""
+        """Compare two runs: config, code, environment, inputs, ledgers."""
         return compare(self._side(a), self._side(b))
 
     def _side(self, run: str) -> RunSide:

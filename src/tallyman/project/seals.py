@@ -1,4 +1,4 @@
-"""Is a run still what was sealed?"""
+"""Checks of runs against their seals."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from tallyman.project.runs import ProjectRuns
 
 @dataclass(frozen=True, slots=True)
 class ProjectSeals:
-    """Check runs and the chain of their seals."""
+    """Checks runs and the chain of their seals."""
 
     workspace: Workspace
 
     def verify(self, run: str, *, exact: bool = False) -> Verification:
-        """A run again from its files: is it balanced, and is every byte what was sealed?"""
+        """Verify a run from its files: it must be balanced, and every byte must be as sealed."""
         place, record = self._runs.place(run)
         known = self.workspace.database.durably(
             lambda tx: witness(tx, self.workspace.settings, record)
@@ -40,13 +40,13 @@ class ProjectSeals:
         return verify(case, self._again, self.workspace.spark)
 
     def _again(self, run: Run) -> Callable[[Target, Path], Again]:
-        """Opens targets of a past run for a second look."""
+        """Return a function that reopens targets of a past run."""
         pins = Pins(self.workspace)
         found = run.manifest
         return lambda target, place: Again(target, place, found.id, found.started_at, pins)
 
     def chain(self, head: str | None = None) -> Chain:
-        """Every seal of the project, from the first: does each name the one before it?"""
+        """Check every seal of the project, from the first: each must name the one before it."""
         upkeep.upkeep(self.workspace.database, self.workspace.settings)
         return check_chain(self.workspace.database, self.workspace.settings, head)
 

@@ -15,7 +15,7 @@ from tallyman.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class ProjectTables:
-    """Mutate tables, or load files into them."""
+    """Mutates tables, and loads files into them."""
 
     workspace: Workspace
 
@@ -26,7 +26,7 @@ class ProjectTables:
         expected_versions: Mapping[str, int] | None = None,
         message: str | None = None,
     ) -> WrittenChange:
-        """Several statements over several tables: one commit, or nothing."""
+        """Execute several statements on several tables: all in one commit, or none."""
         asked = statements if isinstance(statements, Mutation) else Mutation.of(statements)
         if expected_versions:
             both = {**asked.expected_versions, **expected_versions}
@@ -44,7 +44,7 @@ class ProjectTables:
         expected_version: int | None = None,
         message: str | None = None,
     ) -> WrittenChange:
-        """A file into a table: append new keys, merge by key, or overwrite all."""
+        """Load a file into a table: append new keys, merge by key, or overwrite all rows."""
         if mode not in ("append", "merge", "overwrite"):
             raise UsageError(f"mode is append, merge or overwrite, not {mode!r}")
         return Writing(self.workspace).load(table, Path(file), mode, expected_version, message)

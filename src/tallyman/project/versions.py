@@ -31,12 +31,12 @@ else:
 
 @dataclass(frozen=True, slots=True)
 class ProjectVersions:
-    """What readers see, and every change of it that makes no rows."""
+    """Changes what readers see, without making rows."""
 
     workspace: Workspace
 
     def __call__(self, name: str, *, limit: int = 100) -> list[Version]:
-        """Newest first."""
+        """List the versions of a dataset, newest first."""
 
         def work(tx: Transaction) -> list[Version]:
             dataset = Datasets(tx).get(name, self.workspace.name)
@@ -45,7 +45,7 @@ class ProjectVersions:
         return self.workspace.database.durably(work)
 
     def rename(self, dataset: str, name: str) -> Dataset:
-        """Change what people call a dataset: id, paths, versions and lineage stay."""
+        """Rename a dataset: id, paths, versions and lineage stay."""
         return self._relabel(
             dataset, lambda tx, meant: rename.rename(tx, meant, name, self.workspace.actor)
         )
@@ -63,21 +63,22 @@ class ProjectVersions:
         )
 
     def _relabel(self, dataset: str, change: Callable[[Transaction, UUID], Dataset]) -> Dataset:
-        # First which one is meant: once it is renamed, its old name does not find it.
+        # Find the dataset first: when the transaction is repeated, its old name may not exist
+        # anymore.
         database, project = self.workspace.database, self.workspace.name
         meant = database.durably(lambda tx: Datasets(tx).own(dataset, project))
         return database.durably(lambda tx: change(tx, meant.id))
 
     def snapshot(self, name: str, alias: str, *, version: int | None = None) -> Version:
-        """A name for a version, the current one unless said, that never moves."""
+        """Give a version (default: the current one) a permanent name."""
         checked_name(alias)
 
-        # First which version is meant: another may be current when it has to be said again.
+        # Find the version first: when the transaction is repeated, another one may be current.
         meant = self._datasets.resolve(name, version)
         ordinal = meant.version.ordinal
 
         def work(tx: Transaction) -> Version:
-            Datasets(tx).lock([meant.dataset.id])  # cleanup waits, or has been here before
+            Datasets(tx).lock([meant.dataset.id])  # cleanup waits, or has already marked it
             found = resolve(tx, self.workspace.name, name, ordinal)
             if Snapshots(tx).add(alias, found.dataset.id, ordinal, self.workspace.actor):
                 Commits(tx).expose({alias: found.version.metadata_location})
@@ -95,9 +96,11 @@ class ProjectVersions:
         commit: str | None = None,
         message: str | None = None,
     ) -> Commit | None:
-        """Everything as it was after a commit, or one dataset as it was at a version."""
+        """Restore all datasets to their state after a commit, or one dataset to a version."""
         if (commit is None) == (name is None or to is None):
-            raise UsageError("roll back to a commit, or a dataset to one of its versions")
+            raise UsageError(
+                "give either a commit, or a dataset and the version to roll it back to"
+            )
         asked = rollback.asking(uuid4(), self.workspace.actor, self.workspace.name, message)
 
         def work(tx: Transaction) -> Commit | None:
@@ -117,20 +120,20 @@ class ProjectVersions:
         keep_versions: int | None = None,
         confirm: bool = False,
     ) -> list[Cleaned]:
-        """Remove what nothing points to; without `confirm` only list it."""
+        """Remove what nothing points to; without `confirm`, only list it."""
         policy = Policy(older_than_s, keep_versions, confirm)
         return self._cleanup().run(policy)
 
     def cleanup_events(self, *, older_than_s: float = 86400, confirm: bool = False) -> int:
-        """Removes lineage events that were sent, from the spool alone; how many."""
+        """Remove sent lineage events from the spool; return their number."""
         return self._cleanup().events(Policy(older_than_s, confirm=confirm))
 
     def purge(self, name: str, version: int) -> Cleaned:
-        """One version for good."""
+        """Remove one version permanently."""
         return self._cleanup().purge(name, version)
 
     def _cleanup(self) -> Cleanup:
-        # A run whose process was killed is not at work: what it staged is nobody's.
+        # Close runs whose process was killed first: the fragments they prepared are leftovers.
         upkeep.upkeep(self.workspace.database, self.workspace.settings)
         return Cleanup(self.workspace)
 

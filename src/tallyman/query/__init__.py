@@ -1,1 +1,2 @@
-"""THE READ SIDE. Files and DuckDB; Spark only where `why` has to join again."""
+"""THE READ SIDE. Answers from files with DuckDB; Spark only where `why` must evaluate a join
+again."""

@@ -1,4 +1,4 @@
-"""Values out of Arrow as Python has them, with their exact types."""
+"""Convert Arrow values to Python values with their exact types."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ def rows_of(batch: pa.RecordBatch) -> list[dict[str, Any]]:
 
 
 def values_of(array: pa.Array) -> list[Any]:
-    """Decimals keep their scale, instants are in UTC, maps are dicts.
+    """Convert a column: decimals keep their scale, timestamps are in UTC, maps become dicts.
 
-    Dates beyond the years of Python's come as text, those of the other rows of the column too.
+    If a date is outside Python's range of years, all dates of the column become text.
     """
     of = array.type
     if pa.types.is_struct(of):
@@ -27,7 +27,7 @@ def values_of(array: pa.Array) -> list[Any]:
             return rows
         return [row if one.is_valid else None for row, one in zip(rows, array, strict=True)]
     if pa.types.is_timestamp(of) and of.tz is not None:
-        # Arrow would import pandas, if it is there, to look for a time zone.
+        # Avoid Arrow's own conversion: it imports pandas, if installed, to find a time zone.
         utc = values_of(array.view(pa.timestamp(of.unit)))
         return [one.replace(tzinfo=UTC) if isinstance(one, datetime) else one for one in utc]
     try:
@@ -39,7 +39,7 @@ def values_of(array: pa.Array) -> list[Any]:
 
 
 def _differs(of: pa.DataType) -> bool:
-    """Whether Arrow's way of saying it in Python is not ours."""
+    """True if Arrow converts the type differently than we need."""
     if pa.types.is_map(of) or (pa.types.is_timestamp(of) and of.tz is not None):
         return True
     return any(_differs(of.field(number).type) for number in range(of.num_fields))
@@ -58,7 +58,7 @@ def _value(value: Any, of: pa.DataType) -> Any:
 
 
 def _with_text(of: pa.DataType) -> pa.DataType:
-    """The same type with texts for instants."""
+    """Return the type with texts in place of dates and timestamps."""
     if pa.types.is_temporal(of):
         return pa.string()
     if pa.types.is_struct(of):

@@ -1,4 +1,4 @@
-"""The first rows of a dataset, straight from its files."""
+"""Read the first rows of a dataset directly from its files."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ SYSTEM = "_tm"
 
 
 def first_rows(name: str, files: Sequence[Expected], limit: int) -> list[dict[str, Any]]:
-    """In the order of the files; our own column is left out. A file that has to be opened is
-    compared with what is recorded first."""
+    """Return rows in file order, without the engine's own column. Each file is checked against its
+    recorded hash before it is opened."""
     rows: list[dict[str, Any]] = []
     try:
         for one in files:

@@ -1,1 +1,2 @@
-"""THE MEMORY: what ran, from what, with what result. PostgreSQL through psycopg; never Spark."""
+"""THE MEMORY: what ran, from which inputs, with which result. PostgreSQL through psycopg; never
+Spark."""

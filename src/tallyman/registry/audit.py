@@ -1,4 +1,4 @@
-"""Who did what when: rows are added and never changed."""
+"""The audit log: who did what, and when. Rows are added and never changed."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class Audit:
         details: Mapping[str, Any] | None = None,
         key: UUID | None = None,
     ) -> None:
-        """`event` is `noun.action`, for example `run.started`; with a key it is added once, also
-        when a lost reply makes the caller add it again."""
+        """Add an entry. `event` is `noun.action`, for example `run.started`. With a key, the entry
+        is added once, even if a lost reply makes the caller repeat it."""
         self.tx.execute(
             ADD,
             {
@@ -54,5 +54,5 @@ class Audit:
         )
 
     def list(self, run: UUID | None = None, limit: int = 100) -> list[dict[str, Any]]:
-        """Newest first."""
+        """List entries, newest first."""
         return self.tx.execute(LIST, {"run": run, "limit": limit}).fetchall()

@@ -1,4 +1,4 @@
-"""The database: where it is, and transactions. Only this file commits what the program does."""
+"""The database: its address, and transactions. Only this file commits the program's work."""
 
 from __future__ import annotations
 
@@ -25,20 +25,22 @@ __all__ = ["Database", "Transaction", "redacted"]
 T = TypeVar("T")
 
 PATIENCE = 60.0
-"""How long a database that went away may take to come back before a command gives up."""
+"""Seconds to wait for a database that stopped answering before a command gives up."""
 FIRST_PATIENCE = 10.0
-"""One that never answered is more likely misspelled than restarting."""
+"""Seconds to wait on the first connection: a wrong address is more likely than a restart."""
 PAUSE = 0.2
 MOST_IDLE = 2
-"""Connections kept for the next transaction; a server has few, and many programs want some."""
-# No connection, a standby instead of the primary, out of disk or memory, shut down, broken files.
+"""Idle connections kept for the next transaction; few, because a server has few for many
+programs."""
+# SQLSTATE classes: no connection, read-only standby, out of disk or memory, shutdown, damaged
+# files.
 NOT_AVAILABLE = ("08", "25006", "53", "57P", "58")
 
 
 class Database:
-    """`url` for a server that somebody runs; without one, the project's own is started.
+    """A database: the server at `url`, or without one the project's embedded server.
 
-    May be used from several threads. A forked child gets connections of its own.
+    May be used from several threads. A forked child opens its own connections.
     """
 
     def __init__(self, url: str | None, state: Path) -> None:
@@ -49,7 +51,7 @@ class Database:
         self._lock = threading.Lock()
         self._ready = False
         _all.add(self)
-        # Who forgets to close a project leaves no connection behind.
+        # Close idle connections even if the project is never closed.
         weakref.finalize(self, _close, self._idle)
 
     @property
@@ -60,15 +62,15 @@ class Database:
     def state(self) -> Path:
         return self._state
 
-    # ---- where it is ----------------------------------------------------------------------
+    # ---- address --------------------------------------------------------------------------
 
     def url(self) -> str:
-        """Starts the project's own server if that is the one."""
+        """Return the address; starts the embedded server if necessary."""
         return self._given if self._given is not None else self._own().url
 
     @property
     def owner_url(self) -> str:
-        """For migrations: the program's own role may not change tables."""
+        """The address for migrations: the program's own role may not change tables."""
         return self._given if self._given is not None else self._own().owner_url
 
     def _own(self) -> Embedded:
@@ -82,7 +84,7 @@ class Database:
 
     @property
     def place(self) -> str:
-        """For people: never with a password."""
+        """The address for people, without a password."""
         return Embedded(self._state).place if self._given is None else redacted(self._given)
 
     def close(self, *, leave_running: bool = False) -> None:
@@ -98,8 +100,8 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
-        """All of the block or nothing of it. DatabaseUnavailable if the connection is lost: then
-        it is unknown which of the two."""
+        """Run the block in one transaction. Raises DatabaseUnavailable if the connection is lost;
+        then it is unknown whether the transaction was committed."""
         self._prepare()
         connection, block = self._begin()
         try:
@@ -115,8 +117,8 @@ class Database:
             self._put_back(connection)
 
     def durably(self, work: Callable[[Transaction], T], patience: float = PATIENCE) -> T:
-        """Run `work` in a transaction, again if the connection is lost: it must bear being
-        done twice, because a lost reply does not say whether the first try was committed."""
+        """Run `work` in a transaction, and repeat it if the connection is lost. `work` must be safe
+        to repeat, because a lost reply does not say whether the first try was committed."""
         begun = time.monotonic()
         while True:
             try:
@@ -132,13 +134,14 @@ class Database:
             time.sleep(PAUSE)
 
     def _prepare(self) -> None:
-        """The first transaction finds the tables there, or makes them."""
+        """Create or migrate the tables before the first transaction, if necessary."""
         if not self._ready:
             self._awake(lambda: migrate.ensure(self.owner_url, automatic=self.embedded))
             self._ready = True
 
     def _begin(self) -> tuple[Transaction, AbstractContextManager[object]]:
-        """An idle connection may have been lost while nobody looked; its BEGIN shows it."""
+        """Begin a transaction. An idle connection may have been lost; its BEGIN shows this, and
+        another one is used."""
         while True:
             idle = self._take()
             connection = idle or self._awake(lambda: connect(self.url(), self.place))
@@ -165,7 +168,8 @@ class Database:
         connection.close()
 
     def _awake(self, ask: Callable[[], T]) -> T:
-        """If the project's own server died since it was started, it is started again."""
+        """Call `ask`; if the embedded server has died since it was started, start it again
+        first."""
         try:
             return ask()
         except DatabaseUnavailable:
@@ -175,9 +179,9 @@ class Database:
         return ask()
 
     def _forget_in_child(self) -> None:
-        """Speaking over the parent's connections, even closing them, would disturb the parent."""
+        """Drop the parent's connections without closing them: closing would disturb the parent."""
         _of_parents.extend(self._idle)
-        self._idle.clear()  # the same list: what closes it at the end must not find them
+        self._idle.clear()  # in place: the finalizer holds the same list
         self._lock = threading.Lock()
         self._embedded = None
         self._ready = False

@@ -1,4 +1,4 @@
-"""Doing something alone: locks that a process loses when it dies, held without a transaction."""
+"""Exclusive locks that a process loses when it dies, held without an open transaction."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ UNLOCK = "SELECT pg_advisory_unlock(%(kind)s, hashtext(%(name)s))"
 
 class Alone(IntEnum):
     SENDING = 0x7A11_0004
-    """The events of a project."""
+    """Sending the events of a project."""
     CLOSING = 0x7A11_0005
-    """A run that was decided on."""
+    """Closing a run after a decision."""
 
 
 @contextmanager
 def alone(
     database: Database, kind: Alone, name: str, *, wait: bool = False
 ) -> Iterator[Transaction | None]:
-    """A connection of its own, on which every statement is a transaction; whoever loses it loses
-    the lock with it. None: another process is at it, and it was not waited for."""
+    """Hold the lock on a separate connection, on which every statement is its own transaction;
+    losing the connection releases the lock. Yields None if another process holds the lock and
+    `wait` is False."""
     connection = connect(database.url(), database.place)
     given = {"kind": int(kind), "name": name}
     try:
@@ -40,7 +41,7 @@ def alone(
         try:
             yield connection
         finally:
-            # The server notices a closed connection a little later than this.
+            # Unlock explicitly: the server notices a closed connection a little later.
             with suppress(psycopg.Error):
                 connection.execute(UNLOCK, given)
     except psycopg.OperationalError as error:

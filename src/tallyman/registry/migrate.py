@@ -14,7 +14,7 @@ from tallyman.errors import DatabaseBehind, DatabaseNewer, DatabaseUnavailable, 
 from tallyman.registry.server.address import Transaction, brief, connect, redacted
 
 LOCK = 0x7A11_0001
-"""Whoever holds it migrates; the others wait and find the work done."""
+"""The advisory lock of a migration; other programs wait for it and then find the work done."""
 PATIENCE = "60s"
 
 TABLE = """
@@ -37,7 +37,7 @@ class Migration:
 
 
 def known() -> list[Migration]:
-    """In order, without gaps."""
+    """List the migrations in order, without gaps."""
     found = []
     for file in resources.files("tallyman.registry").joinpath("migrations").iterdir():
         named = re.fullmatch(r"(\d{4})_(\w+)\.sql", file.name)
@@ -54,7 +54,7 @@ def newest(migrations: Sequence[Migration]) -> int:
 
 
 def version(url: str) -> int:
-    """Of the database; 0 when it is empty."""
+    """Return the schema version of the database; 0 if it is empty."""
     with _connected(url) as connection:
         return version_of(connection)
 
@@ -71,7 +71,7 @@ def version_of(connection: Transaction) -> int:
 
 
 def ensure(url: str, *, automatic: bool) -> None:
-    """An empty database is filled; an older one only if it is the project's own."""
+    """Create the tables in an empty database; migrate an older one only if `automatic` is set."""
     needed, found = newest(known()), version(url)
     if found > needed:
         raise DatabaseNewer(found, needed)
@@ -83,7 +83,7 @@ def ensure(url: str, *, automatic: bool) -> None:
 
 
 def apply(url: str) -> list[Migration]:
-    """Apply what is missing; what was applied, in order."""
+    """Apply the missing migrations, and return them in order."""
     migrations = known()
     with _connected(url) as connection:
         found = version_of(connection)
@@ -108,11 +108,11 @@ def _connected(url: str) -> Iterator[Transaction]:
 
 
 def _apply(connection: Transaction, migration: Migration) -> bool:
-    """False if somebody else did it while this one waited for the lock."""
+    """Apply one migration; False if another program did it while this one waited for the lock."""
     with connection.transaction():
         connection.execute("SELECT set_config('lock_timeout', %s, true)", [PATIENCE])
         connection.execute("SELECT pg_advisory_xact_lock(%s)", [LOCK])
-        # Before reading it: a name that was not there a moment ago is remembered as missing.
+        # Create the table before reading it: a failed lookup of its name would be cached.
         connection.execute(TABLE)
         found = version_of(connection)
         if found > newest(known()):

@@ -1,4 +1,4 @@
-"""Seals: one chain for each project, added to and never changed."""
+"""Seals: one append-only chain per project."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from uuid import UUID
 from tallyman.domain.history.seal import Seal
 from tallyman.registry.database import Transaction
 
-# Until the transaction ends nobody else adds to the chain: two seals never name one before them.
+# Until the transaction ends, nobody else adds to the chain: no two seals follow the same one.
 ADDING = "SELECT pg_advisory_xact_lock(x'7A110003'::integer, hashtext(%(project)s))"
 LAST = """
     SELECT ordinal, hash FROM seals WHERE project = %(project)s ORDER BY ordinal DESC LIMIT 1
@@ -38,7 +38,7 @@ SIGNED_SINCE = """
     SELECT min(ordinal) AS ordinal FROM seals
     WHERE project = %(project)s AND key_id IS NOT NULL
 """
-# By its text: a body that somebody changed must not keep every command from working.
+# Compare the text: a body that somebody changed must not make every command fail.
 LEFT_WAITING = """
     SELECT r.id FROM runs r
     CROSS JOIN LATERAL (SELECT body FROM seals s WHERE s.run_id = r.id
@@ -56,11 +56,11 @@ class Seals:
         self.tx = tx
 
     def add(self, seal: Seal, run: UUID, sign: Callable[[Seal], Seal] = lambda seal: seal) -> Seal:
-        """As the next of its project's chain. Sent twice, because a reply was lost, it is added
-        once: `sealed_at` and the files show that it is the same."""
+        """Add the seal to its project's chain. If it is sent twice because a reply was lost, it is
+        added once: `sealed_at` and the files identify it."""
         self.tx.execute(ADDING, {"project": seal.project})
         for row in self.of_run(run):
-            # A row that somebody changed is for `verify` to report: the run must not fail by it.
+            # `verify` reports a row that somebody changed; it must not make the run fail.
             with contextlib.suppress(ValueError):
                 found = Seal.of_text(row["body"])
                 if (found.sealed_at, found.files) == (seal.sealed_at, dict(seal.files)):
@@ -83,23 +83,23 @@ class Seals:
         self.tx.execute(PLACED, {"project": project, "ordinal": ordinal})
 
     def not_placed(self, project: str) -> list[dict[str, Any]]:
-        """Sealed, but their process died before the file was in the folder."""
+        """List seals whose process died before the file was in the run folder."""
         return self.tx.execute(NOT_PLACED, {"project": project}).fetchall()
 
     def signed_since(self, project: str) -> int | None:
-        """The first seal of the chain that bears a signature."""
+        """Return the number of the first signed seal of the chain."""
         row = self.tx.execute(SIGNED_SINCE, {"project": project}).fetchone()
         return row["ordinal"] if row else None
 
     def left_waiting(self, project: str) -> list[UUID]:
-        """Runs that were decided by a process that died before it had sealed them anew."""
+        """List runs that were decided by a process that died before it sealed them again."""
         rows = self.tx.execute(LEFT_WAITING, {"project": project}).fetchall()
         return [row["id"] for row in rows]
 
     def of_run(self, run: UUID) -> list[dict[str, Any]]:
-        """Newest first: a run that was resumed has several."""
+        """List the seals of a run, newest first; a resumed run has several."""
         return self.tx.execute(OF_RUN, {"run": run}).fetchall()
 
     def chain(self, project: str) -> list[dict[str, Any]]:
-        """Oldest first."""
+        """List all seals of a project, oldest first."""
         return self.tx.execute(CHAIN, {"project": project}).fetchall()

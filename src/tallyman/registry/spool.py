@@ -1,4 +1,4 @@
-"""The spool: OpenLineage events in the order they happened, until somebody took them."""
+"""The spool: OpenLineage events in the order they happened, until the receiver has taken them."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ REFUSALS = """
     FROM lineage_events e JOIN runs r ON r.id = e.run_id
     WHERE e.project = %(project)s AND e.refused_at IS NOT NULL ORDER BY e.id LIMIT %(limit)s
 """
-# The last one of a run stays, and so says that the run has events. What a run that has not ended
-# emitted before it may emit again: it is kept once only while it is here.
+# Keep a run's last event: it shows that the run has events. Keep all events of a run that has not
+# ended: it may emit them again, and repeats are recognized only while they are here.
 DONE_WITH = """
     e.project = %(project)s AND e.sent_at <= clock_timestamp() - make_interval(secs => %(older)s)
     AND EXISTS (SELECT FROM lineage_events l WHERE l.run_id = e.run_id AND l.id > e.id)
@@ -71,8 +71,6 @@ DONE_WITH = """
 """
 COUNT_DONE_WITH = f"SELECT count(*) AS n FROM lineage_events e WHERE {DONE_WITH}"
 REMOVE_DONE_WITH = f"DELETE FROM lineage_events e WHERE {DONE_WITH}"
-# Of the session, not of a transaction: none is open while a receiver takes its time to answer.
-# It goes with the connection, so that a process that was killed holds up nobody.
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +85,12 @@ class Spooled:
 class SpoolState:
     waiting: int
     oldest_at: datetime | None
-    """Of those that wait: when it happened."""
+    """The time of the oldest waiting event."""
     sent: int
     last_sent_at: datetime | None
     refused: int
     attempts: int = 0
-    """How often the first one that waits was tried in vain."""
+    """The number of failed tries of the first waiting event."""
     last_error: str | None = None
 
 
@@ -105,7 +103,7 @@ class Spool:
         return self.tx.execute(KNOWS, {"run": run}).fetchone() is not None
 
     def add(self, project: str, run: UUID, events: Iterable[LineageEvent]) -> None:
-        """Add events, in the transaction of what they describe: all of it or nothing."""
+        """Add events in the transaction of the change they describe."""
         for event in events:
             given: dict[str, Any] = {
                 "key": event.key,
@@ -120,41 +118,41 @@ class Spool:
     # ---- sending: with sole_sender(…) as spool ----------------------------------------------
 
     def next(self, project: str) -> Spooled | None:
-        """The first that nobody took. What a run emitted later has a higher number: it is added
-        after the earlier was committed."""
+        """Return the first waiting event. A run's later events have higher numbers, because each is
+        added after the earlier one was committed."""
         row = self.tx.execute(NEXT, {"project": project}).fetchone()
         return Spooled(row["id"], row["body"]) if row else None
 
     def sent(self, id: int) -> None:
-        """The receiver has it, and the run's folder: the body is not kept a third time."""
+        """Mark an event as sent and drop its body: the receiver and the run folder have it."""
         self.tx.execute(SENT, {"id": id})
 
     def failed(self, id: int, reason: str) -> None:
-        """It stays where it is in the order."""
+        """Record a failed try; the event keeps its position."""
         self.tx.execute(FAILED, {"id": id, "reason": reason})
 
     def refused(self, id: int, reason: str) -> None:
-        """Set aside, so that those behind it go on."""
+        """Mark an event as refused, so that later events can be sent."""
         self.tx.execute(REFUSED, {"id": id, "reason": reason})
 
     def take_back(self, project: str) -> int:
-        """What was refused waits again, at its old place; how many."""
+        """Queue refused events again, at their old position; return their number."""
         return self.tx.execute(TAKE_BACK, {"project": project}).rowcount
 
     # ---- cleaning up ------------------------------------------------------------------------
 
     def done_with(self, project: str, older_than_s: float) -> int:
-        """How many were sent that long ago and are needed for nothing any more."""
+        """Count the events that were sent that long ago and are no longer needed."""
         given = {"project": project, "older": older_than_s}
         row = self.tx.execute(COUNT_DONE_WITH, given).fetchone()
         return int(row["n"]) if row else 0
 
     def remove_done_with(self, project: str, older_than_s: float) -> int:
-        """Those; how many. What waits or was refused stays."""
+        """Remove those events and return their number. Waiting and refused events stay."""
         given = {"project": project, "older": older_than_s}
         return self.tx.execute(REMOVE_DONE_WITH, given).rowcount
 
-    # ---- asking -----------------------------------------------------------------------------
+    # ---- queries ----------------------------------------------------------------------------
 
     def waiting(self, project: str) -> int:
         row = self.tx.execute(WAITING, {"project": project}).fetchone()
@@ -166,15 +164,15 @@ class Spool:
         return SpoolState(**counts, **error)
 
     def refusals(self, project: str, *, limit: int = 20) -> list[dict[str, Any]]:
-        """In the order they happened, with the receiver's words."""
+        """List refused events in order, with the receiver's reason."""
         return self.tx.execute(REFUSALS, {"project": project, "limit": limit}).fetchall()
 
 
 @contextmanager
 def sole_sender(database: Database, project: str) -> Iterator[Spool | None]:
-    """The spool for the one process that may send now; None when another one is at it.
+    """Yield the spool to the only process that may send now; None if another one is sending.
 
-    Whoever loses the connection cannot mark what it sent: the next one sends that event again.
+    A sender that loses the connection cannot mark its last event: the next one sends it again.
     """
     with alone(database, Alone.SENDING, project) as connection:
         yield None if connection is None else Spool(connection)

@@ -1,4 +1,4 @@
-"""What there is to know about a database before using it. Nothing is made and nothing migrated."""
+"""Status of a database, found without creating or migrating anything."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tallyman.registry.server.address import Transaction, brief, connect, withou
 from tallyman.registry.server.datafolder import Unusable
 from tallyman.registry.server.embedded import Embedded
 
-# What another role does is hidden from an ordinary one, but not that it is connected.
+# An ordinary role cannot see what other roles do, but can see that they are connected.
 SERVER = """
     SELECT current_setting('server_version') AS server_version,
            pg_database_size(current_database()) AS size_bytes,
@@ -32,7 +32,7 @@ COUNTS = """
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseStatus:
-    """`state`: never_started, stopped, running or unreachable. None: not known."""
+    """The status. `state` is never_started, stopped, running or unreachable; None means unknown."""
 
     place: str
     embedded: bool
@@ -49,7 +49,7 @@ class DatabaseStatus:
 
 
 def status(database: Database) -> DatabaseStatus:
-    """A server of the project's own that is stopped is started to answer, if it was ever made."""
+    """Collect the status. A stopped embedded server is started for it, if it was ever created."""
     needed = migrate.newest(migrate.known())
     facts: dict[str, object] = {"state": "running"}
     try:
@@ -85,7 +85,8 @@ def _counts(connection: Transaction) -> dict[str, object]:
 
 
 def psql(database: Database, arguments: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-    """The command and its environment: a command line is for everybody to see."""
+    """Return the psql command and its environment; the password is not on the command line, which
+    everybody can see."""
     address, password = without_secrets(database.url())
     found = None if database.embedded else shutil.which("psql")
     program = found or str(Embedded(database.state).programs / "psql")

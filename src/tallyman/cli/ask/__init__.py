@@ -1,1 +1,1 @@
-"""Ask: follow a row back, a record forward, a change by its steps, results through the graph."""
+"""Ask: trace a row back to its records, a record to its rows, and results through the graph."""

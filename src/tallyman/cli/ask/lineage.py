@@ -1,4 +1,4 @@
-"""`tallyman lineage`: from what a result was made, and what was made from it."""
+"""`tallyman lineage`: list what a result was made from, and what was made from it."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ lineage = typer.Typer(
 )
 COLUMNS = ("depth", "asset", "partition", "kind", "status")
 
-AssetName = Annotated[str, typer.Argument(help="An asset; for down and impact also a source.")]
+AssetName = Annotated[str, typer.Argument(help="An asset. `down` and `impact` also take a source.")]
 OnePartition = Annotated[
     str | None,
-    typer.Option("--partition", help="Only this partition, such as d:2025-01-01."),
+    typer.Option("--partition", help="Only this partition, for example d:2025-01-01."),
 ]
 
 
@@ -33,11 +33,11 @@ def up(
 ) -> None:
     """List what the newest result was made from, back to the sources.
 
-    Depth 1 was read directly; newer results of the same inputs do not count.
-    Without --partition it starts at the newest result of any.
+    Depth 1 lists the inputs that the result read directly, in the versions that it read. Without
+    --partition, start at the newest result of any partition.
     """
     found = opened(project).lineage("up", asset, partition=partition)
-    _show(found, f"{asset} was made from nothing: it has no inputs", json_output)
+    _show(found, f"{asset} has no inputs", json_output)
 
 
 @lineage.command(epilog="Example:  tallyman lineage down bookings --json")
@@ -49,10 +49,10 @@ def down(
 ) -> None:
     """List everything that was made from an asset or a source.
 
-    Only what succeeded counts. Without --partition it starts from all of them.
+    Only successful results count. Without --partition, start from all partitions.
     """
     found = opened(project).lineage("down", asset, partition=partition)
-    _show(found, f"nothing was made from {asset} yet", json_output)
+    _show(found, f"nothing has been made from {asset} yet", json_output)
 
 
 @lineage.command(
@@ -64,8 +64,8 @@ def impact(
     granularity: Annotated[
         Granularity,
         typer.Option(
-            help="partition: what read exactly this one. asset: every partition of every asset "
-            "that has read any of it."
+            help="partition: list what read exactly this partition. asset: list every partition "
+            "of every asset that has read any part of it."
         ),
     ] = "partition",
     project: ProjectFolder = None,
@@ -73,10 +73,10 @@ def impact(
 ) -> None:
     """List what to make again when an asset or a source changes.
 
-    The status is that of the latest attempt, whatever became of it.
+    The status is that of the latest attempt, successful or not.
     """
     found = opened(project).lineage("impact", asset, partition=partition, granularity=granularity)
-    _show(found, f"a change of {asset} touches nothing that was made", json_output)
+    _show(found, f"a change of {asset} affects no result", json_output)
 
 
 def _show(found: list[Reached], nothing: str, json_output: bool) -> None:

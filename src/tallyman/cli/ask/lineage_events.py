@@ -1,4 +1,4 @@
-"""`tallyman lineage status` and `flush`: OpenLineage events on their way to a receiver."""
+"""`tallyman lineage status` and `flush`: the delivery of OpenLineage events."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ if TYPE_CHECKING:
     from tallyman.control.delivery.outbox import LineageState
 
 CONFIGURE = """
-Events are kept until there is a destination. Say which, for example:
-  export OPENLINEAGE_URL=http://collector:5000    (and OPENLINEAGE_API_KEY, if it wants one)
-or put an openlineage.yml into the project's folder:
+Events are kept until a destination is configured. For example:
+  export OPENLINEAGE_URL=http://collector:5000    (and OPENLINEAGE_API_KEY, if required)
+or create openlineage.yml in the project folder:
   transport: {type: http, url: "http://collector:5000"}
 """
 REFUSALS = ("run", "event_type", "job", "reason")
 
 
 def status(project: ProjectFolder = None, json_output: AsJson = False) -> None:
-    """Show where OpenLineage events go, how many wait, and errors.
+    """Show where OpenLineage events go, how many are waiting, and errors.
 
-    A run writes its events to the spool, in the transaction of what they describe. They are sent
-    while the run is at work, and kept in order if the receiver does not take them.
+    A run stores its events in the spool, in the same transaction as the change they describe.
+    Events are sent in order while the run is running. If the receiver does not accept them, they
+    stay in the spool.
     """
     found = opened(project).lineage_state()
     if json_output:
@@ -38,18 +39,18 @@ def status(project: ProjectFolder = None, json_output: AsJson = False) -> None:
     if found.refusals:
         out.print()
         table(found.refusals, REFUSALS)
-        out.print("try them again:  tallyman lineage flush --refused", markup=False)
+        out.print("to retry them:  tallyman lineage flush --refused", markup=False)
     if found.disabled:
         return
     if found.destination is None and found.problem is None:
         out.print(CONFIGURE.rstrip(), markup=False)
     elif found.spool.waiting:
-        out.print("send them now:  tallyman lineage flush", markup=False)
+        out.print("to send them now:  tallyman lineage flush", markup=False)
 
 
 def _lines(found: LineageState) -> list[tuple[str, str]]:
     spool = found.spool
-    nowhere = "disabled: OPENLINEAGE_DISABLED is true" if found.disabled else "none is configured"
+    nowhere = "disabled: OPENLINEAGE_DISABLED is true" if found.disabled else "not configured"
     lines = [("destination", found.destination or nowhere)]
     if found.problem:
         lines = [("destination", "cannot be used"), ("problem", found.problem)]
@@ -65,18 +66,20 @@ def _lines(found: LineageState) -> list[tuple[str, str]]:
 
 def flush(
     refused: Annotated[
-        bool, typer.Option("--refused", help="Try those again that were refused before.")
+        bool, typer.Option("--refused", help="Also retry events that were refused before.")
     ] = False,
     project: ProjectFolder = None,
     json_output: AsJson = False,
 ) -> None:
-    """Send the OpenLineage events that wait, in order.
+    """Send all waiting OpenLineage events, in order.
 
-    The destination is the one of OPENLINEAGE_URL (with OPENLINEAGE_API_KEY), of OPENLINEAGE__… or
-    of an openlineage.yml: the one that OPENLINEAGE_CONFIG names, in the working directory, in the
-    project's folder or in ~/.openlineage. It stops at the first event that the receiver does not
-    take; nothing is lost, and the next flush or run continues there. An event that the receiver
-    refuses (422, for example) is skipped and kept. Exit code 1 if not everything was sent.
+    The destination comes from OPENLINEAGE_URL (with OPENLINEAGE_API_KEY), from OPENLINEAGE__…
+    variables, or from openlineage.yml: the file that OPENLINEAGE_CONFIG names, or one in the
+    working directory, the project folder or ~/.openlineage.
+
+    Sending stops at the first event that cannot be delivered. No event is lost; the next flush or
+    run continues there. An event that the receiver refuses (422, for example) is skipped and kept.
+    Exit code 1 if not everything was sent.
     """
     with err.status("sending lineage events") as spinner:
         if not interactive():
@@ -90,7 +93,7 @@ def flush(
         refused_ = f", {done.refused:,} refused (tallyman lineage status)" if done.refused else ""
         out.print(f"{done.sent:,} sent to {done.destination}{refused_}", markup=False)
     else:
-        out.print("nothing waits to be sent", markup=False)
+        out.print("no events are waiting", markup=False)
     raise typer.Exit(1 if done.refused or done.waiting else 0)
 
 

@@ -1,4 +1,4 @@
-"""`tallyman trace`: what a run changed, row by row and step by step."""
+"""`tallyman trace`: show what a run changed, row by row and step by step."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from tallyman.query.trace.row import TraceRow
 
 MATCHES = 20
-"""List at most this many rows when a key matches several."""
+"""The most rows to list when --key matches several."""
 
 
 @dataclass(frozen=True, slots=True)
 class TraceQuestion:
-    """Which row, and what of it."""
+    """The options that say which row to show, and which part of its history."""
 
     row_id: str | None
     key: list[str]
@@ -58,13 +58,13 @@ class TraceAnswer:
 
 def trace(
     run: RunName,
-    row_id: Annotated[str | None, typer.Argument(help="The `_row_id` of a row.")] = None,
+    row_id: Annotated[str | None, typer.Argument(help="The row's `_row_id`.")] = None,
     key: Annotated[
         list[str] | None,
         typer.Option(
             "--key",
-            help="Instead of an id: values the row had when it was loaded or created, as "
-            "column=value,column=value; `null` is NULL. Repeat it for values with a comma.",
+            help="Find the row by values it had when it was loaded or created, instead of by id: "
+            "column=value,column=value; `null` is NULL. Repeat --key for values with a comma.",
         ),
     ] = None,
     at_step: Annotated[
@@ -80,9 +80,10 @@ def trace(
         int | None, typer.Option("--step", help="List all changes of this step; needs --asset.")
     ] = None,
     change_type: Annotated[
-        str | None, typer.Option("--type", help="With --step: created, updated or deleted only.")
+        str | None,
+        typer.Option("--type", help="With --step: only created, updated or deleted rows."),
     ] = None,
-    limit: Annotated[int, typer.Option(help="With --step: at most this many.")] = 100,
+    limit: Annotated[int, typer.Option(help="With --step: list at most this many changes.")] = 100,
     after: Annotated[
         str | None, typer.Option("--after", help="With --step: start after this row id.")
     ] = None,
@@ -91,16 +92,16 @@ def trace(
 ) -> None:
     """Show what a run changed, row by row and step by step.
 
-    A run records every row that a step created, updated or deleted. Rows that no step touched
-    have no record. The run must have ended.
+    A run records every row that a step created, updated or deleted. Rows that no step changed have
+    no record. The run must have ended.
 
-    tallyman trace latest: its steps, and how many rows each changed
+    tallyman trace latest: list the steps, and how many rows each step changed
 
-    tallyman trace latest --key journal_id=JE-002,line=2: the history of a row, by its values
+    tallyman trace latest --key journal_id=JE-002,line=2: show the history of one row
 
-    tallyman trace latest ROW_ID --at-step 20: the row as it was after step 20
+    tallyman trace latest ROW_ID --at-step 20: show the row as it was after step 20
 
-    tallyman trace latest --asset gl_close --step 30 --type deleted: the rows that step 30 deleted
+    tallyman trace latest --asset gl_close --step 30 --type deleted: list the rows step 30 deleted
     """
     asked = TraceQuestion(row_id, key or [], at_step, include_baseline, asset, partition)
     _check(asked, step, change_type, after)
@@ -128,15 +129,15 @@ def _check(
 ) -> None:
     of_row = asked.row_id is not None or bool(asked.key)
     if asked.row_id is not None and asked.key:
-        raise UsageError("name the row by its id or by --key, not by both")
+        raise UsageError("give either a row id or --key, not both")
     if of_row and step is not None:
-        raise UsageError("--step lists all rows of a step; for one row at a step say --at-step")
+        raise UsageError("--step lists all rows of a step; for one row use --at-step")
     if asked.at_step is not None and not of_row:
-        raise UsageError("--at-step needs a row: its id, or --key")
+        raise UsageError("--at-step needs a row: give its id or --key")
     if step is not None and asked.asset is None:
         raise UsageError("--step needs --asset: steps are numbered within an asset")
     if step is None and (change_type is not None or after is not None):
-        raise UsageError("--type and --after go with --step")
+        raise UsageError("--type and --after need --step")
 
 
 def _changes(asset: str, step: int, page: Changes) -> TraceAnswer:
@@ -169,7 +170,7 @@ def _about_row(trace: Trace, asked: TraceQuestion) -> TraceAnswer:
         }
         return TraceAnswer(facts, lambda: print_matches(found, MATCHES), None, code=2)
     shown = ", ".join(f"{name}={value}" for name, value in values.items())
-    reason = f"no row that this run changed or created came in with {shown}"
+    reason = f"this run changed or created no row that started with {shown}"
     return TraceAnswer({"matches": []}, None, trace.diagnostic or Diagnostic("RowNotFound", reason))
 
 
@@ -197,7 +198,8 @@ def _identity(row: TraceRow) -> dict[str, object]:
 
 
 def key_values(given: list[str]) -> dict[str, str]:
-    """`a=1,b=2`; where --key is repeated each is one value, and may hold commas."""
+    """Parse `a=1,b=2`. If --key is repeated, each one holds a single value, which may contain
+    commas."""
     if len(given) > 1:
         return pairs(given, "--key")
     return pairs(given[0].split(","), "--key")

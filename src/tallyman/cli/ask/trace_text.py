@@ -1,4 +1,4 @@
-"""How a trace looks on a terminal: before and after, side by side."""
+"""Text output of `tallyman trace`: values before and after, side by side."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def print_changes(page: Changes) -> None:
     if lines:
         table(lines, ("row", *COLUMNS[1:]))
     if page.next_after:
-        out.print(f"{len(page):,} rows; the next:  --after {page.next_after}", markup=False)
+        out.print(f"{len(page):,} rows; next page:  --after {page.next_after}", markup=False)
     elif not page.diagnostic:
         out.print(f"{len(page):,} rows" if page.records else "no row was changed", markup=False)
 
 
 def print_matches(found: Sequence[FoundRow], most: int) -> None:
     many = f"more than {most}" if len(found) > most else f"{len(found)}"
-    out.print(f"{many} rows came in with these values; ask for one by its id:", markup=False)
+    out.print(f"{many} rows started with these values; choose one by its id:", markup=False)
     lines = [
         {
             "row": str(row.row_id),
@@ -90,7 +90,7 @@ def print_overview(targets: Sequence[TargetTrace]) -> None:
 
 
 def text(value: object) -> str:
-    """NULL is null; an empty text is empty."""
+    """Write a value as text: NULL becomes null, an empty string stays empty."""
     found = plain(value)
     return found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
 
@@ -102,8 +102,8 @@ def _heading(row: TraceRow, more: str = "") -> None:
 def _lines(
     where: str, change: ChangeType, diff: Values, first: str = "step"
 ) -> list[dict[str, object]]:
-    """A line for each column; the step and what it did stand in the first. Of a new row the
-    columns without a value say nothing."""
+    """Make one line per column; the first line also names the step and the change. Columns of a new
+    row that are NULL are left out."""
     created = change is ChangeType.CREATED
     shown = {n: both for n, both in diff.items() if not created or both["new"] is not None}
     lines: list[dict[str, object]] = [

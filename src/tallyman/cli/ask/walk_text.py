@@ -1,4 +1,4 @@
-"""Walks as text: an indented tree, from what was asked about to where it came from or went."""
+"""Text output of `why` and `where`: an indented tree."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def why_lines(found: Why) -> Iterator[str]:
     at = f"{found.dataset} v{found.version}"
     if not found.hops:
         yield f"{at}   {counted(found.rows, 'row')}   written by {found.committed_by}"
-        yield f"{INDENT}commit {short(found.commit or '')}: a table's rows are what people wrote"
+        yield f"{INDENT}commit {short(found.commit or '')}: rows of a table are written directly"
         yield from _records(found.records, INDENT)
         return
     for hop in found.hops:
@@ -117,7 +117,7 @@ def _became(one: Became, pad: str) -> Iterator[str]:
         into = "group" if step.did == "aggregated" else "row"
         yield f"{deeper}{step.did} at {step.step} into {counted(step.count, into)}"
     if one.rows:
-        version = f" v{one.version}" if one.version else " (in no version)"
+        version = f" v{one.version}" if one.version else " (not in any version)"
         yield f"{deeper}→ {one.dataset}{version}   {counted(one.rows, 'row')}"
         for row in one.shown:
             yield f"{deeper}{INDENT}{_values(row)}"

@@ -24,10 +24,12 @@ def where(
     source: Annotated[str, typer.Argument(help="A source of the pipeline.")],
     row: Annotated[
         list[str],
-        typer.Argument(help="column=value, or @file#line for a record without a key."),
+        typer.Argument(
+            help="column=value pairs that identify the record, or @file#line if it has no key."
+        ),
     ],
     run: Annotated[
-        str | None, typer.Option("--run", help="In this run, instead of the current versions.")
+        str | None, typer.Option("--run", help="Search this run instead of the current versions.")
     ] = None,
     limit: WalkLimit = 20,
     project: ProjectFolder = None,
@@ -37,8 +39,9 @@ def where(
 ) -> None:
     """Follow a source record to every row and rejection it led to.
 
-    For each asset that read it: its rejections with rule, expected and actual value; or the filter
-    and its reason; or the rows it is in, and what later assets made of them.
+    For each asset that read the record, show its rejections with rule, expected and actual value;
+    or the filter that removed it and the reason; or the rows it is part of, and what later assets
+    made of those rows.
 
     Example:  tallyman where segments segment_id=SEG-0000530
     """
@@ -53,10 +56,10 @@ def where(
 
 
 def _record(row: list[str]) -> dict[str, str]:
-    """Identify a record without a key by its place."""
+    """Parse the arguments: column=value pairs, or one place (`@file#line`)."""
     places = [item for item in row if item.startswith("@")]
     if places and len(row) > 1:
-        raise UsageError(f"{places[0]} identifies the record by itself: leave out the rest")
+        raise UsageError(f"{places[0]} already identifies the record: leave out the rest")
     return {"@": places[0]} if places else pairs(row, "row")
 
 

@@ -32,7 +32,7 @@ def why(
     partition: Partition = None,
     limit: WalkLimit = 20,
     keys: Annotated[
-        bool, typer.Option("--keys", help="List the source keys of the row instead of records.")
+        bool, typer.Option("--keys", help="List only the source keys that the row came from.")
     ] = False,
     project: ProjectFolder = None,
     master: Master = None,
@@ -41,10 +41,10 @@ def why(
 ) -> None:
     """Explain a row: the steps, runs, records and files it came from.
 
-    Goes back through every asset, in the versions that the runs read, to the records of sources
-    with their file and line. Values are compared by the column's type; column=null asks for NULL.
-    Spark starts only for a run that kept digests instead of keys: its keys are computed again,
-    and their digests must agree.
+    Follow the row back through every asset, in the versions that the runs read, to the source
+    records with their file and line. Values are compared by the column's type; column=null matches
+    NULL. Spark starts only for a run that stored digests instead of keys: its keys are recomputed,
+    and their digests must match.
 
     Example:  tallyman why daily_revenue flight_date=2024-01-15 --limit 3
     """

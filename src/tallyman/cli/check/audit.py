@@ -12,14 +12,14 @@ from tallyman.registry.audit import Audit
 
 
 def audit(
-    run: Annotated[str | None, typer.Argument(help="Only this run.")] = None,
-    limit: Annotated[int, typer.Option(help="How many, newest first.")] = 50,
+    run: Annotated[str | None, typer.Argument(help="List only entries about this run.")] = None,
+    limit: Annotated[int, typer.Option(help="List at most this many, newest first.")] = 50,
     project: ProjectFolder = None,
     json_output: AsJson = False,
 ) -> None:
     """List who did what, and when, newest first.
 
-    These rows cannot be changed.
+    The audit log can only grow: entries are never changed or deleted.
     """
     found = opened(project)
     only = found.find_run(run).id if run else None

@@ -1,4 +1,4 @@
-"""`tallyman keys`: the key that signs seals, and those that signed before."""
+"""`tallyman keys`: make and list the key pairs that sign seals."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def init(project: ProjectFolder = None, json_output: AsJson = False) -> None:
 
 @keys.command(epilog="Example:  tallyman keys rotate && git add keys")
 def rotate(project: ProjectFolder = None, json_output: AsJson = False) -> None:
-    """Make a new pair that signs from now on.
+    """Replace the key pair with a new one that signs from now on.
 
     Old public keys stay, so old seals can still be checked.
     """
@@ -41,10 +41,10 @@ def _show(made: NewKey, json_output: bool) -> None:
     out.print(f"public key   {made.public}   commit it: seals are checked with it", markup=False)
     out.print(f"private key  {made.private}   only you can read it", markup=False)
     if made.kept:
-        out.print(f"the old one  {made.kept}   keep it away from here, or delete it", markup=False)
+        out.print(f"old key      {made.kept}   move it to a safe place, or delete it", markup=False)
     out.print(
-        "Whoever has the private key can sign anything. Move it out of reach of this machine's "
-        "backups,\nand say where it is: TALLYMAN_SIGNING_KEY=path, or signing_key: in "
+        "Anyone who has the private key can sign anything. Move it where this machine's backups "
+        "do not\nreach it, and set its path: TALLYMAN_SIGNING_KEY=path, or signing_key: in "
         "tallyman.yaml.",
         markup=False,
     )
@@ -52,7 +52,7 @@ def _show(made: NewKey, json_output: bool) -> None:
 
 @keys.command("ls", epilog="Example:  tallyman keys ls --json")
 def list_keys(project: ProjectFolder = None, json_output: AsJson = False) -> None:
-    """List the public keys of the project, and which one signs now."""
+    """List the project's public keys, and which one signs now."""
     found = key_pairs.known(opened(project).settings).to_json()
     if json_output:
         as_json(found)
@@ -63,7 +63,9 @@ def list_keys(project: ProjectFolder = None, json_output: AsJson = False) -> Non
     if found["problem"]:
         out.print(f"private key {found['private_key']}: {found['problem']}", markup=False)
     elif found["signs"] is None:
-        out.print("no private key here: seals are not signed.  tallyman keys init", markup=False)
+        out.print(
+            "no private key: seals are not signed.  To make one:  tallyman keys init", markup=False
+        )
     else:
         out.print(f"private key {found['private_key']}", markup=False)
 

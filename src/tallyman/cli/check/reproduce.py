@@ -1,4 +1,4 @@
-"""`tallyman reproduce`: make a run again from its pinned inputs, and compare."""
+"""`tallyman reproduce`: make a run again from its pinned inputs, and compare the results."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ SIGNS = {"added": "+", "removed": "-", "changed": "~"}
 
 
 CAUSES = (
-    "the same definition on the same inputs gave other data: look for what is not decided by the "
-    "data, such as a Python function, row_number() over ties, first(), collect_list(), "
+    "the same definition and inputs gave different data: look for code whose result the data does "
+    "not decide, such as a Python function, row_number() over ties, first(), collect_list(), "
     "sums of doubles"
 )
 
@@ -44,7 +44,7 @@ CAUSES = (
 def reproduce(
     run: RunName = "latest",
     keep: Annotated[
-        bool, typer.Option("--keep", help="Keep what was made, to look at it.")
+        bool, typer.Option("--keep", help="Keep the new files, so that you can inspect them.")
     ] = False,
     project: ProjectFolder = None,
     master: Master = None,
@@ -53,10 +53,10 @@ def reproduce(
 ) -> None:
     """Make a run again from its pinned inputs, and compare.
 
-    Rows, rejections and ledgers are compared. REPRODUCED (exit 0): everything is the same.
-    PARTLY_REPRODUCED: so is the rest, but a target failed then and left nothing to compare.
-    DIFFERENT: the rows that differ are shown. NOT_REPRODUCIBLE: the reasons are shown. Nothing is
-    published, and the run's folder is not touched.
+    Rows, rejections and ledgers are compared. The verdict is one of: REPRODUCED (exit 0):
+    everything is the same. PARTLY_REPRODUCED: the same, except targets that failed in the original
+    run and left nothing to compare. DIFFERENT: the differing rows are shown. NOT_REPRODUCIBLE: the
+    reasons are shown. Nothing is published, and the run folder is not changed.
 
     Example:  tallyman reproduce latest --spark-conf spark.sql.shuffle.partitions=7
     """
@@ -77,7 +77,7 @@ def reproduce(
 
 
 class _Shown:
-    """Print a line for each target; on a terminal also what is happening now."""
+    """Print one line per target; on a terminal, also show the current phase."""
 
     def __init__(self, progress: Progress) -> None:
         self.progress = progress
@@ -157,7 +157,7 @@ def _conclude(result: Reproduced, shown: set[str]) -> None:
 
 
 def _counts(result: Reproduced) -> str:
-    """`2 of 4 targets (1 reused, 1 not compared)`."""
+    """Write the counts as `2 of 4 targets (1 reused, 1 not compared)`."""
     counts = dict(result.counts)
     every, same = counts.pop("targets"), counts.pop("reproduced")
     rest = ", ".join(f"{number:,} {word.replace('_', ' ')}" for word, number in counts.items())
@@ -166,15 +166,17 @@ def _counts(result: Reproduced) -> str:
 
 def _next(result: Reproduced) -> list[str]:
     reused = list(dict.fromkeys(a.made_by for a in result.targets if a.made_by))
-    lines = [f"made before:  tallyman reproduce {run}" for run in reused[:5]]
+    lines = [f"made by an earlier run:  tallyman reproduce {run}" for run in reused[:5]]
     if result.verdict is Verdict.DIFFERENT:
-        lines += [CAUSES, *(f"not as it was:  {one}" for one in result.environment)]
+        lines += [CAUSES, *(f"changed since the run:  {one}" for one in result.environment)]
         if not result.kept:
-            lines.append(f"look at it:  tallyman reproduce {result.run_id} --keep")
+            lines.append(
+                f"keep and inspect the new files:  tallyman reproduce {result.run_id} --keep"
+            )
     if result.verdict is Verdict.NOT_REPRODUCIBLE and not reused:
-        lines.append(f"what has changed:  tallyman verify inputs {result.run_id}")
+        lines.append(f"see what changed:  tallyman verify inputs {result.run_id}")
         if result.commit and any(result.commit in r for a in result.targets for r in a.reasons):
-            lines.append(f"the code as it was:  git checkout {result.commit}")
+            lines.append(f"get the original code:  git checkout {result.commit}")
     return lines
 
 

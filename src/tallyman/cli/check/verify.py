@@ -23,7 +23,7 @@ from tallyman.cli.terminal.output import as_json
 
 
 class RunByDefault(TyperGroup):
-    """`verify RUN` means `verify run RUN`."""
+    """A command group in which `verify RUN` means `verify run RUN`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         named = bool(args) and (args[0] in self.commands or args[0] == "--help")
@@ -42,7 +42,7 @@ def run(
     run: RunName = "latest",
     exact: Annotated[
         bool,
-        typer.Option("--exact", help="Compare every key with the inputs, even if all looks well."),
+        typer.Option("--exact", help="Compare every key with the inputs, even if nothing changed."),
     ] = False,
     project: ProjectFolder = None,
     master: Master = None,
@@ -51,7 +51,7 @@ def run(
 ) -> None:
     """Check a run: every record accounted for, every byte as sealed.
 
-    The first file that changed is named. Spark starts only if a file changed, or with --exact.
+    Names the first file that changed. Spark starts only if a file changed, or with --exact.
 
     Example:  tallyman verify run latest --exact
     """
@@ -66,7 +66,7 @@ def inputs(
 ) -> None:
     """Check that config, code and inputs are still what a run used.
 
-    Names the first difference. Without Spark.
+    Names the first difference. Does not start Spark.
 
     Example:  tallyman verify inputs latest
     """
@@ -79,14 +79,14 @@ def inputs(
 def chain(
     head: Annotated[
         str | None,
-        typer.Option("--head", help="A seal's hash that you noted: is it still in the chain?"),
+        typer.Option("--head", help="Check that this seal hash, noted earlier, is in the chain."),
     ] = None,
     project: ProjectFolder = None,
     json_output: AsJson = False,
 ) -> None:
     """Check all seals of the project, from the first to the last.
 
-    Each seal must name the one before it, and its signature must be good.
+    Each seal must name the one before it, and every signature must be valid.
 
     Example:  tallyman verify chain --head 5fa504208c25…
     """

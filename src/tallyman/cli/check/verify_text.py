@@ -1,4 +1,4 @@
-"""Print what `verify` found, as text."""
+"""Text output of `tallyman verify`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def print_verdict(verdict: Verification) -> None:
     for reason in others[:20]:
         out.print(f"  {reason}", markup=False)
     for target, repeats in verdict.repeated_keys.items():
-        out.print(f"  {target}: {repeats:,} records have a key seen before", markup=False)
+        out.print(f"  {target}: {repeats:,} records repeat a key", markup=False)
     for kind, keys in counts.samples.items():
         for key in keys[:10]:
             out.print(f"  {kind}: {key}", markup=False)
@@ -42,7 +42,7 @@ def _sealed(verdict: Verification) -> str:
     if seal is None:
         return "NOT SEALED"
     by = verdict.sealed.signed_by
-    word = "sealed" if verdict.verified or not verdict.sealed.problems else "SEAL NOT GOOD"
+    word = "sealed" if verdict.verified or not verdict.sealed.problems else "SEAL INVALID"
     who = f"signed by {by}" if by else "not signed"
     return f"{word}   no. {seal.ordinal}   {who}   {verdict.sealed.files:,} files   {seal.hash}"
 
@@ -66,8 +66,10 @@ def print_chain(chain: Chain) -> None:
 def _gone(runs: list[str]) -> str:
     shown = ", ".join(runs[:5]) + (", …" if len(runs) > 5 else "")
     if len(runs) == 1:
-        return f"1 folder is gone, its seal is as the registry has it: {shown}"
-    return f"{len(runs):,} folders are gone, their seals are as the registry has them: {shown}"
+        return f"1 run folder is missing; its seal was read from the registry: {shown}"
+    return (
+        f"{len(runs):,} run folders are missing; their seals were read from the registry: {shown}"
+    )
 
 
 def print_inputs(found: Checked) -> None:
@@ -94,5 +96,5 @@ def print_damage(at: str, files: int, damage: Sequence[Damage]) -> None:
         out.print(f"  {one.shown}: {one.kind}: {one.detail}", markup=False)
     if damage:
         out.print(
-            "other versions may be whole:  tallyman versions, tallyman rollback", markup=False
+            "other versions may be intact:  tallyman versions, tallyman rollback", markup=False
         )

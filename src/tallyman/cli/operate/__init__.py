@@ -1,1 +1,1 @@
-"""Operate: look after the database and the disk."""
+"""Operate: maintain the database and free disk space."""

@@ -1,4 +1,4 @@
-"""`tallyman cleanup`: find and remove what nothing points to."""
+"""`tallyman cleanup`: find and remove files that nothing points to."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tallyman.control.publish.cleanup import Cleaned
 from tallyman.errors import UsageError
 
 LONGEST = 1e9
-"""Seconds; longer than any file is old."""
+"""Seconds; the most that --older-than can mean."""
 
 
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
@@ -21,24 +21,26 @@ UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 def cleanup(
     older_than: Annotated[
-        str, typer.Option(help="Keep what is younger: 30s, 10m, 12h, 7d, 2w.")
+        str, typer.Option(help="Keep files younger than this: 30s, 10m, 12h, 7d, 2w.")
     ] = "1d",
     keep_versions: Annotated[
         int | None,
-        typer.Option(help="Also remove versions beyond the newest N that nothing can reach."),
+        typer.Option(help="Also remove unreachable versions older than the newest N."),
     ] = None,
-    confirm: Annotated[bool, typer.Option("--confirm", help="Really remove them.")] = False,
+    confirm: Annotated[
+        bool, typer.Option("--confirm", help="Remove them; without this, only list them.")
+    ] = False,
     project: ProjectFolder = None,
     json_output: AsJson = False,
 ) -> None:
     """List files that nothing points to; remove them with --confirm.
 
-    They are left over by runs and mutations that failed or lost a race. What is current, named by
-    a snapshot, read by a run, or next in line for a rollback is never removed. Lineage events that
-    were sent are removed too; those that wait or were refused stay.
+    Runs and mutations that failed or lost a race leave such files. A version that is current, named
+    by a snapshot, read by a run, or the next target of a rollback is never removed. Lineage events
+    that were sent are also removed; waiting and refused events stay.
     """
     if keep_versions is not None and keep_versions < 1:
-        raise UsageError("--keep-versions is at least 1")
+        raise UsageError("--keep-versions must be at least 1")
     found = opened(project)
     done = found.cleanup(
         older_than_s=seconds(older_than), keep_versions=keep_versions, confirm=confirm
@@ -69,15 +71,15 @@ def show_cleaned(done: list[Cleaned], events: int, *, confirm: bool) -> None:
     if rows:
         table(rows, ("dataset", "leftovers", "versions", "bytes", "error"))
     if events:
-        out.print(f"lineage events that were sent: {events}", markup=False)
+        out.print(f"sent lineage events: {events}", markup=False)
     if not confirm:
-        out.print("nothing was removed; to remove it:  --confirm", markup=False)
+        out.print("nothing was removed; add --confirm to remove them", markup=False)
 
 
 def seconds(text: str) -> float:
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw])", text.strip())
     if not found:
-        raise UsageError(f"--older-than: a number and s, m, h, d or w, not {text!r}")
+        raise UsageError(f"--older-than: expected a number and s, m, h, d or w, not {text!r}")
     return min(float(found[1]) * UNITS[found[2]], LONGEST)
 
 

@@ -1,4 +1,4 @@
-"""`tallyman db`: the state, tables and address of the project's database."""
+"""`tallyman db`: inspect, migrate and open the project's database."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tallyman.registry.status import status as status_of
 
 db = typer.Typer(help="Inspect, migrate and open the project's database.", no_args_is_help=True)
 STATES = {
-    "never_started": "never started; the first run makes it",
-    "stopped": "stopped (started to answer this)",
+    "never_started": "never started; the first run creates it",
+    "stopped": "stopped (started only for this command)",
     "running": "running",
     "unreachable": "does not answer",
 }
@@ -27,7 +27,7 @@ STATES = {
 
 @db.command()
 def status(project: ProjectFolder = None, json_output: AsJson = False) -> None:
-    """Show where the database is, its state, and what it holds."""
+    """Show where the database is, its state, and its contents."""
     found = status_of(opened(project).database)
     if json_output:
         as_json(asdict(found))
@@ -62,15 +62,15 @@ def _versions(found: DatabaseStatus) -> str:
     if has is None:
         return f"this program needs version {needs}"
     if has > needs:
-        return f"version {has}; this program knows only up to {needs}: install the newer one"
+        return f"version {has}; this program knows only up to {needs}: install a newer Tallyman"
     if has < needs:
-        return f"version {has}; this program needs {needs}: tallyman db migrate"
-    return f"version {has}, what this program needs"
+        return f"version {has}; this program needs {needs}: run tallyman db migrate"
+    return f"version {has}, up to date"
 
 
 @db.command()
 def migrate(project: ProjectFolder = None, json_output: AsJson = False) -> None:
-    """Bring the tables to the version of this program, as their owner."""
+    """Migrate the tables to the version this program needs, as their owner."""
     database = opened(project).database
     applied = migrations.apply(database.owner_url)
     version = migrations.newest(migrations.known())
@@ -91,12 +91,14 @@ def url(
     ] = False,
     owner: Annotated[
         bool,
-        typer.Option("--owner", help="As the owner of the tables: for pg_dump and pg_restore."),
+        typer.Option(
+            "--owner", help="Log in as the owner of the tables, for pg_dump and pg_restore."
+        ),
     ] = False,
     project: ProjectFolder = None,
     json_output: AsJson = False,
 ) -> None:
-    """Print the address for other programs; the project's own server is left running."""
+    """Print the database URL for other programs, and leave the embedded server running."""
     database = opened(project).database
     address = database.owner_url if owner else database.url()
     shown = shareable(address, show_password=show_password)
@@ -107,13 +109,14 @@ def url(
 @db.command(context_settings={"allow_interspersed_args": False})
 def shell(
     arguments: Annotated[
-        list[str] | None, typer.Argument(help="For psql, after --: -- -c 'select 1'")
+        list[str] | None,
+        typer.Argument(help="Arguments for psql, after --. Example: -- -c 'select 1'"),
     ] = None,
     project: ProjectFolder = None,
 ) -> None:
     """Open psql on the database."""
     command, environment = psql(opened(project).database, arguments or [])
-    # A child, not this process itself: somebody has to stop the project's own server afterwards.
+    # Run psql as a child process: this process must stop the embedded server afterwards.
     with subprocess.Popen(command, env=environment) as process:
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for psql
         try:

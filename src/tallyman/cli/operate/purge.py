@@ -20,18 +20,19 @@ def purge(
     project: ProjectFolder = None,
     json_output: AsJson = False,
 ) -> None:
-    """Remove one version permanently, also from its run's folder.
+    """Remove one version permanently, also from its run folder.
 
-    Refused for what is current, pinned, read by a run, or next in line for a rollback.
+    Refused if the version is current, named by a snapshot, read by a run, or the next target of a
+    rollback.
     """
     if not confirm:
-        raise UsageError(f"purging {dataset} v{version} cannot be undone; confirm with --confirm")
+        raise UsageError(f"purging {dataset} v{version} cannot be undone; add --confirm")
     found = opened(project)
     done = found.purge(dataset, version)
     if json_output:
         as_json(done.to_json(found.settings.home))
     else:
-        out.print(f"{dataset} v{version} is gone: {done.bytes:,} bytes", markup=False)
+        out.print(f"removed {dataset} v{version}: {done.bytes:,} bytes", markup=False)
 
 
 def register(app: typer.Typer, panel: str) -> None:

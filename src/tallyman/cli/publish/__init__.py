@@ -1,1 +1,1 @@
-"""Publish: change what readers see, one commit at a time, and what datasets are called."""
+"""Publish: change what readers see, one commit at a time, and rename or hide datasets."""

@@ -1,4 +1,4 @@
-"""`tallyman apply`: carry out a plan."""
+"""`tallyman apply`: carry out a change plan."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tallyman.domain.version.change_plan import Planned
 
 
 def apply(
-    plan: Annotated[str, typer.Argument(help="A plan's id, a beginning of it, or 'latest'.")] = (
+    plan: Annotated[str, typer.Argument(help="A plan's id, a prefix of it, or 'latest'.")] = (
         "latest"
     ),
     jobs: Jobs = 1,
@@ -25,8 +25,8 @@ def apply(
 ) -> None:
     """Carry out a plan, and publish all of it in one commit.
 
-    Readers keep the old versions until the commit, and see all new ones after it. Refused (exit
-    4) if the pipeline or a dataset has changed since the plan was made.
+    Readers see the old versions until the commit, and all the new ones after it. Refused (exit 4)
+    if the pipeline or a dataset has changed since the plan was made.
     """
     found = opened(project, master, spark_conf)
     made, result, commit = supervised(
@@ -37,7 +37,7 @@ def apply(
     elif json_output:
         as_json({"plan": made.id, **commit_facts(commit)})
     elif commit is None and made.empty:
-        out.print("nothing had to change", markup=False)
+        out.print("nothing to change", markup=False)
     else:
         named = [one for one in made.planned if one.rename_to or one.publish is not None]
         for one in named:

@@ -16,12 +16,17 @@ from tallyman.errors import UsageError
 
 Expect = Annotated[
     list[str] | None,
-    typer.Option("--expect", help="table=version: refuse (exit 4) if it moved on; repeatable."),
+    typer.Option(
+        "--expect",
+        help="table=version: refuse (exit 4) if the table is not at this version; repeatable.",
+    ),
 ]
 
 
 def mutate(
-    file: Annotated[str, typer.Argument(help="YAML or JSON with `statements`; '-' reads stdin.")],
+    file: Annotated[
+        str, typer.Argument(help="A YAML or JSON file with `statements`; '-' reads stdin.")
+    ],
     expect: Expect = None,
     message: Message = None,
     project: ProjectFolder = None,
@@ -29,8 +34,8 @@ def mutate(
 ) -> None:
     """Insert, update and delete rows of tables in one commit.
 
-    All statements are done, or none; a later statement sees the earlier ones. Keys, NOT NULL and
-    references are checked before anything is written.
+    All statements take effect, or none. Each statement sees the changes of the ones before it.
+    Keys, NOT NULL and references are checked before anything is written.
 
     statements: [{insert: {into: person, rows: [{name: Eve, age: 31}]}},
     {update: {dataset: person, set: {age: 32}, where: "name = 'Eve'"}}]
@@ -46,14 +51,14 @@ def _read(file: str) -> object:
         text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
         return yaml.safe_load(text)
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{file}: cannot be read: {error}") from None
+        raise UsageError(f"cannot read {file}: {error}") from None
     except yaml.YAMLError as error:
-        raise UsageError(f"{file}: neither YAML nor JSON: {error}") from None
+        raise UsageError(f"{file} is neither YAML nor JSON: {error}") from None
 
 
 def _number(text: str) -> int:
     if not text.isdecimal():
-        raise UsageError(f"--expect: a version is a number, not {text!r}")
+        raise UsageError(f"--expect: a version must be a number, not {text!r}")
     return int(text)
 
 

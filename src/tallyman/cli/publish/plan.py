@@ -1,4 +1,4 @@
-"""`tallyman plan`: show what applying the pipeline would change."""
+"""`tallyman plan`: show what applying the edited pipeline would change."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tallyman.domain.version.change_plan import ChangePlan
 def plan(project: ProjectFolder = None, json_output: AsJson = False) -> None:
     """Show what the edited pipeline would change; change nothing.
 
-    The plan is stored; `tallyman apply` carries it out if nothing has changed since.
+    The plan is stored. `tallyman apply` carries it out if nothing has changed since.
     """
     found = opened(project).plan()
     if json_output:
@@ -22,7 +22,7 @@ def plan(project: ProjectFolder = None, json_output: AsJson = False) -> None:
     if found.empty and found.pipeline_from == found.pipeline_to:
         out.print("nothing to apply", markup=False)
     else:
-        out.print(f"carry it out:  tallyman apply {found.id[:8]}", markup=False)
+        out.print(f"to carry it out:  tallyman apply {found.id[:8]}", markup=False)
 
 
 def _show_plan(plan: ChangePlan) -> None:

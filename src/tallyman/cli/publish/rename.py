@@ -1,4 +1,4 @@
-"""`tallyman rename`, `hide`, `expose`: what people call a dataset, and who sees it."""
+"""`tallyman rename`, `hide`, `expose`: change a dataset's name and who can see it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def rename(
     project: ProjectFolder = None,
     json_output: AsJson = False,
 ) -> None:
-    """Give a dataset another name. Versions, files and lineage stay.
+    """Rename a dataset. Versions, files and lineage stay.
 
     Example:  tallyman rename daily_sales sales_by_day
     """
@@ -27,7 +27,7 @@ def rename(
 def hide(dataset: DatasetName, project: ProjectFolder = None, json_output: AsJson = False) -> None:
     """Hide a dataset from outside readers, such as PyIceberg.
 
-    The project itself reads it as before. `tallyman expose` undoes it.
+    The project itself still reads it. `tallyman expose` undoes this.
     """
     _show(opened(project).hide(dataset), json_output)
 

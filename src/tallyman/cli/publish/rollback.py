@@ -1,4 +1,4 @@
-"""`tallyman rollback`: publish older content again."""
+"""`tallyman rollback`: publish the content of older versions again."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tallyman.cli.terminal.result import commit_facts
 
 def rollback(
     dataset: Annotated[
-        str | None, typer.Argument(help="One dataset; with --to.", show_default=False)
+        str | None, typer.Argument(help="The dataset to roll back, with --to.", show_default=False)
     ] = None,
     to: Annotated[int | None, typer.Option("--to", help="The version to go back to.")] = None,
     commit: Annotated[
         str | None,
-        typer.Option("--commit", "-c", help="Everything as it was after this commit."),
+        typer.Option("--commit", "-c", help="Roll back all datasets to this commit."),
     ] = None,
     message: Message = None,
     project: ProjectFolder = None,
@@ -26,7 +26,7 @@ def rollback(
 ) -> None:
     """Go back to an older version, or everything to an older commit.
 
-    It is one new commit: the versions in between stay, and a rollback can itself be rolled back.
+    A rollback is one new commit: the versions in between stay, and it can itself be rolled back.
 
     Example:  tallyman rollback daily_revenue --to 6
 
@@ -37,7 +37,7 @@ def rollback(
         as_json(commit_facts(made))
     else:
         out.print(
-            published(made) if made else "nothing to do: the content is already the same",
+            published(made) if made else "nothing to do: the current content is the same",
             markup=False,
         )
 

@@ -1,4 +1,4 @@
-"""`tallyman snapshot`: name a version permanently."""
+"""`tallyman snapshot`: give a version a permanent name."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tallyman.cli.terminal.output import as_json, out
 
 def snapshot(
     dataset: DatasetName,
-    alias: Annotated[str, typer.Argument(help="The name; it is read like a dataset.")],
+    alias: Annotated[str, typer.Argument(help="The snapshot's name; read it like a dataset.")],
     version: AtVersion = None,
     project: ProjectFolder = None,
     json_output: AsJson = False,
 ) -> None:
-    """Give a version a permanent name; it is never removed.
+    """Give a version a permanent name, so that it is never removed.
 
     Example:  tallyman snapshot daily_revenue revenue_2026_q1
     """
@@ -25,7 +25,7 @@ def snapshot(
     if json_output:
         as_json({"alias": alias, "dataset": dataset, "version": found.ordinal})
     else:
-        out.print(f"{alias} is {dataset} v{found.ordinal}, permanently", markup=False)
+        out.print(f"{alias} now permanently names {dataset} v{found.ordinal}", markup=False)
 
 
 def register(app: typer.Typer, panel: str) -> None:

@@ -1,1 +1,1 @@
-"""Read: list and show the pipeline, its runs, and the rows and versions of datasets."""
+"""Read: list and show the pipeline, its runs, and the versions and rows of datasets."""

@@ -13,7 +13,7 @@ from tallyman.domain.version.commit import Commit
 
 def commits(
     dataset: Annotated[
-        str | None, typer.Option("--dataset", "-d", help="Only of this one.")
+        str | None, typer.Option("--dataset", "-d", help="List only commits of this dataset.")
     ] = None,
     limit: Limit = 20,
     project: ProjectFolder = None,

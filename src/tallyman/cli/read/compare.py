@@ -1,4 +1,4 @@
-"""`tallyman compare`: what differs between two runs."""
+"""`tallyman compare`: list the differences between two runs."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ WHICH = "A run id, a prefix of one, a folder name, or 'latest'."
 
 def compare(
     run_a: Annotated[str, typer.Argument(help=WHICH)],
-    run_b: Annotated[str, typer.Argument(help="The other one.")],
+    run_b: Annotated[str, typer.Argument(help="The other run.")],
     project: ProjectFolder = None,
     json_output: AsJson = False,
 ) -> None:
     """Compare two runs: config, code, environment, inputs, ledgers.
 
-    Exit 0 if they are the same, 1 if something differs or could not be compared. Timings are
-    shown but do not count.
+    Exit 0 if they are the same; 1 if something differs or could not be compared. Timings are shown
+    but do not affect the result.
     """
     found = opened(project).compare(run_a, run_b)
     if json_output:

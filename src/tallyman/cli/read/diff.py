@@ -25,7 +25,7 @@ def diff(
 ) -> None:
     """Compare two versions of a dataset row by row.
 
-    Rows are matched by the dataset's key. Exit 0 also if they differ.
+    Rows are matched by the dataset's key. The exit code is 0 even if the versions differ.
 
     Example:  tallyman diff daily_revenue 6 7
     """
@@ -41,8 +41,8 @@ def diff(
     )
     for word, columns in (
         ("new columns", found.columns_added),
-        ("columns gone", found.columns_removed),
-        ("columns of another type", found.columns_retyped),
+        ("removed columns", found.columns_removed),
+        ("columns with a new type", found.columns_retyped),
     ):
         if columns:
             out.print(f"{word}: {', '.join(columns)}", markup=False)
@@ -50,7 +50,7 @@ def diff(
         out.print(f"{_SIGNS[row.kind]} {_line(row)}", markup=False)
     left = found.added + found.removed + found.changed - len(found.rows)
     if left > 0:
-        out.print(f"… and {left:,} more; --limit shows more of them", markup=False)
+        out.print(f"… and {left:,} more; increase --limit to see them", markup=False)
 
 
 def _line(row: DiffRow) -> str:

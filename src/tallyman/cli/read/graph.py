@@ -1,4 +1,4 @@
-"""`tallyman graph`: which asset reads which, as text, Mermaid or JSON."""
+"""`tallyman graph`: draw which asset reads what, as text, Mermaid or JSON."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ from tallyman.domain.pipeline.selection import select
 def graph(
     selection: Annotated[
         list[str] | None,
-        typer.Argument(help="Assets, and what they read: x, +x, x+, +x+, tag:t. Default: all."),
+        typer.Argument(
+            help="Draw only these assets and what they read: x, +x, x+, +x+, tag:t. Default: all."
+        ),
     ] = None,
     as_mermaid: Annotated[
-        bool, typer.Option("--mermaid", help="Print Mermaid for Markdown pages.")
+        bool, typer.Option("--mermaid", help="Print a Mermaid diagram, for Markdown pages.")
     ] = False,
     project: ProjectFolder = None,
     json_output: AsJson = False,

@@ -1,4 +1,4 @@
-"""`tallyman ls`: sources, tables and assets, and the state of their newest result."""
+"""`tallyman ls`: list sources, tables and assets with the state of their newest result."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tallyman.domain.version.dataset import Dataset
 def ls(
     selection: Annotated[
         list[str] | None,
-        typer.Argument(help="Assets: x, +x, x+, tag:t, state:modified. Default: all."),
+        typer.Argument(help="List only these: x, +x, x+, tag:t, state:modified. Default: all."),
     ] = None,
     project: ProjectFolder = None,
     json_output: AsJson = False,
 ) -> None:
     """List sources, tables and assets with their state and version.
 
-    They are in the order they run.
+    Assets are listed in the order in which they run.
     """
     found = opened(project)
     pipeline = found.pipeline
@@ -64,14 +64,14 @@ def ls(
 
 
 def _version(dataset: Dataset | None) -> dict[str, object]:
-    """Name the dataset and the version that readers see."""
+    """Return the dataset's name and the version that readers see."""
     if dataset is None or dataset.current_version is None:
         return {"dataset": dataset.name if dataset else None, "version": None}
     return {"dataset": dataset.name, "version": f"v{dataset.ordinal}"}
 
 
 def _stale(rows: list[dict[str, Any]]) -> str | None:
-    """Say which inputs were replaced since the result was made."""
+    """Name the inputs that were replaced since the result was made."""
     if not rows:
         return None
     causes = ", ".join(sorted({row["cause"] for row in rows}))
@@ -80,7 +80,8 @@ def _stale(rows: list[dict[str, Any]]) -> str | None:
 
 
 def _state(rows: list[Materialization]) -> str:
-    """`never run`, one status, or for partitions how many are in each."""
+    """Return `never run`, a status, or for a partitioned asset the number of partitions in each
+    status."""
     if not rows:
         return "never run"
     if len(rows) == 1 and rows[0].target.partition is None:

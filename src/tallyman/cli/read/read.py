@@ -1,4 +1,4 @@
-"""`tallyman read`: show rows of a dataset."""
+"""`tallyman read`: print rows of a dataset."""
 
 from __future__ import annotations
 

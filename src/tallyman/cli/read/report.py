@@ -1,4 +1,4 @@
-"""`tallyman report`: everything that is known about a run, to read, keep or print."""
+"""`tallyman report`: write the full report of a run, as text or HTML."""
 
 from __future__ import annotations
 
@@ -21,12 +21,15 @@ from tallyman.query.report.run import Report
 def report(
     run: RunName = "latest",
     html: Annotated[
-        bool, typer.Option("--html", help="Write one self-contained page, for screen and paper.")
+        bool,
+        typer.Option("--html", help="Write one self-contained HTML page, also fit for printing."),
     ] = False,
     output: Annotated[
         str | None,
         typer.Option(
-            "--output", "-o", help="Where to write it; '-' is stdout. Default: report-RUN.html."
+            "--output",
+            "-o",
+            help="Write the report to this file; '-' is stdout. Default: report-RUN.html.",
         ),
     ] = None,
     project: ProjectFolder = None,
@@ -34,11 +37,11 @@ def report(
 ) -> None:
     """Write the full report of a run, as text or an HTML page.
 
-    It shows where each record went and why, how long it took, and what proves it.
+    The report shows where each record went and why, how long the run took, and the proof.
 
-    tallyman report latest             to read here
+    tallyman report latest             print the report here
 
-    tallyman report latest --html      to keep: writes report-RUN.html into this folder
+    tallyman report latest --html      write report-RUN.html into this folder
     """
     found = opened(project)
     made = found.report(run)
@@ -60,19 +63,20 @@ def report(
 
 
 def _name(made: Report) -> str:
-    """Check the name: a run that was copied here may have any."""
+    """Return the run id for the file name, or `run`: the id of a run copied from elsewhere is not
+    trusted."""
     name = str(made.head["run_id"])
     return short(name) if RUN_ID.fullmatch(name) and set(name) != {"."} else "run"
 
 
 def _write(target: Path, text: str) -> None:
-    """Write all of it or nothing: the old page stays until the new one is complete."""
+    """Write the file atomically: the old page stays until the new one is complete."""
     unfinished = target.with_name(f".{target.name}.part")
     try:
         unfinished.write_text(text, encoding="utf-8")
         os.replace(unfinished, target)
     except OSError as error:
-        raise UsageError(f"{target} cannot be written: {error.strerror}") from None
+        raise UsageError(f"cannot write {target}: {error.strerror}") from None
 
 
 def register(app: typer.Typer, panel: str) -> None:

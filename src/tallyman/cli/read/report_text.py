@@ -1,4 +1,4 @@
-"""The report as lines for a terminal: the same numbers as the page, in the same order."""
+"""Text output of `tallyman report`: the same numbers as the HTML page, in the same order."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from tallyman.query.report.asset import AssetReport
 from tallyman.query.report.run import Report
 
 MOST = 12
-"""So many failures, partitions or inputs are listed; of more, how many there are."""
+"""The most failures, partitions or inputs to list; of the rest only the number is shown."""
 BAR = 24
 
 
 def lines(report: Report) -> Iterator[str]:
-    """Make control characters visible: a run that was copied here may hold any."""
+    """Yield the report's lines with control characters made visible: a run copied from elsewhere
+    may contain any."""
     yield from map(printable, _lines(report))
 
 
@@ -46,7 +47,7 @@ def _asset(asset: AssetReport) -> Iterator[str]:
     for one in asset.failures[:MOST]:
         yield from _failure(partition(one.get("partition")), one["error"])
     if len(asset.failures) > MOST:
-        yield f"  and {len(asset.failures) - MOST:,} more that ended so"
+        yield f"  and {len(asset.failures) - MOST:,} more failures"
     for one in [one for one in asset.targets if one.get("unchanged_since")][:1]:
         yield f"  unchanged since run {short(one['unchanged_since'])}   {totals['rows_out']:,} rows"
     yield from _flow(asset)
@@ -130,13 +131,13 @@ def _proof(report: Report) -> Iterator[str]:
         if one.get("duplicate_keys") is None and one["balanced"]:
             yield f"    repeated keys not counted: tallyman verify {report.head['run_id']} --exact"
     if report.seal is None:
-        yield "seal        none: the run is at work, or its process ended before"
+        yield "seal        none: the run is still running, or its process died"
         return
     seal, signature = report.seal, report.seal["signature"]
     yield f"seal        {seal['ordinal']}  {seal['hash']}"
-    yield f"  before it   {seal['previous'] or 'none: it is the first'}"
+    yield f"  before it   {seal['previous'] or 'none: this is the first seal'}"
     yield f"  signed      {'by key ' + signature['key'] if signature else 'no'}"
-    yield f"  check it    tallyman verify {report.head['run_id']}"
+    yield f"  check with  tallyman verify {report.head['run_id']}"
 
 
 def _bound(report: Report) -> Iterator[str]:

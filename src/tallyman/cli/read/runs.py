@@ -12,7 +12,7 @@ from tallyman.cli.terminal.output import as_json, out, short, table
 
 def runs(
     project: ProjectFolder = None,
-    limit: Annotated[int, typer.Option(help="How many, newest first.")] = 20,
+    limit: Annotated[int, typer.Option(help="List at most this many, newest first.")] = 20,
     json_output: AsJson = False,
 ) -> None:
     """List runs, newest first."""
@@ -33,7 +33,7 @@ def runs(
     elif rows:
         table(rows, ("run", "started_at", "status", "actor", "folder", "assets"))
     else:
-        out.print("no runs yet; next:  tallyman run")
+        out.print("no runs yet; start one:  tallyman run")
 
 
 def register(app: typer.Typer, panel: str) -> None:

@@ -1,4 +1,4 @@
-"""`tallyman show`: one run on one screen."""
+"""`tallyman show`: show one run on one screen."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def show(
 ) -> None:
     """Show one run: tallies, rejections, timings, versions, seal.
 
-    `tallyman report RUN` shows more; `tallyman report RUN --html` writes a page to keep.
+    `tallyman report RUN` shows more. `tallyman report RUN --html` writes a page to keep.
     """
     found = opened(project)
     record = found.find_run(run)

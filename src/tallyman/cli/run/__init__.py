@@ -1,1 +1,1 @@
-"""Run: make results, decide on those that wait, and correct records that were rejected."""
+"""Run: make results, decide on results that wait for approval, and correct rejected records."""

@@ -11,8 +11,8 @@ from tallyman.cli.terminal.output import as_json, out, table
 from tallyman.domain.history.run import Status
 from tallyman.registry.run.approvals import Approvals
 
-AssetName = Annotated[str, typer.Argument(help="The asset whose result waits.")]
-Reason = Annotated[str | None, typer.Option(help="Recorded with the decision.")]
+AssetName = Annotated[str, typer.Argument(help="The asset whose result waits for approval.")]
+Reason = Annotated[str | None, typer.Option(help="Why; recorded with the decision.")]
 
 
 def approve(
@@ -25,7 +25,7 @@ def approve(
 ) -> None:
     """Accept a result that waits for approval.
 
-    `tallyman resume` then makes what reads it.
+    Then run `tallyman resume` to make the assets that read it.
     """
     _decide(run, asset, partition, True, reason, project, json_output)
 
@@ -38,7 +38,7 @@ def reject(
     project: ProjectFolder = None,
     json_output: AsJson = False,
 ) -> None:
-    """Refuse a result that waits for approval: it fails."""
+    """Refuse a result that waits for approval. Its target then fails."""
     _decide(run, asset, partition, False, reason, project, json_output)
 
 
@@ -64,14 +64,14 @@ def _decide(
 
 def approvals(
     status: Annotated[
-        str | None, typer.Option(help="pending, approved, rejected or expired. Default: all.")
+        str | None, typer.Option(help="Only pending, approved, rejected or expired. Default: all.")
     ] = None,
     project: ProjectFolder = None,
     json_output: AsJson = False,
 ) -> None:
-    """List results that wait for a decision, and past decisions."""
+    """List results that wait for approval, and past decisions."""
     found = opened(project)
-    found.runs(limit=1)  # marks approvals as expired whose time is up
+    found.runs(limit=1)  # marks overdue approvals as expired
     rows = found.database.durably(lambda tx: Approvals(tx).list(found.settings.name, status=status))
     if json_output:
         as_json(rows)

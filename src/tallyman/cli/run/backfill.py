@@ -1,4 +1,4 @@
-"""`tallyman backfill`: many partitions in one run."""
+"""`tallyman backfill`: run many partitions in one run."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from tallyman.cli.terminal.result import show_result
 
 def backfill(
     selection: Selection = None,
-    first: Annotated[str | None, typer.Option("--from", help="The first partition.")] = None,
-    last: Annotated[str | None, typer.Option("--to", help="The last, inclusive.")] = None,
+    first: Annotated[str | None, typer.Option("--from", help="The first partition to run.")] = None,
+    last: Annotated[str | None, typer.Option("--to", help="The last partition to run.")] = None,
     jobs: Jobs = 1,
-    on_error: Annotated[str, typer.Option(help="continue with other partitions, or halt.")] = (
-        "continue"
-    ),
+    on_error: Annotated[
+        str, typer.Option(help="If a partition fails: continue with the others, or halt.")
+    ] = "continue",
     force: Force = False,
     project: ProjectFolder = None,
     master: Master = None,
@@ -37,7 +37,7 @@ def backfill(
 ) -> None:
     """Run many partitions in one run.
 
-    Unchanged partitions are skipped.
+    Partitions whose inputs and definition did not change are skipped.
 
     Example:  tallyman backfill +daily_revenue --from 2026-01-01 --to 2026-01-31 --jobs 4
     """

@@ -1,4 +1,4 @@
-"""`tallyman cancel`: stop a run that is at work."""
+"""`tallyman cancel`: stop a running run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def cancel(
     project: ProjectFolder = None,
     json_output: AsJson = False,
 ) -> None:
-    """Stop a run. What it finished stays; `tallyman resume` continues."""
+    """Stop a run. Finished results stay; `tallyman resume` continues."""
     found = opened(project)
     record = found.find_run(run)
     status = found.cancel(record.name, timeout_s=timeout)

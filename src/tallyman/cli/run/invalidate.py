@@ -11,17 +11,17 @@ from tallyman.cli.terminal.output import as_json, out
 
 
 def invalidate(
-    asset: Annotated[str, typer.Argument(help="The asset whose result no longer counts.")],
+    asset: Annotated[str, typer.Argument(help="The asset whose results to declare invalid.")],
     partition: Partition = None,
     cascade: Annotated[
-        bool, typer.Option("--cascade", help="Also everything that was made from it.")
+        bool, typer.Option("--cascade", help="Also invalidate everything made from it.")
     ] = False,
     project: ProjectFolder = None,
     json_output: AsJson = False,
 ) -> None:
-    """Declare results invalid: the next run makes them again.
+    """Declare results invalid, so that the next run makes them again.
 
-    No file is touched.
+    No file is changed or removed.
     """
     count = opened(project).invalidate(asset, partition=partition, cascade=cascade)
     if json_output:

@@ -1,4 +1,4 @@
-"""`tallyman rejections`: list dead letters, replay them through the same plan, discard them."""
+"""`tallyman rejections`: list, replay and discard rejected records."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ OnlyAsset = Annotated[str | None, typer.Option("--asset", help="Only this asset.
 Where = Annotated[
     str | None,
     typer.Option(
-        help="Only those that match this SQL. Fields: source_key, error_type, morphism_path, "
-        "expected, actual, error_code, context['step']. Example: \"error_code = 'NEGATIVE_PRICE'\""
+        help="Only rejections that match this SQL condition. Fields: source_key, error_type, "
+        "morphism_path, expected, actual, error_code, context['step']. "
+        "Example: \"error_code = 'NEGATIVE_PRICE'\""
     ),
 ]
 OnlyOpen = Annotated[
-    bool, typer.Option("--open", help="Only those that nobody replayed or discarded.")
+    bool, typer.Option("--open", help="Only rejections that were not yet replayed or discarded.")
 ]
 STATES = ("open", "replayed", "moved", "discarded")
 
@@ -45,7 +46,8 @@ def rejections_ls(
 ) -> None:
     """Count rejections by asset, type and rule.
 
-    open: nobody has dealt with it. moved: a replay rejected it again, and it is open there.
+    A rejection is open until it is replayed or discarded. moved: a replay rejected the record
+    again, and the rejection of that run is the open one.
     """
     found = opened(project)
     chosen = found.chosen(run, asset=asset)
@@ -61,10 +63,10 @@ def rejections_ls(
     )
     if rows:
         name = short(chosen.run.run_id)
-        out.print(f"each of them:  tallyman rejections show {name}", markup=False)
+        out.print(f"list each one:  tallyman rejections show {name}", markup=False)
         if any(row["open"] for row in rows):
             out.print(
-                f"correct and replay them:  tallyman rejections replay {name} --with FILE.jsonl",
+                f"to correct and replay them:  tallyman rejections replay {name} --with FILE.jsonl",
                 markup=False,
             )
 
@@ -81,7 +83,7 @@ def rejections_show(
     project: ProjectFolder = None,
     json_output: AsJson = False,
 ) -> None:
-    """List rejected records and what was done about them."""
+    """List rejected records, why each was rejected, and its state."""
     found = opened(project)
     chosen = found.chosen(run, asset=asset, where=where)
     count, rows = found.rejections.listed(
@@ -106,8 +108,9 @@ def rejections_replay(
         Path | None,
         typer.Option(
             "--with",
-            help="JSON lines with corrected records; only these are replayed. A record replaces "
-            'the rejected one with the same key; "_source_key": "@file#3" names one that has none.',
+            help="A file of JSON lines with corrected records; only these are replayed. A record "
+            'replaces the rejected one with the same key; use "_source_key": "@file#3" to name a '
+            "record without a key.",
         ),
     ] = None,
     dry_run: Annotated[
@@ -120,11 +123,11 @@ def rejections_replay(
 ) -> None:
     """Run open rejections through the same plan again, corrected or not.
 
-    Records that pass are published by an ordinary commit. Records that fail again become
-    rejections of the replay's run, with their new reason. Replaying twice changes nothing.
+    Records that pass are published by an ordinary commit. Records that fail again become rejections
+    of the new run, with their new reason. Replaying twice changes nothing.
 
-    Where the plan combines records (groupBy, dropDuplicates, windows), all records are evaluated,
-    with the corrected ones in their place; otherwise only the replayed ones.
+    If the plan combines records (groupBy, dropDuplicates, windows), all records are evaluated
+    again, with the corrections applied; otherwise only the replayed ones.
     """
     found = opened(project, master, spark_conf)
     chosen = found.chosen(run, asset=asset, where=where)
@@ -160,7 +163,7 @@ def _show(found: Project, done: Replayed, dry_run: bool, json_output: bool) -> N
     for outcome in done.outcomes:
         _print_outcome(outcome, dry_run)
     if done.run is None:
-        out.print("nothing was written: this was a trial (--dry-run)", markup=False)
+        out.print("nothing was written (--dry-run)", markup=False)
         raise typer.Exit(0)
     _print_run(done, done.run, stale)
     raise typer.Exit(code)
@@ -182,7 +185,7 @@ def _print_nothing(done: Replayed) -> None:
     )
     for run, counts in done.replays.items():
         if counts["moved"]:
-            out.print(f"open there:  tallyman rejections replay {run}", markup=False)
+            out.print(f"to replay those:  tallyman rejections replay {run}", markup=False)
 
 
 def _print_outcome(outcome: ReplayOutcome, dry_run: bool) -> None:
@@ -213,15 +216,16 @@ def _print_run(done: Replayed, result: RunResult, stale: list[dict[str, Any]]) -
         f"{word}   run {result.run_id}   a replay of run {done.of}   {result.folder}", markup=False
     )
     if good and any(outcome.rejected for outcome in done.outcomes):
-        out.print(f"open now:  tallyman rejections replay {result.run_id}", markup=False)
+        out.print(f"still open:  tallyman rejections replay {result.run_id}", markup=False)
     for row in stale:
-        out.print(f"stale now: {row['dataset']}:  {row['command']}", markup=False)
+        out.print(f"now stale: {row['dataset']}:  {row['command']}", markup=False)
     if not good and result.status is not Status.WAITING:
-        out.print(f"nothing was published; again:  tallyman rejections replay {done.of}")
+        out.print(f"nothing was published; to try again:  tallyman rejections replay {done.of}")
 
 
 def _stale(found: Project, result: RunResult | None) -> list[dict[str, Any]]:
-    """List what was made from the datasets that moved, each with the command that remakes it."""
+    """List what was made from the datasets that moved, each with the command that makes it
+    again."""
     moved = set(result.published()) if result else set()
     if not moved:
         return []
@@ -248,15 +252,15 @@ def _as_json(done: Replayed, stale: list[dict[str, Any]]) -> dict[str, Any]:
 @rejections.command("discard")
 def rejections_discard(
     run: RunName,
-    reason: Annotated[str, typer.Option(help="Why nobody will correct them. It is recorded.")],
+    reason: Annotated[str, typer.Option(help="Why they will not be corrected; recorded.")],
     asset: OnlyAsset = None,
     where: Where = None,
     project: ProjectFolder = None,
     json_output: AsJson = False,
 ) -> None:
-    """Give up open rejections. Who, when and why is recorded.
+    """Discard open rejections. Who, when and why is recorded.
 
-    They are no longer replayed. The dead-letter files stay.
+    Discarded rejections are no longer replayed. The dead-letter files stay.
     """
     found = opened(project)
     chosen = found.chosen(run, asset=asset, where=where)

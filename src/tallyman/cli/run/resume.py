@@ -15,7 +15,7 @@ def resume(
     run: RunName,
     jobs: Annotated[
         int | None,
-        typer.Option("--jobs", "-j", help="Assets or partitions at once. Default: as before."),
+        typer.Option("--jobs", "-j", help="How many targets to make at once. Default: as before."),
     ] = None,
     project: ProjectFolder = None,
     master: Master = None,
@@ -24,7 +24,7 @@ def resume(
 ) -> None:
     """Continue a run that failed, was stopped, or has been approved.
 
-    What succeeded is not run again. The run keeps its id.
+    Targets that succeeded are not run again. The run keeps its id.
     """
     found = opened(project, master, spark_conf)
     result = supervised(

@@ -1,4 +1,4 @@
-"""`tallyman run`: make assets, a line for each, and the tally at the end."""
+"""`tallyman run`: make assets, and print one tally per asset."""
 
 from __future__ import annotations
 
@@ -27,13 +27,19 @@ def run(
     force: Force = False,
     jobs: Jobs = 1,
     evidence: Annotated[
-        str | None, typer.Option(help="keys (every key is stored) or digest (cheaper).")
+        str | None,
+        typer.Option(help="What to store as proof: keys (every key) or digest (cheaper)."),
     ] = None,
     thresholds: Annotated[
         str | None,
-        typer.Option(help="default, strict, permissive, or absolute=N,percentage=P."),
+        typer.Option(
+            help="How many rejections to tolerate: default, strict, permissive, or "
+            "absolute=N,percentage=P."
+        ),
     ] = None,
-    run_id: Annotated[str | None, typer.Option(help="Your own name for the run.")] = None,
+    run_id: Annotated[
+        str | None, typer.Option(help="Use this run id instead of a generated one.")
+    ] = None,
     project: ProjectFolder = None,
     master: Master = None,
     spark_conf: SparkConf = None,

@@ -1,1 +1,1 @@
-"""Start: write a project that works, see a full example, check the machine."""
+"""Start: create a working project, run a full example, check the machine."""

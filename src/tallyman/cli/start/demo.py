@@ -1,4 +1,4 @@
-"""`tallyman demo`: make the airline example and run it."""
+"""`tallyman demo`: create the airline example and run it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from tallyman.cli.terminal.result import print_result
 
 
 def demo(
-    folder: Annotated[str, typer.Argument(help="Where to put the project.")] = "airline-demo",
+    folder: Annotated[
+        str, typer.Argument(help="The folder to create the project in.")
+    ] = "airline-demo",
     master: Master = None,
     spark_conf: SparkConf = None,
     json_output: AsJson = False,
 ) -> None:
-    """Write the airline example, 349,660 records, and run it."""
+    """Create the airline example, 349,660 records, and run it."""
     place = Path(folder)
     if not (place / "tallyman.yaml").exists():
         if not json_output:
@@ -31,7 +33,7 @@ def demo(
     print_result(result, json_output)
     if not json_output:
         out.print(
-            f"look around:  cd {place} && tallyman show latest && tallyman rejections ls latest && "
+            f"explore it:  cd {place} && tallyman show latest && tallyman rejections ls latest && "
             "tallyman why daily_revenue flight_date=2024-01-15 --limit 3",
             markup=False,
         )

@@ -1,4 +1,4 @@
-"""The airline demo: a project on disk whose every number can be worked out from a formula.
+"""The airline demo project: every number in it follows from a formula.
 
 Record i, counted from 0, is one JSON line. Every 530th record is broken in one of five ways,
 records 1 to 4 of every 350 are cancelled, all others are flown. Nothing is random, so two machines
@@ -109,7 +109,7 @@ def write_airline(folder: Path, records: int = RECORDS) -> None:
 
 
 def _first_of_day(day: int, records: int) -> int:
-    """The smallest i with floor(10 * i / records) = day."""
+    """Return the smallest i with floor(10 * i / records) = day."""
     return -(-day * records // BOOKING_DAYS)
 
 
@@ -120,7 +120,7 @@ _FLIGHT_DATES = tuple(f'"{FIRST_FLIGHT + timedelta(days=day)}"' for day in range
 def _line(i: int) -> str:
     flight_date = _FLIGHT_DATES[i % FLIGHT_DAYS]
     cents = 10_000 + 37 * i % 50_000
-    # From whole cents: a float prints 123.40 as 123.4 and cannot hold every price exactly.
+    # Format whole cents: a float prints 123.40 as 123.4 and cannot hold every price exactly.
     price = f"{cents // 100}.{cents % 100:02d}"
     airline = _CODES[i % len(_CODES)]
     if i % ERROR_EVERY == 0:

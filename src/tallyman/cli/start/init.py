@@ -1,4 +1,4 @@
-"""`tallyman init`: write a small project that works."""
+"""`tallyman init`: create a small working project."""
 
 from __future__ import annotations
 
@@ -73,15 +73,15 @@ ORDERS = [
 
 
 def init(
-    name: Annotated[str, typer.Argument(help="Name of the project and of its folder.")],
+    name: Annotated[str, typer.Argument(help="The name of the project and of its new folder.")],
     as_yaml: Annotated[
         bool, typer.Option("--yaml", help="Write the pipeline in YAML instead of Python.")
     ] = False,
     json_output: AsJson = False,
 ) -> None:
-    """Write a small project that works, in Python or YAML.
+    """Create a small working project, in Python or YAML.
 
-    It has tallyman.yaml, pipelines/ and data/. Python and YAML can be mixed in one project.
+    The project has tallyman.yaml, pipelines/ and data/. One project can mix Python and YAML.
     """
     if not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", Path(name).name):
         raise UsageError(f"project name {name!r}: use letters, digits, '.', '_' and '-'")

@@ -1,1 +1,1 @@
-"""Terminal basics: shared options, text and JSON output, progress. No command is here."""
+"""Terminal basics: shared options, text and JSON output, progress. No commands."""

@@ -11,7 +11,7 @@ from tallyman.project import Project
 
 ProjectFolder = Annotated[
     str | None,
-    typer.Option("--project", "-C", help="Folder of tallyman.yaml, or any folder below it."),
+    typer.Option("--project", "-C", help="The folder of tallyman.yaml, or any folder below it."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Master = Annotated[
@@ -19,13 +19,15 @@ Master = Annotated[
     typer.Option(help="Spark master: local[4], spark://host:7077, or sc://host for Connect."),
 ]
 SparkConf = Annotated[
-    list[str] | None, typer.Option("--spark-conf", help="Spark setting as key=value; repeatable.")
+    list[str] | None, typer.Option("--spark-conf", help="A Spark setting, key=value; repeatable.")
 ]
 Partition = Annotated[
     str | None,
-    typer.Option("--partition", "-p", help="One partition, for example 2026-01-31."),
+    typer.Option("--partition", "-p", help="Only this partition, for example 2026-01-31."),
 ]
-Jobs = Annotated[int, typer.Option("--jobs", "-j", help="Assets or partitions at once, 1 to 32.")]
+Jobs = Annotated[
+    int, typer.Option("--jobs", "-j", help="How many targets to make at once, 1 to 32.")
+]
 RunName = Annotated[
     str, typer.Argument(help="A run id, a prefix of one, a folder name, or 'latest'.")
 ]
@@ -39,15 +41,16 @@ Selection = Annotated[
 Force = Annotated[
     bool, typer.Option("--force", help="Run the named assets even if nothing changed.")
 ]
-DatasetName = Annotated[str, typer.Argument(help="A dataset, or the asset that produces it.")]
+DatasetName = Annotated[str, typer.Argument(help="A dataset, or the asset that makes it.")]
 AtVersion = Annotated[
-    int | None, typer.Option("--version", "-v", help="A version's number. Default: the current.")
+    int | None,
+    typer.Option("--version", "-v", help="The version number. Default: the current version."),
 ]
-Limit = Annotated[int, typer.Option(min=0, help="At most this many.")]
+Limit = Annotated[int, typer.Option(min=0, help="Show at most this many.")]
 WalkLimit = Annotated[
     int, typer.Option(min=0, help="Show at most this many rows and records; 0 shows all.")
 ]
-Message = Annotated[str | None, typer.Option("--message", "-m", help="Why, for the history.")]
+Message = Annotated[str | None, typer.Option("--message", "-m", help="A note for the commit.")]
 
 _opened: list[Project] = []
 

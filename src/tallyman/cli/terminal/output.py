@@ -1,4 +1,4 @@
-"""Print text or JSON; colours only on a terminal."""
+"""Text and JSON output; colours only on a terminal."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from tallyman.domain.version.commit import Commit
 from tallyman.errors import TallymanError, VersionConflict
 from tallyman.pages.text import printable, short
 
-# Without a terminal nobody knows the width: tables are not folded for a program that reads them.
+# Without a terminal the width is unknown: tables are not folded for a program that reads them.
 WIDE = None if sys.stdout.isatty() else 240
 out = Console(soft_wrap=True, highlight=False, width=WIDE)
 err = Console(stderr=True, soft_wrap=True, highlight=False)
 
-NOT_SEALED = "not sealed: the run did not end, or is older than seals; its manifest is trusted"
+NOT_SEALED = "not sealed: the run has not ended, or predates seals; its manifest is taken on trust"
 HEADINGS = {"morphism_path": "step"}
-"""Columns whose name in files and JSON is not the word of the glossary."""
+"""Columns whose stored name differs from the glossary's word."""
 WORDS = {
     Fate.PASSED: "passed",
     Fate.AGGREGATED: "aggregated",
@@ -41,7 +41,7 @@ def as_json(value: object) -> None:
 
 
 def counted(number: int, word: str) -> str:
-    """`1 file`, `2 files`."""
+    """Return `1 file` or `2 files`."""
     return f"{number:,} {word}{'' if number == 1 else 's'}"
 
 
@@ -50,7 +50,8 @@ def interactive() -> bool:
 
 
 def tally(result: AssetResult, width: int = 0) -> str:
-    """349,660 in = 345,000 aggregated + 4,000 filtered + 660 rejected   0 unaccounted …"""
+    """Write the tally: 349,660 in = 345,000 aggregated + 4,000 filtered + 660 rejected   0
+    unaccounted …"""
     label = f"{result.name}[{result.partition}]" if result.partition else result.name
     name = f"{label:<{width}}"
     seconds = f"{result.duration_ms / 1000:.1f} s"
@@ -58,7 +59,7 @@ def tally(result: AssetResult, width: int = 0) -> str:
         since = f"unchanged since run {short(result.unchanged_since or '')}"
         return f"{name}   skipped: {since}   {counted(result.rows_out, 'row')} out"
     if result.status is Status.RUNNING:
-        return f"{name}   at work"
+        return f"{name}   running"
     if result.status is Status.PENDING:
         return f"{name}   not run: {(result.error or {}).get('message', '')}"
     if result.error and not result.records_in and not any(result.fates.values()):
@@ -75,14 +76,14 @@ def _shares(fates: Mapping[Fate, int]) -> str:
 
 
 def _sub_tally(made: SubTally) -> str:
-    """11,588 parents → 30,000 children = 28,725 passed + 1,275 rejected"""
+    """Write a sub-ledger: 11,588 parents → 30,000 children = 28,725 passed + 1,275 rejected"""
     parents = "" if made.parents is None else f"{made.parents:,} parents → "
     line = f"  {parents}{made.units_in:,} {UNITS[made.unit]} = {_shares(made.fates)}"
     return f"{line}   {made.unaccounted:,} unaccounted" if made.unaccounted else line
 
 
 def published(commit: Commit) -> str:
-    """published   daily_revenue v7 (was v6)   commit 1f0c…"""
+    """Write a commit: published   daily_revenue v7 (was v6)   commit 1f0c…"""
     moved = ", ".join(map(str, commit.moves))
     return f"published   {moved or 'no new version'}   commit {short(str(commit.id))}"
 
@@ -96,13 +97,13 @@ def next_steps(result: RunResult) -> list[str]:
             command = f"tallyman approve {result.run_id} {made.name}{only}"
             lines.append(f"waiting for a decision:  {command}  (or reject)")
     if not lines and result.status not in (Status.SUCCESS, Status.RUNNING):
-        lines.append(f"continue it:  tallyman resume {result.run_id}")
+        lines.append(f"to continue it:  tallyman resume {result.run_id}")
     return lines
 
 
 def failure(error: TallymanError, *, json_output: bool) -> None:
     if json_output:
-        # A conflict is the same body here and over HTTP: a client parses one shape.
+        # Return the same body for a conflict here and over HTTP, so that a client parses one shape.
         body = error.body() if isinstance(error, VersionConflict) else {"error": error.facts()}
         as_json(body)
         return

@@ -1,4 +1,4 @@
-"""Show what a command is doing; stop cleanly on Ctrl-C."""
+"""Progress of a command on the terminal, and a clean stop on Ctrl-C."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 PHASES = {
-    "opening": "looking at its inputs",
+    "opening": "checking its inputs",
     "evaluating": "evaluating",
     "settling": "writing evidence",
     "proving": "balancing the ledger",
@@ -30,14 +30,14 @@ PHASES = {
 
 
 class Progress:
-    """One line per finished asset; on a terminal also what is happening now."""
+    """One line per finished asset; on a terminal also the current phase."""
 
     def __init__(self, quiet: bool) -> None:
         self.quiet = quiet
         self.spinner: Spinner | None = None
 
     def begin(self) -> None:
-        self._say("looking at what has changed")
+        self._say("checking what has changed")
 
     def __call__(self, asset: str, phase: str, result: AssetResult | None) -> None:
         if result is None:
@@ -61,16 +61,16 @@ class Progress:
 
 
 def supervised(project: Project, json_output: bool, work: Callable[[Progress], T]) -> T:
-    """Run `work` with progress shown; Ctrl-C stops Spark and says what is left."""
+    """Run `work` with progress shown. On Ctrl-C, stop Spark and print how to continue."""
     progress = Progress(quiet=json_output)
     try:
         progress.begin()
         return work(progress)
     except KeyboardInterrupt:
         progress.stop()
-        err.print("interrupted: nothing more was published. What was finished stays.")
+        err.print("interrupted: nothing more was published. Finished results are kept.")
         for run in project.runs(limit=1):
-            err.print(f"continue it:  tallyman resume {run.name}", markup=False)
+            err.print(f"to continue it:  tallyman resume {run.name}", markup=False)
         sys.stderr.flush()
         project.close()
         os._exit(130)  # Spark's threads may hang in a half-done job; nothing of ours is pending

@@ -1,4 +1,4 @@
-"""Print how a run or a change of tables ended."""
+"""Text output for the end of a run or of a change to tables."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _print_problems(made: AssetResult) -> None:
 
 
 def _named(made: AssetResult) -> str:
-    """Most messages begin with the asset they are about; name it where one does not."""
+    """Prefix the message with the asset's name, unless the message already begins with it."""
     message = str((made.error or {}).get("message", ""))
     begins = message.removeprefix(made.name)
     about_it = begins != message and not begins[:1].isidentifier()
@@ -82,4 +82,4 @@ def print_change(found: WrittenChange, json_output: bool) -> None:
             f"{change.rows_deleted:,} deleted",
             markup=False,
         )
-    out.print(published(found.commit) if found.commit else "nothing had to change", markup=False)
+    out.print(published(found.commit) if found.commit else "nothing to change", markup=False)

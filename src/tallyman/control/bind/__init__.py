@@ -1,1 +1,1 @@
-"""What a run reads, and what it is bound to."""
+"""Bind a run to its inputs, code and configuration."""

@@ -1,4 +1,4 @@
-"""Has an input changed since a run read it? One answer; whoever asks words it for the user."""
+"""Inputs that changed since a run read them. Each caller words the message for its own users."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ChangedInput:
-    """An input whose content hash is not what it was; None where there was or is no content."""
+    """An input whose content hash changed; None means there was, or is, no content."""
 
     name: str
     then: str | None
@@ -16,7 +16,8 @@ class ChangedInput:
 
 
 def changes(then: Mapping[str, str | None], now: Mapping[str, str | None]) -> list[ChangedInput]:
-    """Compare content hashes by the name of the input, in the order of the first that has it."""
+    """Compare the content hashes of inputs by name, in the order of `then`, and list those that
+    differ."""
     return [
         ChangedInput(name, then.get(name), now.get(name))
         for name in dict.fromkeys([*then, *now])

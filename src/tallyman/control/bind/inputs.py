@@ -1,4 +1,4 @@
-"""What a target reads: sources outside, and versions of datasets. Pinned once per run."""
+"""The inputs of a target: files of sources and versions of datasets, pinned once per run."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from tallyman.registry.version.fragments import Fragments
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """One input: its files, and for a dataset the fragments they are."""
+    """One pinned input: its files, and for a dataset also its fragments."""
 
     reading: Reading
     files: InputFiles
     fragments: tuple[Fragment, ...] = ()
 
     def consumed(self) -> list[Consumed]:
-        """Hashes a source's files, once."""
+        """List what was read with its digest. Hashes a source's files on first use."""
         name, partition = self.reading.name, self.reading.partition
         if self.reading.of_table:
             return [Consumed(name, None, table_digest(self.fragments))]
@@ -52,13 +52,13 @@ class Pin:
 
 
 def table_digest(fragments: Iterable[Fragment]) -> str:
-    """The content of a table as a result that read it has it."""
+    """Compute the digest that a result records for a table it read."""
     return hashlib.sha256("\n".join(sorted(f.digest for f in fragments)).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """The fragments of one version, also by their partitions."""
+    """The fragments of one version, also grouped by partition."""
 
     dataset: Dataset
     all: Sequence[Fragment]
@@ -78,13 +78,13 @@ class Published:
 
 @dataclass
 class Pins:
-    """The inputs of one run: all of it reads the same files of a source, and datasets as they
-    were at one moment."""
+    """The inputs of one run: every target reads the same source files, and each dataset in one
+    version."""
 
     workspace: Workspace
     run: UUID | None = None
     ordinals: Mapping[UUID, int] | None = None
-    """The version of each dataset that is read; without them, what is current."""
+    """The version to read of each dataset; None means the current versions."""
     hasher: Hasher = hash_here
     _sources: dict[Reading, Pin] = field(default_factory=dict)
     _published: dict[tuple[str, bool], Published] = field(default_factory=dict)
@@ -101,7 +101,8 @@ class Pins:
         return found
 
     def recorded(self, made: Materialization) -> dict[str, Pin]:
-        """What a result was made from, as the registry has it; a source as it is now."""
+        """Pin the inputs that a result was made from, as recorded in the registry; sources are
+        pinned as they are now."""
 
         used = self._used(made)
         found = {}
@@ -116,7 +117,7 @@ class Pins:
         return found
 
     def as_read(self, made: Materialization) -> dict[str, Pin]:
-        """What a target of this run read, in the order in which it read it, whatever was declared
+        """Pin what a target of this run read, in the order it read it, even if it was declared
         invalid since."""
         used = self._used(made) if made.content_digest else {}
         found = {}
@@ -159,7 +160,8 @@ class Pins:
         return self._pinned(reading, self.fragments(reading))
 
     def lacking(self, reading: Reading) -> list[Target]:
-        """What has no result to read. Of all partitions none may be left out without a word."""
+        """List the targets that have no valid result to read. When all partitions are read, none
+        may be left out silently."""
         if not self.fragments(reading):
             return [Target(reading.name, reading.partition)]
         gone = self.workspace.database.durably(
@@ -173,7 +175,7 @@ class Pins:
         known: dict[str, str] = {}
         for number, fragment in enumerate(listed):
             folder = self.workspace.warehouse.dataset(fragment.dataset_id)
-            # The name says nothing of ids: equal content has an equal hash in another run.
+            # Name files without ids, so that equal content has an equal hash in another run.
             below = fragment.partition or f"{number:05d}"
             for file in fragment.files:
                 name = Path(file.path).name
@@ -183,11 +185,13 @@ class Pins:
         found = listed_files(reading.name, files, self.workspace.home)
 
         def hashes(asked: Sequence[InputFile]) -> list[str]:
-            """What a version consists of was hashed when it was made; what lies over it was not."""
+            """Reuse the hash recorded when the version was made; hash only files that were added on
+            top."""
             return [known.get(file.path) or sha256(file.path) for file in asked]
 
         def check() -> None:
-            """On a cluster large files are hashed by the executors, as those of sources are."""
+            """Check the files. On a cluster, the executors hash large files, as they do for
+            sources."""
             unread = [file for file in found.files if not read_before(file.path)]
             if unread and self.hasher is not hash_here:
                 self.hasher(unread)
@@ -196,7 +200,8 @@ class Pins:
         return Pin(reading, replace(found, hasher=hashes, check_recorded=check), listed)
 
     def fragments(self, reading: Reading) -> list[Fragment]:
-        """What the run itself made or chose to reuse; where it did not, what is published."""
+        """Return the fragments that this run made or chose to reuse; otherwise the published
+        ones."""
         known = self._published.get((reading.name, reading.of_table))
         if known is not None and not self._makes(reading):
             return list(known.read_by(reading.partition))
@@ -212,12 +217,12 @@ class Pins:
         return self.workspace.database.durably(work)
 
     def _makes(self, reading: Reading) -> bool:
-        """Whether the run itself may have made some of it."""
+        """True if this run may have made some of the fragments itself."""
         return self.run is not None and not reading.of_table
 
     def _look_up(self, tx: Transaction, reading: Reading) -> Published | None:
-        """Once, if versions are pinned: what is in one never changes. Two threads may both ask;
-        they get the same answer."""
+        """Find the published fragments, once if versions are pinned, because a version never
+        changes. Two threads may both look; they get the same answer."""
         kind = Kind.TABLE if reading.of_table else Kind.ASSET
         dataset = Datasets(tx).of_producer(self.workspace.name, reading.name, kind)
         if dataset is None:

@@ -1,4 +1,5 @@
-"""The manifest: what a run is bound to. Written when it starts; the same functions check it."""
+"""The manifest: what a run is bound to. Written when a run starts; `verify` uses the same
+functions."""
 
 from __future__ import annotations
 
@@ -33,12 +34,12 @@ from tallyman.errors import InputMissing
 
 MANIFEST_VERSION = "2.0"
 VOLATILE = "volatile"
-"""In config.json: what does not bind the run, because it decides nothing of its result."""
+"""The part of config.json that does not bind the run, because it does not affect the result."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Binding:
-    """Equal bindings give equal data."""
+    """Config, code and inputs of a run. Equal bindings give equal data."""
 
     config: Mapping[str, Any]
     code: CodeVersion
@@ -52,7 +53,7 @@ class Binding:
 def bind(
     definitions: Definitions, targets: Sequence[Target], run: RunRecord, pins: Pins
 ) -> Binding:
-    """As everything is now."""
+    """Compute the binding from the current state of config, code and inputs."""
     settings = definitions.settings
     return Binding(
         config=config_of(definitions, targets, run.params.options),
@@ -67,7 +68,8 @@ def bind(
 def config_of(
     definitions: Definitions, targets: Iterable[Target], options: Options
 ) -> dict[str, Any]:
-    """What decides the result, beside code and inputs: no name, no time, no place."""
+    """Collect the settings that decide the result, besides code and inputs: no names, times or
+    paths."""
     settings, chosen = definitions.settings, list(targets)
     assets = {}
     for name in sorted({target.asset for target in chosen}):
@@ -88,7 +90,7 @@ def config_of(
 
 
 def config_file(config: Mapping[str, Any], run: RunRecord, master: str | None) -> dict[str, Any]:
-    """config.json: what binds, and how it was asked for."""
+    """Build config.json: the binding settings, and the options the run was started with."""
     asked = ("selection", "force", "jobs", "go_on", "plan", "evidence", "thresholds")
     options = run.params.options.to_json()
     volatile = {name: options[name] for name in asked} | {"master": master}
@@ -105,7 +107,8 @@ def without_secrets_in(volatile: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def inputs_of(pipeline: Pipeline, targets: Sequence[Target], pins: Pins) -> dict[str, BoundInput]:
-    """What the targets read and do not make themselves: its hash, and its version if it has one."""
+    """List what the targets read but do not make themselves, with its hash and, for a dataset, its
+    version."""
     made = set(targets)
     found: dict[str, BoundInput] = {}
     for target in targets:
@@ -121,7 +124,7 @@ def inputs_of(pipeline: Pipeline, targets: Sequence[Target], pins: Pins) -> dict
 
 
 def label(reading: Reading) -> str:
-    """What an input is called in a manifest."""
+    """Return the name of an input in a manifest."""
     return f"{reading.name}[{reading.partition}]" if reading.partition else reading.name
 
 
@@ -133,7 +136,7 @@ def _source(pipeline: Pipeline, pins: Pins, target: Target, reading: Reading) ->
         files = pins.source(target, reading).files
         return replace(found, files=len(files.files), bytes=files.bytes, hash=files.content_hash)
     except (InputMissing, OSError) as error:
-        # The target that needs it fails with the whole story; the others go on.
+        # Record the problem here; the target that needs this input fails with the full error.
         return replace(found, problem=str(error))
 
 
@@ -151,7 +154,8 @@ def _dataset(pins: Pins, reading: Reading, fragments: Sequence[Fragment]) -> Bou
 
 
 def digest_of(fragments: Iterable[Fragment]) -> str:
-    """Of the rows, whatever their files: known since they were made."""
+    """Compute a digest of the rows from the fragments' stored digests, regardless of their
+    files."""
     listed = sorted(f"{fragment.partition or ''}\0{fragment.digest}" for fragment in fragments)
     return f"sha256:{hashlib.sha256(chr(10).join(listed).encode()).hexdigest()}"
 
@@ -194,7 +198,7 @@ def manifest_of(
 
 
 def processing_window(targets: Iterable[Target]) -> ProcessingWindow:
-    """From the first day to the end of the last, and how many partitions there are."""
+    """Return the first day, the end of the last day, and the number of partitions."""
     keys = sorted({target.partition for target in targets if target.partition})
     days = [decode(key) for key in keys if key.startswith("d:")]
     if not days or len(days) != len(keys):
@@ -209,7 +213,7 @@ def processing_window(targets: Iterable[Target]) -> ProcessingWindow:
 def _locations(
     run: RunRecord, pipeline: Pipeline, targets: Iterable[Target], warehouse: str
 ) -> dict[str, Any]:
-    """Relative to the project, so that they mean the same wherever it lies."""
+    """List the locations relative to the project folder, so that the project can be moved."""
     places = {target: f"{run.folder}/{folder_of(pipeline.assets, target)}" for target in targets}
     return {
         "run_dir": run.folder,

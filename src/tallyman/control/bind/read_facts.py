@@ -1,4 +1,4 @@
-"""What a target read, as its report has it."""
+"""The inputs of a target, as facts for its report."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from tallyman.domain.pipeline.target import Target
 def inputs_read(
     pins: Mapping[str, Pin], versions: Mapping[UUID, int], made: Iterable[Target]
 ) -> list[dict[str, Any]]:
-    """Files and bytes of each input; the version of a dataset, None where this run makes it."""
+    """List files and bytes of each input, and the version of each dataset: None if this run makes
+    it."""
     own = set(made)
     return [_input(name, pin, versions, own) for name, pin in pins.items()]
 

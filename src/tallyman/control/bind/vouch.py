@@ -1,4 +1,4 @@
-"""Which seal vouches for a run's folder, for those who read it."""
+"""The seal that vouches for the files of a run folder."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from tallyman.settings import Settings
 
 
 def vouched(tx: Transaction, settings: Settings, run: RunRecord | None, folder: Path) -> Vouched:
-    """What is recorded of a run's files: by the registry's seal, or of a run that was copied here
-    by its own. Nothing, if the run was never sealed or went on after its last seal."""
+    """Return the recorded hashes of a run's files: from the registry's seal, or, for a run copied
+    from elsewhere, from its own seal. Return no hashes if the run was never sealed or was resumed
+    after its last seal."""
     if run is None:
         text = _bytes(folder / SEAL)
     else:
@@ -28,7 +29,7 @@ def vouched(tx: Transaction, settings: Settings, run: RunRecord | None, folder: 
 
 
 def _seal(text: bytes) -> Seal | None:
-    """None if it is no seal: `verify` says what became of it."""
+    """Parse a seal; None if it is damaged, which `verify` reports."""
     try:
         return Seal.of_text(text)
     except ValueError:
@@ -36,7 +37,8 @@ def _seal(text: bytes) -> Seal | None:
 
 
 def _went_on(folder: Path, body: bytes) -> bool:
-    """True if a resume has set the seal aside: the files are no longer those it speaks of."""
+    """True if a resume moved the seal to `attempts/`: the files may have changed since that
+    seal."""
     if (folder / SEAL).exists():
         return False
     return any(_bytes(path) == body for path in folder.glob(f"attempts/*/{SEAL}"))

@@ -1,1 +1,2 @@
-"""What ends a run: its report, exports, decisions, and upkeep of runs whose process is gone."""
+"""The end of a run: its report, exports and decisions, and the cleanup of runs whose process
+died."""

@@ -1,4 +1,5 @@
-"""Deciding on a result that waits: once, by a person, on the record."""
+"""Approve or reject a result that waits for a person. Each question is decided once and
+recorded."""
 
 from __future__ import annotations
 
@@ -30,9 +31,10 @@ def decide(
     target: Target,
     decision: Decision,
 ) -> RunRecord:
-    """What was waited for is published by the decision itself.
+    """Record the decision, publish the run if nothing else waits, and return the run.
 
-    The run as it is after the decision. A second decision is AlreadyDecided."""
+    Raises AlreadyDecided on a second decision.
+    """
 
     def work(tx: Transaction) -> RunRecord:
         question = Approvals(tx).newest(run.id, target)
@@ -55,7 +57,8 @@ def decide(
         return conclude(tx, warehouse, run.id, decision.actor)
 
     home = settings.home
-    # The run is sealed anew after the decision: whoever cannot sign that decides nothing.
+    # Check the signing key first: the decision seals the run again, so it must not be recorded if
+    # that would fail.
     sign = database.durably(lambda tx: signer(tx, settings))
     concluded = database.durably(work)
     upkeep.rewrite_report(database, home, concluded, sign)
@@ -65,7 +68,7 @@ def decide(
 
 
 def conclude(tx: Transaction, warehouse: Warehouse, run: UUID, actor: str) -> RunRecord:
-    """The run as its decisions leave it; published when nothing of it waits any more."""
+    """Update the run's status after a decision, and publish the run if nothing else waits."""
     concluded = upkeep.conclude(tx, run, actor)
     if concluded.status is Status.SUCCESS:
         publish_run(tx, warehouse, concluded, actor)
@@ -73,7 +76,8 @@ def conclude(tx: Transaction, warehouse: Warehouse, run: UUID, actor: str) -> Ru
 
 
 def _facts(question: UUID, decision: Decision) -> tuple[dict[str, Any], str | None]:
-    """What the materialization keeps of the decision, and why it failed if it did."""
+    """Return what the materialization stores about the decision, and the error message of a
+    rejection."""
     facts: dict[str, Any] = {
         "approval": {
             "id": str(question),

@@ -1,5 +1,5 @@
-"""The end of a run that its own process cannot report any more: it was killed, taken from it, or
-decided on when it had long gone."""
+"""Close runs whose process died, was canceled by force, or ended before a decision, and emit their
+final lineage events."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ Events = list[LineageEvent]
 def release(
     tx: Transaction, home: Path, run: RunRecord, why: str, *, canceled: bool = False
 ) -> tuple[Status | None, Events]:
-    """Take the run from its process, and say so to lineage tools in the same transaction. The
-    events are for `record`, once it is committed. None: the run moved on by itself."""
-    # Without the lock a target could end by itself after it was read: it would end twice.
+    """Take the run from its process, and spool its final lineage events in the same transaction.
+    Pass the returned events to `record` after the commit. The status is None if the run has moved
+    on by itself."""
+    # Lock first: otherwise a target could finish after it was read here, and end twice.
     Runs(tx).lock(run.id)
     at_work = [row for row in Materializations(tx).of_run(run.id) if row.status is Status.RUNNING]
     status = Runs(tx).release(run, why, canceled=canceled)
@@ -36,14 +37,14 @@ def release(
         return None, []
     emitter = _emitter(home, run)
     if not (emitter.has(START) or Spool(tx).knows(run.id)):
-        return status, []  # no event says that it began
+        return status, []  # no START event was emitted
     events = _aborted(emitter, status, at_work, why)
     spool(tx, run, events)
     return status, events
 
 
 def spool(tx: Transaction, run: RunRecord, events: Sequence[LineageEvent]) -> None:
-    """Emit the end where the beginning was emitted, whatever the settings of this process."""
+    """Spool final events if the START event was spooled, regardless of this process's settings."""
     if events and Spool(tx).knows(run.id):
         Spool(tx).add(run.project, run.id, events)
 
@@ -54,8 +55,8 @@ def record(home: Path, run: RunRecord, events: Sequence[LineageEvent]) -> None:
 
 
 def concluded(home: Path, run: RunRecord, result: RunResult) -> Events:
-    """The end of a run that waited for a decision, as its files have it; once, though there may
-    be several decisions."""
+    """Build the final events of a run that waited for a decision, from its files. Builds them once,
+    even after several decisions."""
     emitter = _emitter(home, run)
     if not emitter.has(START) or result.status not in STATES:
         return []

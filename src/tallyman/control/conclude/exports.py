@@ -1,4 +1,5 @@
-"""Files that output steps were asked for: copies, put where people look when a run is published."""
+"""Exports: copies of output steps' files, written to the requested paths when a run is
+published."""
 
 from __future__ import annotations
 
@@ -17,12 +18,12 @@ from tallyman.registry.database import Database
 from tallyman.registry.run.materializations import Materializations
 
 MARK = "_tallyman.json"
-"""In a folder of ours: only such a folder is ever replaced."""
+"""The file that marks a folder as written by Tallyman: only such a folder is ever replaced."""
 
 
 def export(home: Path, run: str, places: Iterable[Path]) -> list[str]:
-    """The paths that were written, for the targets a run made; ExportFailed at the first that
-    could not be."""
+    """Copy the exports of a run's targets and return the written paths. Raises ExportFailed at the
+    first error."""
     done: list[str] = []
     for place in places:
         for one in outputs_in(place):
@@ -35,7 +36,8 @@ def export(home: Path, run: str, places: Iterable[Path]) -> list[str]:
 
 
 def made_in(database: Database, home: Path, run: RunRecord) -> list[Path]:
-    """The folders of what a run published: of partitions that were not done, nothing."""
+    """List the folders of the targets that a run published; partitions with a failed target are
+    left out."""
     rows = database.durably(lambda tx: Materializations(tx).of_run(run.id))
     bad = {row.target.partition for row in rows if not row.status.good}
     made = [row.location for row in rows if row.location and row.target.partition not in bad]
@@ -45,20 +47,20 @@ def made_in(database: Database, home: Path, run: RunRecord) -> list[Path]:
 def _put(home: Path, run: str, origin: Path, one: dict[str, Any]) -> None:
     target = home / one["path"]
     if target.resolve() != home.resolve() / one["path"]:
-        raise OSError("the path leads out of the project")
+        raise OSError("the path is outside the project")
     target.parent.mkdir(parents=True, exist_ok=True)
     aside = target.with_name(f".{target.name}.{os.getpid()}.part")
     files = sorted(file for file in origin.iterdir() if file.is_file())
     if one["single_file"]:
         if target.is_dir():
-            raise IsADirectoryError("there is a folder of this name")
+            raise IsADirectoryError("a folder with this name exists")
         shutil.copyfile(files[0], aside)
         sync(aside)
         os.replace(aside, target)
         sync(target)
         return
     if target.exists() and not (target / MARK).exists() and any(target.iterdir()):
-        raise FileExistsError("it holds files that no run wrote; move them away")
+        raise FileExistsError("it contains files that no run wrote; move them away")
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir()
     for file in files:

@@ -1,4 +1,4 @@
-"""Closing a run: its status and its report, from what the registry holds of every target."""
+"""Conclude a run: compute its status and write its report from the registry's records."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ ENDS = ("lineage/run_complete.json", "lineage/run_fail.json")
 
 
 def result_of(row: Materialization) -> AssetResult:
-    """What became of a target, as the registry has it."""
+    """Build a target's result from its registry row."""
     name, partition = row.target.asset, row.target.partition
     if row.status is Status.PENDING:
-        error = {"code": "not_run", "message": "what it reads did not succeed, or the run ended"}
+        error = {"code": "not_run", "message": "an input did not succeed, or the run ended first"}
         return AssetResult(name=name, partition=partition, status=row.status, error=error)
     if row.status is Status.RUNNING:
         return AssetResult(name=name, partition=partition, status=row.status, attempt=row.attempt)
     if "status" not in row.metadata:
-        error = {"code": "interrupted", "message": row.error_message or "it was cut off"}
+        error = {"code": "interrupted", "message": row.error_message or "it was interrupted"}
         return AssetResult(name=name, partition=partition, status=row.status, error=error)
     found = AssetResult.of_json(row.metadata)
     return found if found.status is Status.HALTED else found.with_status(row.status)
@@ -38,7 +38,7 @@ def results_in(rows: Iterable[Materialization]) -> tuple[AssetResult, ...]:
 def conclude(
     run: RunIdentity, rows: list[Materialization], place: str, *, canceled: bool = False
 ) -> RunResult:
-    """How the run ended. A cancel that came when everything was done changes nothing."""
+    """Compute how the run ended. A cancel that came after everything was done has no effect."""
     results = results_in(rows)
     status = run_status({result.status for result in results})
     if canceled and status is not Status.SUCCESS:
@@ -58,7 +58,8 @@ def write(
     rows: list[Materialization],
     timings: Sequence[Mapping[str, Any]] = (),
 ) -> None:
-    """ledger.json and the report; those of an earlier end of the run are kept aside."""
+    """Write ledger.json and the report; those of an earlier end of the run are moved to
+    `attempts/`."""
     set_aside(folder)
     folder.clear_scratch()
     folder.write(LEDGER, _run_ledger(run, rows, result.folder))
@@ -67,7 +68,8 @@ def write(
 
 
 def _run_ledger(run: RunIdentity, rows: list[Materialization], place: str) -> dict[str, object]:
-    """The balance of what this run made; what it reused is balanced where it was made."""
+    """Build the run's ledger from the targets it made; a reused result is in the ledger of its own
+    run."""
     made = [row for row in rows if row.status is not Status.SKIPPED]
     names = ("records_in", "fates", "unaccounted", "sub_ledgers", "rows_out", "balanced")
     assets: dict[str, object] = {}

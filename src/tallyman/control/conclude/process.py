@@ -1,4 +1,4 @@
-"""This process and others: who they are, and whether they still live."""
+"""Process identity: name this process, and check whether another one is still alive."""
 
 from __future__ import annotations
 
@@ -11,18 +11,20 @@ from tallyman.domain.history.materialization import RunRecord
 
 
 def node() -> str:
-    """`host/pid@start`: the start distinguishes a process from a later one with the same number."""
+    """Return `host/pid@start`. The start time distinguishes a process from a later one with the
+    same pid."""
     return f"{socket.gethostname()}/{os.getpid()}@{_started(os.getpid())}"
 
 
 def is_gone(run: RunRecord) -> bool:
-    """On this machine, ask for the process; of another only its silence can be heard."""
+    """True if the run's process died: on this machine the process is looked up; on another machine
+    the lease decides."""
     ended = has_ended(run.executor_node or "")
     return run.lease_expired if ended is None else ended
 
 
 def has_ended(node: str) -> bool | None:
-    """None: it is, or was, on another machine."""
+    """True if the process ended; None if it is on another machine."""
     host, _, process = node.rpartition("/")
     if host != socket.gethostname():
         return None

@@ -1,4 +1,4 @@
-"""What time alone changes: processes that are gone, questions that nobody answered."""
+"""Upkeep: close runs whose process died, and expire approvals that nobody answered."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ Sign: TypeAlias = Callable[[Seal], Seal]
 
 
 def upkeep(database: Database, settings: Settings) -> None:
-    """Done before a command looks at runs, so that it sees them as they are."""
+    """Bring runs up to date before a command looks at them."""
     for run, events in database.durably(lambda tx: _release_gone(tx, settings)):
         ended.record(settings.home, run, events)
-    # Without the key that seals are signed with, what expired is left to a command that has it.
+    # Without the signing key, leave expired approvals to a command that has the key.
     with contextlib.suppress(SigningKeyUnusable):
         concluded = database.durably(lambda tx: _expire(tx, settings))
         for run, sign in {run.id: (run, sign) for run, sign in concluded}.values():
-            with contextlib.suppress(OSError):  # the next command finds it below
+            with contextlib.suppress(OSError):  # the next command retries it below
                 rewrite_report(database, settings.home, run, sign)
         _finish_decided(database, settings)
     seal.place(database, settings.home, settings.name)
@@ -56,7 +56,7 @@ def _release_gone(tx: Transaction, settings: Settings) -> list[tuple[RunRecord, 
     for run in Runs(tx).list(settings.name, status=Status.RUNNING, limit=1000):
         if not process.is_gone(run):
             continue
-        why = f"the process that ran it is gone ({run.executor_node})"
+        why = f"its process died ({run.executor_node})"
         status, events = ended.release(tx, settings.home, run, why)
         if status is not None:
             details = {"node": run.executor_node, "seen_by": settings.actor}
@@ -87,11 +87,11 @@ def _expire(tx: Transaction, settings: Settings) -> list[tuple[RunRecord, Sign]]
 
 
 def _finish_decided(database: Database, settings: Settings) -> None:
-    """What a process that died after a decision did not come to: report, last event and seal."""
+    """Write the report, last event and seal of runs whose process died right after a decision."""
     for run in database.durably(lambda tx: Seals(tx).left_waiting(settings.name)):
         sign = database.durably(lambda tx: signature.signer(tx, settings))
         record = database.durably(lambda tx, run=run: Runs(tx).by_id(run))
-        # A folder that cannot be written must not keep commands from working.
+        # A folder that cannot be written must not block other commands.
         with contextlib.suppress(OSError), alone(database, Alone.CLOSING, str(run)) as held:
             left = database.durably(lambda tx: Seals(tx).left_waiting(settings.name))
             if held and run in left:
@@ -99,7 +99,7 @@ def _finish_decided(database: Database, settings: Settings) -> None:
 
 
 def conclude(tx: Transaction, run: UUID, actor: str) -> RunRecord:
-    """After a decision: the run's status from those of its targets, unless it is at work."""
+    """Recompute the run's status after a decision, unless the run is still running."""
     rows = Materializations(tx).of_run(run)
     status = run_status({finish.result_of(row).status for row in rows})
     if Runs(tx).conclude(run, status):
@@ -108,7 +108,7 @@ def conclude(tx: Transaction, run: UUID, actor: str) -> RunRecord:
 
 
 def result_of(database: Database, run: RunRecord) -> RunResult:
-    """A run as it ended, from the registry."""
+    """Build the result of an ended run from the registry."""
     rows = database.durably(lambda tx: Materializations(tx).of_run(run.id))
     commit = database.durably(lambda tx: Commits(tx).of_run(run.id))
     results = finish.results_in(rows)
@@ -118,14 +118,16 @@ def result_of(database: Database, run: RunRecord) -> RunResult:
 
 
 def rewrite_report(database: Database, project: Path, run: RunRecord, sign: Sign) -> None:
-    """After a decision. Of two at once each is done whole, one after the other."""
+    """Write the report again after a decision. Two decisions at once are handled one after the
+    other."""
     with alone(database, Alone.CLOSING, str(run.id), wait=True):
         now = database.durably(lambda tx: Runs(tx).by_id(run.id))
         _rewrite(database, project, now, sign)
 
 
 def _rewrite(database: Database, project: Path, run: RunRecord, sign: Sign) -> None:
-    """Not while a process is at work on it: that one writes the report when it is done."""
+    """Write report, events and seal. Skip a running run: its own process writes the report when it
+    ends."""
     if run.status is Status.RUNNING or not (project / run.folder).is_dir():
         return
     rows = database.durably(lambda tx: Materializations(tx).of_run(run.id))

@@ -1,1 +1,1 @@
-"""Lineage events on their way: kept in the spool, sent to a collector, tried again."""
+"""Delivery of lineage events: spool them, send them to a collector, retry."""

@@ -1,4 +1,5 @@
-"""How the OpenLineage client is kept from the terminal, and what it says there is heard instead."""
+"""Log capture for the OpenLineage client: keep its messages off the terminal, and read errors from
+them."""
 
 from __future__ import annotations
 
@@ -12,15 +13,17 @@ from openlineage.client.transport import HttpTransport, Transport
 
 LOGGER = "openlineage"
 KEEPS_THE_EVENT = (307, 308)
-"""Other redirects turn the event into a question without a body, and the answer looks like yes."""
+"""Redirect codes that resend the event. Other redirects become a GET without a body, whose success
+would look like a delivery."""
 
 
 class Redirected(Exception):
-    """The receiver is somewhere else."""
+    """The receiver redirects to another address."""
 
 
 class Overheard(logging.Handler):
-    """Errors that the client logs instead of raising them, of each thread."""
+    """A log handler that keeps, per thread, the last error that the client logged instead of
+    raising."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -30,7 +33,7 @@ class Overheard(logging.Handler):
         self._of_thread.last = record.getMessage()
 
     def take(self) -> str | None:
-        """The last one since it was last asked."""
+        """Return the last error since the previous call, and clear it."""
         found: str | None = getattr(self._of_thread, "last", None)
         self._of_thread.last = None
         return found
@@ -40,13 +43,13 @@ _overheard = Overheard()
 
 
 def overhear() -> Overheard:
-    """From here on nothing of the client's reaches the terminal: its records hold events and
-    settings, and it reports to us."""
+    """Keep the client's log records off the terminal: they contain events and settings. Return the
+    handler that collects its errors."""
     logger = logging.getLogger(LOGGER)
     if _overheard not in logger.handlers:
         logger.addHandler(_overheard)
         logger.propagate = False
-        # `verify: false` is the user's choice, and not news at every event.
+        # `verify: false` is the user's choice; do not warn at every event.
         warnings.filterwarnings("ignore", message="Unverified HTTPS request")
     return _overheard
 
@@ -57,7 +60,7 @@ def refuse_redirects(transport: Transport) -> None:
 
 
 def _over_http(transport: object) -> Iterator[HttpTransport]:
-    """It, and those it is made of."""
+    """Yield the transport and those it wraps, if they use HTTP."""
     if isinstance(transport, HttpTransport):
         yield transport
     among = getattr(transport, "transports", ())
@@ -68,4 +71,4 @@ def _over_http(transport: object) -> Iterator[HttpTransport]:
 def _refuse_redirect(response: Any, *_: object, **__: object) -> None:
     code = response.status_code
     if 300 <= code < 400 and not (code in KEEPS_THE_EVENT and "location" in response.headers):
-        raise Redirected(f"it answers {code} and names another address: configure that one")
+        raise Redirected(f"it redirects to another address ({code}): configure that one")

@@ -1,4 +1,4 @@
-"""One event to its destination: taken, refused for good, or to be tried again."""
+"""Deliver one event: it is taken, refused permanently, or to be retried."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tallyman.control.delivery import client_log
 from tallyman.control.delivery.destination import Destination
 from tallyman.control.delivery.destination_text import without
 
-# These are about the address, the key or the moment. Any other 4xx is about the event.
+# Status codes about the address, the key or the moment. Any other 4xx is about the event.
 NOT_ABOUT_THE_EVENT = (401, 403, 404, 405, 407, 408, 425, 429)
 BODY_SHOWN = 200
 
@@ -27,15 +27,15 @@ BODY_SHOWN = 200
 class Trouble:
     reason: str
     refused: bool = False
-    """The receiver will never take it as it is."""
+    """The receiver will never accept this event as it is."""
 
 
 def deliver(destination: Destination, body: Mapping[str, Any]) -> Trouble | None:
-    """None: the receiver has it, or the user's filters left it out."""
+    """Send one event. Return None if the receiver took it or the user's filters dropped it."""
     try:
         event = rebuilt(body)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        reason = f"it is no OpenLineage event ({type(error).__name__}: {error})"
+        reason = f"it is not an OpenLineage event ({type(error).__name__}: {error})"
         return Trouble(without(destination.secrets, reason), refused=True)
     overheard = client_log.overhear()
     overheard.take()
@@ -43,7 +43,7 @@ def deliver(destination: Destination, body: Mapping[str, Any]) -> Trouble | None
         destination.client.emit(event)
     except Exception as error:
         return _trouble(destination, error)
-    # Some transports only log that they failed.
+    # Some transports log a failure instead of raising it.
     said = overheard.take()
     return Trouble(without(destination.secrets, said)) if said else None
 
@@ -54,20 +54,21 @@ def _trouble(destination: Destination, error: Exception) -> Trouble:
     if answer is not None:
         code, body = answer.status_code, answer.content[:BODY_SHOWN].decode(errors="replace")
         reason = f"{code} {answer.reason}" + (f": {body}" if body.strip() else "")
-        # Whoever gives out tokens has seen no event.
+        # An error from the token endpoint is not about the event.
         of_event = answer.request.headers.get("Content-Type") == "application/json"
         refused = of_event and 400 <= code < 500 and code not in NOT_ABOUT_THE_EVENT
         return Trouble(without(destination.secrets, reason), refused=refused)
     if any(isinstance(one, TimeoutError) for one in found):
         return Trouble("no answer in time")
-    # The innermost says what happened; those around it repeat the address.
+    # The innermost error says what happened; the outer ones repeat the address.
     last = found[-1]
     reason = str(getattr(last, "strerror", None) or last) or type(last).__name__
     return Trouble(without(destination.secrets, reason))
 
 
 def _answer(error: BaseException) -> Any:
-    """Over HTTP, if there was one. (A response that says no is false: ask for None.)"""
+    """Return the HTTP response of the error, if any. (A response with an error status is falsy:
+    compare with None.)"""
     found: Any = getattr(error, "response", None)
     return found if hasattr(found, "status_code") else None
 
@@ -82,8 +83,8 @@ def _chain(error: BaseException) -> list[BaseException]:
 
 
 def rebuilt(body: Mapping[str, Any]) -> RunEvent:
-    """As the client's own value, for its filters, tags and transports. Facets stay as they were
-    written, except those that the client looks into."""
+    """Rebuild the client's own event type for its filters, tags and transports. Facets stay as
+    written, except those that the client reads."""
     run, job = body["run"], body["job"]
     return RunEvent(
         eventTime=body["eventTime"],

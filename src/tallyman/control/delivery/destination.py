@@ -1,5 +1,5 @@
-"""Where lineage events go: read from OPENLINEAGE_* and openlineage.yml as every OpenLineage
-program reads them, with what a spool needs changed: each event is tried once."""
+"""The destination of lineage events, read from OPENLINEAGE_* and openlineage.yml like every
+OpenLineage program does. One difference: each event is tried once, because the spool retries."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ FILE = "openlineage.yml"
 PREFIX = "OPENLINEAGE__"
 URL_VARIABLE = "OPENLINEAGE_URL"
 DEFAULT_NAME = "default_http"
-"""What the client calls the receiver of OPENLINEAGE_URL among several."""
+"""The client's name for the receiver of OPENLINEAGE_URL in a composite transport."""
 NOWHERE = ("console", "noop")
-"""Nobody takes what goes there: to mark it as sent would lose it."""
+"""Transports that deliver to nobody: marking an event as sent to them would lose it."""
 ONCE: Mapping[str, object] = {"total": 0, "read": 0, "connect": 0, "status_forcelist": []}
-"""The client's own tries would delay the answer; when to try again is the sender's to decide."""
+"""Retry settings for one try. The sender decides when to try again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Destination:
     client: OpenLineageClient
     shown: str
-    """For people: without user, password, path or query."""
+    """The address for people: without user, password, path or query."""
     secrets: frozenset[str]
 
 
 class Client(OpenLineageClient):
-    """Given everything: it looks for no file of its own, and leaves the environment, which child
-    processes inherit, without copies of the key."""
+    """A client that reads no config file of its own, and puts no copy of the key into the
+    environment, which child processes inherit."""
 
     def _alias_env_vars(self) -> None:
         pass
@@ -55,8 +55,8 @@ def disabled() -> bool:
 
 
 def find(folders: Sequence[Path]) -> Destination | None:
-    """What the environment, or an openlineage.yml in one of the folders, says; None if neither
-    says anything. DestinationUnusable says what is wrong, and no secret."""
+    """Find the destination in the environment or in an openlineage.yml in one of the folders; None
+    if neither configures one. DestinationUnusable gives the reason without secrets."""
     if disabled():
         return None
     file = _file(folders)
@@ -66,14 +66,14 @@ def find(folders: Sequence[Path]) -> Destination | None:
         config = deep_merge_dicts(_variables(), config)
         transport = prepared(_with_plain_variables(config.get("transport") or {}))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        reason = "the transport is not as OpenLineage has it"
+        reason = "the transport settings are not valid"
         raise DestinationUnusable(where, f"{reason} ({type(error).__name__})") from None
     if transport.get("type", NOWHERE[0]) in NOWHERE:
         return None
     secrets = secrets_in(transport)
     client_log.overhear()
     try:
-        # The factory takes what it needs out of what it is given.
+        # Pass a copy: the factory removes entries from its argument.
         made = get_default_factory().create({**transport})
         client_log.refuse_redirects(made)
         client = Client(transport=made, config={**config, "transport": transport})
@@ -94,7 +94,8 @@ def _file(folders: Sequence[Path]) -> Path | None:
 
 
 def _read(file: Path) -> dict[str, Any]:
-    """The parser's words quote what it found; a key may be among it."""
+    """Read the file. The parser's own message is not shown: it quotes the file, which may hold a
+    key."""
     try:
         found = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
     except yaml.MarkedYAMLError as error:
@@ -110,9 +111,10 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def _variables() -> dict[str, Any]:
-    """OPENLINEAGE__TRANSPORT__TYPE=http is transport: {type: http}; values may be JSON."""
+    """Read nested settings: OPENLINEAGE__TRANSPORT__TYPE=http means transport: {type: http}; values
+    may be JSON."""
     found: dict[str, Any] = {}
-    # A whole (…__TRANSPORT) comes after its parts, and counts instead of them.
+    # Reverse order puts a whole (…__TRANSPORT) after its parts, so that it replaces them.
     for name in sorted((n for n in os.environ if n.startswith(PREFIX)), reverse=True):
         *path, last = name[len(PREFIX) :].lower().split("__")
         place = found
@@ -130,8 +132,8 @@ def _value(text: str) -> Any:
 
 
 def _with_plain_variables(transport: Mapping[str, Any]) -> dict[str, Any]:
-    """OPENLINEAGE_URL, its endpoint and its key, where nothing else is said. The key goes only
-    to that address."""
+    """Apply OPENLINEAGE_URL, its endpoint and its key where nothing else is configured. The key is
+    sent only to that address."""
     url = os.environ.get(URL_VARIABLE)
     if not url:
         return dict(transport)
@@ -151,10 +153,11 @@ def _with_plain_variables(transport: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def prepared(transport: Mapping[str, Any]) -> dict[str, Any]:
-    """So that returning means taken: one try, in this thread, and no failure is passed over."""
+    """Adjust the transport so that a return means the event was taken: one try, in this thread, and
+    no swallowed failure."""
     found, kind = dict(transport), transport.get("type")
     if kind in ("http", "async_http"):
-        # What is sent behind one's back is lost with the process, and marked as sent.
+        # An event sent in the background is lost with the process, although it is marked as sent.
         found |= {"type": "http", "retry": dict(ONCE)}
     elif kind == "datadog":
         found |= {"retry": dict(ONCE), "async_transport_rules": {"*": {"*": False}}}
@@ -167,6 +170,7 @@ def prepared(transport: Mapping[str, Any]) -> dict[str, Any]:
         else:
             found["transports"] = [prepared(one) for one in among]
         if found.get("continue_on_success", True):
-            # All of them are to have it: again for all is better than never for one.
+            # Every receiver must get the event: sending it twice to one is better than never to
+            # another.
             found.setdefault("continue_on_failure", False)
     return found

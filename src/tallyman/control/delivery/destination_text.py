@@ -1,4 +1,4 @@
-"""Destinations and their errors as people may see them: without a secret of the configuration."""
+"""Destinations and errors as text for people, without secrets from the configuration."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SECRET_NAME = re.compile(r"key|token|secret|passw|credential|authorization|sasl"
 SECRET_NAMES = ("auth", "custom_headers", "storage_options", "fs_kwargs")
 PLAIN_NAMES = ("type", "messagekey", "message_key", "name")
 SHORTEST = 4
-"""A shorter text is part of ordinary words; hiding it would hide the reason."""
+"""A shorter secret also occurs in ordinary words; hiding it would garble the reason."""
 LONGEST = 300
 
 
@@ -34,8 +34,8 @@ def shown(transport: Mapping[str, Any]) -> str:
 
 
 def origin(url: str) -> str:
-    """Scheme, host and port: a path may be a key too. An '@' or '/' within a password makes parts
-    of it look like a host, so what looks wrong is not shown at all."""
+    """Return scheme, host and port only: a path may contain a key. An '@' or '/' within a password
+    makes part of it look like a host, so a suspicious address is not shown at all."""
     try:
         found = urlsplit(url.strip())
         host, port = found.hostname, found.port
@@ -78,7 +78,7 @@ def _secrets_in_address(text: str) -> Iterable[str]:
 
 
 def without(secrets: Iterable[str], text: str) -> str:
-    """On one line, and not long."""
+    """Replace secrets by `***`, and shorten the text to one line."""
     for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, HIDDEN)
     text = " ".join("".join(c if c.isprintable() else " " for c in text).split())

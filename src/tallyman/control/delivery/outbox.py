@@ -1,4 +1,4 @@
-"""The events of a project that wait, and taking them to their destination one after the other."""
+"""The outbox: a project's waiting events, and the loop that delivers them in order."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TryOnce = Callable[[Mapping[str, Any]], Trouble | None]
 
 @dataclass(frozen=True, slots=True)
 class Outbox:
-    """The spool of a project, and where its destination is looked up."""
+    """The spool of a project, and the folders in which its destination is configured."""
 
     database: Database
     project: str
@@ -30,7 +30,7 @@ class Outbox:
     def of(cls, database: Database, project: str, home: Path) -> Outbox:
         folders = [home]
         with contextlib.suppress(OSError):
-            folders.insert(0, Path.cwd())  # now: a pipeline's own code may change it
+            folders.insert(0, Path.cwd())  # now: pipeline code may change it later
         return cls(database, project, tuple(folders))
 
     def destination(self) -> Destination | None:
@@ -45,16 +45,16 @@ class Outbox:
 
 @dataclass(slots=True)
 class Tally:
-    """What became of the events of one go."""
+    """Counts of one pass over the spool."""
 
     sent: int = 0
     refused: int = 0
     trouble: str | None = None
-    """Why it stopped before the end."""
+    """Why the pass stopped early."""
 
 
 def drain(spool: Spool, project: str, try_once: TryOnce, go_on: Callable[[Tally], bool]) -> Tally:
-    """One event after the other, until none is left, one is not taken, or it may not go on."""
+    """Deliver events in order until none is left, one is not taken, or `go_on` returns False."""
     tally = Tally()
     while go_on(tally):
         event = spool.next(project)
@@ -77,7 +77,7 @@ def drain(spool: Spool, project: str, try_once: TryOnce, go_on: Callable[[Tally]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineageState:
     destination: str | None
-    """None: nothing is configured, or `problem` says what is wrong with it."""
+    """None if nothing is configured, or if `problem` says why it cannot be used."""
     problem: str | None
     disabled: bool
     spool: SpoolState

@@ -1,8 +1,8 @@
-"""Sending what is spooled: beside a run, or in the foreground.
+"""Send spooled events, in the background of a run or in the foreground.
 
-In the order of the spool, by one process of a project at a time, each event until it was taken.
-A process that is killed between the receiver's yes and our mark sends that one event again: the
-receiver gets every event at least once, and twice only then.
+Events are sent in spool order, by one process per project at a time, and each is retried until it
+is taken. A process killed between the receiver's answer and our mark sends that one event again:
+the receiver gets every event at least once, and twice only in that case.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from tallyman.errors import DestinationUnusable, LineageNotSent, NoDestination
 from tallyman.registry.spool import sole_sender
 
 PATIENCE = 2.0
-"""Seconds that a run may take longer so that a healthy receiver has everything when it ends."""
+"""Seconds by which a run may be delayed so that a healthy receiver has all events when it ends."""
 FIRST_PAUSE, MOST_PAUSE = 1.0, 60.0
 BUSY_PAUSE = 0.1
 BUSY_PATIENCE = 15.0
-"""Longer than one try of the process that is at it, which fails or gets on."""
+"""Seconds to wait for another sender; longer than one try of that process."""
 
 
 class _Went(Enum):
-    """How a go went."""
+    """The outcome of one pass over the spool."""
 
     WELL = "well"
     BADLY = "badly"
@@ -39,14 +39,14 @@ class _Went(Enum):
 
 
 class Sender:
-    """A thread for the length of a run. It never raises, and the run never waits for it before
-    `close`; what it could not send stays in the spool."""
+    """A background thread that sends events during a run. It never raises, and the run does not
+    wait for it before `close`; unsent events stay in the spool."""
 
     def __init__(self, outbox: Outbox) -> None:
         self.outbox = outbox
         self._destination: Destination | None = None
         self._trouble: str | None = None
-        """Of the last try."""
+        """The reason the last try failed."""
         self._refused = 0
         self._woken = threading.Event()
         self._closing = threading.Event()
@@ -59,12 +59,12 @@ class Sender:
         return self
 
     def wake(self) -> None:
-        """Events were added and committed."""
+        """Wake the thread after new events were committed."""
         self._woken.set()
 
     def close(self, patience_s: float = PATIENCE) -> str | None:
-        """Wait a little for a receiver that is well, and not at all for one that is not. A line
-        for the person at the terminal when events stay behind."""
+        """Stop the thread. Waits briefly for a healthy receiver, and not at all for a failing one.
+        Returns a line for the user if events stay in the spool."""
         if not self._thread.is_alive():
             return None
         if self._trouble is not None:
@@ -72,7 +72,7 @@ class Sender:
             self._over.set()
         self._closing.set()
         self._woken.set()
-        # The second half is for the event that is on its way: it is better not sent twice.
+        # The second half is for the event in flight: it should not be sent twice.
         self._thread.join(patience_s / 2)
         self._over.set()
         self._thread.join(patience_s / 2)
@@ -96,7 +96,7 @@ class Sender:
         pause = FIRST_PAUSE
         while not self._over.is_set():
             self._woken.clear()
-            closing = self._closing.is_set()  # before the look: what was added until now counts
+            closing = self._closing.is_set()  # read first: include events added before close
             went = self._go()
             if went is _Went.BUSY:
                 self._over.wait(BUSY_PAUSE)
@@ -110,7 +110,7 @@ class Sender:
                 pause = min(2 * pause, MOST_PAUSE)
 
     def _go(self) -> _Went:
-        """Nothing that happens here is worth a run."""
+        """Run one pass; an error here must not fail the run."""
         try:
             return self._try()
         except Exception as error:
@@ -158,8 +158,8 @@ class Flushed:
 def flush(
     outbox: Outbox, *, refused: bool = False, listen: Callable[[int], None] = lambda _: None
 ) -> Flushed:
-    """Everything now, or LineageNotSent at the first event that is not taken. `refused`: those
-    that were set aside are tried again too. `listen` hears how many were sent."""
+    """Send everything now, or raise LineageNotSent at the first event that is not taken. With
+    `refused`, also retry events that were refused. `listen` gets the number sent so far."""
     destination = outbox.destination()
     if destination is None:
         raise NoDestination(outbox.waiting(), disabled=disabled())
@@ -178,7 +178,7 @@ def flush(
 
 
 def _alone(outbox: Outbox, try_once: TryOnce, go_on: Callable[[Tally], bool]) -> Tally:
-    """Once no other process is at it, which may do all of the work meanwhile."""
+    """Send once no other process is sending; that process may do all the work meanwhile."""
     left, deadline = outbox.waiting(), time.monotonic() + BUSY_PATIENCE
     while left:
         with sole_sender(outbox.database, outbox.project) as spool:
@@ -189,7 +189,7 @@ def _alone(outbox: Outbox, try_once: TryOnce, go_on: Callable[[Tally], bool]) ->
         if left < before:
             deadline = time.monotonic() + BUSY_PATIENCE
         elif time.monotonic() > deadline:
-            return Tally(trouble="another process is sending them and does not get on")
+            return Tally(trouble="another process is sending them and makes no progress")
     return Tally()
 
 

@@ -1,1 +1,1 @@
-"""OpenLineage events and facets of a run, built from what it did."""
+"""OpenLineage events and facets of a run, built from its records and files."""

@@ -1,4 +1,4 @@
-"""Describe a target for lineage tools: what it reads and makes, by definition and files."""
+"""The lineage description of a target: its inputs and outputs, from its definition and files."""
 
 from __future__ import annotations
 
@@ -30,30 +30,32 @@ from tallyman.engine.working.working_run import outputs_in
 from tallyman.errors import DatasetDamaged
 
 MANY = 200
-"""Files of one dataset whose footers are read; of more only the sizes are given."""
+"""The most files of one dataset whose footers are read; for more, only sizes are reported."""
 WITHOUT_EVENTS = (Status.SKIPPED, Status.PENDING)
-"""At the end of the run: it did not make them."""
+"""Targets that the run did not make, so its final event leaves them out."""
 
 
 @dataclass
 class AssetFacts:
-    """Without Spark the definitions are not checked: then only the files count."""
+    """Facts about the targets of one run. Without Spark the definitions are not checked; then only
+    the files are used."""
 
     definitions: Definitions
     run: LineageRun
     folder: str
-    """Of the run, below the project."""
+    """The run folder, relative to the project."""
     _ended: dict[Target, LineageAsset] = field(default_factory=dict)
-    """Without what is in the totals: there may be ten thousand of them."""
+    """Ended targets, condensed: there may be ten thousand of them."""
     _plans: dict[str, Frame] = field(default_factory=dict)
     _codes: dict[str, Code | None] = field(default_factory=dict)
     _whole: dict[str, tuple[Sequence[InputFile], Extent, Total]] = field(default_factory=dict)
-    """Inputs of which every partition reads all."""
+    """Inputs that every partition reads in full."""
     _reads: Totals = field(default_factory=Totals)
     _makes: Totals = field(default_factory=Totals)
 
     def planned(self, targets: Iterable[Target]) -> list[LineageAsset]:
-        """What a run will make: each asset once, whatever the number of its partitions."""
+        """Describe what a run will make: each asset once, regardless of its number of
+        partitions."""
         found = []
         for name in dict.fromkeys(target.asset for target in targets):
             result = AssetResult(name=name, status=Status.PENDING)
@@ -73,7 +75,7 @@ class AssetFacts:
         counts = result.status not in WITHOUT_EVENTS
         inputs = [self._read(one, pins.get(one.called), counts) for one in described.inputs]
         described = replace(described, inputs=inputs)
-        if target in self._ended:  # what came of it could not be kept
+        if target in self._ended:  # its first result could not be recorded
             for one in made_by(self._ended[target]):
                 self._makes.take_back(one.identity)
         if result.status in (Status.SUCCESS, Status.WAITING):
@@ -84,8 +86,8 @@ class AssetFacts:
     def all_of(
         self, results: Mapping[Target, AssetResult], commit: Commit | None
     ) -> list[LineageAsset]:
-        """For the end of the run: with the versions that were published. What an earlier process
-        made is identified by its files; what was reused is identified by the run that made it."""
+        """Describe all targets at the end of the run, with the versions that were published. A
+        target that an earlier process made is described by its files."""
         home = self.definitions.settings.home
         versions = {move.dataset: move.ordinal for move in commit.moves} if commit else {}
         found = []
@@ -111,7 +113,8 @@ class AssetFacts:
         return replace(described, output=output, registered=beside)
 
     def _small(self, described: LineageAsset) -> LineageAsset:
-        """One plan for all partitions of an asset: they differ in the partition alone."""
+        """Condense a target, and share one plan among the partitions of an asset: they differ only
+        in the partition."""
         plan = described.plan and self._plans.setdefault(described.result.name, described.plan)
         return small(replace(described, plan=plan))
 
@@ -131,7 +134,8 @@ class AssetFacts:
         )
 
     def _code(self, asset: Asset) -> Code | None:
-        """As it was when it was first described: the pipeline was loaded once, too."""
+        """Return the asset's code as it was when first described: the pipeline is also loaded
+        once."""
         if asset.name not in self._codes:
             settings = self.definitions.settings
             self._codes[asset.name] = code_of_asset(asset, settings.home / settings.pipelines)
@@ -172,7 +176,7 @@ class AssetFacts:
         return replace(one, extent=described, version=max(since))
 
     def _extent_of(self, pin: Pin) -> tuple[Extent, Extent | Total]:
-        """Measure its files one by one, and all together as an event has it."""
+        """Measure the pinned files, once by file and once as the total that an event reports."""
         name, files = pin.reading.name, pin.files.files
         source = self.definitions.pipeline.sources.get(name)
         parquet = (source is None or source.format == "parquet") and _intact(pin)
@@ -210,7 +214,8 @@ class AssetFacts:
 
 
 def _intact(pin: Pin) -> bool:
-    """False: a footer that is not what was written says nothing of the rows."""
+    """False if a file was changed since it was written: then its footer says nothing about the
+    rows."""
     try:
         pin.files.check_recorded()
     except DatasetDamaged:

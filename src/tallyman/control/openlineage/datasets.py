@@ -1,6 +1,7 @@
-"""The datasets of an OpenLineage event: their names and facets.
+"""Datasets of an OpenLineage event: their names and facets.
 
-Of rows only counts, and of columns only how far numbers reach; of redacted columns nothing.
+Events contain counts of rows and the range of numeric columns, but no other values; nothing about
+redacted columns.
 """
 
 from __future__ import annotations
@@ -32,26 +33,26 @@ from tallyman.domain.pipeline.pipeline import Source
 from tallyman.engine.warehouse.footers import Extent
 
 FILES = "file"
-"""The namespace of what lies in the file system, as Spark's own integration names it."""
+"""The namespace for files, as in Spark's own integration."""
 _PATTERN = re.compile(r"[*?\[{]")
 _Field = schema_dataset.SchemaDatasetFacetFields
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineageDataset:
-    """What is known of a dataset that a target reads or makes."""
+    """The known facts about a dataset that a target reads or makes."""
 
     called: str
-    """What the asset calls it: the name of an input, or its own."""
+    """The asset's name for it: the name of an input, or its own."""
     namespace: str
     name: str
     schema: StructType | None = None
     version: int | None = None
     location: str | None = None
-    """Where its files lie, when its name does not say it."""
+    """The folder of its files, if the name does not say it."""
     extent: Extent | Total | None = None
     rows: int | None = None
-    """When the files do not have it."""
+    """The number of rows, if the files do not say it."""
 
     @property
     def identity(self) -> tuple[str, str]:
@@ -69,7 +70,7 @@ class LineageDataset:
 def of_source(
     source: Source, home: Path, schema: StructType | None = None, extent: Extent | None = None
 ) -> LineageDataset:
-    """By the absolute path of the folder or the file it is read from."""
+    """Identify a source by the absolute path of its folder or file."""
     full = os.path.normpath(os.path.join(home, source.path.removeprefix("file://")))
     root = _PATTERN.split(full)[0]
     name = full if root == full else root.rpartition("/")[0]
@@ -79,7 +80,7 @@ def of_source(
 
 
 def merged(datasets: Iterable[LineageDataset]) -> list[LineageDataset]:
-    """Each once: what several targets read or make of it is put together."""
+    """Merge descriptions of the same dataset from several targets."""
     found: dict[tuple[str, str], list[LineageDataset]] = {}
     for one in datasets:
         found.setdefault(one.identity, []).append(one)
@@ -99,7 +100,7 @@ def _whole(same: Sequence[LineageDataset]) -> LineageDataset:
     )
 
 
-# ---- as the client has them ---------------------------------------------------------------------
+# ---- client types -------------------------------------------------------------------------------
 
 
 def input_dataset(one: LineageDataset) -> InputDataset:
@@ -175,7 +176,7 @@ def _field(each: StructField, number: int) -> _Field:
 
 
 def _named(name: str, kind: DataType, number: int | None = None) -> _Field:
-    """Fields of a struct by their names; what is in arrays and maps as Spark's integration does."""
+    """Describe a field; arrays and maps are nested as in Spark's integration."""
     inner: list[_Field] | None = None
     match kind:
         case StructType():
@@ -194,7 +195,7 @@ def _named(name: str, kind: DataType, number: int | None = None) -> _Field:
 def column_lineage_facet(
     lineage: ColumnLineage, inputs: Iterable[LineageDataset]
 ) -> column_lineage_dataset.ColumnLineageDatasetFacet:
-    """Inputs of the plan by the names of their datasets."""
+    """Build the facet, with each input named by its dataset."""
     names = {one.called: one.identity for one in inputs}
     columns = {
         name: column_lineage_dataset.Fields(inputFields=_origins(origins, names))
@@ -207,7 +208,7 @@ def column_lineage_facet(
 def _origins(
     origins: Iterable[Origin], names: Mapping[str, tuple[str, str]]
 ) -> list[column_lineage_dataset.InputField]:
-    """A column once, with every way it takes."""
+    """List each input column once, with all its transformations."""
     ways: dict[tuple[str, str], list[column_lineage_dataset.Transformation]] = {}
     for origin in origins:
         way = column_lineage_dataset.Transformation(type=origin.way.type, subtype=origin.way.value)

@@ -1,6 +1,6 @@
 """OpenLineage events of a run, its targets and their steps. Built here, sent elsewhere.
 
-Ids are derived from the run's: the same facts make the same event.
+Ids are derived from the run's id: the same facts make the same event.
 """
 
 from __future__ import annotations
@@ -60,12 +60,14 @@ STATES = {
     Status.CANCELED: RunState.ABORT,
     Status.INTERRUPTED: RunState.ABORT,
 }
-"""What a status is to OpenLineage, once it is reached. START is emitted when something begins."""
+"""The OpenLineage state of each status. START is emitted separately, when a run or target
+begins."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineageRun:
-    """`manifest` is the run's manifest.json; `namespace` the environment's, or ours."""
+    """A run as lineage knows it: its manifest.json, and the namespace from the environment or our
+    own."""
 
     manifest: Manifest
     namespace: str = NAMESPACE
@@ -79,29 +81,29 @@ class LineageRun:
         return str(self.manifest.project)
 
     def dataset(self, called: str, name: str, **known: Any) -> LineageDataset:
-        """One of Tallyman's own: a version of a dataset of the project."""
+        """Describe a dataset of the project."""
         full = f"{self.project}.{name}"
         return LineageDataset(called=called, namespace=self.namespace, name=full, **known)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineageAsset:
-    """One target in one attempt. What is not known yet is left out."""
+    """One target in one attempt. Facts that are not known yet are empty."""
 
     result: AssetResult
     folder: str
-    """Of the target, below the project: `runs/…/daily_revenue`."""
+    """The target's folder, relative to the project: `runs/…/daily_revenue`."""
     inputs: Sequence[LineageDataset] = ()
     output: LineageDataset | None = None
     registered: Mapping[str, LineageDataset] = field(default_factory=dict)
-    """What its output steps register, by their names."""
+    """Datasets that its output steps register, by name."""
     plan: Frame | None = None
     code: Code | None = None
     ledger: StoredLedger | None = None
     rejections: Sequence[Mapping[str, Any]] = ()
-    """Its errors/_summary.json; the samples in it are left out."""
+    """The content of errors/_summary.json; its samples are left out of events."""
     reads: Sequence[str] = ()
-    """What it reads, as the manifest calls it."""
+    """Its inputs, by their names in the manifest."""
 
     def id(self, run: LineageRun) -> UUID:
         made = self.result
@@ -113,7 +115,7 @@ class LineageAsset:
         return f"{made.name}[{made.partition}]" if made.partition else made.name
 
     def counted_inputs(self) -> list[LineageDataset]:
-        """With the number of records, where the ledger counts those of one input only."""
+        """List the inputs, with the number of records if the ledger counts only that input."""
         accounted = accounted_inputs(self.plan) if self.plan else []
         total = self.ledger.records_in if self.ledger else None
         return [one.with_rows(total if accounted == [one.called] else None) for one in self.inputs]
@@ -129,7 +131,8 @@ def run_event(
     assets: Sequence[LineageAsset] = (),
     error: Mapping[str, object] | None = None,
 ) -> LineageEvent:
-    """START and RUNNING, when a run is resumed, say little about the assets; the end says all."""
+    """Build an event of the run. START and RUNNING (on resume) say little about assets; the end
+    says all."""
     facets = run_facets.of_run(run.manifest) | run_facets.run_ledger(run.manifest, assets)
     if state in (RunState.FAIL, RunState.ABORT):
         facets |= run_facets.failure(_error(assets, error), run.project)
@@ -157,7 +160,8 @@ def asset_event(
 def step_events(
     run: LineageRun, asset: LineageAsset, clock: Callable[[], datetime]
 ) -> list[LineageEvent]:
-    """One COMPLETE for each step of the plan, with the fates it gave; also when it gave none."""
+    """Build one COMPLETE event per step of the plan with the fates it gave, even if it gave
+    none."""
     if asset.plan is None:
         return []
     own, name = asset.id(run), f"{run.project}.{asset.result.name}"
@@ -195,7 +199,7 @@ def _event(
     return LineageEvent(Serde.to_dict(event))
 
 
-# ---- who and what -------------------------------------------------------------------------------
+# ---- jobs and parents ---------------------------------------------------------------------------
 
 
 def _job(run: LineageRun, name: str, kind: str, code: Code | None, query: str | None) -> Job:
@@ -231,7 +235,8 @@ def _parent(run: LineageRun, id: UUID, name: str) -> dict[str, RunFacet]:
 
 
 def _texts(assets: Sequence[LineageAsset]) -> tuple[Code | None, str | None]:
-    """Each asset once, whatever the number of its partitions."""
+    """Return code and queries of the assets, each asset once regardless of its number of
+    partitions."""
     by_name = {asset.result.name: asset for asset in assets}
     codes = list(dict.fromkeys(a.code for a in by_name.values() if a.code is not None))
     queries = [
@@ -248,7 +253,7 @@ def _texts(assets: Sequence[LineageAsset]) -> tuple[Code | None, str | None]:
 def _error(
     assets: Sequence[LineageAsset], error: Mapping[str, object] | None
 ) -> Mapping[str, object] | None:
-    """Its own, or that of the first asset that has one and did not only wait for others."""
+    """Return the run's own error, or that of the first asset that failed by itself."""
     found = [asset.result for asset in assets if asset.result.error is not None]
     found.sort(key=lambda made: made.status is Status.PENDING)
     return error or (found[0].error if found else None)

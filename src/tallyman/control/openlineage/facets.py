@@ -1,6 +1,7 @@
-"""Our own OpenLineage facets, and who is said to have made an event. No values of rows in any.
+"""Tallyman's own OpenLineage facets and the producer of its events. Facets contain no values of
+rows.
 
-Each facet has a JSON Schema in `facets/`, which its `_schemaURL` names.
+Each facet has a JSON Schema in `schemas/`, which its `_schemaURL` names.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ def facet(kind: type[F], **values: Any) -> F:
 
 @attr.define
 class TallymanRunFacet(RunFacet):
-    """What a run is bound to; of a target also which one it is."""
+    """What a run is bound to; in an event of a target, also which target."""
 
     run_id: str
     folder_name: str
@@ -46,7 +47,7 @@ class TallymanRunFacet(RunFacet):
 
 @attr.define
 class TallymanLedgerFacet(RunFacet):
-    """Records in, and what became of them; of a step, only what it did itself."""
+    """Records in and their fates; in an event of a step, only the fates that the step gave."""
 
     records_in: int | None
     fates: dict[str, int]
@@ -66,7 +67,7 @@ class TallymanLedgerFacet(RunFacet):
 
 @attr.define
 class TallymanFailureFacet(RunFacet):
-    """Why a run, or a target, was not finished."""
+    """Why a run or a target did not finish."""
 
     reason: str
     message: str
@@ -80,7 +81,7 @@ class TallymanFailureFacet(RunFacet):
 
 @attr.define
 class TallymanErrorsFacet(DatasetFacet):
-    """The records that are not in an output because they were rejected."""
+    """The number of records that were rejected and are therefore missing from an output."""
 
     error_count: int
     error_rate: float

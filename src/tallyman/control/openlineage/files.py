@@ -1,6 +1,6 @@
 """Build the events of a run, for its folder and for the spool.
 
-Nothing here may fail or hold up a run: what could not be emitted is reported at its end.
+Nothing here may fail or delay a run: problems are reported at its end.
 """
 
 from __future__ import annotations
@@ -42,12 +42,13 @@ Assets = Callable[[], Sequence[LineageAsset]]
 
 @dataclass
 class Emitter:
-    """For one run. What its methods return belongs into the transaction of what is reported."""
+    """Builds the events of one run. Store the returned events in the transaction of the change they
+    report."""
 
     folder: RunFolder
     project: str
     trouble: str | None = None
-    """Why something could not be emitted, or not all of it."""
+    """Why some events could not be built or written."""
     _last: datetime = datetime(1970, 1, 1, tzinfo=UTC)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -58,7 +59,7 @@ class Emitter:
         return LineageRun(manifest=manifest, namespace=self._namespace())
 
     def _namespace(self) -> str:
-        """As it was when the run began, whoever reports its end."""
+        """Return the namespace that the run began with, even if another process reports its end."""
         if self.has(START):
             return str(json.loads((self.folder.path / START).read_bytes())["job"]["namespace"])
         return os.environ.get("OPENLINEAGE_NAMESPACE") or NAMESPACE
@@ -66,9 +67,10 @@ class Emitter:
     # ---- the run --------------------------------------------------------------------------------
 
     def begun(self, assets: Assets = tuple) -> list[LineageEvent]:
-        """START; of a run that goes on, RUNNING after the START it had."""
+        """Build START; for a resumed run, the original START and RUNNING."""
         if self.has(START):
-            # It may have been killed before the spool had it; emitted twice it is kept once.
+            # The run may have been killed before START was spooled; the spool keeps a repeated
+            # event once.
             return self._safely(
                 lambda: [
                     LineageEvent(json.loads((self.folder.path / START).read_bytes())),
@@ -79,13 +81,13 @@ class Emitter:
         return self._safely(lambda: [self._start(assets())], lambda: [self._start(())])
 
     def _start(self, assets: Sequence[LineageAsset]) -> LineageEvent:
-        """At the time of the run, so that it is the same event if it has to be emitted again."""
+        """Build START with the run's start time, so that emitting it again gives the same event."""
         return run_event(self.run, RunState.START, self.run.manifest.started_at, assets)
 
     def closed(
         self, status: Status, assets: Assets = tuple, error: Mapping[str, object] | None = None
     ) -> list[LineageEvent]:
-        """The last event. A run that waits for a decision has not ended."""
+        """Build the last event. A run that waits for a decision has not ended."""
         if status in (Status.WAITING, Status.RUNNING):
             return []
 
@@ -103,7 +105,7 @@ class Emitter:
         return self._safely(lambda: build(asset()), lambda: build(_bare(result)))
 
     def ended(self, result: AssetResult, asset: Callable[[], LineageAsset]) -> list[LineageEvent]:
-        """Its steps, then the target itself."""
+        """Build the events of the steps, then of the target itself."""
 
         def build(made: LineageAsset) -> list[LineageEvent]:
             steps = step_events(self.run, made, self._now) if made.ledger else []
@@ -115,7 +117,8 @@ class Emitter:
     # ---- files ----------------------------------------------------------------------------------
 
     def record(self, events: Sequence[LineageEvent]) -> None:
-        """A line each in job_events.jsonl; how the run began and ended in files of their own."""
+        """Append events to job_events.jsonl, and write the run's start and end to their own
+        files."""
         try:
             fresh = [event for event in events if not self._recorded(event)]
             lines = "".join(json.dumps(event.body, ensure_ascii=False) + "\n" for event in fresh)
@@ -131,18 +134,19 @@ class Emitter:
     def _put(self, event: LineageEvent) -> None:
         name = FILES[event.type]
         for other in {name} if name == START else {COMPLETE, FAIL}:
-            self.folder.set_aside(other, 1)  # of an earlier end
+            self.folder.set_aside(other, 1)  # the file of an earlier end
         self.folder.write(name, event.body)
 
     def _recorded(self, event: LineageEvent) -> bool:
-        """The START of a run that goes on."""
+        """True if the event is the START of a resumed run, which is already in the folder."""
         return event.type == "START" and event.run == self.run.id and self.has(START)
 
     def has(self, name: str) -> bool:
         return (self.folder.path / name).exists()
 
     def _now(self) -> datetime:
-        """No two events of a run are of one moment: their times are their order."""
+        """Return a time later than that of any earlier event: times give the order of a run's
+        events."""
         with self._lock:
             self._last = max(datetime.now(UTC), self._last + timedelta(microseconds=1))
             return self._last
@@ -150,8 +154,8 @@ class Emitter:
     def _safely(
         self, build: Callable[[], list[LineageEvent]], bare: Callable[[], list[LineageEvent]]
     ) -> list[LineageEvent]:
-        """`bare` is the same without what may be in the way: an end is always emitted. Whatever
-        happens: the report of the work must not undo the work."""
+        """Build events; if that fails, build the `bare` form, so that an end is always emitted.
+        Never raises: reporting the work must not undo the work."""
         for attempt in (build, bare):
             try:
                 return [LineageEvent(_plain(event.body)) for event in attempt()]
@@ -165,7 +169,7 @@ def _bare(result: AssetResult) -> LineageAsset:
 
 
 def _plain(value: Any) -> Any:
-    """Neither the database nor UTF-8 takes every text that Python has."""
+    """Escape characters that PostgreSQL or UTF-8 cannot store."""
     if isinstance(value, str):
         return value.replace("\0", "\\x00").encode("utf-8", "backslashreplace").decode()
     if isinstance(value, dict):

@@ -23,8 +23,8 @@ Events = list[LineageEvent]
 
 @dataclass
 class RunEvents:
-    """Methods return events. The caller writes them to the registry together with the change that
-    they report, and then calls `recorded`."""
+    """Builds the events of one run. The caller stores them in the registry together with the change
+    that they report, and then calls `recorded`."""
 
     definitions: Definitions
     run: RunRecord
@@ -41,7 +41,7 @@ class RunEvents:
         return AssetFacts(self.definitions, self._emitter.run, self.run.folder)
 
     def begun(self, targets: Sequence[Target]) -> Events:
-        """Start sending."""
+        """Start the sender, and build the run's first events."""
         database, settings = self.definitions.database, self.definitions.settings
         self._sender = Sender(Outbox.of(database, settings.name, settings.home)).start()
         return self._emitter.begun(lambda: self._assets.planned(targets))
@@ -63,13 +63,13 @@ class RunEvents:
         return [*begun, *self.ended(target, result, {})]
 
     def recorded(self, events: Events) -> None:
-        """Append events to the run's folder once the registry has them."""
+        """Append events to the run folder once the registry has them."""
         self._emitter.record(events)
         if self._sender:
             self._sender.wake()
 
     def closed(self, result: RunResult, targets: Sequence[Target]) -> Events:
-        """Return the end of the run, already in its folder: the seal covers what is there."""
+        """Build the run's last events, and write them to its folder before it is sealed."""
         results = dict(zip(targets, result.assets, strict=True))
         events = self._emitter.closed(
             result.status, lambda: self._assets.all_of(results, result.commit), result.error

@@ -1,4 +1,4 @@
-"""The run facets of an OpenLineage event: what a run is bound to, its balance, and its failure."""
+"""Run facets of an OpenLineage event: what a run is bound to, its balance, and its failure."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ from tallyman.engine.files.run_folder import LEDGER, MANIFEST
 Facets = dict[str, RunFacet]
 LETTERS = "errors"
 MOST = 100
-"""Inputs in one event; the manifest has all."""
+"""The most inputs in one event; the manifest lists all."""
 _EVIDENCE = re.compile(r"adjoint/[^/]+/(.+)\.parquet")
 
 
 class FacetCounts(Protocol):
-    """A target with its ledger."""
+    """Anything with the ledger of a target."""
 
     @property
     def ledger(self) -> StoredLedger | None: ...
@@ -54,7 +54,7 @@ def instant(at: datetime) -> str:
     return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
-# ---- what it is bound to ------------------------------------------------------------------------
+# ---- binding ------------------------------------------------------------------------------------
 
 
 def of_run(manifest: Manifest) -> Facets:
@@ -67,7 +67,7 @@ def of_run(manifest: Manifest) -> Facets:
 
 
 def of_asset(manifest: Manifest, result: AssetResult, reads: Collection[str] = ()) -> Facets:
-    """`reads` are the inputs of this target, as the manifest calls them; others are left out."""
+    """Build the facets of a target. `reads` are its inputs by their names in the manifest."""
     given = manifest.inputs or {}
     own = {name: given[name] for name in reads if name in given}
     day = decode(result.partition) if result.partition else None
@@ -119,7 +119,7 @@ def _binding(manifest: Manifest) -> dict[str, Any]:
 
 
 def _inputs(given: Mapping[str, BoundInput]) -> dict[str, Any]:
-    """The first of them, and how many there are: each partition may have files of its own."""
+    """Return the first inputs and their number: each partition may have files of its own."""
     first = dict(islice(given.items(), MOST))
     paths = dict.fromkeys(str(of.path or name) for name, of in first.items())
     return {
@@ -142,7 +142,7 @@ def asset_ledger(ledger: StoredLedger | None, folder: str, result: AssetResult) 
 
 
 def run_ledger(manifest: Manifest, assets: Sequence[FacetCounts]) -> Facets:
-    """Of all it made; each record counts once in every asset that reads it."""
+    """Add up all ledgers; a record counts once in every asset that reads it."""
     ledgers = [asset.ledger for asset in assets if asset.ledger]
     return _ledger(ledgers, f"{manifest.folder}/{LEDGER}", None)
 
@@ -173,7 +173,7 @@ def step_ledgers(
     rejections: Sequence[Mapping[str, Any]],
     asset: str,
 ) -> dict[str, TallymanLedgerFacet]:
-    """By the ids of the steps, in their order."""
+    """Return the ledgers by step id, in the order of the steps."""
     ids = step_ids(plan)
     records = _by_step(ledger.partitions if ledger else (), ids.values())
     made = [part for level in ledger.levels[1:] for part in level] if ledger else []
@@ -182,7 +182,7 @@ def step_ledgers(
     none = {fate.value: 0 for fate in Fate if fate is not Fate.ERROR}
     found = {}
     for step, name in _steps(plan, ids):
-        # Two expectations of one rule cannot be distinguished: the first one has it all.
+        # Two expectations of one rule cannot be distinguished: the first gets all rejections.
         count = letters.pop(f"{asset}.{step.rejects_as(name)}", 0)
         found[name] = facet(
             TallymanLedgerFacet,
@@ -207,7 +207,8 @@ def _steps(plan: Frame, ids: Mapping[Frame, str]) -> list[tuple[Step, str]]:
 
 
 def _by_step(partitions: Sequence[Partition], steps: Collection[str]) -> dict[str, dict[str, int]]:
-    """Fates by the step that gave them. A step that gave one at two levels is numbered there."""
+    """Count fates by the step that gave them. Evidence of a step with fates at two levels has a
+    number in its name."""
     known = set(steps)
     found: dict[str, dict[str, int]] = {}
     for part in partitions:
@@ -233,7 +234,7 @@ def errors(
     rejections: Sequence[Mapping[str, Any]],
     folders: Sequence[str],
 ) -> TallymanErrorsFacet:
-    """Records once, whatever number of rules they broke; by type each broken rule."""
+    """Count each rejected record once; `errors_by_type` counts every broken rule."""
     count = sum(result.fates.get(Fate.ERROR, 0) for result in results)
     total = sum(result.records_in for result in results)
     place = f"{folders[0]}/{LETTERS}" if len(folders) == 1 else os.path.commonpath(folders)

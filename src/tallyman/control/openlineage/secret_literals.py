@@ -1,4 +1,4 @@
-"""Where code writes down secrets: what belongs to a name that says so, as its parser sees it."""
+"""Secrets in code: literal values whose name says that they are secret, found with a parser."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ import yaml
 from tallyman.engine.spark.secrets import HIDDEN, SECRET
 
 Pair = tuple[ast.AST | str | None, ast.AST | None]
-"""What may be a name, and what then is its value."""
+"""A possible name and its value."""
 _ANCHOR = re.compile(r"(?:&\S+\s+)?")
 
 
 def without_literals(language: str, text: str) -> str:
-    """As it is, when it cannot be parsed: patterns have to do."""
+    """Hide secret literals. Return the text unchanged if it cannot be parsed; then patterns must
+    suffice."""
     try:
         if language == "YAML":
             return _without(text.encode("utf-32-le"), _in_yaml(text)).decode("utf-32-le")
@@ -27,7 +28,8 @@ def without_literals(language: str, text: str) -> str:
 
 
 def _without(code: bytes, spans: Iterable[tuple[int, int, bytes]]) -> bytes:
-    """From the last to the first, so that places stay what they are; of two, the outer."""
+    """Replace spans from the last to the first, so that offsets stay valid; of two nested spans,
+    the outer one."""
     begin = len(code) + 1
     for start, end, shown in sorted(set(spans), key=lambda one: (-one[1], one[0])):
         if end <= begin:
@@ -39,7 +41,7 @@ def _without(code: bytes, spans: Iterable[tuple[int, int, bytes]]) -> bytes:
 
 
 def _python(text: str) -> str:
-    # A function inside another one is indented, and does not stand alone.
+    # A nested function is indented and does not parse alone.
     before = "if True:\n" if text[:1].isspace() else ""
     code = (before + text).encode()
     starts = [0]
@@ -90,24 +92,24 @@ def _pairs(node: ast.AST) -> Iterator[Pair]:
 
 
 def _neighbours(given: Sequence[ast.AST]) -> Iterator[Pair]:
-    """`("password", "x")`: a text that is a name, and what follows it."""
+    """Pair each string with the value after it: `("password", "x")`."""
     yield from ((a, b) for a, b in pairwise(given) if isinstance(a, (ast.Constant, ast.JoinedStr)))
 
 
 def _says_secret(name: ast.AST | str | None) -> bool:
-    """A name, what it is an attribute of, or the text it is looked up by."""
+    """True if the name, its owner, or the key it is looked up by says that it is secret."""
     if name is None or isinstance(name, str):
         return bool(name and SECRET.search(name))
     texts = [
         getattr(each, "id", getattr(each, "attr", getattr(each, "value", None)))
         for each in ast.walk(name)
     ]
-    # A sentence is no name.
+    # A text with spaces is not a name.
     return any(isinstance(p, str) and " " not in p and bool(SECRET.search(p)) for p in texts)
 
 
 def _leaves(value: ast.AST) -> Iterator[ast.Constant | ast.JoinedStr]:
-    """Texts and numbers in it, but not what something is looked up by."""
+    """Yield the texts and numbers in a value, but not the key of a lookup."""
     match value:
         case ast.JoinedStr():
             yield value
@@ -129,7 +131,7 @@ def _in_yaml(text: str) -> Iterator[tuple[int, int, bytes]]:
     for node in _scalars(root, False, set()) if root else ():
         start, end = node.start_mark.index, node.end_mark.index
         written = text[start:end]
-        # An anchor is read elsewhere, and a block ends with the lines after it.
+        # Keep an anchor, which is used elsewhere, and the line breaks that end a block.
         before = _ANCHOR.match(written)
         rest = written[len(written.rstrip()) :]
         if before and written.strip():

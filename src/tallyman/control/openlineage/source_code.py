@@ -1,4 +1,4 @@
-"""The text of an asset and of its errors in an event: without secrets and rows."""
+"""Source code of an asset and text of its errors for events, without secrets and values of rows."""
 
 from __future__ import annotations
 
@@ -53,27 +53,37 @@ class Code:
 
 
 def code_of_asset(asset: Asset, pipelines: Path) -> Code | None:
-    """The function, or the YAML file that declares it; None when neither can be read."""
+    """Return the asset's function, or the YAML file that declares it; None if neither can be
+    read."""
     try:
         return shown_code("PYTHON", inspect.getsource(asset.function))
     except (OSError, TypeError):
         pass
     for path in sorted(p for p in pipelines.glob("*") if p.suffix in YAML):
         text = path.read_text(encoding="utf-8")
-        declared = yaml.safe_load(text)
-        if isinstance(declared, dict) and asset.name in (declared.get("assets") or {}):
+        if asset.name in _declared(text):
             return shown_code("YAML", text)
     return None
 
 
+def _declared(text: str) -> set[str]:
+    """Name the assets of a file. Compose it only: `{{NAME}}` cannot be the key of a dict."""
+    root = yaml.compose(text, Loader=yaml.SafeLoader)
+    parts = root.value if isinstance(root, yaml.MappingNode) else []
+    assets = [value for key, value in parts if key.value == "assets"]
+    found = [part for part in assets if isinstance(part, yaml.MappingNode)]
+    keys = [key for part in found for key, _ in part.value]
+    return {key.value for key in keys if isinstance(key, yaml.ScalarNode)}
+
+
 def shown_code(language: str, text: str) -> Code:
-    """First as its parser sees it; then comments, and what is inside of texts."""
+    """Hide secrets, first with the parser, then in comments and inside strings."""
     hidden = without_literals(language, text)
     return Code(language, without_secrets(hidden) if language == "YAML" else _in_code(hidden))
 
 
 def without_secrets(text: str) -> str:
-    """What is assigned to a name that says secret, and who somebody is in an address."""
+    """Hide values assigned to secret names, and users and passwords in addresses."""
     hidden = _BLOCK.sub(rf"\g<1>\g<2>  {HIDDEN}\n", _in_code(text))
     return _FLOW.sub(rf"\g<1>{HIDDEN}", _PLAIN.sub(rf"\g<1>{HIDDEN}", hidden))
 
@@ -85,7 +95,7 @@ def _in_code(text: str) -> str:
 
 
 def _inside(literal: str) -> str:
-    """Its quotes stay: they are no part of what is in it."""
+    """Hide secrets inside a string literal, but keep its quotes."""
     prefix = len(literal) - len(literal.lstrip("rbfuRBFU"))
     width = 3 if literal[prefix : prefix + 3] in ('"' * 3, "'" * 3) else 1
     begin, end = prefix + width, len(literal) - width
@@ -93,7 +103,8 @@ def _inside(literal: str) -> str:
 
 
 def message_of(error: Mapping[str, object], where: str) -> str:
-    """What happened, and what to do; of what may show values only which kind of error it was."""
+    """Return message and hint of an error; if the message may contain values of rows, only its
+    kind."""
     code, hint = str(error.get("code", "error")), str(error.get("hint") or "")
     message = str(error.get("message") or code)
     if code not in NUMBERS_ONLY:

@@ -1,4 +1,5 @@
-"""A target as the end of its run needs it: without files, and of its ledger the sums."""
+"""Condensed targets: file lists dropped and ledger totals kept, so that a run with 10,000
+partitions fits in memory."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ def _by_type(rejections: Iterable[Mapping[str, Any]]) -> tuple[Mapping[str, Any]
     return tuple({name: row[name] for name in ("error_type", "count")} for row in rejections)
 
 
-# ---- together -----------------------------------------------------------------------------------
+# ---- totals -------------------------------------------------------------------------------------
 
 
 def made_by(described: LineageAsset) -> list[LineageDataset]:
@@ -40,7 +41,7 @@ def made_by(described: LineageAsset) -> list[LineageDataset]:
 
 
 def with_totals(assets: Sequence[LineageAsset], reads: Totals, makes: Totals) -> list[LineageAsset]:
-    """The first that names a dataset has what all of them read or made of it."""
+    """Put the total of each dataset into the first target that names it."""
     read: set[Identity] = set()
     made: set[Identity] = set()
     return [

@@ -1,4 +1,4 @@
-"""What many targets read and make: sums for each dataset, so that their number costs no memory."""
+"""Totals per dataset of what many targets read and make; memory does not grow with the targets."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ Identity: TypeAlias = tuple[str, str]
 
 @dataclass
 class Total:
-    """Of files, each counted once, whatever the number of targets that read it."""
+    """The sum over files, each counted once even if many targets read it."""
 
     bytes: int = 0
     rows: int | None = 0
-    """None when a file does not have it."""
+    """None if a file does not say it."""
     columns: dict[str, ColumnExtent] = field(default_factory=dict)
-    """Only those that every file has."""
+    """Only the columns that every file has."""
     files: set[str] = field(default_factory=set)
     _last: Extent | None = None
 
@@ -45,7 +45,8 @@ class Total:
 
 
 def total(extents: Iterable[Extent | Total]) -> Total | None:
-    """Of all of them; None of nothing. A sum cannot be added to: what is in both is not known."""
+    """Add up extents; None if there are none. Totals cannot be added: their common files are
+    unknown."""
     found: Total | None = None
     for extent in extents:
         assert isinstance(extent, Extent)
@@ -56,7 +57,7 @@ def total(extents: Iterable[Extent | Total]) -> Total | None:
 
 @dataclass
 class Totals:
-    """By dataset. Several targets may end at once."""
+    """Totals by dataset, safe for targets that end at the same time."""
 
     _known: dict[Identity, Total] = field(default_factory=dict)
     _unknown: set[Identity] = field(default_factory=set)
@@ -67,8 +68,8 @@ class Totals:
             self._known.setdefault(dataset, Total()).add(extent)
 
     def take_back(self, dataset: Identity) -> None:
-        """Something that was added does not count after all. Of sums nothing can be taken away:
-        there is none any more."""
+        """Forget a dataset's total, because an added extent does not count after all and a sum
+        cannot be reduced."""
         with self._lock:
             self._unknown.add(dataset)
 

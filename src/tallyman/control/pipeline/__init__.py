@@ -1,1 +1,1 @@
-"""What a project declares: loaded, checked and hashed."""
+"""The pipeline that a project declares: loaded, checked and hashed."""

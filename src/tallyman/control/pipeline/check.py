@@ -1,4 +1,4 @@
-"""Checking a pipeline whole, with the plan of each asset, before any data is read."""
+"""Check a pipeline completely, with the plan of each asset, before any data is read."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Definition:
 def check(
     spark: SparkSession, pipeline: Pipeline, needed: Sequence[str], project: Path
 ) -> Definition:
-    """The plans of the needed assets and of what they read; all mistakes at once."""
+    """Check the needed assets and everything they read; raise one error with all mistakes."""
     wanted = _upstream(pipeline, needed)
     problems: list[Problem] = []
     schemas: dict[str, StructType] = {}
@@ -59,7 +59,7 @@ def check(
     written: dict[str, Frame] = {}
     for name in pipeline.order():
         asset = pipeline.assets[name]
-        # What reads something broken cannot be judged; its own mistakes show on the next try.
+        # An asset that reads something broken cannot be checked; its own mistakes show later.
         if name not in wanted or not set(asset.inputs) <= set(schemas):
             continue
         sample = partial(partition_plan, pipeline, _sample(asset), schemas)
@@ -79,7 +79,7 @@ OURS = ("tallyman.yaml", ".tallyman", "pipelines", "runs", "warehouse")
 
 
 def _place(path: str, project: Path) -> str:
-    """As it is named from the project, up to the first part that is a pattern."""
+    """Return the path relative to the project, up to the first part that contains a pattern."""
     plain = re.split(r"[*?\[{]", path)[0]
     if plain != path:
         plain = plain.rpartition("/")[0]
@@ -90,7 +90,7 @@ def _place(path: str, project: Path) -> str:
 def _output_problems(
     pipeline: Pipeline, plans: Mapping[str, Frame], project: Path
 ) -> list[Problem]:
-    """Outputs that would be written over what the project reads, or over each other."""
+    """Find outputs that would overwrite what the project reads, or each other."""
     read = {_place(s.path, project): f"source {s.name!r}" for s in pipeline.sources.values()}
     taken = read | dict.fromkeys(OURS, "Tallyman")
     found: list[Problem] = []
@@ -119,7 +119,7 @@ def _upstream(pipeline: Pipeline, needed: Sequence[str]) -> set[str]:
 
 
 def _sample(asset: Asset) -> Target:
-    """Any partition of the asset: they all have one plan but for a literal."""
+    """Return any partition of the asset: their plans differ only in a literal."""
     declared = asset.partitioned_by
     if declared is None:
         return Target(asset.name)
@@ -127,7 +127,7 @@ def _sample(asset: Asset) -> Target:
 
 
 def partition_plan(pipeline: Pipeline, target: Target, schemas: Mapping[str, StructType]) -> Frame:
-    """The asset's plan on one partition: what it accounts for is first cut down to it."""
+    """Build the asset's plan for one partition: the inputs it accounts for are restricted to it."""
     asset = pipeline.assets[target.asset]
     plan = asset.plan()
     if target.partition is None or not isinstance(plan, Frame):
@@ -157,7 +157,7 @@ def _cut_down(
     if reading.partition is not None:
         if not reading.of_source or column not in schemas[reading.name].names:
             return frame
-        # A record in the wrong partition's files belongs to no run: it must not vanish.
+        # A record in another partition's files would belong to no run: reject it, do not lose it.
         there = Expect(
             rule="in_its_partition", predicate=f"{name} <=> {literal}", code="WRONG_PARTITION"
         )

@@ -1,4 +1,4 @@
-"""The pipeline's definitions in one process: their hashes at once, their check when Spark is up."""
+"""Definitions of the chosen assets: their hashes are available at once, their check needs Spark."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ from tallyman.settings import Settings
 
 @dataclass
 class Definitions:
-    """Nothing here starts Spark unless an asset has to be checked or run."""
+    """The definitions of one pipeline in one process. Spark starts only to check or run an
+    asset."""
 
     workspace: Workspace
     chosen: tuple[str, ...]
@@ -50,7 +51,7 @@ class Definitions:
         evidence: Evidence | None = None,
         thresholds: Thresholds | None = None,
     ) -> Definitions:
-        """Definitions of the chosen assets, ready to make plans of them."""
+        """Prepare the definitions of the chosen assets, ready to build their plans."""
         workspace.session.enter_mode()
         return cls(workspace, tuple(chosen), evidence, thresholds)
 
@@ -70,7 +71,8 @@ class Definitions:
         return self.workspace.spark()
 
     def checked(self) -> Definition:
-        """All mistakes at once, or the plans and schemas of everything chosen."""
+        """Check everything chosen: return plans and schemas, or raise one error with all
+        mistakes."""
         with self._lock:
             if self.chosen not in self.workspace.checked:
                 session = self.spark()
@@ -82,7 +84,8 @@ class Definitions:
             return self.workspace.checked[self.chosen]
 
     def _refuse_shown(self, found: Definition) -> None:
-        """A partition is called by its value: in folders, messages and events."""
+        """Refuse partitions by a redacted column: folders, messages and events name a partition by
+        its value."""
         hidden = hidden_columns(found.plans.values(), self.settings.redacted)
         declared = {name: self.pipeline.assets[name].partitioned_by for name in found.plans}
         problems = [
@@ -99,11 +102,11 @@ class Definitions:
 
     @property
     def is_checked(self) -> bool:
-        """Whether asking for the plans and schemas costs nothing."""
+        """True if plans and schemas are already known."""
         return self.chosen in self.workspace.checked and bool(self._started)
 
     def check_what_is_new(self) -> None:
-        """Before a run begins: what was never run as it is now may be full of mistakes."""
+        """Check assets whose current definition has never succeeded, before a run begins."""
         with self._lock:
             self._hash_all()
             known = self.database.durably(
@@ -113,7 +116,7 @@ class Definitions:
                 self.checked()
 
     def modified(self) -> set[str]:
-        """Assets that have no result made by their present definition."""
+        """List assets that have no result made by their current definition."""
         names = list(self.pipeline.assets)
         known = self.database.durably(lambda tx: Materializations(tx).known_definitions(names))
         return {name for name in names if (name, self.hash(name)) not in known}
@@ -125,7 +128,8 @@ class Definitions:
             return self._hashes[name]
 
     def asks_time(self, name: str) -> bool:
-        """True if the asset reads the clock: each run is another time, so it is made again."""
+        """True if the asset reads the clock: every run has another time, so it is always made
+        again."""
         with self._lock:
             if name not in self._asking:
                 self._asking[name] = asks_time(self._plan(self.pipeline.assets[name]))
@@ -150,7 +154,7 @@ class Definitions:
         try:
             return asset.plan()
         except Exception:
-            # Columns can only be made when Spark is up; a mistake is reported with all others.
+            # Columns can only be built with Spark; a mistake is reported together with all others.
             self.checked()
             return asset.plan()
 
@@ -169,11 +173,11 @@ class Definitions:
         return self.database.durably(lambda tx: Materializations(tx).last_success(target))
 
     def version(self) -> str:
-        """Of the pipeline as it is written: what it says, not what it comes to."""
+        """Hash the pipeline's code as it is written."""
         return code_of(self._folder)
 
     def description(self) -> dict[str, object]:
-        """What is kept of a version of the pipeline."""
+        """Describe the pipeline, for storage with its version."""
         assets = {
             name: {
                 "inputs": list(asset.inputs),
@@ -187,7 +191,7 @@ class Definitions:
         return {"assets": assets, "tables": sorted(self.pipeline.tables)}
 
     def interrupt(self, tag: str) -> Callable[[], None]:
-        """Stops the Spark jobs of a run, if Spark was started at all."""
+        """Return a function that stops the Spark jobs of a run, if Spark was started."""
 
         def stop() -> None:
             for session in self._started:

@@ -1,4 +1,4 @@
-"""Loading a project's pipelines: the sources, tables and assets that its files declare."""
+"""Load a project's pipelines: the sources, tables and assets that its files declare."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tallyman.errors import DefinitionError, Problem, TallymanError
 def load(folder: Path) -> Pipeline:
     """Read every Python and YAML file of the folder and collect what it declares."""
     if not folder.is_dir():
-        raise DefinitionError([Problem(str(folder.name), "the folder of pipelines does not exist")])
+        raise DefinitionError([Problem(str(folder.name), "the pipelines folder does not exist")])
     declared: list[Source | Asset | Table] = []
     problems: list[Problem] = []
     for path in sorted(folder.glob("*")):
         try:
-            declared += _declared_in(path)
+            declared += declared_in(path)
         except DefinitionError as error:
             problems += error.problems
     if not declared and not problems:
@@ -34,15 +34,17 @@ def load(folder: Path) -> Pipeline:
     return Pipeline.of(declared)
 
 
-def _declared_in(path: Path) -> list[Source | Asset | Table]:
+def declared_in(path: Path) -> list[Source | Asset | Table]:
+    """Return what one file declares, in its order; nothing if it is neither Python nor YAML."""
     if path.suffix == ".py":
         return _imported(path)
     return yaml_pipeline.declared_in(path) if path.suffix in YAML and path.is_file() else []
 
 
 class _AsWritten(SourceFileLoader):
-    """Compiles the file each time. What Python keeps compiled is compared by second and size, and
-    a quick edit changes neither: the hash would be of one text and the plan of another."""
+    """A loader that compiles the file each time. Python reuses compiled files by time in seconds
+    and size, and a quick edit may change neither: then hash and plan would belong to different
+    texts."""
 
     def path_stats(self, path: str) -> NoReturn:
         raise OSError(path)

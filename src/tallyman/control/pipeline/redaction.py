@@ -1,4 +1,4 @@
-"""What a run must not show, and the key its hashes are made with."""
+"""Redaction: the columns a run must not show, and the key for their hashes."""
 
 from __future__ import annotations
 
@@ -19,26 +19,27 @@ KEY_FILE = "trace.key"
 
 
 def redaction(settings: Settings, plans: Iterable[Frame]) -> Redaction:
-    """For a run of these plans: what they make of a redacted column is redacted in all of them."""
+    """Find the redacted columns of these plans, including columns made from a redacted one."""
     if not settings.redacted:
         return Redaction()
     return Redaction(hidden_columns(plans, settings.redacted), _key(settings))
 
 
 def redaction_then(settings: Settings, ledger: StoredLedger) -> Redaction:
-    """As it was in the run that wrote the ledger."""
+    """Return the redaction of the run that wrote the ledger."""
     hidden = frozenset(ledger.redacted)
     return Redaction(hidden, known_key(settings)) if hidden else Redaction()
 
 
 def known_key(settings: Settings) -> str:
-    """The project's key, if it has one."""
+    """Return the project's key, or an empty string."""
     path = settings.state_folder / KEY_FILE
     return path.read_text().strip() if path.exists() else ""
 
 
 def hidden_columns(plans: Iterable[Frame], redacted: Collection[str]) -> frozenset[str]:
-    """Redacted columns, and what any asset makes of them: another one may read it from there."""
+    """Collect the redacted columns and all columns that any asset makes from them, repeatedly: one
+    asset may read another's result."""
     found, listed = frozenset(name.lower() for name in redacted), list(plans)
     size = -1
     while found and size != len(found):
@@ -49,14 +50,15 @@ def hidden_columns(plans: Iterable[Frame], redacted: Collection[str]) -> frozens
 
 
 def _key(settings: Settings) -> str:
-    """The project's own, made once: equal values have equal hashes from run to run."""
+    """Return the project's key; create it once, so that equal values have equal hashes in every
+    run."""
     path = settings.state_folder / KEY_FILE
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f".{KEY_FILE}.{uuid4()}")
     if not path.exists():
         durable.write(aside, secrets.token_hex(32).encode(), mode=0o600, new=True)
         try:
-            # Whoever comes second keeps the key of the first.
+            # If two processes create a key, the second keeps the first's.
             with contextlib.suppress(FileExistsError):
                 os.link(aside, path)
         finally:

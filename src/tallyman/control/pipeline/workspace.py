@@ -1,4 +1,4 @@
-"""A project opened by one process: what every run and every question works with."""
+"""A project opened by one process: settings, pipeline, warehouse, database and Spark."""
 
 from __future__ import annotations
 
@@ -26,16 +26,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Workspace:
-    """Nothing is started here: the pipeline is loaded, and Spark and the database come up, when
-    they are first asked for."""
+    """An open project. Pipeline, Spark and database are loaded or started on first use."""
 
     settings: Settings
     database: Database
     session: ProjectSession
     declared: Pipeline | None = None
-    """The pipeline, where it is known already; else it is read from the project's folder."""
+    """The pipeline, if it is already known; otherwise it is read from the project's folder."""
     checked: dict[tuple[str, ...], Definition] = field(default_factory=dict)
-    """Checked before, in this process: the pipeline cannot change while it is loaded."""
+    """Checks done in this process: the pipeline cannot change while it is loaded."""
 
     @classmethod
     def open(cls, settings: Settings) -> Workspace:
@@ -71,13 +70,14 @@ class Workspace:
 
     @property
     def _quiet(self) -> Mapping[str, str]:
-        """Where columns are redacted, Spark must not show values in its own log."""
+        """If columns are redacted, keep their values out of Spark's log."""
         ours = self.settings.redacted and not is_connect(self.settings.master)
         return QUIET if ours else {}
 
     @contextmanager
     def with_spark(self, conf: Mapping[str, str]) -> Iterator[tuple[Workspace, list[str]]]:
-        """The same project with the Spark settings of another run, and what cannot be set."""
+        """Yield the project with another run's Spark settings, and the settings that cannot be
+        applied."""
         own = self.settings
         if settings_for(own.master, own.spark) == settings_for(own.master, conf):
             yield self, []
@@ -87,7 +87,7 @@ class Workspace:
             yield replace(self, settings=other, declared=self.pipeline, checked={}), refused
 
     def close(self) -> None:
-        """Let go of the database, whose own server stops when nobody else uses it, and of PySpark's
-        mode. A session stays: other projects of this process have it too."""
+        """Release the database, whose embedded server stops when nobody else uses it, and PySpark's
+        mode. The session stays open: other projects of this process share it."""
         self.session.leave_mode()
         self.database.close()

@@ -1,7 +1,7 @@
-"""YAML as it was written: texts, lists and mappings with their lines. Nothing is guessed.
+"""YAML as written: texts, lists and mappings with their line numbers. No type is guessed.
 
-YAML 1.1 reads `on` as true, `1.10` as 1.1 and `2026-01-31` as a date. Here a text is the text
-that was written, and whoever needs a number or a truth value says so.
+YAML 1.1 reads `on` as true, `1.10` as 1.1 and `2026-01-31` as a date. Here a text stays a text, and
+the code that needs a number or a truth value converts it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from tallyman.errors import Problem
 from tallyman.errors.wording import first_line
 
 LARGEST = 100_000
-"""Values in one file, after its aliases are unfolded: nine lines of YAML can make billions."""
+"""The most values in one file after its aliases are expanded: nine lines of YAML can make
+billions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,7 @@ class YamlText:
     line: int
     text: str
     plain: bool
-    """Not quoted: only then may it be a number, true, false or nothing."""
+    """True if not quoted: only then may it be a number, true, false or null."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class Mapped:
     line: int
     entries: tuple[tuple[YamlText, Node], ...]
     flow: bool
-    """Written as {…}, where a comma ends a value."""
+    """True if written as {…}, where a comma ends a value."""
 
 
 Node: TypeAlias = YamlText | Items | Mapped
@@ -46,7 +47,7 @@ SCALAR, LIST, MAPPING = (f"tag:yaml.org,2002:{kind}" for kind in ("str", "seq", 
 
 
 class Unreadable(Exception):
-    """The file is no YAML, or not one that may be unfolded."""
+    """The file is not YAML, or its aliases may not be expanded."""
 
     def __init__(self, line: int | None, message: str) -> None:
         super().__init__(message)
@@ -54,7 +55,7 @@ class Unreadable(Exception):
 
 
 def read(file: str, content: bytes) -> tuple[Node | None, list[Problem]]:
-    """The one document of a file, None if it is empty or broken, and what is wrong with it."""
+    """Read the document of a file: None if it is empty or broken. Also return its problems."""
     try:
         root = _composed(content)
         reader = _YamlReader(file)
@@ -69,7 +70,7 @@ def read(file: str, content: bytes) -> tuple[Node | None, list[Problem]]:
 def _composed(content: bytes) -> yaml.Node | None:
     try:
         text = content.decode("utf-8")
-        loader = yaml.BaseLoader(text)  # knows texts, lists and mappings, and no other type
+        loader = yaml.BaseLoader(text)  # reads texts, lists and mappings only
     except UnicodeDecodeError as error:
         raise Unreadable(None, f"it is not UTF-8: byte {error.start + 1}") from None
     except yaml.YAMLError as error:
@@ -87,13 +88,15 @@ def _unreadable(error: yaml.YAMLError, text: str) -> Unreadable:
         return Unreadable(None, f"it is not valid YAML: {first_line(error)}")
     line = error.problem_mark.line
     written = text.splitlines()[line : line + 1]
-    hint = '; quote what begins with {{, as in "{{NAME}}"' if "{{" in "".join(written) else ""
+    hint = (
+        '; quote a value that begins with {{, as in "{{NAME}}"' if "{{" in "".join(written) else ""
+    )
     return Unreadable(line + 1, f"it is not valid YAML: {error.problem}{hint}")
 
 
 @dataclass
 class _YamlReader:
-    """Makes each node of the document once, however often an alias names it."""
+    """Converts each node of the document once, however often an alias names it."""
 
     file: str
     problems: list[Problem] = field(default_factory=list)
@@ -104,15 +107,15 @@ class _YamlReader:
         return self._sized(given)[0]
 
     def _sized(self, given: yaml.Node) -> tuple[Node, int]:
-        """The node, and how many values it has in it."""
+        """Return the node and the number of values in it."""
         line = given.start_mark.line + 1
         if id(given) in self._open:
-            raise Unreadable(line, "an alias stands for something that it is a part of")
+            raise Unreadable(line, "an alias refers to a value that contains it")
         if id(given) not in self._made:
             self._open.add(id(given))
             made, size = self._make(given, line)
             if size > LARGEST:
-                message = f"more than {LARGEST:,} values when its aliases are unfolded"
+                message = f"more than {LARGEST:,} values when its aliases are expanded"
                 raise Unreadable(line, message)
             self._made[id(given)] = made, size
             self._open.remove(id(given))
@@ -120,7 +123,9 @@ class _YamlReader:
 
     def _make(self, given: yaml.Node, line: int) -> tuple[Node, int]:
         if given.tag not in (SCALAR, LIST, MAPPING):
-            self._fail(line, f"tags such as {given.tag!r} are not read: write the value itself")
+            self._fail(
+                line, f"tags such as {given.tag!r} are not supported: write the value itself"
+            )
         if isinstance(given, yaml.ScalarNode):
             return YamlText(line, _text(given), given.style is None), 1
         if selector := _unquoted_selector(given):
@@ -138,10 +143,10 @@ class _YamlReader:
             value, values = self._sized(value_node)
             size += 1 + values
             if not isinstance(key, YamlText):
-                self._fail(key.line, "a key is a text, not a list or a mapping")
+                self._fail(key.line, "a key must be a text, not a list or a mapping")
             elif key.text in entries:
                 first = entries[key.text][0].line
-                self._fail(key.line, f"the key {key.text!r} is there already, in line {first}")
+                self._fail(key.line, f"duplicate key {key.text!r}, first used in line {first}")
             else:
                 entries[key.text] = key, value
         return Mapped(line, tuple(entries.values()), bool(given.flow_style)), size
@@ -151,12 +156,12 @@ class _YamlReader:
 
 
 def _text(given: yaml.ScalarNode) -> str:
-    # A block (| or >) ends with a line break that nobody wrote as part of the text.
+    # YAML ends a block (| or >) with a line break that is not part of the text.
     return str(given.value).rstrip("\n") if given.style in ("|", ">") else str(given.value)
 
 
 def _unquoted_selector(given: yaml.Node) -> str | None:
-    """`{{NAME}}` without quotes is, to YAML, a mapping whose key is a mapping."""
+    """Recognize `{{NAME}}` without quotes: YAML reads it as a mapping whose key is a mapping."""
     names: list[str] = []
     while isinstance(given, yaml.MappingNode) and len(given.value) == 1 and given.flow_style:
         key, value = given.value[0]

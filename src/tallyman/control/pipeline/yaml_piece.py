@@ -1,6 +1,6 @@
-"""One part of a YAML pipeline: what stands there, and what it may be.
+"""One part of a YAML pipeline, and functions that read it as a certain kind of value.
 
-Whoever reads a part as something that it is not gets None, and the mistake is written down.
+A part of the wrong kind is read as None, and the mistake is recorded.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tallyman.errors.wording import nearest
 SELECTOR = re.compile(r"\{\{\s*(.*?)\s*\}\}")
 NOTHING = ("", "~", "null")
 ALIKE = 0.5
-"""How like a known word a wrong one must be to be taken for a slip."""
+"""How similar a wrong word must be to a known one to be suggested as a typo."""
 TRUTHS: Mapping[str, bool] = {"true": True, "false": False}
 
 Value = TypeVar("Value")
@@ -26,12 +26,12 @@ Value = TypeVar("Value")
 
 @dataclass
 class Notes:
-    """What is known of a file while it is read: its mistakes, and the conditions it names."""
+    """The state of reading one file: its mistakes, and the selectors it defines."""
 
     file: str
     problems: list[Problem] = field(default_factory=list)
     selectors: dict[str, str | None] = field(default_factory=dict)
-    """None: there is one of this name, and it is a mistake."""
+    """None if the selector exists but is a mistake."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class YamlPiece:
         return len(self.notes.problems)
 
     def found(self) -> str:
-        """For a message: what stands there."""
+        """Describe the part for a message."""
         match self.node:
             case Items():
                 return "a list"
@@ -71,7 +71,7 @@ class YamlPiece:
         self.fail(f"expected {what}, found {self.found()}")
 
     def entries(self, known: Collection[str] | None = None) -> dict[str, YamlPiece]:
-        """The parts of a mapping by their names; those that are not known are mistakes."""
+        """Return the parts of a mapping by name; unknown names are mistakes."""
         if self.is_empty:
             return {}
         if not isinstance(self.node, Mapped):
@@ -97,7 +97,7 @@ class YamlPiece:
         return [YamlPiece(f"{self.path}[{n}]", node, self.notes) for n, node in enumerate(nodes)]
 
     def each(self, kind: Callable[[YamlPiece], Value | None], what: str) -> dict[str, Value] | None:
-        """A mapping of which every value is of one kind."""
+        """Read a mapping whose values are all of one kind."""
         before = self.mistakes
         if not isinstance(self.node, Mapped) or not self.node.entries:
             self.expected(what)
@@ -110,7 +110,7 @@ def _whole(read: Mapping[str, Value | None]) -> dict[str, Value]:
     return {name: value for name, value in read.items() if value is not None}
 
 
-# ---- what a part may be ----------------------------------------------------------------------
+# ---- kinds of values -------------------------------------------------------------------------
 
 
 def text(piece: YamlPiece) -> str | None:
@@ -124,7 +124,7 @@ def text(piece: YamlPiece) -> str | None:
 
 
 def names(piece: YamlPiece) -> list[str] | None:
-    """One name, or a list of them."""
+    """Read one name or a list of names."""
     if isinstance(piece.node, YamlText):
         one = text(piece)
         return None if one is None else [one]
@@ -156,7 +156,7 @@ def truth(piece: YamlPiece) -> bool | None:
 
 
 def expression(piece: YamlPiece) -> str | None:
-    """SQL, `null` included: there it is a value."""
+    """Read a SQL expression; here `null` is a value."""
     if not isinstance(piece.node, YamlText) or not piece.node.text.strip():
         piece.expected("an expression")
         return None
@@ -164,9 +164,9 @@ def expression(piece: YamlPiece) -> str | None:
 
 
 def condition(piece: YamlPiece) -> str | None:
-    """SQL that is true or not; a blank one is none, and means all rows."""
+    """Read a SQL condition; a blank one means all rows."""
     if piece.is_nothing and not piece.is_empty:
-        piece.fail("null is no condition: leave the key out to mean all rows")
+        piece.fail("null is not a condition: leave the key out to mean all rows")
         return None
     if isinstance(piece.node, YamlText):
         return expanded(piece, piece.node.text) if piece.node.text.strip() else ""
@@ -178,7 +178,7 @@ def expressions(piece: YamlPiece) -> dict[str, str] | None:
     if isinstance(piece.node, Mapped) and piece.node.flow:
         for name, given in piece.entries().items():
             if given.is_empty:
-                hint = "within {…} a comma ends a value: quote an expression that has one in it"
+                hint = "within {…} a comma ends a value: quote an expression that contains one"
                 piece.fail(f"{name!r} has no expression; {hint}")
                 return None
     return piece.each(expression, "columns and their expressions")
@@ -198,7 +198,7 @@ def listed_expressions(piece: YamlPiece) -> list[str] | None:
 
 
 def expanded(piece: YamlPiece, written: str) -> str | None:
-    """The text with the conditions that it names put in, in parentheses."""
+    """Replace each selector by its condition in parentheses."""
     selectors = piece.notes.selectors
     named = SELECTOR.findall(written)
     for name in named:
@@ -210,7 +210,7 @@ def expanded(piece: YamlPiece, written: str) -> str | None:
 
 
 def read_selectors(pieces: Mapping[str, YamlPiece]) -> None:
-    """Those that others name come first; a circle of them is a mistake."""
+    """Read selectors in dependency order; a cycle is a mistake."""
     uses = {
         name: [other for other in _named_in(piece) if other in pieces]
         for name, piece in pieces.items()
@@ -232,7 +232,7 @@ def _named_in(piece: YamlPiece) -> list[str]:
 
 
 def _circle(uses: Mapping[str, list[str]]) -> list[str]:
-    """Names of which each uses the next, and the last is the first; none if there is no circle."""
+    """Return a cycle of names, each using the next; empty if there is none."""
     try:
         TopologicalSorter(uses).prepare()
     except CycleError as error:
@@ -242,5 +242,5 @@ def _circle(uses: Mapping[str, list[str]]) -> list[str]:
 
 
 def _bracketed(written: str) -> str:
-    # A comment at its end must not swallow the parenthesis.
+    # Break the line: a comment at the end must not swallow the parenthesis.
     return f"({written}\n)" if "--" in written else f"({written})"

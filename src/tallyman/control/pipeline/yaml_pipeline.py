@@ -1,4 +1,4 @@
-"""Sources, tables and assets declared in YAML: by the functions that declare them in Python."""
+"""Sources, tables and assets declared in YAML, built by the same functions as in Python."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Made = TypeVar("Made")
 
 
 def declared_in(path: Path) -> list[Source | Asset | Table]:
-    """What a file declares, in its order, or DefinitionError with all its mistakes."""
+    """Read what a file declares, in its order, or raise DefinitionError with all its mistakes."""
     file = f"{path.parent.name}/{path.name}"
     root, problems = read(file, path.read_bytes())
     notes = Notes(file, problems)
@@ -63,7 +63,7 @@ def _made(
     make: Callable[..., Made],
     called: str = "",
 ) -> Made | None:
-    """What a public function makes of the values. What it calls a mistake is one of this part."""
+    """Call a public function with the values; its error becomes a mistake of this part."""
     before = piece.mistakes
     values = read_keys(piece, pieces, keys)
     if piece.mistakes > before:
@@ -75,19 +75,19 @@ def _made(
         return None
 
 
-# ---- values that have a shape of their own -----------------------------------------------------
+# ---- structured values -------------------------------------------------------------------------
 
 
 def _thresholds(piece: YamlPiece) -> object:
-    """A preset, or limits by name."""
+    """Read a preset, or limits by name."""
     return texts(piece) if isinstance(piece.node, Mapped) else text(piece)
 
 
 def _partitions(piece: YamlPiece) -> Partitioning | None:
-    """Days from a start, or a list of values."""
+    """Read days from a start, or a list of values."""
     pieces = piece.entries(("column", "start", "end", "values"))
     if ("start" in pieces) == ("values" in pieces) or ("end" in pieces and "values" in pieces):
-        piece.fail("say 'start' for days, with an 'end' or without, or 'values'")
+        piece.fail("use either 'start' for days, optionally with 'end', or 'values'")
         return None
     column = {"column": Key(text, required=True)}
     if "values" in pieces:
@@ -96,21 +96,21 @@ def _partitions(piece: YamlPiece) -> Partitioning | None:
 
 
 def _approval(piece: YamlPiece) -> Approval | None:
-    """The message, or it and more."""
+    """Read the message, or a mapping with the message and more."""
     keys = {"message": Key(text, required=True), "when": Key(expression), "timeout_s": Key(number)}
     short = isinstance(piece.node, YamlText) and not piece.is_empty
     return _made(piece, {"message": piece} if short else piece.entries(keys), keys, approval)
 
 
 def _published(piece: YamlPiece) -> str | bool | None:
-    """The name of the dataset, or whether it is for readers outside."""
+    """Read the dataset's name, or whether outside readers see it."""
     node = piece.node
     if isinstance(node, YamlText) and node.plain and node.text.lower() in TRUTHS:
         return TRUTHS[node.text.lower()]
     return text(piece)
 
 
-# ---- what is declared --------------------------------------------------------------------------
+# ---- declarations ------------------------------------------------------------------------------
 
 SOURCE = {
     "path": Key(text, required=True),
@@ -149,7 +149,8 @@ def _table(name: str, piece: YamlPiece) -> Table | None:
 
 @dataclass(frozen=True, slots=True)
 class WrittenYaml:
-    """The function of an asset: steps on the first of its inputs, which may name the others."""
+    """The function of an asset declared in YAML: steps on its first input, which may name other
+    inputs."""
 
     inputs: tuple[str, ...]
     steps: tuple[YamlStep, ...]
@@ -168,7 +169,7 @@ def _asset(name: str, piece: YamlPiece) -> Asset | None:
         apply(steps, used[start], used)
     function = WrittenYaml(tuple(used), steps)
     made = _made(piece, pieces, ASSET, partial(asset, function, name=name), f"asset {name}")
-    # Parameters have names that Python allows; here an input may be called anything.
+    # A Python parameter needs a valid identifier; in YAML an input may have any name.
     return replace(made, inputs=function.inputs) if isinstance(made, Asset) else None
 
 

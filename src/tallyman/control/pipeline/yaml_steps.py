@@ -1,6 +1,6 @@
-"""The steps of a YAML pipeline: what was written, read into calls of Frame's own methods.
+"""Steps of a YAML pipeline, converted to calls of Frame's methods.
 
-So both forms make the same plan, and a mistake that Frame finds is found here, at its step.
+So YAML and Python make the same plan, and a mistake that Frame finds is reported at its step.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ REFERENCE = ("from", "where", "steps")
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One value that a verb takes: what it is, and the parameter of Frame's method it goes to."""
+    """One value that a verb takes: its kind, and the parameter of Frame's method it is passed
+    to."""
 
     kind: Callable[[YamlPiece], object]
     parameter: str | None = None
@@ -30,8 +31,8 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """`short` is the key that a value without keys stands for; `call` does it if no method of
-    Frame has its name and takes its values by keyword."""
+    """A verb: `short` is the key that a value without keys stands for; `call` replaces Frame's
+    method if its name or signature differs."""
 
     keys: Mapping[str, Key]
     short: str | None = None
@@ -40,7 +41,7 @@ class Verb:
 
 @dataclass(frozen=True, slots=True)
 class YamlReference:
-    """Another input, with steps of its own or none."""
+    """Another input, optionally with steps of its own."""
 
     input: str
     steps: tuple[YamlStep, ...] = ()
@@ -60,7 +61,7 @@ class YamlStep:
 
 
 def _filled(value: object, inputs: Inputs) -> object:
-    """The value, with a Frame for each reference in it."""
+    """Replace each reference in the value by a Frame."""
     match value:
         case YamlReference():
             return value.frame(inputs)
@@ -78,7 +79,7 @@ def apply(steps: Sequence[YamlStep], frame: Frame, inputs: Inputs) -> Frame:
 
 
 class Used(dict[str, Frame]):
-    """A Frame for every name that is asked for, in the order of asking."""
+    """A mapping that creates a Frame for every name it is asked for, in that order."""
 
     def __missing__(self, name: str) -> Frame:
         return self.setdefault(name, Frame(name))
@@ -88,7 +89,8 @@ class Used(dict[str, Frame]):
 
 
 def read_steps(piece: YamlPiece, start: str, verbs: Mapping[str, Verb]) -> tuple[YamlStep, ...]:
-    """All mistakes of all steps, each with its path; those that Frame finds, by trying."""
+    """Read all steps, and record all mistakes with their paths; Frame's own checks run on each
+    step."""
     steps: list[YamlStep] = []
     frame, inputs, before = Frame(start), Used(), piece.mistakes
     for there, step in filter(None, (_step(item, verbs) for item in piece.items())):
@@ -106,7 +108,7 @@ def read_steps(piece: YamlPiece, start: str, verbs: Mapping[str, Verb]) -> tuple
 
 
 def _step(piece: YamlPiece, verbs: Mapping[str, Verb]) -> tuple[YamlPiece, YamlStep] | None:
-    """The step, and the part that its verb stands at."""
+    """Read one step. Also return the part with its verb, for messages."""
     before = piece.mistakes
     if not isinstance(piece.node, Mapped) or len(piece.node.entries) != 1:
         piece.fail(f"expected one verb and its values, found {_shown(piece)}")
@@ -134,14 +136,14 @@ def _shown(piece: YamlPiece) -> str:
 
 
 def _by_key(piece: YamlPiece, verb: Verb) -> dict[str, YamlPiece]:
-    """The parts of a verb's value by key, also where it is written without keys."""
+    """Return the parts of a verb's value by key, also if it is written without keys."""
     if verb.short is None or piece.is_empty:
         return piece.entries(verb.keys)
     if not isinstance(piece.node, Mapped):
         return {verb.short: piece}
     if verb.keys[verb.short].kind is not expressions:
         return piece.entries(verb.keys)
-    # Columns and their expressions, unless there is a mapping below: no expression is one.
+    # These are columns and expressions, unless a value is a mapping: no expression is one.
     nested = any(isinstance(node, Mapped) for _, node in piece.node.entries)
     return piece.entries(verb.keys) if nested else {verb.short: piece}
 
@@ -149,7 +151,7 @@ def _by_key(piece: YamlPiece, verb: Verb) -> dict[str, YamlPiece]:
 def read_keys(
     piece: YamlPiece, pieces: Mapping[str, YamlPiece], keys: Mapping[str, Key]
 ) -> dict[str, object]:
-    """The values by the parameters they go to; what is left out has the parameter's default."""
+    """Read the values by parameter name; an omitted one keeps the parameter's default."""
     for name, key in keys.items():
         if key.required and name not in pieces:
             piece.fail(f"{name!r} is missing")
@@ -157,7 +159,7 @@ def read_keys(
 
 
 def read_reference(piece: YamlPiece, verbs: Mapping[str, Verb]) -> YamlReference | None:
-    """An input: its name, or `from` and either `where` or `steps`."""
+    """Read an input: its name, or `from` with either `where` or `steps`."""
     if not isinstance(piece.node, Mapped):
         name = text(piece)
         return None if name is None else YamlReference(name)
@@ -169,7 +171,9 @@ def reference_of(
 ) -> YamlReference | None:
     name = text(pieces["from"]) if "from" in pieces else piece.fail("'from' is missing")
     if "where" in pieces and "steps" in pieces:
-        pieces["where"].fail("beside steps, a condition is one of them: filter: {where: …}")
+        pieces["where"].fail(
+            "together with steps, write the condition as a step: filter: {where: …}"
+        )
     where = condition(pieces["where"]) if "where" in pieces else None
     steps = read_steps(pieces["steps"], name or "?", verbs) if "steps" in pieces else ()
     if where:

@@ -1,4 +1,4 @@
-"""The verbs of a YAML pipeline, and what each may say: docs/reference/yaml.md shows the same."""
+"""The verbs of a YAML pipeline and their keys; docs/reference/yaml.md documents them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def steps(piece: YamlPiece, start: str) -> tuple[YamlStep, ...]:
     return read_steps(piece, start, VERBS)
 
 
-# ---- what only some verbs take -----------------------------------------------------------------
+# ---- values of some verbs ----------------------------------------------------------------------
 
 
 def _reference(piece: YamlPiece) -> YamlReference | None:
@@ -43,7 +43,7 @@ def _reference(piece: YamlPiece) -> YamlReference | None:
 
 
 def _on(piece: YamlPiece) -> str | list[str] | None:
-    """Equalities as text, or names that both sides have."""
+    """Read equalities as text, or a list of column names that both sides have."""
     return names(piece) if isinstance(piece.node, Items) else text(piece)
 
 
@@ -59,10 +59,11 @@ def _lookup(piece: YamlPiece) -> tuple[YamlReference, object] | None:
 
 
 def _aggregates(piece: YamlPiece, taken: Sequence[str]) -> dict[str, str] | None:
-    """Frame takes them as keywords, beside its own."""
+    """Read aggregates; Frame takes them as keywords, so its own parameter names are not
+    available."""
     read = expressions(piece)
     for name in (name for name in read or () if name in taken):
-        piece.fail(f"a column cannot be made under the name {name!r}; rename it afterwards")
+        piece.fail(f"a column cannot be named {name!r} here; rename it afterwards")
     return read
 
 
@@ -72,7 +73,7 @@ def _groups(piece: YamlPiece) -> dict[str, object]:
     return read_keys(piece, piece.entries(keys), keys)
 
 
-# ---- what Frame takes in another shape ---------------------------------------------------------
+# ---- adapters to Frame -------------------------------------------------------------------------
 
 
 def _select(frame: Frame, columns: Sequence[str], name: str | None = None) -> Frame:

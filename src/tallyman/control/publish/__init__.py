@@ -1,1 +1,1 @@
-"""What readers see, and every move of it."""
+"""Publication: everything that changes what readers see."""

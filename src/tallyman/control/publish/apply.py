@@ -1,4 +1,5 @@
-"""Applying a plan: built aside, then everything at once, if the world is as it was planned for."""
+"""Apply a change plan: build first, then publish everything in one commit, if nothing has changed
+since the plan was made."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ from tallyman.registry.version.datasets import Datasets
 
 
 def load(tx: Transaction, wanted: str, project: str) -> ChangePlan:
-    """By id, a beginning of it, or `latest`; PlanOutdated when it was applied."""
+    """Find a plan by id, a prefix of it, or `latest`. Raises PlanOutdated if it was already
+    applied."""
     row = Pipelines(tx).plan(wanted, project)
     if row["commit_id"] is not None:
         raise PlanOutdated(str(row["id"]), f"it was applied by commit {str(row['commit_id'])[:8]}")
@@ -29,7 +31,7 @@ def load(tx: Transaction, wanted: str, project: str) -> ChangePlan:
 
 
 def check(tx: Transaction, plan: ChangePlan, definitions: Definitions) -> None:
-    """Before anything is built; the commit checks again."""
+    """Check that the plan still holds, before anything is built; the commit checks again."""
     if definitions.version() != plan.pipeline_to:
         raise PlanOutdated(plan.id, "the pipeline was edited since")
     project = definitions.settings.name
@@ -66,7 +68,8 @@ def targets(plan: ChangePlan) -> list[Target]:
 def publish_plan(
     tx: Transaction, warehouse: Warehouse, asked: Publication, plan: ChangePlan
 ) -> Commit | None:
-    """What was built replaces what was there, whole; what is gone goes; names follow."""
+    """Publish the plan: replace what was built, remove what left the pipeline, and rename
+    datasets."""
     key = uuid5(asked.key, plan.id)
     locked = Datasets(tx).lock(UUID(dataset) for dataset in plan.expected)
     done = Commits(tx).by_key(key)
@@ -94,7 +97,8 @@ def publish_plan(
 
 
 def _strict(plan: ChangePlan, change: Change) -> Change:
-    """Nothing else may have happened to it. What is appended to keeps its rows."""
+    """Require the planned version. Built rows replace the whole dataset, unless they are
+    appended."""
     whole = change.operation is not Operation.APPEND
     return replace(change, whole=whole, expected=_then(plan, change.dataset_id))
 
@@ -122,5 +126,5 @@ def _name(tx: Transaction, plan: ChangePlan, actor: str) -> None:
 
 
 def asking(plan: ChangePlan, project: str, actor: str) -> Publication:
-    """For a plan that builds nothing."""
+    """Build the publication of a plan that builds nothing."""
     return Publication(key=UUID(plan.id), kind="apply", actor=actor, project=project, changes=())

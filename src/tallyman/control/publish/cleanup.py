@@ -1,9 +1,9 @@
-"""Cleaning up: files that nothing points to, lineage events that were sent, and, when asked,
-versions that nothing can reach.
+"""Remove files that nothing points to, lineage events that were sent, and, on request, versions
+that nothing can reach.
 
-The registry decides, not the clock: rows are marked first, durably, and files go after. Whoever
-still wanted to publish them finds the mark; a crash in between leaves files in the warehouse for
-the next time.
+The registry decides, not the clock: rows are marked first, durably, and files are deleted after. A
+process that still wants to publish them finds the mark; a crash in between leaves files for the
+next cleanup.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from tallyman.registry.version.datasets import Datasets
 from tallyman.registry.version.garbage import Garbage
 
 FOR_EVER = 1e9
-"""Seconds."""
+"""Seconds; older than any file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """`older_than_s` spares what is younger. `keep_versions`, if given, lets all versions but the
-    newest ones go that nothing can reach."""
+    """What to remove: files older than `older_than_s`, and if `keep_versions` is given, unreachable
+    versions older than that many newest ones."""
 
     older_than_s: float = 86400
     keep_versions: int | None = None
@@ -43,7 +43,7 @@ class Policy:
 
 @dataclass
 class Cleaned:
-    """What was, or would be, removed of one dataset."""
+    """What was, or would be, removed from one dataset."""
 
     dataset: str
     versions: list[int] = field(default_factory=list)
@@ -67,14 +67,14 @@ class Cleanup:
     workspace: Workspace
 
     def run(self, policy: Policy) -> list[Cleaned]:
-        """Dataset by dataset: trouble with one leaves the others clean."""
+        """Clean each dataset separately: an error in one does not stop the others."""
         listed = self.workspace.database.durably(lambda tx: Datasets(tx).list(self.workspace.name))
         found = [self._clean(dataset.id, policy) for dataset in listed]
         return [one for one in found if one.places or one.versions or one.error]
 
     def events(self, policy: Policy) -> int:
-        """How many lineage events were, or would be, removed: of those that were sent."""
-        removed = 0  # by a first try that was committed, its reply lost
+        """Count the sent lineage events that were, or would be, removed."""
+        removed = 0  # by a first try whose commit succeeded but whose reply was lost
 
         def work(tx: Transaction) -> int:
             nonlocal removed
@@ -99,10 +99,10 @@ class Cleanup:
         taken: list[Cleaned] = []
 
         def work(tx: Transaction) -> Cleaned:
-            # Locked: nobody writes metadata of this dataset meanwhile.
+            # Lock the dataset, so that nobody writes its metadata meanwhile.
             dataset = Datasets(tx).lock([dataset_id])[dataset_id]
             if taken and Garbage(tx).is_marked(taken[-1].fragments):
-                return taken[-1]  # the first try was committed, its reply lost
+                return taken[-1]  # the first try was committed, but its reply was lost
             versions: list[int] = []
             if policy.keep_versions is not None:
                 older = policy.older_than_s
@@ -113,7 +113,8 @@ class Cleanup:
         return self._delete(self.workspace.database.durably(work), policy)
 
     def purge(self, name: str, ordinal: int) -> Cleaned:
-        """One version for good. Never what is current, pinned, read or next in line."""
+        """Remove one version permanently. Refused if it is current, named by a snapshot, read by a
+        run, or the next target of a rollback."""
 
         taken: list[Cleaned] = []
 
@@ -133,21 +134,21 @@ class Cleanup:
             taken.append(self._take(tx, dataset, [ordinal], policy))
             return taken[-1]
 
-        # Of other leftovers none is this old: only what was asked for goes.
+        # No other leftover is this old: only the requested version is removed.
         policy = Policy(older_than_s=FOR_EVER, confirm=True)
         return self._delete(self.workspace.database.durably(work), policy)
 
     def _take(
         self, tx: Transaction, dataset: Dataset, versions: list[int], policy: Policy
     ) -> Cleaned:
-        """What goes, marked as gone if it is to go."""
+        """Collect what to remove, and mark it as removed if the policy confirms it."""
         garbage = Garbage(tx)
         orphans = garbage.orphans(dataset.id, policy.older_than_s)
         gone = garbage.only_in(dataset.id, versions) if versions else []
         fragments = [*gone, *orphans]
         own = [self.workspace.warehouse.fragment(dataset.id, fragment) for fragment in fragments]
         made = [self.workspace.home / location for location in garbage.made_at(gone)]
-        # A run's evidence stays, unless the version that was made of it is to go.
+        # A run's files stay, unless the version made from them is removed.
         twins = _same_bytes(own[: len(gone)], made)
         strays = self._strays(tx, dataset, versions, policy.older_than_s)
         places = [p for p in dict.fromkeys([*own, *twins, *strays]) if p.exists()]
@@ -162,14 +163,14 @@ class Cleanup:
     def _strays(
         self, tx: Transaction, dataset: Dataset, without: Sequence[int], older_than_s: float
     ) -> Iterator[Path]:
-        """What lies in the dataset's folder and bears no id that a row knows."""
+        """Yield files in the dataset's folder whose id is in no row."""
         folder = self.workspace.warehouse.dataset(dataset.id)
         known = Garbage(tx).known(dataset.id, without)
         going = [Commits(tx).version(dataset, ordinal).metadata_location for ordinal in without]
         leaving = {_stem(Path(location)) for location in going if location}
         for place in sorted([*folder.glob("version/*"), *folder.glob("metadata/*")]):
             if _stem(place) in known:
-                continue  # and its writer may be taking it away at this moment
+                continue  # its writer may be deleting it right now
             old = place.stat().st_mtime <= time.time() - older_than_s
             if old or _stem(place) in leaving:
                 yield place
@@ -180,7 +181,7 @@ class Cleanup:
             try:
                 shutil.rmtree(place) if place.is_dir() else place.unlink()
             except FileNotFoundError:
-                continue  # a writer that lost took its files away itself
+                continue  # the losing writer deleted its files itself
             except OSError as error:
                 found.error = f"{place.name}: {error.strerror}"
         return found
@@ -198,13 +199,14 @@ def _files(places: Iterable[Path]) -> list[Path]:
 
 
 def _same_bytes(places: Iterable[Path], folders: Iterable[Path]) -> list[Path]:
-    """Other names, in these folders, of the files in those places."""
+    """List files in `folders` that are hard links of files in `places`."""
     known = {_identity(file) for file in _files(places)} - {None}
     return [f for f in _files(p for p in folders if p.exists()) if _identity(f) in known]
 
 
 def _freed(places: Iterable[Path]) -> int:
-    """Bytes with several names are free when all of them are gone."""
+    """Count the bytes that become free: a file with several hard links only if all of them are
+    removed."""
     stats = [stat for file in _files(places) if (stat := _stat(file))]
     names = Counter((stat.st_dev, stat.st_ino) for stat in stats)
     once = {(stat.st_dev, stat.st_ino): stat for stat in stats}
@@ -217,7 +219,7 @@ def _identity(file: Path) -> tuple[int, int] | None:
 
 
 def _stat(file: Path) -> os.stat_result | None:
-    """None when it is gone already."""
+    """Return the file's status; None if it no longer exists."""
     try:
         return file.stat()
     except FileNotFoundError:

@@ -1,8 +1,8 @@
 """Publication: one transaction in which everything becomes current, or nothing does.
 
-The rows of the datasets are locked in one order, compared, and moved; the files a version adds are
-durable before, and its metadata is written while the rows are locked. A crash anywhere before the
-end of the transaction leaves files that nobody points to.
+The rows of the datasets are locked in one order, compared, and moved. The data files of a version
+are durable before; its metadata is written while the rows are locked. A crash before the end of the
+transaction leaves files that nothing points to.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ else:
 
 PIPELINE_MOVED = "another version of the pipeline was activated since"
 Described = tuple[str | None, tuple[DataFile, ...]]
-"""Where the metadata of a version is, and its files."""
+"""The location of a version's metadata, and its metadata files."""
 REASONS = {Operation.RESTORE: "restored", Operation.REMOVE: "removed"}
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedCommit:
-    """A change that really changes something, worked out on what is there now."""
+    """The effect of a change on the current version, if it has any."""
 
     dataset: Dataset
     change: Change
@@ -63,7 +63,8 @@ class PlannedCommit:
 
 
 def publish(tx: Transaction, warehouse: Warehouse, asked: Publication) -> Commit | None:
-    """The commit; None when everything was already as asked. May be repeated: it has a key."""
+    """Publish and return the commit; None if nothing changes. Safe to repeat: the commit has a
+    key."""
     wanted = {change.dataset_id for change in asked.changes} | set(asked.reads)
     locked = Datasets(tx).lock(wanted)
     done = Commits(tx).by_key(asked.key)
@@ -92,12 +93,13 @@ def _compare(dataset: Dataset, expected: int) -> None:
 
 
 def _check_producer(dataset: Dataset, project: str) -> None:
-    """Before its first version somebody else may have taken it over."""
+    """Check the producer: before the first version, another project may have taken the dataset
+    over."""
     if dataset.project != project:
         raise SingleProducer(dataset.name, dataset.producer, dataset.project)
 
 
-# ---- what it comes to ----------------------------------------------------------------------
+# ---- the effect of a change ----------------------------------------------------------------
 
 
 def _work_out(
@@ -113,7 +115,7 @@ def _work_out(
     wanted = [f for f in adds.values() if f.partition not in same]
     if change.operation is Operation.APPEND:
         _check_not_taken_back(tx, dataset, change)
-        # Nothing new is no version, but a dataset begins with one.
+        # Appending no rows makes no version, except the first version of a dataset.
         wanted = [fragment for fragment in wanted if fragment.rows or not live]
     added = {f.id: f for f in wanted if f.id not in live}
     removed -= {fragment.id for fragment in wanted}
@@ -134,7 +136,8 @@ def _already_there(
     live: Mapping[UUID, Fragment],
     adds: Mapping[UUID, Fragment],
 ) -> set[str | None]:
-    """Scopes that already hold what would replace them: nobody is in the way of anybody."""
+    """Find scopes that already hold the same content, so that replacing them would change
+    nothing."""
     if change.operation is Operation.APPEND or change.anew:
         return set()
     return {
@@ -157,7 +160,8 @@ def _check_scopes(
     change: Change,
     scopes: Set[str | None],
 ) -> None:
-    """What is replaced must be what was there when the work began; the rest may have moved."""
+    """Check that the replaced partitions are unchanged since the work began; other partitions may
+    have moved."""
     if change.expected is not None or dataset.ordinal == change.read_at:
         return
     then = Fragments(tx).scopes_at(dataset.id, change.read_at)
@@ -167,7 +171,8 @@ def _check_scopes(
 
 
 def _check_not_taken_back(tx: Transaction, dataset: Dataset, change: Change) -> None:
-    """Rows that were left out because they were there must not have gone since."""
+    """Check that no rows were removed since the work began: the append left out rows because they
+    were there."""
     if change.expected is not None or dataset.ordinal == change.read_at:
         return
     then = Fragments(tx).scopes_at(dataset.id, change.read_at)
@@ -201,11 +206,12 @@ def _moves_pipeline(tx: Transaction, asked: Publication) -> bool:
     return active is None or active[0] != asked.pipeline_version
 
 
-# ---- making it so --------------------------------------------------------------------------
+# ---- the commit ----------------------------------------------------------------------------
 
 
 def _describe(tx: Transaction, warehouse: Warehouse, planned: PlannedCommit) -> Described:
-    """Where readers of Iceberg find the version. A restored one has been written before."""
+    """Write the version's Iceberg metadata and return its location. A restored version reuses the
+    old one."""
     dataset, change = planned.dataset, planned.change
     if change.operation is Operation.REMOVE:
         return None, ()
@@ -252,7 +258,8 @@ def _commit(
 
 
 def _with_pipeline(tx: Transaction, asked: Publication) -> Publication:
-    """An older run that ends late does not move the pipeline; a plan for another one is void."""
+    """Refuse a plan made for another pipeline version, and keep an older run from moving the
+    pipeline."""
     if asked.pipeline_version is None or asked.kind == "rollback":
         return asked
     active = Pipelines(tx).active(asked.project)
@@ -266,7 +273,7 @@ def _with_pipeline(tx: Transaction, asked: Publication) -> Publication:
 
 
 def refuse_rolled_back(tx: Transaction, project: str, version: str) -> None:
-    """A run that was at work during the rollback, or goes on after it, brings nothing back."""
+    """Refuse a run that started before a rollback of its pipeline version and would undo it."""
     found = Pipelines(tx).rolled_back(project, version)
     if found:
         raise PipelineRolledBack(str(found["id"]), found["actor"], f"{found['created_at']:%F %T}")
@@ -289,12 +296,12 @@ def _version(planned: PlannedCommit, commit: UUID, described: Described) -> Vers
 
 
 def _invalidate(tx: Transaction, planned: PlannedCommit, commit: UUID) -> None:
-    """For each scope that lost rows, or got some of a replay; and all that was made from them and
-    is not made anew."""
+    """Mark as stale everything made from each partition that lost rows or got rows from a replay,
+    unless this commit makes it again."""
     dataset, ordinal = planned.dataset, planned.ordinal
     invalidations = Invalidations(tx)
     reason = REASONS.get(planned.change.operation, "replaced")
-    if dataset.kind is Kind.TABLE:  # who reads a table reads all of it
+    if dataset.kind is Kind.TABLE:  # a reader of a table reads all of it
         cause = invalidations.add(dataset.id, ordinal, None, reason=reason, commit=commit)
         invalidations.cascade(cause, commit, table=dataset.producer)
         return

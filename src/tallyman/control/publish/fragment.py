@@ -19,7 +19,7 @@ else:
 
 
 def described(warehouse: Warehouse, dataset: Dataset, fragment: Fragment) -> Fragment:
-    """With its schema and its manifest: ready for any version."""
+    """Add schema and Iceberg manifest, so that any version can use the fragment."""
     folder = warehouse.dataset(dataset.id)
     first, by = folder / fragment.files[0].path, dataset.partition_column
     whole = replace(fragment, schema=iceberg.schema_of(first, dataset.name, by))

@@ -1,4 +1,5 @@
-"""Writing tables: read at a version, worked out aside, and one commit if nobody was faster."""
+"""Write tables: read them at a version, prepare the change, and commit it unless somebody else
+published first."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ from tallyman.registry.version.fragments import Fragments
 
 @dataclass(frozen=True, slots=True)
 class WrittenChange:
-    """What became of it: no commit when nothing had to change."""
+    """The result of a mutation or load; without a commit if nothing changed."""
 
     commit: Commit | None
     changed: Mapping[str, Changed]
@@ -91,10 +92,10 @@ class Writing:
             self._discard()
             raise TableWriteFailed(", ".join(self._opened) or "the tables", str(error)) from error
 
-    # ---- what is there --------------------------------------------------------------------
+    # ---- current tables -------------------------------------------------------------------
 
     def _hold(self, names: set[str], expected: Mapping[str, int]) -> dict[str, Held]:
-        """The tables as they are; what was expected is compared before anything is done."""
+        """Open the current tables; raise VersionConflict if one is not at its expected version."""
         for name in expected:
             self._check_known(name)
         wanted = {
@@ -115,7 +116,7 @@ class Writing:
             return held
 
         found = self.workspace.database.durably(work)
-        # Rows that are written again get fresh checksums: damage would look sound for ever.
+        # Check now: rows that are rewritten get new checksums, which would hide damage permanently.
         for name, fragments in read.items():
             self.workspace.warehouse.check(name, fragments)
         return found
@@ -126,7 +127,8 @@ class Writing:
             raise NotFound("table", name, nearest(name, list(tables)))
 
     def _folder(self, name: str) -> Path:
-        """Where the new files of a table go; on record before there is one."""
+        """Return the folder for a table's new files; the registry knows it before any file
+        exists."""
         dataset = self._datasets[name]
         fragment = Fragment(id=uuid4(), dataset_id=dataset.id)
         self.workspace.database.durably(lambda tx: Fragments(tx).open(fragment, None))
@@ -134,7 +136,7 @@ class Writing:
         faults.reach(Point.FRAGMENT_OPENED)
         return self.workspace.warehouse.fragment(dataset.id, fragment.id)
 
-    # ---- making it so ---------------------------------------------------------------------
+    # ---- commit ---------------------------------------------------------------------------
 
     def _commit(
         self, kind: str, changed: Mapping[str, Changed], message: str | None
@@ -188,7 +190,7 @@ class Writing:
         return next(d.name for d in self._datasets.values() if d.id == dataset)
 
     def _discard(self) -> None:
-        """A loser tidies up; what it cannot, `cleanup` can."""
+        """Delete the files after a lost race or an error; what remains is left to `cleanup`."""
         for fragment in self._opened.values():
             place = self.workspace.warehouse.fragment(fragment.dataset_id, fragment.id)
             shutil.rmtree(place, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""What a run publishes: everything it made or reused, in one commit, when all of it is good."""
+"""Publication of a run: everything it made or reused, in one commit, if all of it is good."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tallyman.registry.version.fragments import Fragments
 
 
 def publish_run(tx: Transaction, warehouse: Warehouse, run: RunRecord, actor: str) -> Commit | None:
-    """None when nothing of it is new, or when it is not to be published."""
+    """Publish the run; None if nothing of it is new or it may not be published."""
     rows = _to_publish(run, Materializations(tx).of_run(run.id))
     if not rows:
         return None
@@ -64,7 +64,7 @@ def publish_run(tx: Transaction, warehouse: Warehouse, run: RunRecord, actor: st
 
 
 def _resolve_rejections(tx: Transaction, run: RunRecord) -> None:
-    """From now on the rejections it replayed are not open any more. The datasets are locked."""
+    """Close the rejections that this run replayed. The datasets are already locked."""
     options = run.params.options
     if options.replay is None:
         return
@@ -76,12 +76,13 @@ def _resolve_rejections(tx: Transaction, run: RunRecord) -> None:
 
 
 def _registered(row: Materialization) -> list[str]:
-    """Fragments of further datasets, made or reused with it."""
+    """List the fragments of further datasets that the result registered."""
     return list(row.metadata.get("registered", ())) if row.status.good else []
 
 
 def _to_publish(run: RunRecord, rows: list[Materialization]) -> list[Materialization]:
-    """All or nothing; a backfill that goes on over errors publishes the partitions it did."""
+    """Return all results or none; a backfill that continues on errors publishes its complete
+    partitions."""
     if all(row.status.good for row in rows):
         return rows
     if not run.params.options.good_partitions:

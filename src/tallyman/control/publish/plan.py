@@ -1,4 +1,4 @@
-"""Planning an edit: what is there, what the pipeline says now, and what that comes to."""
+"""Make a change plan: compare the datasets with the pipeline's current code."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from tallyman.registry.version.fragments import Fragments
 
 @dataclass(frozen=True, slots=True)
 class _There:
-    """A dataset as it is now."""
+    """The current state of a dataset."""
 
     dataset: Dataset
     rows: int
     partitions: tuple[str | None, ...]
     definitions: tuple[frozenset[str], ...]
-    """For each part of its rows, those that make it."""
+    """For each fragment, the definitions that make its rows."""
     newest: tuple[frozenset[str], ...]
-    """Those of its newest rows: what was appended before stays as it is."""
+    """The same for the newest fragments: rows that were appended earlier stay as they are."""
 
 
 def plan(definitions: Definitions) -> ChangePlan:
-    """Looks, and changes nothing."""
+    """Make the plan. Nothing is changed."""
     database, project = definitions.database, definitions.settings.name
     listed = database.durably(lambda tx: Datasets(tx).list(project))
     every = database.durably(lambda tx: _there(tx, listed))
@@ -45,7 +45,7 @@ def plan(definitions: Definitions) -> ChangePlan:
         planned[name] = _asset(definitions, definitions.pipeline.assets[name], there, planned)
     known = {(Kind.ASSET, name) for name in planned}
     known |= {(Kind.TABLE, name) for name in definitions.pipeline.tables}
-    # What an output step registered goes with its asset.
+    # A dataset that an output step registered is kept or removed with its asset.
     gone = [
         _removed(f)
         for f in every
@@ -61,7 +61,7 @@ def plan(definitions: Definitions) -> ChangePlan:
 
 
 def _there(tx: Transaction, listed: Iterable[Dataset]) -> list[_There]:
-    """Everything that can be read."""
+    """List the datasets that can be read."""
     found = []
     for dataset in listed:
         if dataset.current_version is None:
@@ -113,16 +113,16 @@ def _decision(
     planned: Mapping[str, Planned],
 ) -> tuple[Action, str]:
     if found is None:
-        return Action.CREATE, "nothing of it can be read yet"
+        return Action.CREATE, "it has no readable version yet"
     made_by = found.newest if asset.update_strategy == "append" else found.definitions
     if not made_by or not all(definitions.hash(asset.name) in makers for makers in made_by):
-        return Action.REBUILD, "its definition is not the one its rows were made by"
+        return Action.REBUILD, "its definition has changed since its rows were made"
     if (asset.partitioned_by is None) != (found.partitions == (None,)):
-        return Action.REBUILD, "how it is partitioned has changed"
+        return Action.REBUILD, "its partitioning has changed"
     built = [name for name in asset.inputs if name in planned and planned[name].builds]
     if built:
         return Action.REBUILD, f"it reads {', '.join(built)}"
-    return Action.REUSE, "nothing about it has changed"
+    return Action.REUSE, "nothing has changed"
 
 
 def _partitions(
@@ -131,7 +131,8 @@ def _partitions(
     there: Mapping[str, _There],
     planned: Mapping[str, Planned],
 ) -> tuple[str, ...] | None:
-    """Those that exist; of a new asset those of what it reads, or all when they are few."""
+    """Return the existing partitions; for a new asset those of its inputs, or all if the list is
+    finite."""
     declared = asset.partitioned_by
     if declared is None:
         return None
@@ -144,7 +145,7 @@ def _partitions(
     try:
         return tuple(declared.parse(key) for key in declared.keys(None, None))
     except UsageError:
-        return ()  # they go on for ever: `tallyman backfill` says from when to when
+        return ()  # the list has no end: `tallyman backfill` needs --from and --to
 
 
 def _existing(found: _There | None) -> tuple[str, ...]:
@@ -157,7 +158,7 @@ def _removed(found: _There) -> Planned:
         name=dataset.producer,
         dataset=dataset.name,
         action=Action.REMOVE,
-        reason=f"the pipeline has no {dataset.kind.value} {dataset.producer!r} any more; "
+        reason=f"the pipeline has no {dataset.kind.value} {dataset.producer!r} anymore; "
         "its versions stay",
         version=dataset.ordinal,
         rows=found.rows,

@@ -1,4 +1,5 @@
-"""From a name, and perhaps a version, to the files: once, so that a reader sees one state."""
+"""Resolve a name, and optionally a version, to files, in one transaction: a reader sees one
+state."""
 
 from __future__ import annotations
 
@@ -22,11 +23,11 @@ class Resolved:
 
 
 def resolve(tx: Transaction, project: str, name: str, version: int | None = None) -> Resolved:
-    """A dataset at a version, the current one unless said; or what a snapshot is of."""
+    """Find a dataset at a version (default: current), or the version that a snapshot names."""
     pinned = Snapshots(tx).find(name)
     if pinned is not None:
         if version not in (None, pinned["ordinal"]):
-            raise UsageError(f"{name!r} is a snapshot: it has no versions but its own")
+            raise UsageError(f"{name!r} is a snapshot of one version; leave out the version")
         dataset = Datasets(tx).by_ids([pinned["dataset_id"]])[pinned["dataset_id"]]
         version = pinned["ordinal"]
     else:

@@ -1,4 +1,5 @@
-"""Going back: a new commit whose versions are older ones again. No file is read or written."""
+"""Roll back: make a new commit whose versions have the content of older ones. Data files are not
+rewritten."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ from tallyman.registry.version.fragments import Fragments
 def to_commit(
     tx: Transaction, warehouse: Warehouse, asked: Publication, commit: str
 ) -> Commit | None:
-    """Everything of the project as it was after that commit, its pipeline too."""
+    """Restore all datasets of the project, and its pipeline, to their state after the commit."""
     target = Commits(tx).get(commit, asked.project)
     then = Commits(tx).as_of(target.seq, asked.project)
     datasets = Datasets(tx).lock(d.id for d in Datasets(tx).list(asked.project))
@@ -52,15 +53,16 @@ def to_version(
     ordinal: int,
     tables: Mapping[str, Table],
 ) -> Commit | None:
-    """One dataset; the pipeline stays, because the other datasets do. References of tables must
-    hold afterwards too."""
+    """Restore one dataset. The pipeline stays, because the other datasets do. References between
+    tables must still hold."""
     dataset = Datasets(tx).own(name, asked.project)
     bound = _bound(tx, dataset, tables)
-    # All at once: a mutation that wants some of them too waits, and nobody waits for it.
+    # Lock all tables in one call: a mutation that needs some of them waits, and no deadlock can
+    # occur.
     locked = Datasets(tx).lock([dataset.id, *bound])
     dataset = locked.pop(dataset.id)
     if ordinal == dataset.ordinal:
-        raise UsageError(f"{dataset.name} is at v{ordinal} already")
+        raise UsageError(f"{dataset.name} is already at v{ordinal}")
     change = _back(tx, dataset, ordinal)
     reads: dict[UUID, int] = {}
     if dataset.kind is Kind.TABLE and change is not None:
@@ -79,7 +81,7 @@ def to_version(
 
 
 def _back(tx: Transaction, dataset: Dataset, ordinal: int | None) -> Change | None:
-    """To what it was at a version; to nothing, if it was not there then."""
+    """Build the change back to a version; a removal if the dataset did not exist then."""
     if ordinal == dataset.ordinal:
         return None
     if ordinal is None:
@@ -100,7 +102,7 @@ def _back(tx: Transaction, dataset: Dataset, ordinal: int | None) -> Change | No
 
 
 def _bound(tx: Transaction, dataset: Dataset, tables: Mapping[str, Table]) -> list[UUID]:
-    """The tables it refers to, and those that refer to it."""
+    """List the tables that this one references, and those that reference it."""
     own = tables.get(dataset.producer) if dataset.kind is Kind.TABLE else None
     if own is None:
         return []

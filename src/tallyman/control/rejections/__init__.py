@@ -1,1 +1,1 @@
-"""Dead letters: found, corrected, replayed or discarded."""
+"""Rejections: find, correct, replay and discard them."""

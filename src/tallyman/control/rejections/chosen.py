@@ -1,4 +1,4 @@
-"""Which rejections a command is about."""
+"""The selection of rejections that a command is about."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tallyman.engine.files.past_run import Run
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
-    """Which rejections of a run."""
+    """A selection of a run's rejections."""
 
     run: Run
     record: RunRecord | None

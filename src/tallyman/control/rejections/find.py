@@ -1,4 +1,4 @@
-"""The rejections of a run: where they are, which are open, and what became of the others."""
+"""Find the rejections of a run: their files, which are open, and how the others were resolved."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tallyman.registry.run.resolutions import Resolutions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """One target that rejected records. `run_id` is the run that made it, also when the run that
-    was asked about only used it again; `line` the replays of its rejections."""
+    """One target that rejected records. `run_id` is the run that made it, even if the run in
+    question only reused it; `line` lists the replays of its rejections."""
 
     row: Materialization
     result: UUID
@@ -42,7 +42,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class RejectedRecord:
-    """What was asked about: open letters, and the standing of their targets by name."""
+    """The open rejections of a run, and the standing of their targets by name."""
 
     letters: Letters
     standings: dict[str, Standing]
@@ -56,7 +56,8 @@ class RejectedRecord:
 def rejected(
     database: Database, run: Run, record: RunRecord | None, asset: str | None = None
 ) -> Iterator[RejectedRecord]:
-    """A run that the registry never saw has rejections too: all of them are open."""
+    """Open the rejections of a run. For a run that the registry does not know, all of them are
+    open."""
     places = run.places(asset)
     for place in places.values():
         run.vouched.check(place, "errors")

@@ -1,4 +1,5 @@
-"""Before a replay: which records, whether they can be replayed at all, and how they are read."""
+"""Prepare a replay: choose the records, check that they can be replayed, and write what it
+reads."""
 
 from __future__ import annotations
 
@@ -61,16 +62,18 @@ from tallyman.registry.version.fragments import Fragments
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preparation:
-    """For one replay; everything is written under `aside`, which is gone when it ends."""
+    """The preparation of one replay. All files are written under `aside`, which is deleted at the
+    end."""
 
     definitions: Definitions
     rejected: RejectedRecord
     aside: Path
     ordinals: Mapping[UUID, int]
-    """The versions of all datasets when it was asked for."""
+    """The versions of all datasets when the replay was requested."""
 
     def items(self, corrected: Path | None) -> list[TargetReplay]:
-        """Everything that stands against it is said before anything is written."""
+        """Prepare every target; raises everything that prevents the replay before the run writes
+        anything."""
         chosen = self.rejected.letters.targets()
         if corrected is not None and chosen:
             chosen = self._named(chosen, corrected)
@@ -82,14 +85,15 @@ class Preparation:
         return items
 
     def check(self) -> None:
-        """Without Spark: the plan is the same, and readers see what it made."""
+        """Check without Spark that the plan is the same, and that readers see the result of the
+        run."""
         for name in self.rejected.letters.targets():
             one = self.rejected.standings[name]
             if one.row.definition_hash != self.definitions.hash(one.target.asset):
                 raise DefinitionChanged(one.run, one.target.asset)
             self.definitions.database.durably(lambda tx, one=one: self._check_current(tx, one))
 
-    # ---- whether it can be -----------------------------------------------------------------
+    # ---- checks ----------------------------------------------------------------------------
 
     def _check_current(self, tx: Transaction, one: Standing) -> None:
         project, asset = self.definitions.settings.name, one.target.asset
@@ -103,7 +107,8 @@ class Preparation:
             self._check_resolved(tx, one)
         own, same = {link.id for link in one.line}, {link.digest for link in one.line}
         if self.definitions.pipeline.assets[asset].update_strategy == "append":
-            # Others have appended before and since; its own rows must not have been taken back.
+            # Other runs have appended before and since; only the run's own rows must not have been
+            # removed.
             here = [f for f in here if f.materialization_id in own] or here
         foreign = [f for f in here if f.materialization_id not in own and f.digest not in same]
         if foreign:
@@ -112,7 +117,8 @@ class Preparation:
             raise RejectionsOutdated(one.run, str(one.target), runs[0] if runs else None)
 
     def _check_resolved(self, tx: Transaction, one: Standing) -> None:
-        """What a replay rejected that came to nothing is still open where it was before."""
+        """Refuse rejections of a replay that was not published: they are still open in the run
+        before it."""
         if not Resolutions(tx).resolved(one.run_id) or one.run_id in one.taken_back:
             before = next(link for link in one.line if link.id == _replayed(one))
             raise RejectionsOutdated(one.run, str(one.target), before.run)
@@ -120,10 +126,10 @@ class Preparation:
     # ---- which records ---------------------------------------------------------------------
 
     def _named(self, chosen: Mapping[str, int], corrected: Path) -> dict[str, int]:
-        """Those that the file names."""
+        """Restrict the replay to the records that the file names."""
         assets = sorted({self.rejected.standings[name].target.asset for name in chosen})
         if len(assets) > 1:
-            raise UsageError(f"--with: say of which asset with --asset: {', '.join(assets)}")
+            raise UsageError(f"--with: choose the asset with --asset: {', '.join(assets)}")
         given = self._given(corrected)
         one = self.rejected.standings[next(iter(chosen))]
         self._check_shown(one)
@@ -135,13 +141,14 @@ class Preparation:
         return self.rejected.letters.targets()
 
     def _check_shown(self, one: Standing) -> None:
-        """The folder of a replay keeps corrected records as they were given."""
+        """Refuse corrections of redacted columns: the folder of a replay keeps corrected records as
+        given."""
         shape = self._shape(one)
         hidden = [name for name in shape.schema.names if self._redaction.covers(name)]
         if hidden:
             why = (
                 f"{', '.join(hidden)} of {shape.name} is redacted, and corrected records would be "
-                "kept as they are. Correct them in the source and run again"
+                "stored unredacted. Correct them in the source and run again"
             )
             raise NotReplayable(str(one.target), why)
 
@@ -150,9 +157,9 @@ class Preparation:
         return redaction(self.definitions.settings, self._definition.plans.values())
 
     def _given(self, corrected: Path) -> Path:
-        """A copy: the file may change while it is read."""
+        """Copy the file, because it may change while it is read."""
         if not corrected.is_file():
-            raise InputMissing("--with", str(corrected), "It is a file of JSON lines.")
+            raise InputMissing("--with", str(corrected), "Expected a file of JSON lines.")
         copy = self.aside / "given.jsonl"
         if not copy.exists():
             shutil.copyfile(corrected, copy)
@@ -178,10 +185,10 @@ class Preparation:
         return self.definitions.checked()
 
     def _shape(self, one: Standing) -> CorrectionShape:
-        """Of the one input that corrected records belong to."""
+        """Describe the only input that corrected records can belong to."""
         names = list(dict.fromkeys(self._accounted(one)))
         if len(names) > 1:
-            why = f"records come from {', '.join(names)}, and a correction does not say from which"
+            why = f"records come from {', '.join(names)}, and a correction does not say which"
             raise NotReplayable(str(one.target), why)
         pipeline, name = self.definitions.pipeline, names[0]
         source = pipeline.sources.get(name)
@@ -195,7 +202,7 @@ class Preparation:
         wanted = {name: pin for name, pin in pins.items() if name in names}
         return open_inputs(self._spark, self._definition, wanted, self._redaction)
 
-    # ---- how they are read -----------------------------------------------------------------
+    # ---- how the records are read ----------------------------------------------------------
 
     def _write_keys(self, one: Standing, folder: Path) -> None:
         (folder / KEYS).mkdir(parents=True)
@@ -210,7 +217,7 @@ class Preparation:
         whole = not treats_each_by_itself(plan)
         asset = self.definitions.pipeline.assets[one.target.asset]
         if whole and asset.update_strategy == "append":
-            why = "it combines records and is appended to, so its rows would stay as they are"
+            why = "it combines records and appends its rows, so a replay could not replace them"
             raise NotReplayable(str(one.target), why)
         before = one.place / FOLDER / CORRECTED
         lines = 0
@@ -220,7 +227,7 @@ class Preparation:
         originals = whole or lines < count
         self._check_records(one, accounted, folder, whole=whole, corrects=lines > 0)
         if originals:
-            why = "all records are combined" if whole else "records that are not corrected are read"
+            why = "all records are combined" if whole else "uncorrected records are read"
             self._check_unchanged(one, accounted, why)
         facts: dict[str, Any] = {
             "replay_of": one.run,
@@ -247,7 +254,8 @@ class Preparation:
         whole: bool,
         corrected: Path | None,
     ) -> int:
-        """The corrected records of this replay and of those before it, one line each; how many."""
+        """Write the corrected records of this replay and of earlier ones, one line each; return
+        their number."""
         chosen = keys_in(self._spark, folder / KEYS)
         sides: list[DataFrame] = []
         if corrected is not None:
@@ -274,12 +282,13 @@ class Preparation:
     def _check_records(
         self, one: Standing, accounted: list[str], folder: Path, *, whole: bool, corrects: bool
     ) -> None:
-        """Records are known by their keys: two with one key cannot be distinguished."""
+        """Check that keys identify the records: two records with one key cannot be
+        distinguished."""
         known = ledger_in(one.place).inputs.duplicate_keys
         alone = len(accounted) == 1  # keys are counted by input, and two may share one
         if (known == 0 and alone) or (whole and not corrects):
             return
-        self._check_unchanged(one, accounted, "some of its keys may stand in it more than once")
+        self._check_unchanged(one, accounted, "some of its keys may repeat")
         chosen = keys_in(self._spark, folder / KEYS)
         found: DataFrame | None = None
         for source in self._opened(one).values():
@@ -296,7 +305,7 @@ class Preparation:
             raise NotReplayable(str(one.target), why)
 
     def _check_unchanged(self, one: Standing, accounted: list[str], why: str) -> None:
-        """Files of sources; what comes from a dataset cannot change."""
+        """Check that source files are unchanged; a dataset's version cannot change."""
         first = self._project / one.root.location
         pins = self.pins.recorded(one.row)
         now = {n: pins[n].files.content_hash for n in accounted if pins[n].reading.of_source}

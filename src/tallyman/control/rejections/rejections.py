@@ -1,4 +1,4 @@
-"""What can be done about rejections: list them, replay them, give them up."""
+"""List, replay and discard rejections."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ from tallyman.registry.version.datasets import Datasets
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayOutcome:
-    """What became of the replayed records of one target; `reasons` are those of now."""
+    """The outcome of replaying one target's records; `reasons` are those of records rejected
+    again."""
 
     target: str
     whole: bool
@@ -64,8 +65,8 @@ class ReplayOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replayed:
-    """`records`: in which state the rejections were before; without a run nothing was open, or
-    it was only tried."""
+    """The result of a replay. `records` counts the rejections by state before it. `run` is None if
+    nothing was open or it was a dry run."""
 
     of: str
     records: Mapping[str, int]
@@ -78,10 +79,10 @@ class Replayed:
 class Rejections:
     workspace: Workspace
 
-    # ---- looking ----------------------------------------------------------------------------
+    # ---- list ---------------------------------------------------------------------------------
 
     def summary(self, chosen: Chosen, *, only_open: bool = False) -> list[dict[str, Any]]:
-        """Counts by target, kind and place, in all and in each state."""
+        """Count rejections by target, type and step, in total and by state."""
         with self._rejected(chosen) as found:
             return found.letters.summary(only_open=only_open)
 
@@ -105,7 +106,7 @@ class Rejections:
             )
 
     def counts(self, chosen: Chosen) -> tuple[dict[str, int], dict[str, dict[str, int]]]:
-        """Records in each state, and what replays made of them."""
+        """Count records by state, and by the replay that resolved them."""
         with self._rejected(chosen) as found:
             return found.letters.records(), found.letters.replays()
 
@@ -114,13 +115,13 @@ class Rejections:
         with rejected(self.workspace.database, chosen.run, chosen.record, chosen.asset) as found:
             yield found
 
-    # ---- giving up --------------------------------------------------------------------------
+    # ---- discard ------------------------------------------------------------------------------
 
     def discard(self, chosen: Chosen, reason: str) -> dict[str, int]:
-        """How many records of each target nobody will correct any more."""
+        """Discard open rejections. Return the number of records per target."""
         record = _known(chosen)
         if not reason.strip():
-            raise UsageError("--reason: say why")
+            raise UsageError("--reason must not be empty")
         key, actor = uuid4(), self.workspace.actor
         with self._rejected(chosen) as found:
             found.letters.choose(chosen.where)
@@ -142,7 +143,7 @@ class Rejections:
                 self.workspace.database.durably(work)
         return targets
 
-    # ---- replaying --------------------------------------------------------------------------
+    # ---- replay -------------------------------------------------------------------------------
 
     def replay(
         self,
@@ -194,7 +195,7 @@ class Rejections:
 
     @contextmanager
     def _aside(self) -> Iterator[Path]:
-        """Where Spark sees it, and not where results are."""
+        """Yield a temporary folder that Spark can read and that is not among results."""
         place = self.workspace.settings.state_folder
         place.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="replay-", dir=place) as folder:
@@ -230,7 +231,7 @@ class Rejections:
         return Execution(bench, ReplayTargetMaker(bench, targets, prepared.rejected))
 
     def _tried(self, prepared: Preparation, item: TargetReplay, letters: Letters) -> ReplayOutcome:
-        """Evaluated aside: nothing of it stays."""
+        """Evaluate the replay in a temporary folder, and keep nothing."""
         definitions = prepared.definitions
         tried = item.aside.with_name(f"{item.aside.name}.try")
         place, scratch = tried / "made", tried / "work"

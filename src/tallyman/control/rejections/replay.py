@@ -1,8 +1,8 @@
-"""Replaying rejections: the same plan again, for records as they were or as they are corrected.
+"""Replay rejections: run records through the same plan again, as they were or corrected.
 
-A replay is a run of its own. Where a plan treats each record by itself, only the chosen records go
-through it, and the rows that pass join those that are there. Where it combines records, all of them
-go through it with the corrected ones in their place, and the result replaces what is there.
+A replay is a run of its own. If the plan treats each record by itself, only the chosen records are
+evaluated, and the rows that pass are added to the existing ones. If it combines records, all of
+them are evaluated with the corrections applied, and the result replaces the existing one.
 """
 
 from __future__ import annotations
@@ -27,12 +27,10 @@ from tallyman.registry.database import Transaction
 from tallyman.registry.run.replays import Replays
 from tallyman.registry.run.resolutions import Resolutions
 
-"""All of a few records that were rejected before may be rejected again."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetReplay:
-    """One target of a replay, prepared: which records, and how they are read."""
+    """One prepared target of a replay: its records, and how to read them."""
 
     standing: Standing
     accounted: tuple[str, ...]
@@ -53,7 +51,7 @@ class TargetReplay:
         return None if self.whole else self.standing.root.id
 
     def pins(self, pins: Pins) -> dict[str, Pin]:
-        """Its records as they were read then; what they are compared with as it is now."""
+        """Pin the records as the first run read them, and all other inputs as they are now."""
         then, now = pins.recorded(self.standing.row), pins.of(self.target)
         return {name: then[name] if name in self.accounted else now[name] for name in now}
 
@@ -71,7 +69,8 @@ class TargetReplay:
 
 @dataclass(frozen=True, slots=True)
 class ReplayTargetMaker(TargetMaker):
-    """Makes targets from other records, and records what became of rejections."""
+    """Makes the targets of a replay from the replayed records, and records how rejections were
+    resolved."""
 
     items: Mapping[Target, TargetReplay]
     rejected: RejectedRecord

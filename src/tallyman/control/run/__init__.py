@@ -1,1 +1,1 @@
-"""One run, from its beginning to its report."""
+"""One run, from start to report."""

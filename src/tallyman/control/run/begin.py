@@ -1,4 +1,4 @@
-"""Beginning a run, going on with one, and stopping one."""
+"""Start, resume and cancel runs."""
 
 from __future__ import annotations
 
@@ -52,26 +52,26 @@ else:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """Who asks, and what for."""
+    """A request for a run: who asks, and for which targets."""
 
     actor: str
     identity: RunIdentity
     targets: list[Target]
     options: Options
     pins: Mapping[UUID, int] | None = None
-    """The versions that were looked at to ask for this; without them, those of now."""
+    """The versions that the request was based on; None means the current ones."""
 
 
 def targets_of(
     pipeline: Pipeline, assets: Sequence[str], partitions: Sequence[str] | None
 ) -> list[Target]:
-    """Partitions as a person writes them. A partitioned asset needs one, the others take none."""
+    """List the targets of the assets and partitions. Only a partitioned asset needs partitions."""
     found: list[Target] = []
     partitioned = [name for name in assets if pipeline.assets[name].partitioned_by]
     if partitioned and not partitions:
         raise UsageError(
             f"{', '.join(partitioned)} {'is' if len(partitioned) == 1 else 'are'} partitioned: "
-            "say which with --partition, or use `tallyman backfill`"
+            "choose one with --partition, or use `tallyman backfill`"
         )
     if partitions and not partitioned:
         raise UsageError(f"--partition: none of {', '.join(assets)} is partitioned")
@@ -85,7 +85,7 @@ def targets_of(
 
 
 def check_ready(pipeline: Pipeline, targets: Sequence[Target], pins: Pins) -> None:
-    """Before anything runs: what the run reads and does not make must be there."""
+    """Check before the run starts that everything it reads and does not make exists."""
     made = set(targets)
     assets = {target.asset for target in targets}
     lacking: dict[Reading, list[Target]] = {}
@@ -96,7 +96,7 @@ def check_ready(pipeline: Pipeline, targets: Sequence[Target], pins: Pins) -> No
                 continue
             if reading not in lacking:
                 lacking[reading] = [t for t in pins.lacking(reading) if t not in made]
-            # When the run makes some partition of it, there will be one to read.
+            # If the run makes a partition of it, there will be something to read.
             whole = Target(reading.name)
             found = [t for t in lacking[reading] if t != whole or reading.name not in assets]
             missing += [(str(target), str(read)) for read in found]
@@ -105,7 +105,7 @@ def check_ready(pipeline: Pipeline, targets: Sequence[Target], pins: Pins) -> No
 
 
 def begin(asked: Begun, definitions: Definitions, listen: Listener) -> execute.Execution:
-    """Check and register a run; this process holds it then."""
+    """Check and register a run, which this process then holds."""
     with imported_meanwhile(*MAKING):
         registered = register(asked, definitions)
     bench = workbench.Workbench.of(definitions, registered, asked.options, asked.targets, listen)
@@ -113,7 +113,7 @@ def begin(asked: Begun, definitions: Definitions, listen: Listener) -> execute.E
 
 
 def register(asked: Begun, definitions: Definitions) -> journal.Journal:
-    """Check what is asked for and register that this process runs it."""
+    """Check the request, and register the run with this process as its executor."""
     settings, database = definitions.settings, definitions.database
     upkeep.upkeep(database, settings)
     sign = database.durably(lambda tx: signer(tx, settings))
@@ -148,14 +148,14 @@ def register(asked: Begun, definitions: Definitions) -> journal.Journal:
 
 
 def _register(tx: Transaction, definitions: Definitions, assets: Sequence[str]) -> dict[UUID, int]:
-    """The datasets of what will be made, and the version of every dataset at this moment."""
+    """Register the datasets to be made, and return the current version of every dataset."""
     for wanted in datasets_of(definitions.pipeline, definitions.settings.name, assets):
         Datasets(tx).ensure(wanted)
     return Datasets(tx).ordinals(definitions.settings.name)
 
 
 def datasets_of(pipeline: Pipeline, project: str, assets: Sequence[str]) -> list[Dataset]:
-    """What has to be registered before assets are made."""
+    """List the datasets to register before assets are made."""
     found = []
     for name in assets:
         asset = pipeline.assets[name]
@@ -190,7 +190,7 @@ def _params(asked: Begun, pipeline: Pipeline, version: str, before: str | None) 
 def resume(
     run: RunRecord, actor: str, definitions: Definitions, options: Options, listen: Listener
 ) -> execute.Execution:
-    """The same run goes on: what succeeded stays, the rest is done by the pipeline as it is now."""
+    """Resume a run: successful results stay, the rest is made by the current pipeline."""
     version, project = definitions.version(), definitions.settings.name
     if run.params.options.replay_of:
         _check_replayed(definitions.database, run)
@@ -211,7 +211,8 @@ def resume(
 
 
 def _check_replayed(database: Database, run: RunRecord) -> None:
-    """The records of a replay are gone with its process; what was made of them is not."""
+    """Refuse to resume a replay whose targets did not all succeed: its records were lost with its
+    process."""
     rows = database.durably(lambda tx: Materializations(tx).of_run(run.id))
     if not all(row.status.good or row.status is Status.WAITING for row in rows):
         raise ReplayInterrupted(run.name, str(run.params.options.replay_of))
@@ -223,7 +224,7 @@ def targets_in(database: Database, run: RunRecord) -> list[Target]:
 
 
 def cancel(database: Database, settings: Settings, run: RunRecord, timeout_s: float) -> Status:
-    """Ask its process to stop; after the timeout take the run away from it."""
+    """Ask the run's process to stop; after the timeout, cancel the run by force."""
 
     def ask(tx: Transaction) -> None:
         if not Runs(tx).request_cancel(run.id):

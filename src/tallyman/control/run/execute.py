@@ -1,4 +1,5 @@
-"""A run: every target in order, each proved before its output counts, or reused if unchanged."""
+"""Execute a run: make every target in order, or reuse it if unchanged; prove it before it
+counts."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ from tallyman.faults import Point
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """A run that is registered and held by this process: `execute` does all of it."""
+    """A registered run that this process holds. `execute` does all of it."""
 
     bench: Workbench
     maker: TargetMaker
@@ -35,7 +36,7 @@ class Execution:
         faults.reach(Point.RUN_REGISTERED)
         bench = self.bench
         RunFolder.open(bench.folder.path)
-        finish.set_aside(bench.folder)  # of an earlier end: this run is at work again
+        finish.set_aside(bench.folder)  # a resumed run left these when it ended
         finish.set_aside(bench.folder, finish.ENDS)
         self._describe()
         faults.reach(Point.FOLDER_MADE)
@@ -52,7 +53,7 @@ class Execution:
         return result.with_notes(notes)
 
     def abandon(self) -> None:
-        """Stop at the terminal's request: nothing of the run is at work any more."""
+        """Stop on Ctrl-C, and record the run as canceled."""
         run, definitions = self.bench.journal.run, self.bench.definitions
         with contextlib.suppress(Exception):  # Spark may have been stopped by the same signal
             definitions.interrupt(str(run.id))()
@@ -60,7 +61,7 @@ class Execution:
             self.bench.journal.abandon(self.bench.settings.home)
 
     def _describe(self) -> None:
-        """What the run is bound to, written once: a resume finds it there."""
+        """Write what the run is bound to, once: a resume finds it there."""
         bench, folder = self.bench, self.bench.folder
         if (folder.path / MANIFEST).exists():
             return
@@ -77,7 +78,7 @@ class Execution:
         needs = dependencies(bench.definitions.pipeline, bench.targets)
         done = {target for target, row in rows.items() if row.status.good}
         left = {t: before - done for t, before in needs.items() if t not in done}
-        # What waits for a decision is made; what needs it waits too.
+        # A target that waits for approval is made; its dependents wait too.
         waiting = {t for t, row in rows.items() if row.status is Status.WAITING}
         todo = {t: before for t, before in left.items() if t not in waiting}
         attempts = {target: row.attempt for target, row in rows.items()}
@@ -88,7 +89,7 @@ class Execution:
             go_on=bench.options.go_on,
         )
 
-    # ---- the end ---------------------------------------------------------------------------
+    # ---- end of the run --------------------------------------------------------------------
 
     def _close(self) -> RunResult:
         bench, journal, settings = self.bench, self.bench.journal, self.bench.settings
@@ -110,7 +111,8 @@ class Execution:
         return self._decided(result) if result.status is Status.WAITING else result
 
     def _published(self, result: RunResult) -> tuple[RunResult, TallymanError | None]:
-        """Publish all of the run at once; what stands against it is returned, not raised."""
+        """Publish the whole run at once. Return a conflict or storage error instead of raising
+        it."""
         try:
             if result.status is not Status.CANCELED:
                 result = result.with_commit(self.bench.journal.publish(self.bench.warehouse))
@@ -127,7 +129,7 @@ class Execution:
         return result, None
 
     def _decided(self, result: RunResult) -> RunResult:
-        """What it waits for may have been decided while it was still at work."""
+        """Apply decisions that were made while the run was still running."""
         journal, warehouse = self.bench.journal, self.bench.warehouse
         database, run, actor = journal.database, journal.run, journal.actor
         concluded = database.durably(lambda tx: conclude(tx, warehouse, run.id, actor))

@@ -14,7 +14,7 @@ from tallyman.errors import RowsUnaccountedFor
 
 
 def prove(ledger: Ledger, inputs: Sequence[Input], folder: Path) -> Ledger:
-    """Count and digest decide; only a mismatch is worth comparing key by key."""
+    """Compare counts and digests; compare key by key only if they differ."""
     found = ledger.discrepancy
     if not ledger.digests_agree:
         if ledger.evidence == Evidence.DIGEST:
@@ -27,7 +27,8 @@ def prove(ledger: Ledger, inputs: Sequence[Input], folder: Path) -> Ledger:
 
 
 def _by_count(ledger: Ledger) -> Discrepancy:
-    """Without stored keys: at least this many, and at least one of each when the counts agree."""
+    """Estimate the discrepancy without stored keys: the difference in counts, or at least one of
+    each."""
     gap = ledger.unaccounted
     return Discrepancy(missing=max(gap, 0) or int(gap == 0), extra=max(-gap, 0) or int(gap == 0))
 
@@ -41,7 +42,7 @@ def check(ledger: Ledger) -> None:
 
 
 def explanation(ledger: Ledger) -> str:
-    """ACCOUNTING_FAILURE.txt: for the person who is called at night."""
+    """Write ACCOUNTING_FAILURE.txt, for the person on call."""
     found = ledger.discrepancy
     lines = [
         f"The accounting of {ledger.asset} in run {ledger.run_id} does not balance.",
@@ -59,5 +60,5 @@ def explanation(ledger: Ledger) -> str:
     for kind, keys in found.samples.items():
         lines += [f"{kind}: {key}" for key in keys]
     if failed := ledger.failed_checks:
-        lines += ["", "What the files hold is not what the steps made:", *map(str, failed)]
+        lines += ["", "The files do not contain what the steps made:", *map(str, failed)]
     return "\n".join([*lines, "", "Nothing was published.", ""])

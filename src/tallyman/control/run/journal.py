@@ -1,4 +1,4 @@
-"""What an execution writes to the registry: each fact is durable before the next step."""
+"""The journal: an execution's writes to the registry. Each fact is durable before the next step."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Events = Sequence[LineageEvent]
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """Only for the process that holds the run: a write after it was taken over is refused."""
+    """The registry writes of one run. Refused if another process has taken over the run."""
 
     database: Database
     run: RunRecord
@@ -80,7 +80,7 @@ class Journal:
         self.database.durably(work)
 
     def claim(self, description: Mapping[str, Any]) -> None:
-        """Go on with it, by the pipeline as it is now."""
+        """Resume the run with the current pipeline."""
 
         def work(tx: Transaction) -> None:
             version = self.run.params.pipeline_version
@@ -98,11 +98,11 @@ class Journal:
         self._write(lambda tx: self._spool(tx, events))
 
     def check(self) -> None:
-        """RunTaken when the run is no longer this process's own."""
+        """Raise RunTaken if another process has taken over the run."""
         self._write(lambda _: None)
 
     def beat(self) -> bool:
-        """Whether the run is to be canceled."""
+        """Renew the lease. True if somebody asked to cancel the run."""
         return self.database.durably(
             lambda tx: Runs(tx).beat(self.run.id, self.executor), patience=5
         )
@@ -120,7 +120,8 @@ class Journal:
         self.database.durably(work)
 
     def abandon(self, home: Path) -> None:
-        """Canceled by the one who started it; unless it has ended, or is another's by now."""
+        """Record that the user interrupted the run, unless it has ended or another process has
+        taken it over."""
         own = replace(self.run, executor=self.executor)
 
         def work(tx: Transaction) -> Events:
@@ -158,7 +159,7 @@ class Journal:
         self._write(lambda tx: Fragments(tx).open(fragment, self.run.id))
 
     def publish(self, warehouse: Warehouse) -> Commit | None:
-        """All of the run at once, or a conflict."""
+        """Publish the whole run in one commit, or raise a conflict."""
         return self._write(lambda tx: publish_run(tx, warehouse, self.run, self.actor))
 
     def succeeded(
@@ -169,7 +170,8 @@ class Journal:
         asks: Approval | None,
         events: Events,
     ) -> None:
-        """With what it was made from, in one transaction; or with a question to be answered."""
+        """Record the result with its inputs in one transaction, and ask for approval if
+        required."""
 
         def work(tx: Transaction) -> None:
             status = Status.WAITING if asks else Status.SUCCESS
@@ -193,7 +195,7 @@ class Journal:
         self._write(work)
 
     def replays(self, work: Callable[[Transaction], None]) -> None:
-        """What became of rejections; it counts when the run is published."""
+        """Record how rejections were resolved; takes effect when the run is published."""
         self._write(work)
 
     def skipped(self, target: Target, reused: Materialization, metadata: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Making one target: evaluate, prove, put the output in its place. The registry comes after."""
+"""Make one target: evaluate, prove, and move the output into place. Recording it comes after."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from tallyman.faults import Point
 
 @dataclass(frozen=True, slots=True)
 class Making:
-    """How it went. `digest` is there when there is a result to read."""
+    """The outcome of making a target. `digest` is set if there is a result to read."""
 
     result: AssetResult
     digest: str | None = None
@@ -49,9 +49,11 @@ class Making:
     balanced: bool = False
     asks: bool = False
     timings: Sequence[Mapping[str, Any]] = ()
+    error: TallymanError | None = None
+    """Why there is no result, as it was raised; `result` has its facts."""
 
     def metadata(self, run: RunIdentity) -> dict[str, object]:
-        """What the registry keeps of it, and reports are written from."""
+        """Build the metadata that the registry stores and reports use."""
         return self.result.to_json() | {
             "run": run.run_id,
             "rejections_by_type": dict(self.rejections_by_type or {}),
@@ -61,7 +63,7 @@ class Making:
 
 
 def work_on(definitions: Definitions, target: Target, run: RunIdentity, folders: Folders) -> Work:
-    """The work on a target, as the pipeline and the settings decide it."""
+    """Describe the work on a target, from the pipeline and the settings."""
     checked, asset = definitions.checked(), definitions.pipeline.assets[target.asset]
     return Work(
         target=target,
@@ -77,7 +79,7 @@ def work_on(definitions: Definitions, target: Target, run: RunIdentity, folders:
 
 @dataclass(frozen=True, slots=True)
 class Maker:
-    """Make targets of one checked pipeline on one session."""
+    """Makes the targets of one checked pipeline in one Spark session."""
 
     spark: SparkSession
     definition: Definition
@@ -96,7 +98,7 @@ class Maker:
             run = AssetRun(work, self._opened(work, inputs), observer)
             outcome = run.execute()
             if not outcome.ledger.digests_agree and (careful := run.careful()):
-                # The quick reading of some input was too quick for what stands in it.
+                # The fast reader of some input cannot handle its content.
                 observer.phase("reading again, line by line")
                 run = careful
                 outcome = run.execute()
@@ -104,12 +106,12 @@ class Maker:
             return replace(done, asks=done.digest is not None and self._asks(work))
         except TallymanError as error:
             status = Status.HALTED if isinstance(error, ThresholdExceeded) else Status.FAILED
-            withdraw(place)  # what was not proved is not left to be read
+            withdraw(place)  # do not leave unproved rows to be read
             if observer.canceled:
-                write.clear(place / "trace")  # what was done is taken back, the trace too
+                write.clear(place / "trace")  # a canceled target leaves no trace either
             if run is not None and not (place / LEDGER).exists():
                 _write_ledger(run.unfinished_ledger(), work)
-            return Making(_result(work, status, error=error.facts()))
+            return Making(_result(work, status, error=error.facts()), error=error)
 
     def _opened(self, work: Work, inputs: TargetInputs) -> dict[str, Input]:
         return inputs.open(self.spark, self.definition, work.redaction, work.folders.project)
@@ -128,7 +130,7 @@ class Maker:
             outcome = outcome.withdrawn()
         write.clear(work.folders.scratch)
         inputs.keep_corrections(place)
-        # Of rows that were withdrawn there is no file to count.
+        # Withdrawn rows have no file to count.
         left = [p for p in ledger.partitions if error is None or p.fate is not Fate.PASSED]
         folder = folder_of(self.definition.pipeline.assets, work.target)
         query = verification_query(folder, left, keys=ledger.evidence == Evidence.KEYS)
@@ -136,10 +138,11 @@ class Maker:
         faults.reach(Point.LEDGER_WRITTEN)
         digest = outcome.content.digest if outcome.content and error is None else None
         result = _measured(work, ledger, outcome, error)
-        return Making(result, digest, outcome.rejections_by_type, ledger.balanced)
+        by_type, balanced = outcome.rejections_by_type, ledger.balanced
+        return Making(result, digest, by_type, balanced, error=error)
 
     def _asks(self, work: Work) -> bool:
-        """True if a person has to say yes."""
+        """True if a person has to approve the result."""
         approval = work.asset.approval
         if approval is None:
             return False
@@ -151,7 +154,7 @@ class Maker:
 
 
 def _against(run: AssetRun, outcome: AssetOutcome, ledger: Ledger) -> TallymanError | None:
-    """What stands against the output, if no threshold does."""
+    """Return the reason not to keep the output, other than a threshold."""
     try:
         gate.check(ledger)
         _check_partition(run.work, outcome)
@@ -200,7 +203,8 @@ def _measured(
 
 
 def _write_ledger(ledger: Ledger, work: Work) -> None:
-    """With the hash of every file next to it, so that a change shows long after the run."""
+    """Write the ledger with the hash of every file next to it, so that a later change can be
+    detected."""
     place, hidden = work.folders.result, sorted(work.redaction.columns)
     files = sorted(p for p in place.rglob("*") if p.is_file())
     stored = StoredLedger.of(ledger, redacted=tuple(hidden), files=hash_files(files, place))

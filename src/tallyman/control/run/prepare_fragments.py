@@ -1,4 +1,4 @@
-"""Prepare fragments: what a target made, durable and described, in no version yet."""
+"""Prepare fragments: make a target's output durable and described, before any version has it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tallyman.registry.version.datasets import Datasets
 
 @dataclass(frozen=True, slots=True)
 class PreparedFragments:
-    """For the targets of one run."""
+    """Prepares fragments for the targets of one run."""
 
     journal: Journal
     pins: Pins
@@ -38,7 +38,7 @@ class PreparedFragments:
     def prepare(
         self, spark: SparkSession, asset: Asset, target: Target, place: Path, digest: str
     ) -> tuple[Fragment, dict[str, Any]]:
-        """The fragment, and for one that is appended how many of its rows are new."""
+        """Prepare the fragment; for an append also count the new rows."""
         counts: dict[str, Any] = {}
         output = place / "output"
         if asset.update_strategy == "append":
@@ -52,7 +52,7 @@ class PreparedFragments:
     def registered(
         self, spark: SparkSession, asset: Asset, target: Target, place: Path
     ) -> tuple[Fragment, ...]:
-        """What output steps wrote under a name of its own: datasets beside that of the asset."""
+        """Prepare the datasets that output steps register in addition to the asset's own."""
         found = []
         for one in outputs_in(place):
             if one["register_as"] is None:
@@ -79,7 +79,8 @@ class PreparedFragments:
     def take(
         self, dataset: Dataset, partition: str | None, digest: str, hashed: Mapping[Path, str]
     ) -> Fragment:
-        """By reference: the files keep their bytes and get a second name."""
+        """Take the files into the warehouse by hard link: they get a second name, and no bytes are
+        copied."""
         warehouse = self.pins.workspace.warehouse
         fragment = Fragment(id=uuid4(), dataset_id=dataset.id, partition=partition, digest=digest)
         self.journal.opened(fragment)
@@ -89,13 +90,14 @@ class PreparedFragments:
         return described(warehouse, dataset, fragment)
 
     def _aside(self) -> Path:
-        """Not among the files that the ledger speaks of; gone when the run ends."""
+        """Return a scratch folder outside the files of the ledger; it is removed when the run
+        ends."""
         run = self.pins.workspace.home / self.journal.run.folder
         return run / ".staging" / f"appended-{uuid4()}"
 
 
 def files_there(pins: Pins, target: Target) -> list[str]:
-    """The files of rows that are there already; of the same partition, where there are any."""
+    """List the published files of the target: of its partition, if it has one."""
     found = pins.fragments(Reading(target.asset, target.partition, of_source=False))
     there = [f for f in found if f.since is not None]
     pins.workspace.warehouse.check(target.asset, there)
@@ -103,7 +105,7 @@ def files_there(pins: Pins, target: Target) -> list[str]:
 
 
 def _hashes(place: Path, output: Path) -> dict[Path, str]:
-    """As the ledger has them: what is published is what was proved."""
+    """Return the files' hashes from the ledger, so that what is published is what was proved."""
     files = sorted(output.glob("*.parquet"))
     known = ledger_in(place).files if output.is_relative_to(place) else None
     listed = known or {}

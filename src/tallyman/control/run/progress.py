@@ -1,4 +1,4 @@
-"""Follow the making of one target: to the terminal, the registry and the stopwatch."""
+"""Progress of making one target, reported to the terminal, the registry and the stopwatch."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tallyman.engine.observer import Observer
 from tallyman.errors import RunCanceled
 
 Listener = Callable[[str, str, AssetResult | None], None]
-"""Called with a target, what is happening to it, and its result once there is one."""
+"""Called with a target, its current phase, and its result once there is one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Terminal:
-    """The one listener of a run. Targets are made in several threads; it hears one at a time."""
+    """The listener of a run. Targets are made in several threads; it is called by one at a time."""
 
     listen: Listener
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -32,7 +32,7 @@ class Terminal:
 
 @dataclass(frozen=True, slots=True)
 class TargetProgress(Observer):
-    """A target of a run: phases are shown, completed steps are recorded, a cancel is heard."""
+    """The observer of a target: shows phases, records completed steps, and stops on a cancel."""
 
     target: Target
     journal: Journal
@@ -54,7 +54,7 @@ class TargetProgress(Observer):
 
 @dataclass(frozen=True, slots=True)
 class TimedObserver(Observer):
-    """Measure phases and steps on their way to another observer."""
+    """An observer that measures phases and steps, and forwards them."""
 
     stopwatch: Stopwatch
     observer: Observer

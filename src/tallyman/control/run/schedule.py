@@ -1,4 +1,4 @@
-"""Doing everything in order: each after what it needs, as many at once as allowed."""
+"""Run work in dependency order, with a limit on parallel jobs."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ Node = TypeVar("Node")
 def in_order(
     needs: Mapping[Node, set[Node]], work: Callable[[Node], bool], jobs: int, *, go_on: bool = True
 ) -> None:
-    """`work` says whether it went well. What needs something that did not is left out; with
-    `go_on` false nothing new is begun after the first that did not."""
+    """Run `work` on each node after the nodes it needs; `work` returns True on success. Dependents
+    of a failed node are left out; if `go_on` is False, nothing new starts after the first
+    failure."""
     waiting = {node: set(before) for node, before in needs.items()}
     running: dict[Future[bool], Node] = {}
     stopped = False
@@ -35,7 +36,7 @@ def in_order(
                 for before in waiting.values():
                     before.discard(node)
     except BaseException:
-        # Whoever interrupts does not want to wait for a Spark job to end.
+        # On an interrupt, do not wait for running Spark jobs.
         pool.shutdown(wait=False, cancel_futures=True)
         raise
     pool.shutdown()

@@ -1,4 +1,5 @@
-"""One target of a run: reuse it if nothing changed, else make it, and record what came of it."""
+"""Make one target of a run: reuse its last result if nothing changed, otherwise make it, and record
+it."""
 
 from __future__ import annotations
 
@@ -25,12 +26,13 @@ from tallyman.faults import Point
 
 @dataclass(frozen=True, slots=True)
 class TargetMaker:
-    """Makes the targets of one run, in several threads. Each is recorded before the next begins."""
+    """Makes the targets of one run, in several threads. A target is recorded before its dependents
+    start."""
 
     bench: Workbench
 
     def run(self, target: Target, attempt: int) -> bool:
-        """Return True if what needs the target can go on."""
+        """Make or reuse the target. True if its dependents can start."""
         if self.bench.watch.stop.is_set():
             return False
         self.bench.terminal.show(target, "opening")
@@ -44,7 +46,8 @@ class TargetMaker:
         except RunTaken:
             raise
         except OSError as error:
-            # Whoever took the run over clears away what this process was writing.
+            # The process that took the run over may have deleted the files that this one was
+            # writing.
             self.bench.journal.check()
             result = self._failed(target, attempt, StorageFailed(str(target), str(error)))
         except TallymanError as error:
@@ -53,13 +56,13 @@ class TargetMaker:
         self.bench.terminal.show(target, "done", result)
         return result.status.good
 
-    # ---- what a replay does in another way -------------------------------------------------
+    # ---- overridden by a replay -----------------------------------------------------------
 
     def inputs(self, target: Target) -> TargetInputs:
         return TargetInputs(self.bench.pins.of(target))
 
     def unchanged(self, target: Target, pins: Mapping[str, Pin]) -> Materialization | None:
-        """The last success, if making the target would give the same again."""
+        """Return the last success if making the target would give the same result."""
         bench = self.bench
         if target.asset in bench.options.force:
             return None
@@ -71,9 +74,9 @@ class TargetMaker:
         return work
 
     def before_record(self, work: Work) -> None:
-        """Called when there is a result, before the registry learns of it."""
+        """Hook: called when there is a result, before it is recorded in the registry."""
 
-    # ---- not made --------------------------------------------------------------------------
+    # ---- failed or reused ------------------------------------------------------------------
 
     def _failed(self, target: Target, attempt: int, error: TallymanError) -> AssetResult:
         result = AssetResult(
@@ -96,12 +99,12 @@ class TargetMaker:
             rows_out=int(last.metadata.get("rows_out", 0)),
             unchanged_since=str(last.metadata.get("run", last.run_id)),
         )
-        # Whoever publishes a result publishes what was registered beside it.
+        # Publishing a result also publishes the datasets it registered.
         beside = {"registered": last.metadata.get("registered", [])}
         self.bench.journal.skipped(target, last, result.to_json() | beside)
         return result
 
-    # ---- made ------------------------------------------------------------------------------
+    # ---- making ----------------------------------------------------------------------------
 
     def _make(self, target: Target, attempt: int, inputs: TargetInputs) -> AssetResult:
         bench, journal = self.bench, self.bench.journal
@@ -145,7 +148,7 @@ class TargetMaker:
     def _prepared(
         self, work: Work, making: Making, metadata: Mapping[str, object], pins: Mapping[str, Pin]
     ) -> Made:
-        """Take the output into the warehouse, as a fragment that no version has yet."""
+        """Take the output into the warehouse as a fragment that is not in any version yet."""
         assert making.digest is not None
         bench, run = self.bench, self.bench.journal.run
         spark, watch = bench.definitions.spark(), Stopwatch("staging")

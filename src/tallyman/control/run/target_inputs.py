@@ -1,4 +1,4 @@
-"""What one target reads: its pinned inputs, with corrected records in the place of others."""
+"""The inputs of one target: pinned files, with corrected records in place of the originals."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from tallyman.engine.source.source import Input
 
 @dataclass(frozen=True, slots=True)
 class Corrections:
-    """The records of a replay, written down in `folder`, for those inputs."""
+    """The records of a replay, stored in `folder`, and the inputs they belong to."""
 
     folder: Path
     inputs: Collection[str]
     keep: bool
-    """Copy the folder to the result: it belongs to what the result was made from."""
+    """Copy the folder to the result, because the result was made from it."""
 
     @classmethod
     def kept_in(cls, result: Path, inputs: Collection[str]) -> Corrections | None:
-        """Those that an earlier run kept in its result, if it was a replay."""
+        """Find the corrections that an earlier run kept in its result, if it was a replay."""
         folder = result / FOLDER
         return cls(folder, inputs, keep=False) if (folder / FACTS).exists() else None
 
@@ -47,7 +47,7 @@ class TargetInputs:
         return overlaid(opened, self.corrections.inputs, self.corrections.folder, project)
 
     def keep_corrections(self, place: Path) -> None:
-        """Add the corrected records to a result, before its files are hashed."""
+        """Copy the corrected records into a result, before its files are hashed."""
         if self.corrections is not None and self.corrections.keep:
             shutil.copytree(self.corrections.folder, place / FOLDER)
 

@@ -1,4 +1,4 @@
-"""How long the parts of making a target took."""
+"""Timings: how long each part of making a target took."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from typing import Any
 
 @dataclass
 class Stopwatch:
-    """Phases follow each other and add up to the whole. Steps are another view of the same time:
-    those of a segment are one Spark job, so a time covers all steps up to the one it names."""
+    """Measures phases and steps. Phases follow each other and add up to the whole. Steps divide the
+    same time: the steps of a segment run in one Spark job, so a time covers all steps up to the one
+    it names."""
 
     first: str = "opening"
     clock: Callable[[], float] = time.monotonic
@@ -34,7 +35,7 @@ class Stopwatch:
             self._phase = name
 
     def step(self, name: str) -> None:
-        """Steps of a traced asset are identified by the threads that wrote them."""
+        """End a step. Threads may report the steps of a traced asset in any order."""
         with self._lock:
             now = self.clock()
             took, self._step_began = now - self._step_began, now
@@ -45,7 +46,7 @@ class Stopwatch:
                 self._laps.append({"up_to_step": name, "ms": _ms(took)})
 
     def stop(self) -> tuple[dict[str, Any], ...]:
-        """Phases first, each in the order it was reported."""
+        """Return the laps: phases first, each group in the order reported."""
         with self._lock:
             self._end_phase()
             return tuple(sorted(self._laps, key=lambda lap: "up_to_step" in lap))

@@ -1,4 +1,4 @@
-"""Whether a target has to be made at all: the last success stands while nothing has changed."""
+"""Skip a target whose definition and inputs have not changed since its last success."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class Unchanged:
     def result(
         self, target: Target, dataset: UUID, pins: Mapping[str, Pin]
     ) -> Materialization | None:
-        """The last success, when the definition and every byte it was made from are the same.
+        """Return the last success if the definition and all input content are the same.
 
-        What reads the clock was made from the time too, which is never the same.
+        An asset that reads the clock is never unchanged: the time differs in every run.
         """
         if self.definitions.asks_time(target.asset):
             return None
@@ -42,7 +42,7 @@ class Unchanged:
         return last if dependency_hash(consumed(pins)) == last.dependency_hash else None
 
     def _still_there(self, target: Target, last: Materialization, dataset: UUID) -> bool:
-        """Its files; and what was appended must not have been taken back."""
+        """True if the result's files exist and rows it appended were not removed since."""
 
         def work(tx: Transaction) -> bool:
             found = Fragments(tx).get([last.fragment_id] if last.fragment_id else [])

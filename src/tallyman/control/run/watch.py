@@ -1,4 +1,4 @@
-"""Watching over a run from beside it: it lives, it may be canceled, it may be taken away."""
+"""Watch over a run in the background: renew its lease, and notice a cancel or a takeover."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from tallyman.control.run.journal import Journal
 from tallyman.errors import DatabaseUnavailable, RunTaken
 
 EVERY = 1.0
-"""Seconds: how soon a cancel is heard. The lease is thirty times as long."""
+"""Seconds between beats: how fast a cancel is noticed. The lease is thirty times as long."""
 
 
 class Watch:
-    """A thread while the block lasts; `interrupt` stops what is computing when it must end."""
+    """A background thread for the duration of a `with` block. `interrupt` stops running
+    computations."""
 
     def __init__(self, journal: Journal, interrupt: Callable[[], None]) -> None:
         self.journal = journal
@@ -35,10 +36,10 @@ class Watch:
             try:
                 canceled = self.journal.beat()
             except DatabaseUnavailable:
-                continue  # whoever writes next waits for it, or gives up with a better word
+                continue  # the next write waits, or fails with a better message
             except RunTaken:
                 canceled = True
             if canceled:
                 self.stop.set()
-                # Again and again: a job that starts just after the first time must end too.
+                # Repeat: a job that starts just after the first interrupt must stop too.
                 self.interrupt()

@@ -1,4 +1,4 @@
-"""All that the execution of one run works with, built once when the run begins or goes on."""
+"""Everything that the execution of one run needs, built once when the run starts or resumes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tallyman.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class Workbench:
-    """The run is registered, and this process holds it."""
+    """The parts of a registered run that this process holds."""
 
     definitions: Definitions
     journal: Journal
@@ -80,7 +80,7 @@ class Workbench:
 
 
 def _datasets(workspace: Workspace, targets: Sequence[Target]) -> dict[str, Dataset]:
-    """The dataset of each asset that the run makes."""
+    """Find the dataset of each asset that the run makes."""
     assets = sorted({target.asset for target in targets})
     found = workspace.database.durably(
         lambda tx: Datasets(tx).of_producers(workspace.name, assets, Kind.ASSET)

@@ -1,1 +1,1 @@
-"""The seal of a run: hash, chain and signature."""
+"""Seals of runs: hashes, chain and signatures."""

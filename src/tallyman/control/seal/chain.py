@@ -1,4 +1,5 @@
-"""The chain of a project's seals, walked from the first: which link is broken, if one is."""
+"""Check the chain of a project's seals from the first to the last, and find the first broken
+link."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ HASH = re.compile(r"(sha256:)?([0-9a-f]{64})")
 
 @dataclass(frozen=True, slots=True)
 class BrokenLink:
-    """The first link that does not hold."""
+    """The first broken link of a chain."""
 
     ordinal: int
     run: str | None
@@ -51,10 +52,10 @@ class Chain:
     seals: int
     signed: int
     head: tuple[int, str] | None
-    """Ordinal and hash of the last seal: what to note elsewhere."""
+    """Ordinal and hash of the last seal, to be noted elsewhere."""
     broken: BrokenLink | None = None
     gone: list[str] = field(default_factory=list)
-    """Runs whose folder is not here: their seals were checked by the registry alone."""
+    """Runs whose folder is missing: their seals were checked against the registry only."""
 
     def to_json(self) -> dict[str, object]:
         return {
@@ -69,7 +70,7 @@ class Chain:
 
 
 def check_chain(database: Database, settings: Settings, head: str | None = None) -> Chain:
-    """`head` is a hash that was noted before: it must still be one of the chain."""
+    """Check all seals. `head` is a hash noted earlier, which must be in the chain."""
     noted = _noted(head) if head is not None else None
     rows = database.durably(lambda tx: Seals(tx).chain(settings.name))
     walk = _ChainWalk(rows, settings.home, public_keys(settings.home))
@@ -96,7 +97,7 @@ def _noted(text: str) -> str:
 
 
 class _ChainWalk:
-    """Each seal is hashed once, and each file of a seal once."""
+    """One pass over the seals; each seal and each seal file is hashed once."""
 
     def __init__(
         self,
@@ -124,19 +125,19 @@ class _ChainWalk:
             try:
                 seal = Seal.of_text(row["body"])
             except ValueError as error:
-                yield _broken(row, "the registry holds no seal", "a seal", error)
+                yield _broken(row, "what the registry has is not a seal", "a seal", error)
                 return
             yield from self._link(row, seal, previous)
             yield from self._signature(row, seal, signed)
             previous, signed = row["hash"], signed or row["key_id"] is not None
-        # Only then the folders: only a whole chain says which seal of a run is its newest.
+        # Check the folders last: only an intact chain shows which seal of a run is the newest.
         for row in self.rows:
             yield from self._file(row)
 
     def _link(
         self, row: Mapping[str, Any], seal: Seal, previous: str | None
     ) -> Iterator[BrokenLink]:
-        """The registry's row against the one before it and against its own body."""
+        """Compare a registry row with the row before it and with its own seal."""
         if row["previous"] != previous:
             what = "it does not follow the seal before it"
             yield _broken(row, what, previous, row["previous"])
@@ -151,18 +152,19 @@ class _ChainWalk:
         }
         for what, (expected, found) in pairs.items():
             if expected != found:
-                yield _broken(row, f"{what} is another in the seal", expected, found)
+                yield _broken(row, f"{what} differs in the seal", expected, found)
 
     def _signature(self, row: Mapping[str, Any], seal: Seal, signed: bool) -> Iterator[BrokenLink]:
         if seal.signature is None and signed:
             what = "it is not signed, and an earlier one is"
             yield _broken(row, what, "a signature", "none")
         elif (problem := problem_of(seal, self.keys)) is not None:
-            yield _broken(row, "its signature is not good", "one by a key in keys/", problem)
+            yield _broken(row, "its signature is not valid", "one by a key in keys/", problem)
 
     def _file(self, row: Mapping[str, Any]) -> Iterator[BrokenLink]:
-        """Its newest seal is in the run's folder, older ones are below `attempts`; one that is not
-        was never put there, because the next came first, or `verify RUN` finds it missing."""
+        """Check the run folder: the newest seal is in it, and older ones are under `attempts`. A
+        missing older one was never written, because the next seal came first; `verify RUN` reports
+        other gaps."""
         if self.is_gone(row):
             return
         files = self._files(row)
@@ -170,18 +172,20 @@ class _ChainWalk:
         top = files.get(SEAL)
         newest = self.newest[row["run_id"]] == row["ordinal"]
         if newest and top not in (None, row["hash"]):
-            yield _broken(row, f"{row['folder']}/{SEAL} is not its seal", row["hash"], top)
+            yield _broken(
+                row, f"{row['folder']}/{SEAL} is not the seal in the registry", row["hash"], top
+            )
         elif newest and row["hash"] not in files.values():
-            yield _broken(row, f"{row['folder']}/{SEAL} is not there", row["hash"], "no file")
+            yield _broken(row, f"{row['folder']}/{SEAL} is missing", row["hash"], "no file")
         elif newest and strange:
-            what = f"{row['folder']}/{strange[0]} is no seal of this run"
+            what = f"{row['folder']}/{strange[0]} is not a seal of this run"
             yield _broken(row, what, "a seal of the registry", files[strange[0]])
 
     def is_gone(self, row: Mapping[str, Any]) -> bool:
         return not self._files(row) and not (self.home / row["folder"]).is_dir()
 
     def _files(self, row: Mapping[str, Any]) -> dict[str, str]:
-        """The hash of each seal in the run's folder, by name."""
+        """Return the hash of each seal file in the run folder, by name."""
         run, folder = row["run_id"], self.home / row["folder"]
         if run not in self.files:
             self.files[run] = {

@@ -1,4 +1,4 @@
-"""A sealed run looked at again: which of its files is not what it was when it was sealed."""
+"""Check a sealed run: find files that changed since it was sealed."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from tallyman.registry.seals import Seals
 from tallyman.settings import Settings
 
 FIRST = (SEAL, MANIFEST, CONFIG, LEDGER)
-"""The order in which a person wants to hear of them: each vouches for those after it."""
+"""Report these files first, in this order: each one vouches for those after it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChangedFile:
     file: str
     then: str | None
-    """Its sha256 when it was sealed; None: it was not there."""
+    """Its sha256 when sealed; None if it did not exist."""
     now: str | None
-    """None: it is gone."""
+    """Its sha256 now; None if it does not exist."""
 
     def to_json(self) -> dict[str, str | None]:
         return {"file": self.file, "then": self.then, "now": self.now}
@@ -45,20 +45,20 @@ class ChangedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Witness:
-    """What is known of a run beside its folder."""
+    """What is known about a run outside its folder."""
 
     home: Path
     keys: Mapping[str, Ed25519PublicKey]
     rows: Sequence[Mapping[str, Any]] = ()
-    """The registry's seals of it, newest first."""
+    """Its seals in the registry, newest first."""
     registered: bool = False
     signed_since: int | None = None
-    """The first seal of the project with a signature."""
+    """The number of the project's first signed seal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sealed:
-    """`seal` is None when nothing vouches for the run as it is now."""
+    """The state of a run's files. `seal` is None if no seal covers the run as it is now."""
 
     seal: Seal | None
     changes: tuple[ChangedFile, ...] = ()
@@ -84,7 +84,7 @@ def witness(tx: Transaction, settings: Settings, run: RunRecord | None) -> Witne
 
 
 def look(folder: Path, given: Witness) -> Sealed:
-    """Every file is read once. Nothing in the folder is taken for well-formed."""
+    """Check the folder, reading every file once. No file is assumed to be well-formed."""
     found = _Found()
     seal = _seal(folder, given, found)
     now = _hashes(folder)
@@ -117,14 +117,16 @@ def _rank(changed: ChangedFile) -> tuple[int, int, str]:
 
 
 def _seal(folder: Path, given: Witness, found: _Found) -> Seal | None:
-    """As the registry holds it; of a run that was copied here, as its folder does."""
+    """Return the seal from the registry; for a run copied from elsewhere, from its folder."""
     there = _bytes(folder / SEAL)
     if not given.rows:
         return _own(there, given.registered, found)
     row = given.rows[0]
     then, now = str(row["body"]).encode(), there
     if now is None and _set_aside(folder, then):
-        found.problems.append("not sealed: the run went on after its last seal and did not end")
+        found.problems.append(
+            "not sealed: the run was resumed after its last seal and has not ended"
+        )
         return None
     if now != then:
         changed = ChangedFile(SEAL, _sha256(then), None if now is None else _sha256(now))
@@ -134,13 +136,13 @@ def _seal(folder: Path, given: Witness, found: _Found) -> Seal | None:
     except ValueError:
         seal = None
     if seal is None or row["hash"] != f"sha256:{_sha256(then)}":
-        found.problems.append("the registry's seal of it was changed: `tallyman verify chain`")
+        found.problems.append("the registry's seal of the run was changed: `tallyman verify chain`")
     return seal
 
 
 def _own(there: bytes | None, registered: bool, found: _Found) -> Seal | None:
     if there is None:
-        why = "it did not end, or is older than seals" if registered else "there is no seal.json"
+        why = "it has not ended, or predates seals" if registered else "there is no seal.json"
         found.problems.append(f"not sealed: {why}")
         return None
     try:
@@ -149,7 +151,7 @@ def _own(there: bytes | None, registered: bool, found: _Found) -> Seal | None:
         seal = None
     if seal is None or seal.text.encode() != there:
         found.changes.append(ChangedFile(SEAL, None, _sha256(there)))
-        found.problems.append("seal.json is not as a seal is written")
+        found.problems.append("seal.json is not a valid seal")
     elif registered:
         found.problems.append("seal.json is not in the registry: `tallyman verify chain`")
     return seal
@@ -164,9 +166,9 @@ def _unsigned(seal: Seal, given: Witness) -> str | None:
         return None
     since = given.signed_since
     if since is not None and seal.ordinal > since:
-        return f"no signature, and the project's seals have one since no. {since}"
+        return f"no signature, although the project's seals are signed since no. {since}"
     if not given.registered and given.keys:
-        return "no signature, and nothing else vouches for a run that was copied here"
+        return "no signature, and nothing else vouches for a copied run"
     return None
 
 
@@ -176,7 +178,7 @@ def _unsigned(seal: Seal, given: Witness) -> str | None:
 def _changed(
     folder: Path, seal: Seal | None, now: Mapping[str, str], found: _Found
 ) -> Iterator[ChangedFile]:
-    """Against the seal, which lists every file; without one only against ledgers."""
+    """Compare with the seal if it lists every file; otherwise with the ledgers."""
     if seal is None or not seal.lists_every_file:
         yield from _changed_by_ledgers(folder, dict(seal.files) if seal else None, now, found)
         return
@@ -188,7 +190,7 @@ def _changed(
 def _changed_by_ledgers(
     folder: Path, sealed: Mapping[str, str] | None, now: Mapping[str, str], found: _Found
 ) -> Iterator[ChangedFile]:
-    """Against an older seal and the ledgers it binds; without a seal only against ledgers."""
+    """Compare with an older seal and the ledgers it covers; without a seal, only with ledgers."""
     ledgers = [name for name in {**(sealed or {}), **now} if os.path.basename(name) == LEDGER]
     then, silent, judged = dict(sealed or {}), set[str](), set[str]()
     for name in ledgers if sealed is None else sorted(set(ledgers) & set(sealed)):
@@ -222,13 +224,16 @@ def _reused(seal: Seal) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def _follow(folder: Path, home: Path, name: str, facts: Mapping[str, Any], found: _Found) -> None:
-    """A result that another run made: its ledger as it was, and the files as the ledger says."""
+    """Check a result that another run made: its ledger against the seal, and its files against the
+    ledger."""
     place, then = home / facts["place"], facts.get("ledger")
     if not isinstance(then, str):
-        found.problems.append(f"{name}: reused, and its folder was gone when this run was sealed")
+        found.problems.append(
+            f"{name}: reused, but its folder was already missing when this run was sealed"
+        )
         return
     if not place.is_dir():
-        found.problems.append(f"{name}: reused from {facts['place']}, which is not here")
+        found.problems.append(f"{name}: reused from {facts['place']}, which is missing")
         return
     now = _hashes(place)
     listed = {LEDGER: then}
@@ -247,8 +252,8 @@ def _follow(folder: Path, home: Path, name: str, facts: Mapping[str, Any], found
 
 
 def _sealed_there(place: Path, ledger: str) -> dict[str, str] | None:
-    """What the seal of the run that made a result says of its files, where its ledger was changed;
-    None if there is no seal that speaks of the same ledger."""
+    """Return the file hashes from the seal of the run that made the result, if its ledger was
+    changed; None if no seal covers the same ledger."""
     for folder in place.parents:
         there = _bytes(folder / SEAL)
         if there is None:
@@ -265,7 +270,7 @@ def _sealed_there(place: Path, ledger: str) -> dict[str, str] | None:
 
 
 def _hashes(folder: Path) -> dict[str, str]:
-    """By name, of every file there is but the seal; what cannot be read says why instead."""
+    """Hash every file except the seal; for an unreadable file return the reason instead."""
     paths = list(files_in(folder))
     with ThreadPoolExecutor(max_workers=os.cpu_count() or 2) as pool:
         hashes = pool.map(_hash, paths)
@@ -275,7 +280,7 @@ def _hashes(folder: Path) -> dict[str, str]:
 def _hash(path: Path) -> str:
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
-            return "not a file"  # to read from a pipe would be to wait for ever
+            return "not a file"  # reading from a pipe could block forever
         return sha256(str(path))
     except OSError as error:
         return f"unreadable ({error.strerror})"

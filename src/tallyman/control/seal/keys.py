@@ -1,4 +1,4 @@
-"""The keys of seals: the private one, which signs, and the public ones, which people share."""
+"""Keys for seals: the private key, which signs, and the public keys, which everyone shares."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ from tallyman.errors import SigningKeyExists, SigningKeyUnusable
 from tallyman.settings import Settings
 
 FOLDER = "keys"
-"""In the project, to be committed: without it nobody can check a signature."""
+"""The project's folder of public keys. Commit it: without it nobody can check a signature."""
 PRIVATE = "seal.pem"
 ID_LENGTH = 16
 
 
 @dataclass(frozen=True, slots=True)
 class NewKey:
-    """Where the halves of a new pair are."""
+    """The files of a new key pair."""
 
     key: str
     private: str
     public: str
     kept: str | None = None
-    """Where the private key before it is now."""
+    """Where the previous private key is now."""
 
     def to_json(self) -> dict[str, str | None]:
         return {
@@ -69,11 +69,11 @@ def shown(settings: Settings, path: Path) -> str:
     return str(path.relative_to(settings.home) if inside else path)
 
 
-# ---- finding ----------------------------------------------------------------------------------
+# ---- load keys --------------------------------------------------------------------------------
 
 
 def private_key(settings: Settings) -> Ed25519PrivateKey | None:
-    """None when none was made and none is configured; SigningKeyUnusable when it cannot sign."""
+    """Load the private key; None if there is none. Raises SigningKeyUnusable if it cannot sign."""
     place = place_of(settings)
     if settings.signing_key is None and not place.exists():
         return None
@@ -84,7 +84,7 @@ def private_key(settings: Settings) -> Ed25519PrivateKey | None:
 
 
 def public_keys(home: Path) -> dict[str, Ed25519PublicKey]:
-    """By id. A file that holds another key than its name says counts as none."""
+    """Load the public keys by id. A file whose name does not match its key is ignored."""
     found = {}
     for path in sorted((home / FOLDER).glob("*.pub")):
         with contextlib.suppress(OSError, ValueError, UnsupportedAlgorithm):
@@ -95,7 +95,7 @@ def public_keys(home: Path) -> dict[str, Ed25519PublicKey]:
 
 
 class _Refused(Exception):
-    """Why a file cannot sign; never what is in it."""
+    """Why a file cannot sign; never its content."""
 
 
 def _loaded(place: Path) -> Ed25519PrivateKey:
@@ -108,19 +108,20 @@ def _loaded(place: Path) -> Ed25519PrivateKey:
     except OSError as error:
         raise _Refused(f"it cannot be read: {error.strerror}") from None
     except TypeError:
-        raise _Refused("it has a passphrase, and a run cannot ask for one") from None
+        raise _Refused("it has a passphrase, which a run cannot ask for") from None
     except (ValueError, UnsupportedAlgorithm):
-        raise _Refused("it is no private key in PEM") from None
+        raise _Refused("it is not a private key in PEM format") from None
     if not isinstance(key, Ed25519PrivateKey):
-        raise _Refused(f"it is no Ed25519 key but {type(key).__name__.strip('_')}")
+        raise _Refused(f"it is not an Ed25519 key but {type(key).__name__.strip('_')}")
     return key
 
 
-# ---- making -----------------------------------------------------------------------------------
+# ---- make keys --------------------------------------------------------------------------------
 
 
 def init(settings: Settings) -> NewKey:
-    """A new pair. A private key that is there stays; its public half is written if it is not."""
+    """Make a new pair. An existing private key stays; its public key is written if it is
+    missing."""
     place = place_of(settings)
     if place.exists():
         key = private_key(settings)
@@ -132,7 +133,7 @@ def init(settings: Settings) -> NewKey:
     key = Ed25519PrivateKey.generate()
     aside = _written(place, key)
     try:
-        os.link(aside, place)  # fails if somebody made one meanwhile
+        os.link(aside, place)  # fails if another process made one meanwhile
     except FileExistsError:
         raise SigningKeyExists(shown(settings, place), "made just now") from None
     finally:
@@ -142,26 +143,28 @@ def init(settings: Settings) -> NewKey:
 
 
 def rotate(settings: Settings) -> NewKey:
-    """A new pair signs from now on. The old public key stays, and with it old seals can be
-    checked; the old private key is kept aside."""
+    """Make a new pair that signs from now on. The old public key stays, to check old seals; the old
+    private key is kept under another name."""
     old = private_key(settings)
     place = place_of(settings)
     if old is None:
-        raise SigningKeyUnusable(shown(settings, place), "there is none yet: `tallyman keys init`")
+        raise SigningKeyUnusable(
+            shown(settings, place), "there is none yet: run `tallyman keys init`"
+        )
     kept = place.with_name(f"{place.stem}-{key_id(old.public_key())}{place.suffix}")
     key = Ed25519PrivateKey.generate()
     made = _with_public_key(settings, key, shown(settings, kept))
     aside = _written(place, key)
     with contextlib.suppress(FileExistsError):
         os.link(place, kept)
-    # Until here the old one signs, and from here the new one: there is always one.
+    # The replacement is atomic: there is always a key that signs.
     os.replace(aside, place)
     sync(place, kept)
     return made
 
 
 def _written(place: Path, key: Ed25519PrivateKey) -> Path:
-    """The private key under another name beside its place, for nobody else to read."""
+    """Write the private key to a temporary file next to its place, readable only by its owner."""
     place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     aside = place.with_name(f".{place.name}.{uuid4()}")
     text = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
@@ -181,12 +184,12 @@ def _with_public_key(settings: Settings, key: Ed25519PrivateKey, kept: str | Non
     return NewKey(key_id(public), private, shown(settings, path), kept)
 
 
-# ---- reporting ----------------------------------------------------------------------------------
+# ---- list keys ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class KnownKey:
-    """The public keys, and the private one that is to sign, if it can."""
+    """The public keys, and the private key that signs, if it is usable."""
 
     public: Mapping[str, Ed25519PublicKey]
     signs: str | None
@@ -218,4 +221,4 @@ def known(settings: Settings) -> KnownKey:
 
 
 def public_key_missing(key: str) -> str:
-    return f"its public half {FOLDER}/{key}.pub is not there: `tallyman keys init` writes it again"
+    return f"its public key {FOLDER}/{key}.pub is missing: `tallyman keys init` writes it again"

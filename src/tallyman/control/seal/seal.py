@@ -1,4 +1,4 @@
-"""Sealing a run that ended: the hash of all it left, chained to the seal before it."""
+"""Seal a run that ended: hash all its files, and chain the seal to the one before it."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tallyman.registry.seals import Seals
 
 
 def seal_of(home: Path, run: RunRecord, result: RunResult, rows: Iterable[Materialization]) -> Seal:
-    """Everything in its folder is in its place; the chain and the signature come when it is
-    added to the registry."""
+    """Build the seal of a run whose files are all in place; chain and signature are added with the
+    registry row."""
     folder = home / run.folder
     return Seal(
         project=run.project,
@@ -35,7 +35,7 @@ def seal_of(home: Path, run: RunRecord, result: RunResult, rows: Iterable[Materi
 
 
 def _reused(home: Path, rows: Iterable[Materialization]) -> dict[str, Any]:
-    """Results that other runs made: bound by the hash of their ledger there."""
+    """List results that other runs made, each bound by the hash of its ledger."""
     found = {}
     for row in rows:
         if row.status is Status.SKIPPED and row.location:
@@ -59,11 +59,11 @@ def _published_versions(commit: Commit | None) -> dict[str, Any]:
 
 
 def place(database: Database, home: Path, project: str) -> None:
-    """seal.json of every run that was sealed, also of one whose process died on the way."""
+    """Write seal.json for every sealed run that lacks it, for example because its process died."""
     for row in database.durably(lambda tx: Seals(tx).not_placed(project)):
         folder, ordinal = home / row["folder"], row["ordinal"]
         newest = database.durably(lambda tx, run=row["run_id"]: Seals(tx).of_run(run))[0]
-        # Another process may be at it, or the folder may not be ours to write: the seal is in the
+        # Another process may be writing it, or the folder may be read-only: the seal is in the
         # registry, and the next command tries again.
         with contextlib.suppress(OSError):
             if folder.is_dir() and newest["ordinal"] == ordinal:

@@ -23,7 +23,7 @@ ALGORITHM = "ed25519"
 
 @dataclass(frozen=True, slots=True)
 class Signer:
-    """Puts its signature on a seal; leaves it as it is when the project has no key."""
+    """Signs a seal; leaves it unsigned if the project has no key."""
 
     settings: Settings = field(repr=False)
     key: Ed25519PrivateKey | None = field(repr=False)
@@ -36,22 +36,22 @@ class Signer:
         return seal.signed(Signature(key=keys.key_id(key.public_key()), value=value))
 
     def _now(self) -> Ed25519PrivateKey | None:
-        """A run takes hours, and a key may be made or replaced meanwhile; the one that was checked
-        when the run began will do if that of now does not."""
+        """Load the key again: it may have been made or replaced during the run. Fall back to the
+        key that was checked when the run began."""
         with contextlib.suppress(SigningKeyUnusable):
             return keys.private_key(self.settings) or self.key
         return self.key
 
 
 def signer(tx: Transaction, settings: Settings) -> Signer:
-    """Asked for before anything begins: SigningKeyUnusable if seals could not be signed although
-    they are to be."""
+    """Load the signing key before work begins. Raises SigningKeyUnusable if seals must be signed
+    but cannot be."""
     key = keys.private_key(settings)
     place = keys.shown(settings, keys.place_of(settings))
     if key is None:
         since = Seals(tx).signed_since(settings.name)
         if since is not None:
-            why = f"it is not here, and the seals of {settings.name} are signed since no. {since}"
+            why = f"it is missing, but the seals of {settings.name} are signed since no. {since}"
             raise SigningKeyUnusable(place, why)
         return Signer(settings, None)
     name = keys.key_id(key.public_key())
@@ -61,12 +61,12 @@ def signer(tx: Transaction, settings: Settings) -> Signer:
 
 
 def problem_of(seal: Seal, public: Mapping[str, Ed25519PublicKey]) -> str | None:
-    """What is wrong with its signature; None if it is good, or if there is none."""
+    """Return what is wrong with a signature; None if it is valid or there is none."""
     signature = seal.signature
     if signature is None:
         return None
     if signature.algorithm != ALGORITHM:
-        return f"a signature by {signature.algorithm!r}, which is unknown"
+        return f"a signature with the unknown algorithm {signature.algorithm!r}"
     key = public.get(signature.key)
     if key is None:
         return f"a signature by key {signature.key}, which is not in {keys.FOLDER}/"

@@ -1,1 +1,1 @@
-"""Whether the past still holds: files, inputs, and the same result again."""
+"""Check the past: files, inputs, and whether a run can be reproduced."""

@@ -10,12 +10,12 @@ from tallyman.domain.history.manifest import BoundInput, CodeVersion
 from tallyman.engine.files.run_folder import SEAL
 
 ABSENT = "absent"
-"""Shown for a setting or a file that one side does not have."""
+"""Shown for a setting or a file that only one side has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BindingChange:
-    """One thing that is not as it was."""
+    """One difference between a run's binding and the present."""
 
     kind: str
     name: str
@@ -41,7 +41,7 @@ def other_seal(then: str, now: str) -> BindingChange:
         then=then,
         now=now,
         message=f"the registry's seal of the run was changed: {then} then, {now} now",
-        advice="look closer:  tallyman verify chain",
+        advice="see also:  tallyman verify chain",
     )
 
 
@@ -53,7 +53,7 @@ def file_change(name: str, then: str | None, now: str | None) -> BindingChange:
         then=then,
         now=now,
         message=f"{name} was changed since it was sealed: {hashes}",
-        advice="the run's own files were changed:  tallyman verify says which",
+        advice="the run's own files were changed; list them:  tallyman verify",
     )
 
 
@@ -80,7 +80,7 @@ def code_change(then: CodeVersion, now: CodeVersion) -> BindingChange | None:
             now=now.git_commit,
             message=f"Code has changed: commit {then.git_commit} then, {now.git_commit} "
             f"now; the pipeline's own files {own}",
-            advice=f"as it was:  git checkout {then.git_commit}",
+            advice=f"get the original code:  git checkout {then.git_commit}",
         )
     if same_files:
         return None
@@ -97,7 +97,8 @@ def _uncommitted(then: CodeVersion, now: CodeVersion) -> str:
     if now.git_commit is None or then.git_commit != now.git_commit:
         return ""
     sides = [name for name, dirty in (("then", then.git_dirty), ("now", now.git_dirty)) if dirty]
-    return f" (commit {now.git_commit}, with uncommitted changes {' and '.join(sides) or 'aside'})"
+    when = " and ".join(sides) or "that git does not see"
+    return f" (commit {now.git_commit}, with uncommitted changes {when})"
 
 
 def input_change(name: str, then: BoundInput | None, now: BoundInput | None) -> BindingChange:
@@ -117,7 +118,7 @@ def input_change(name: str, then: BoundInput | None, now: BoundInput | None) -> 
 
 
 def _shown_hash(given: BoundInput | None) -> str:
-    return str(hash_of(given) or "nothing there")
+    return str(hash_of(given) or "no content")
 
 
 def _size(given: BoundInput | None) -> str:

@@ -1,4 +1,5 @@
-"""Compute the keys of a run that kept only digests: its plan again, on its pinned inputs."""
+"""Recompute the keys of a run that stored only digests: evaluate its plan again on its pinned
+inputs."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ NAMES = ("record_count", "key_digest_high", "key_digest_low")
 
 @dataclass(frozen=True, slots=True)
 class RecomputedKeys:
-    """The keys the plan gives now, and how many records do not match the digests stored then."""
+    """Recomputed keys, and the number of records that do not match the stored digests."""
 
     folder: Path
     accounted: list[Input]
@@ -47,7 +48,8 @@ def recomputed(
     ledger: StoredLedger,
     folder: Path,
 ) -> Iterator[RecomputedKeys]:
-    """Run the plan with all keys, at the time of the run, in a folder that goes with the block."""
+    """Evaluate the plan with all keys, with the run's clock, in a folder that exists inside the
+    block."""
     with tempfile.TemporaryDirectory(prefix="tallyman-keys-") as temporary:
         place, scratch = Path(temporary) / asset.name, Path(temporary) / "staging"
         place.mkdir()
@@ -79,7 +81,7 @@ def compare_by_digest(
     ledger: StoredLedger,
     folder: Path,
 ) -> Discrepancy:
-    """The keys of a replay, accepted only where its groups have the digests the run stored."""
+    """Compare recomputed keys, which count only where their groups match the stored digests."""
     with recomputed(asset, plan, moment, inputs, ledger, folder) as replay:
         merged = (_replayed_part(part, replay.folder) for part in ledger.partitions)
         found = compare_keys(replay.accounted, replace(ledger, partitions=tuple(merged)), folder)
@@ -87,14 +89,14 @@ def compare_by_digest(
 
 
 def _replayed_part(part: Partition, folder: Path) -> Partition:
-    """Take the keys of groups from the replay: the run stored only their digests."""
+    """Take the keys of groups from the recomputed files: the run stored only their digests."""
     if part.fate is not Fate.AGGREGATED:
         return part
     return replace(part, location=str(folder / part.location))
 
 
 def _differing(inputs: Mapping[str, Input], stored: Path, keys: Path) -> int:
-    """Records in groups whose count or digest is not what the run stored."""
+    """Count records in groups whose count or digest differs from the stored one."""
     spark = next(iter(inputs.values())).spark
     sides: list[DataFrame] = []
     for place in (stored, keys):

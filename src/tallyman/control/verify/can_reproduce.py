@@ -1,4 +1,5 @@
-"""Before a run is made again: is what it was made by and from still there? Without Spark."""
+"""Check without Spark whether a run can be reproduced: are its definitions and inputs still
+there?"""
 
 from __future__ import annotations
 
@@ -33,18 +34,19 @@ from tallyman.registry.run.reads import Reads
 from tallyman.registry.run.runs import Runs
 
 COUNTED = {RowsUnaccountedFor.code, RowsOutsidePartition.code}
-"""Failures at the end, when every record had been counted: their ledger is whole."""
+"""Errors raised after all records were counted, so that the ledger is complete."""
 UNFINISHED = (Status.RUNNING, Status.PENDING, Status.INTERRUPTED, Status.CANCELED)
 VERSIONS = ("tallyman_version", "python_version", "spark_version", "java_version", "platform")
 
 
 @dataclass
 class Reproducible:
-    """The targets of a run: which of them it made, and what stands against making each again."""
+    """The targets of a run: which ones it made, and the reasons why a target cannot be made
+    again."""
 
     bound: Bound
     definitions: Definitions
-    """Of all that is to be made again."""
+    """The definitions of everything to make again."""
 
     @cached_property
     def rows(self) -> list[Materialization]:
@@ -53,12 +55,12 @@ class Reproducible:
 
     @cached_property
     def pins(self) -> Pins:
-        """As the run saw them: with what it made itself."""
+        """Pin what the run saw, including what it made itself."""
         run = self.bound.record
         return Pins(self.definitions.workspace, run.id, run.pins)
 
     def place(self, target: Target) -> Path:
-        """What the run left of it."""
+        """Return the target's folder in the run folder."""
         return self.bound.run.folder / self.bound.manifest.folders[target]
 
     # ---- the whole run ---------------------------------------------------------------------
@@ -71,18 +73,19 @@ class Reproducible:
         if run.status in UNFINISHED or self.bound.run.report is None:
             yield (
                 f"the run did not finish, it is {run.status.value}: "
-                f"`tallyman resume {run.name}` goes on with it"
+                f"`tallyman resume {run.name}` continues it"
             )
         if not self.bound.config_is_bound:
-            yield "config.json of the run is not what its manifest binds: it was changed since"
+            yield "config.json of the run does not match its manifest: it was changed since"
         if code.git_dirty:
             yield (
                 f"the run's code was not committed: the pipeline's files had changes on top of "
-                f"commit {code.git_commit}, so nobody can get it back"
+                f"commit {code.git_commit}, so the code cannot be restored"
             )
 
     def environment(self) -> list[str]:
-        """What the run was made with and is not the same now: it may explain a difference."""
+        """List versions of tools that differ from those of the run: they may explain a
+        difference."""
         if self.bound.seal_change is not None:
             return []
         settings = self.definitions.settings
@@ -96,7 +99,7 @@ class Reproducible:
 
     @property
     def commit(self) -> str | None:
-        """Of the code that made the run, if it is known."""
+        """The git commit of the run's code, if known."""
         if self.bound.seal_change is not None:
             return None
         return self.bound.code_then.git_commit
@@ -104,12 +107,12 @@ class Reproducible:
     # ---- one target ------------------------------------------------------------------------
 
     def not_to_make(self, row: Materialization) -> TargetAgain | None:
-        """What is known of a target without making it again; None if it can be made."""
+        """Return the verdict on a target that is not made again; None if it can be made."""
         if row.status is Status.SKIPPED:
             by = str(row.metadata.get("unchanged_since") or self._run_of(row))
             return TargetAgain(target=row.target, verdict=Verdict.REUSED, made_by=by)
         if not _left_a_ledger(row):
-            reason = row.error_message or "what it reads did not succeed, or the run ended"
+            reason = row.error_message or "an input did not succeed, or the run ended first"
             reasons = (f"{row.status.value} then: {reason}",)
             never = row.status in UNFINISHED
             verdict = Verdict.NOT_MADE if never else Verdict.NOT_COMPARED
@@ -132,19 +135,19 @@ class Reproducible:
 
     def _against(self, row: Materialization) -> Iterator[str]:
         if self.bound.seal_change is not None or not self.bound.config_is_bound:
-            return  # its thresholds are not known, and the run as a whole is refused
+            return  # its thresholds are unknown, and the whole run is refused
         if row.target.asset not in self.definitions.pipeline.assets:
             yield f"asset {row.target.asset} is no longer declared{self._checkout}"
             return
         try:
             ledger_in(self.place(row.target))
         except (NotFound, ValueError):
-            yield f"its ledger in {self.bound.record.folder} is gone or broken: nothing to compare"
+            yield f"its ledger in {self.bound.record.folder} is missing or damaged"
             return
         changed = self._redefined(row)
         if changed:
             yield changed
-            return  # its inputs may be others too, and that would be no news
+            return  # its inputs may differ as a consequence
         try:
             pins = self.pins.as_read(row)
         except InputMissing as error:
@@ -155,10 +158,10 @@ class Reproducible:
         if not stored:
             yield from self._changed(row, pins)
 
-    # ---- by what it was made ----------------------------------------------------------------
+    # ---- its definition ---------------------------------------------------------------------
 
     def pinned(self, asset: str) -> tuple[Evidence, Thresholds]:
-        """As the run had them."""
+        """Return evidence and thresholds as in the run."""
         then = self.bound.config["assets"][asset]
         return Evidence(then["evidence"]), Thresholds.of_json(then["thresholds"])
 
@@ -171,22 +174,22 @@ class Reproducible:
         then = row.definition_hash or bound
         if now == then:
             return None
-        reason = f"asset {name} is defined differently now: {then} then, {now} now"
+        reason = f"asset {name} has another definition now: {then} then, {now} now"
         if then != bound:
-            return f"{reason}. The run was resumed with it, and no commit is known for it"
+            return f"{reason}. The run was resumed with that definition, whose commit is unknown"
         return f"{reason}{self._checkout}"
 
     @property
     def _checkout(self) -> str:
         code = self.bound.code_then
         if code.git_commit:
-            return f". It was made by commit {code.git_commit}"
-        return f". No commit is known, only the hash of its files: {code.source_hash}"
+            return f". The run used commit {code.git_commit}"
+        return f". The run's commit is unknown; the hash of its files is {code.source_hash}"
 
-    # ---- from what it was made --------------------------------------------------------------
+    # ---- its inputs -------------------------------------------------------------------------
 
     def _purged(self, row: Materialization, pins: Mapping[str, Pin]) -> Iterator[str]:
-        """Parts of a version that were removed for good are in no list of files."""
+        """Find purged parts of a version; they are in no list of files."""
         reads = self.definitions.database.durably(lambda tx: Reads(tx).inputs(row.id))
         wanted = Counter(read.name for read in reads if read.id is not None)
         for name, pin in pins.items():
@@ -203,15 +206,15 @@ class Reproducible:
                 yield f"Input data has changed: {name}: {problem}"
 
     def _changed(self, row: Materialization, pins: Mapping[str, Pin]) -> Iterator[str]:
-        """Sources. What a result was made from is known from its own row; of a target that was
-        halted, from its ledger and the manifest."""
+        """Find changed sources. The inputs of a result are known from its row; those of a halted
+        target from its ledger and the manifest."""
         consumed = [each for pin in pins.values() for each in pin.consumed()]
         if row.dependency_hash == dependency_hash(consumed):
             return
         found = [reason for pin in pins.values() for reason in self._source_changed(row, pin)]
         yield from found
         if row.dependency_hash and not found:
-            yield "its inputs are not those it read: they changed before the run was resumed"
+            yield "its inputs differ from those it read: they changed before the run was resumed"
 
     def _source_changed(self, row: Materialization, pin: Pin) -> Iterator[str]:
         if not pin.reading.of_source:
@@ -225,7 +228,8 @@ class Reproducible:
             yield input_change(name, replace(bound, hash=changed.then), now).message
 
     def _at_the_door(self, row: Materialization) -> dict[str, str]:
-        """The hash of each input whose records it accounts for; not distinguished in a replay."""
+        """Return the hash of each input it accounts for; empty for a replay, which does not
+        distinguish them."""
         place = self.place(row.target)
         accounted = accounted_inputs(self.definitions.pipeline.assets[row.target.asset].plan())
         if (place / FOLDER / FACTS).exists():
@@ -234,7 +238,7 @@ class Reproducible:
 
 
 def _left_a_ledger(row: Materialization) -> bool:
-    """One that can be compared: of a result, of a halt, or of a count that did not come out."""
+    """True if the target has a ledger to compare: of a result, a halt, or a failed count."""
     then = result_of(row)
     counted = (then.error or {}).get("code") in COUNTED
     return row.content_digest is not None or then.status is Status.HALTED or counted

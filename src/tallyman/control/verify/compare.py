@@ -1,4 +1,4 @@
-"""A result beside the same made again: rows, rejections, evidence and ledger, by content."""
+"""Compare a result with the one made again: rows, rejections, evidence and ledger, by content."""
 
 from __future__ import annotations
 
@@ -24,14 +24,15 @@ from tallyman.errors import (
 from tallyman.errors.wording import first_line
 
 LIMIT = 20
-"""Samples of each kind; counts are exact."""
+"""The most samples of each kind; counts are exact."""
 OUTSIDE = {kind.code for kind in (InputChanged, InputMissing, StepFailed, StorageFailed)}
-"""Errors that say nothing about the data of the run."""
+"""Errors that say nothing about the run's data."""
 
 Differ: TypeAlias = (
     "Callable[[Sequence[str], Sequence[str], Sequence[str], int], Mapping[str, Any]]"
 )
-"""Parquet files then and now, the key, and how many samples; what `tallyman diff --json` prints."""
+"""Takes Parquet files then and now, the key, and the number of samples; returns what `tallyman diff
+--json` prints."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ def compare(
     key: Sequence[str],
     differ: Differ,
 ) -> TargetAgain:
-    """`places`: what the run left, and what was made now."""
+    """Compare a target. `places` are the folders of the run and of the new result."""
     then, now = result_of(row), making.result
     error = now.error or {}
     if now.status is Status.FAILED and error.get("code") in OUTSIDE:
@@ -63,7 +64,7 @@ def compare(
     details: dict[str, Any] = {}
     sides = _Sides(*places, key, differ)
     if (then.error or {}).get("code") != StructuralError.code:
-        # Where the circuit breaker tripped, only a sample of the first records was kept.
+        # After a circuit breaker, only a sample of the first records was kept.
         for words, found in _compared(row, making, sides):
             reasons += words
             details |= found
@@ -74,7 +75,7 @@ def compare(
 
 
 def _status(row: Materialization, now: AssetResult) -> list[str]:
-    """A person may have rejected a result since: it was made all the same."""
+    """Compare how the target ended. A result that a person rejected later still counts as made."""
     then = result_of(row)
     made = row.content_digest is not None and then.status is not Status.HALTED
     was = Status.SUCCESS if made else then.status
@@ -87,7 +88,7 @@ def _status(row: Materialization, now: AssetResult) -> list[str]:
 
 
 Compared: TypeAlias = tuple[list[str], dict[str, Any]]
-"""What is different, in words, and the details of it."""
+"""The differences in words, and their details."""
 
 
 def _compared(row: Materialization, making: Making, sides: _Sides) -> Iterator[Compared]:
@@ -99,11 +100,11 @@ def _compared(row: Materialization, making: Making, sides: _Sides) -> Iterator[C
 
 
 def _read(name: str, work: Callable[[], Compared]) -> Compared:
-    """What somebody damaged cannot be the same."""
+    """Compare one part; a damaged file counts as a difference."""
     try:
         return work()
     except (TallymanError, ValueError) as error:
-        return [f"{name}: what the run left cannot be read: {first_line(error)}"], {}
+        return [f"{name}: the run's files cannot be read: {first_line(error)}"], {}
 
 
 def _values(
@@ -118,7 +119,7 @@ def _values(
 
 
 def _rows(row: Materialization, making: Making, sides: _Sides) -> Compared:
-    """The digest decides while the files are what the run wrote; else the rows in them do."""
+    """Compare digests while the run's files are unchanged; otherwise compare the rows in them."""
     then, now = row.content_digest, making.digest
     facts: dict[str, Any] = {"digest_then": then, "digest_now": now, "difference": None}
     intact, gone = results.as_written(sides.then), results.output_gone(sides.then)
@@ -126,7 +127,7 @@ def _rows(row: Materialization, making: Making, sides: _Sides) -> Compared:
         return [], {"rows": facts}
     digests = f"rows: digest {then} recorded, {now} now"
     if gone:
-        return [f"{digests}; the run's own files are gone, so no row can be shown"], {"rows": facts}
+        return [f"{digests}; its own files were removed, so no row can be shown"], {"rows": facts}
     found: Mapping[str, Any] | None = None
     try:
         found = sides.rows()
@@ -134,9 +135,9 @@ def _rows(row: Materialization, making: Making, sides: _Sides) -> Compared:
     except TallymanError as error:
         words = [f"rows: {error}"]
     if words and not intact:
-        words.append("the run's own output files were changed since: `tallyman verify` has more")
+        words.append("the run's own output files were changed since: see `tallyman verify`")
     if not words and then != now:
-        words = [f"{digests}, and the same rows in the files"]
+        words = [f"{digests}, but the files contain the same rows"]
     return words, {"rows": facts | {"difference": found if words else None}}
 
 
@@ -149,7 +150,7 @@ def _row_counts(found: Mapping[str, Any]) -> list[str]:
     return [f"rows: {listed}{how}"]
 
 
-# ---- the rest -------------------------------------------------------------------------------
+# ---- rejections and outputs -----------------------------------------------------------------
 
 
 def _rejections(sides: _Sides) -> Compared:
@@ -159,7 +160,7 @@ def _rejections(sides: _Sides) -> Compared:
 
 
 def _outputs(sides: _Sides) -> Compared:
-    """What output steps wrote."""
+    """Compare the files that output steps wrote."""
     before, after = (results.written_by_steps(place) for place in (sides.then, sides.now))
     reasons: list[str] = []
     details: dict[str, Any] = {}

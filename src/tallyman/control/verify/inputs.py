@@ -1,5 +1,5 @@
-"""Is everything a run was bound to still the same? The binding itself, then config, code and
-inputs, in that order."""
+"""Check that everything a run is bound to is still the same: first the binding itself, then config,
+code and inputs."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ from tallyman.registry.seals import Seals
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """The first change, or none; what was looked at until then."""
+    """The first change, if any, and what was checked before it."""
 
     run_id: str
     change: BindingChange | None
     checked: Mapping[str, Any] = field(default_factory=dict)
     sealed: bool = True
-    """Whether a seal vouches for the manifest that was compared with."""
+    """True if a seal vouches for the manifest."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -61,15 +61,15 @@ class Checked:
 
 @dataclass
 class Bound:
-    """A run, what its manifest bound it to, and the same things as they are now."""
+    """A run, what its manifest binds it to, and the current state of the same things."""
 
     record: RunRecord
     definitions: Definitions
-    """With the options that the run was begun with."""
+    """With the options that the run began with."""
 
     def __post_init__(self) -> None:
         if self.seal_change is not None:
-            return  # nothing else that the manifest says is worth reading
+            return  # a changed manifest cannot be trusted
         version = str(self.run.manifest.version)
         if version != MANIFEST_VERSION:
             raise NotBound(self.record.name, version)
@@ -83,7 +83,8 @@ class Bound:
         return Run.open(self.folder)
 
     def check(self) -> Checked:
-        """Stops at the first difference: what comes after may be no more than its consequence."""
+        """Check in order, and stop at the first difference: later ones may be consequences of
+        it."""
         looked: dict[str, Any] = {}
         for kind, differences in (
             ("manifest", self.seal_changes),
@@ -132,21 +133,22 @@ class Bound:
 
     @cached_property
     def pins(self) -> Pins:
-        """Every dataset at the version that the run read."""
+        """Pin every dataset at the version that the run read."""
         return Pins(self.definitions.workspace, ordinals=self.record.pins)
 
     # ---- the binding itself ---------------------------------------------------------------
 
     @cached_property
     def sealed(self) -> Mapping[str, Any] | None:
-        """The newest seal that the registry holds; None: older than seals, or it did not end."""
+        """The newest seal in the registry; None if the run predates seals or has not ended."""
         run = self.record.id
         rows = self.definitions.database.durably(lambda tx: Seals(tx).of_run(run))
         return rows[0] if rows else None
 
     @cached_property
     def seal_change(self) -> BindingChange | None:
-        """Whoever can write the folder can write hashes into it, but not into the registry."""
+        """The first change of the sealed files. Hashes in the folder can be rewritten together with
+        the files; those in the registry cannot."""
         return next(self.seal_changes(), None)
 
     def seal_changes(self) -> Iterator[BindingChange]:
@@ -160,7 +162,7 @@ class Bound:
         if files is None or hashed(body) != known:
             yield other_seal(known, hashed(body))
             return
-        # They are written when the run begins and never after, not even by a resume.
+        # These files are written once, when the run begins; a resume does not change them.
         for name in (MANIFEST, CONFIG):
             then, now = files.get(name), _sha256_of(self.folder / name)
             if then != now:
@@ -170,7 +172,7 @@ class Bound:
 
     @cached_property
     def config(self) -> dict[str, Any]:
-        """As config.json has it; empty when it is gone or not what was sealed."""
+        """The settings in config.json; empty if it is missing or not the sealed one."""
         path = self.folder / CONFIG
         if self.seal_change is not None or not path.exists():
             return {}
@@ -179,21 +181,21 @@ class Bound:
 
     @property
     def config_is_bound(self) -> bool:
-        """Whether config.json is what the manifest binds."""
+        """True if config.json matches the hash in the manifest."""
         return canonical_hash(self.config) == self.manifest.config_hash
 
     def config_changes(self) -> Iterator[BindingChange]:
         if not self.config_is_bound:
             bound, kept = self.manifest.config_hash, canonical_hash(self.config)
-            # Without its values only the hashes can be shown, and those of the file are no proof.
+            # The original values are unknown, so only hashes are shown.
             yield BindingChange(
                 kind="config",
                 name=CONFIG,
                 then=bound,
                 now=kept,
-                message=f"{CONFIG} of the run is not what its manifest binds: "
+                message=f"{CONFIG} of the run does not match its manifest: "
                 f"{bound} then, {kept} now",
-                advice="the run's own files were changed:  tallyman verify says which",
+                advice="the run's own files were changed; list them:  tallyman verify",
             )
             return
         now = flattened(
@@ -222,7 +224,7 @@ class Bound:
     # ---- inputs ---------------------------------------------------------------------------
 
     def input_changes(self) -> Iterator[BindingChange]:
-        """Sources are hashed anew; of a version, its rows are known and its files are checked."""
+        """Compare inputs. Sources are hashed again; for a version, its stored files are checked."""
         then = self.inputs_then
         now = inputs_of(self.definitions.pipeline, self.targets, self.pins)
         hashes = [{name: hash_of(one) for name, one in side.items()} for side in (then, now)]
@@ -245,7 +247,7 @@ class Bound:
                 then=before.to_json(),
                 now=replace(before, hash=None, problem=problem).to_json(),
                 message=f"Input data has changed: {where}: {before.hash} then, {problem} now",
-                advice=f"look closer:  tallyman verify dataset {reading.name} "
+                advice=f"see also:  tallyman verify dataset {reading.name} "
                 f"--version {before.version}",
             )
 
@@ -266,7 +268,7 @@ def _sha256_of(path: Path) -> str | None:
 
 
 def damage(warehouse: Warehouse, fragments: Sequence[Fragment]) -> str | None:
-    """What is wrong with the files of a version, byte for byte."""
+    """Describe damaged files of a version; None if all bytes match."""
     total = sum(len(fragment.files) for fragment in fragments)
     gone = other = 0
     for fragment in fragments:
@@ -277,12 +279,12 @@ def damage(warehouse: Warehouse, fragments: Sequence[Fragment]) -> str | None:
             elif sha256(str(folder / file.path)) != file.sha256:
                 other += 1
     if gone:
-        return f"{gone:,} of its {total:,} files are gone"
-    return f"{other:,} of its {total:,} files have other bytes" if other else None
+        return f"{gone:,} of its {total:,} files are missing"
+    return f"{other:,} of its {total:,} files have changed" if other else None
 
 
 def flattened(value: Mapping[str, Any], above: str = "") -> dict[str, Any]:
-    """Every setting by its path: `assets.daily.thresholds.percentage`."""
+    """Return every setting by its path: `assets.daily.thresholds.percentage`."""
     found: dict[str, Any] = {}
     for name, given in value.items():
         path = f"{above}.{name}" if above else str(name)

@@ -1,4 +1,4 @@
-"""A target of a past run opened again: its plan as it is now, its inputs as they were recorded."""
+"""Reopen a target of a past run: with its current plan, and the inputs recorded then."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from tallyman.registry.run.materializations import Materializations
 
 @dataclass
 class Again:
-    """Spark starts when inputs are asked for."""
+    """One target of a past run. Spark starts when its inputs are opened."""
 
     target: Target
     place: Path
     run: UUID
     clock: datetime
-    """The time that the run's expressions saw."""
+    """The run's clock: the time its expressions saw."""
     pins: Pins
 
     @property

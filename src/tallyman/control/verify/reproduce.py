@@ -1,6 +1,7 @@
-"""A run made again, aside, and compared. Nothing is published, and the registry is only read.
+"""Reproduce a run in a temporary folder, and compare. Nothing is published; the registry is only
+read.
 
-It is made under the identity of the run, so that ids derived from it come out the same.
+The run's own identity is used, so that ids derived from it are the same.
 """
 
 from __future__ import annotations
@@ -37,12 +38,12 @@ from tallyman.errors import RunCanceled, StorageFailed, TallymanError
 
 PREFIX = "reproduce-"
 OWNER = "made-by"
-"""In a folder of ours: whose it is. What a process left that has ended is removed by the next."""
+"""The file that names a folder's owner. The next reproduction removes folders of dead processes."""
 PATIENCE = 20
-"""Seconds that Spark has to stop after an interruption, before its files are removed."""
+"""Seconds to wait for Spark to stop after an interruption, before its files are removed."""
 
 AgainListener = Callable[[str, str, TargetAgain | None], None]
-"""Called with a target, what is happening to it, and what came of it once that is known."""
+"""Called with a target, its current phase, and the outcome once it is known."""
 
 
 @dataclass
@@ -58,7 +59,7 @@ class Reproduction:
     _spark: list[SparkSession] = field(default_factory=list)
 
     def reproduce(self) -> Reproduced:
-        """Find every reason against it before Spark starts."""
+        """Check for reasons against it first, without Spark; then make and compare all targets."""
         reasons = tuple(self.checked.reasons())
         rows = self.checked.rows
         known = {row.target: self.checked.not_to_make(row) for row in rows}
@@ -99,11 +100,12 @@ class Reproduction:
     def _home(self) -> Path:
         return self.checked.definitions.settings.home
 
-    # ---- aside -----------------------------------------------------------------------------
+    # ---- the temporary folder ---------------------------------------------------------------
 
     @contextmanager
     def _aside(self) -> Iterator[Path]:
-        """Where Spark sees it, and not where results are. Gone at the end, unless it is kept."""
+        """Yield a folder that Spark can read and that is not among results. It is removed at the
+        end, unless it is kept."""
         state = self.checked.definitions.settings.state_folder
         state.mkdir(parents=True, exist_ok=True)
         _sweep(state)
@@ -122,7 +124,7 @@ class Reproduction:
     # ---- making ----------------------------------------------------------------------------
 
     def _made(self, rows: Sequence[Materialization], aside: Path) -> dict[Target, TargetAgain]:
-        """In other threads, so that an interruption is heard while Spark is at work."""
+        """Make targets in other threads, so that an interruption is noticed while Spark is busy."""
         pool = ThreadPoolExecutor(max_workers=self.jobs, thread_name_prefix="tallyman-again")
         running: dict[Future[TargetAgain], Target] = {}
         try:
@@ -189,7 +191,8 @@ class Reproduction:
 
 @dataclass(frozen=True, slots=True)
 class AgainProgress(Observer):
-    """A target of a reproduction: its phases are shown, a stop is heard, steps are not recorded."""
+    """The observer of a reproduced target: shows phases and stops on request; steps are not
+    recorded."""
 
     target: Target
     reproduction: Reproduction
@@ -205,7 +208,7 @@ class AgainProgress(Observer):
 
 
 def _bearing(thresholds: Thresholds, replay: Path) -> Thresholds:
-    """A replay of a few records bears that all of them are rejected again."""
+    """Tolerate all rejections in a replay of a few records: all of them may be rejected again."""
     facts = replay / FACTS
     if not facts.exists() or json.loads(facts.read_text(encoding="utf-8"))["whole"]:
         return thresholds
@@ -213,7 +216,7 @@ def _bearing(thresholds: Thresholds, replay: Path) -> Thresholds:
 
 
 def _untried(target: Target) -> TargetAgain:
-    why = ("nothing stands against it, but it was not tried",)
+    why = ("it could be made again, but was not tried",)
     return TargetAgain(target=target, verdict=Verdict.NOT_MADE, reasons=why)
 
 
@@ -223,12 +226,12 @@ def _impossible(target: Target, error: TallymanError) -> TargetAgain:
 
 
 def _sweep(state: Path) -> None:
-    """What was being made by processes that were killed."""
+    """Remove the folders of reproductions whose process was killed."""
     for folder in state.glob(f"{PREFIX}*"):
         try:
             owner = (folder / OWNER).read_text(encoding="utf-8")
         except OSError:
-            continue  # kept on purpose, or another process is faster
+            continue  # kept on purpose, or already removed by another process
         if process.has_ended(owner):
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -236,7 +239,7 @@ def _sweep(state: Path) -> None:
 def pinned_spark(
     then: Mapping[str, Any], now: Mapping[str, str], given: Mapping[str, str]
 ) -> dict[str, str]:
-    """Settings as the run had them, with what was given now on top. Secrets were not written
-    down, so those are taken from the settings of today."""
+    """Combine the run's Spark settings with those given now. Secrets were not stored, so they come
+    from the current settings."""
     kept = {name: now.get(name, "") if "***" in value else value for name, value in then.items()}
     return {**kept, **given}

@@ -1,4 +1,4 @@
-"""Checking a run again, long after it: from its files, and with `exact` from its inputs."""
+"""Verify a past run from its files, and with `exact` also from its inputs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Opened: TypeAlias = Callable[[Run], Callable[[Target, Path], Again]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
-    """`verified` is more than `balanced`: nothing has changed since the run was sealed."""
+    """The result of a verification. `verified` means balanced, sealed and unchanged since."""
 
     run_id: str
     balanced: bool
@@ -44,7 +44,8 @@ class Verification:
     sealed: Sealed
     reasons: list[str] = field(default_factory=list)
     repeated_keys: Mapping[str, int] = field(default_factory=dict)
-    """By target, for those whose run did not count them: records that share a key with another."""
+    """Records that share a key with another, by target; only for targets whose run did not count
+    them."""
 
     @property
     def verified(self) -> bool:
@@ -82,7 +83,7 @@ def _facts(seal: Seal | None) -> dict[str, object] | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A run's folder, and what of it was made by other runs."""
+    """A run folder to verify, and the folders of results it reused."""
 
     folder: Path
     name: str
@@ -92,7 +93,7 @@ class Case:
 
 
 def verify(case: Case, again: Opened, spark: Callable[[], SparkSession]) -> Verification:
-    """What could not be checked counts as failure, never as success."""
+    """Verify a run. Anything that could not be checked counts as a failure."""
     altered = case.sealed.changes
     reasons = [f"{one.file}: changed, missing or added since the run" for one in altered]
     found = Discrepancy()
@@ -102,7 +103,7 @@ def verify(case: Case, again: Opened, spark: Callable[[], SparkSession]) -> Veri
         for target, place in run.places().items():
             shown = os.path.relpath(place, run.folder)
             differing = {one.file for one in altered if one.file.startswith(f"{shown}/")}
-            # By a ledger that is not the run's own no keys are compared.
+            # Do not compare keys with a ledger that was changed.
             whole = _check_ledger(target, place, reasons) and f"{shown}/{LEDGER}" not in differing
             if whole and not differing:
                 reasons += _recounted(spark, target, place)
@@ -122,9 +123,9 @@ def verify(case: Case, again: Opened, spark: Callable[[], SparkSession]) -> Veri
 
 
 def _opened(case: Case, reasons: list[str]) -> Run | None:
-    """None when it does not say what the run made."""
+    """Open the run; None if its manifest cannot say what the run made."""
     if any(one.file == MANIFEST for one in case.sealed.changes):
-        reasons.append(f"only {MANIFEST} says what the run made: nothing else was checked by key")
+        reasons.append(f"{MANIFEST} was changed: nothing else was checked by key")
         return None
     try:
         run = Run.open(case.folder, case.reused)
@@ -133,27 +134,27 @@ def _opened(case: Case, reasons: list[str]) -> Run | None:
         reasons.append(f"{MANIFEST} or {REPORT} cannot be read: nothing was checked by key")
         return None
     if run.report is None:
-        reasons.append("the run did not finish: its ledger was never closed")
+        reasons.append("the run did not finish: it has no final ledger")
     return run
 
 
 def _check_ledger(target: Target, place: Path, reasons: list[str]) -> bool:
-    """Whether it is there, and is one."""
+    """True if the target has a readable ledger."""
     try:
         reasons += _arithmetic(str(target), ledger_in(place))
     except NotFound:
-        reasons.append(f"{target}: there is no ledger")
+        reasons.append(f"{target}: it has no ledger")
         return False
     except (OSError, ValueError):
-        reasons.append(f"{target}: what is in its {LEDGER} is no ledger")
+        reasons.append(f"{target}: its {LEDGER} is not a valid ledger")
         return False
     return True
 
 
 def _recounted(spark: Callable[[], SparkSession], target: Target, place: Path) -> list[str]:
-    """Measure the kept files again: they may be unchanged and never have held what they should."""
+    """Measure the files again: they may be unchanged and still have been wrong from the start."""
     ledger = ledger_in(place)
-    if output_gone(place):  # removed with the version that was made of it
+    if output_gone(place):  # removed when its version was purged
         return []
     try:
         kept = Kept(place, spark, limit=sys.maxsize)
@@ -176,7 +177,7 @@ def _by_key(
 
 
 def _repeated(again: Again) -> dict[str, int]:
-    """What the run left open because it would have taken too long."""
+    """Count repeated keys if the run did not, because it would have taken too long."""
     if again.ledger.inputs.duplicate_keys is not None:
         return {}
     found = repeated.count({source.name: source for source in again.accounted}, limit=0)
@@ -184,7 +185,7 @@ def _repeated(again: Again) -> dict[str, int]:
 
 
 def _arithmetic(asset: str, ledger: StoredLedger) -> list[str]:
-    """The ledger against itself: a number changed by hand does not add up."""
+    """Check that the ledger's numbers add up: a number changed by hand does not."""
     total, balanced = ledger.accounted.count, ledger.proof.balanced
     sums = total == ledger.total_accounted and total + ledger.unaccounted == ledger.records_in
     if not sums or not balanced:
@@ -206,7 +207,7 @@ def _compare(again: Again) -> Discrepancy:
 
 
 def _input_changed(again: Again) -> list[str]:
-    """What has no hash of its own in the ledger counts as changed."""
+    """Compare the inputs' hashes; an input without a hash in the ledger counts as changed."""
     names = [source.name for source in again.accounted]
     now = [source.files.content_hash for source in again.accounted]
     then = again.ledger.inputs

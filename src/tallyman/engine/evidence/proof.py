@@ -87,9 +87,13 @@ class Claims:
 
     def accounted(self, level: int) -> DataFrame:
         """Read every key that a partition of the level claims, as often as it is claimed."""
-        partitions = self._partitions(level)
-        found = [self._claimed(part, level, partitions) for part in partitions]
+        found = [keys for _, keys in self.by_partition(level)]
         return reduce(DataFrame.unionAll, found, self._none())
+
+    def by_partition(self, level: int) -> list[tuple[Partition, DataFrame]]:
+        """Read the keys of each partition of the level."""
+        partitions = self._partitions(level)
+        return [(part, self._claimed(part, level, partitions)) for part in partitions]
 
     def made(self, level: int) -> DataFrame:
         """Read the keys of all rows that a step made, from its evidence."""

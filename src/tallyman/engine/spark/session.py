@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 
 from pyspark.errors import PySparkException
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from tallyman.engine.spark.mode import is_connect
@@ -60,6 +61,9 @@ def is_up(master: str | None) -> bool:
 def _connection(address: str) -> SparkSession:
     session = _known(address)
     if session is None:
+        for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+            # The client would print errors as JSON with the server's stack, before we report them.
+            PySparkLogger.getLogger(name).disabled = True
         session = _connected[address] = SparkSession.builder.remote(address).create()
         # PySpark asks the server at exit; a server that has vanished would block it for ten
         # minutes.

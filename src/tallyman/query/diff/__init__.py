@@ -1,1 +1,1 @@
-"""Two versions or two runs compared."""
+"""Comparison of two versions or two runs."""

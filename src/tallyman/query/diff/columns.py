@@ -1,7 +1,7 @@
-"""How one column of two versions is compared and shown: DuckDB types in, SQL out.
+"""Comparison and display of one column of two versions: DuckDB types in, SQL out.
 
-Both sides of a comparison get a form of the same type, and equal forms mean equal values. Forms
-can be joined and grouped, so the same SQL decides which rows belong together and what changed.
+Both sides of a comparison get a form of the same type, and equal forms mean equal values. Forms can
+be joined and grouped, so the same SQL decides which rows belong together and what changed.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ NUMBERS = {*FLOATS, *INTEGERS, "decimal"}
 ZONED = "timestamp with time zone"
 INSTANTS = {"date", "timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns", ZONED}
 PLAIN = {*NUMBERS, "blob", "boolean", "uuid", "varchar"}
-"""Types that Python has too. Instants are not among them: DuckDB's reach further than Python's,
-and those with a zone need a package that is not ours."""
+"""Types that Python has too. Not dates and timestamps: DuckDB's range is larger than Python's, and
+time zones need a package that we do not depend on."""
 
 
 def literal(text: str) -> str:
@@ -31,13 +31,13 @@ def literal(text: str) -> str:
 
 
 def forms(name: str, before: DuckDBPyType, after: DuckDBPyType) -> tuple[str, str]:
-    """SQL for the column on each side.
+    """Return SQL for the column on each side.
 
-    Of one type: the value. NULL equals NULL, NaN equals NaN, -0.0 equals 0.0 (what DuckDB and
-    Spark group together), and maps are equal whatever the order of their entries.
+    For the same type, compare the value. NULL equals NULL, NaN equals NaN, -0.0 equals 0.0 (as
+    DuckDB and Spark group them), and maps are equal regardless of the order of their entries.
 
-    Retyped: numbers are equal as numbers (1, 1.00 and 1.0 are), dates and timestamps as instants
-    in UTC (a date is its midnight), and all else by its text.
+    For different types, numbers are equal as numbers (1, 1.00 and 1.0 are), dates and timestamps as
+    instants in UTC (a date is its midnight), and everything else by its text.
     """
     value = quoted(name)
     if str(before) == str(after):
@@ -53,7 +53,7 @@ def forms(name: str, before: DuckDBPyType, after: DuckDBPyType) -> tuple[str, st
 
 
 def ordered(value: str, of: DuckDBPyType, depth: int = 0) -> str:
-    """The value with the entries of every map in it sorted: files keep them as they came."""
+    """Return the value with the entries of all maps sorted: files keep them in any order."""
     if not _holds_map(of):
         return value
     if of.id == "map":
@@ -72,14 +72,14 @@ def ordered(value: str, of: DuckDBPyType, depth: int = 0) -> str:
 
 
 def number(value: str, of: DuckDBPyType) -> str:
-    """Text that is the same for equal numbers of any exact type, however many digits they have,
-    and for whole numbers in floats: as floats, 2^53 and 2^53 + 1 would be equal."""
+    """Return text that is the same for equal numbers of any exact type, with any number of digits,
+    and for whole numbers in floats. Compared as floats, 2^53 and 2^53 + 1 would be equal."""
     text = f"CAST({value} AS VARCHAR)"
     if of.id in FLOATS:
         whole = f"CAST(TRY_CAST({value} AS HUGEINT) AS VARCHAR)"
         return f"CASE WHEN {value} = trunc({value}) THEN coalesce({whole}, {text}) ELSE {text} END"
     if of.id == "decimal" and dict(of.children)["scale"]:
-        with_zero = rf"regexp_replace({text}, '^(-?)[.]', '\10.')"  # .50 when it has no digits left
+        with_zero = rf"regexp_replace({text}, '^(-?)[.]', '\10.')"  # DuckDB may write 0.50 as .50
         return f"rtrim(rtrim({with_zero}, '0'), '.')"
     return text
 
@@ -92,7 +92,7 @@ def instant(value: str, of: DuckDBPyType) -> str:
 
 
 def shown(name: str, of: DuckDBPyType) -> str:
-    """SQL for a value as Python and JSON have it: instants as text, keys of maps as text."""
+    """Return SQL for a value that Python and JSON can hold: instants and map keys as text."""
     return f"CAST({quoted(name)} AS {_shown_type(of)})"
 
 
@@ -116,8 +116,8 @@ def _child(of: DuckDBPyType, name: str) -> DuckDBPyType:
 
 
 def _children(of: DuckDBPyType) -> list[tuple[str, DuckDBPyType]]:
-    """The types inside: `children` also holds the length of an array and the digits of a decimal,
-    and cannot be asked of other types."""
+    """Return the nested types: `children` also holds the length of an array and the digits of a
+    decimal, and raises for other types."""
     if of.id not in NESTED:
         return []
     return [

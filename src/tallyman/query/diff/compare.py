@@ -1,4 +1,4 @@
-"""Two runs side by side: what differs in what they were bound to, and in what came out."""
+"""Compare two runs: what they were bound to, and their results."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tallyman.query.report.flow import RecordFlow, flows
 from tallyman.query.report.run import KnownRun, known_facts
 
 VOLATILE = "volatile"
-OLD = "{run} has an older manifest, which does not hold it"
+OLD = "{run} has an older manifest without it"
 Facts = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class RunDifference:
-    """None: it is not there at all."""
+    """A value that differs; None means that the run does not have it."""
 
     path: str
     a: Any
@@ -40,7 +40,7 @@ class Section:
     differences: tuple[RunDifference, ...] = ()
     problem: str | None = None
     informative: bool = False
-    """Equal runs differ in it too: it says nothing about whether they are the same."""
+    """True if equal runs may differ here, so that it does not affect the verdict."""
 
     @property
     def state(self) -> str:
@@ -66,7 +66,7 @@ class RunComparison:
 
     @property
     def same(self) -> bool:
-        """What could not be compared is not known to be the same."""
+        """True if all sections are the same; a section that could not be compared is not."""
         return all(s.state == "same" for s in self.sections if not s.informative)
 
     def to_json(self) -> dict[str, Any]:
@@ -76,7 +76,7 @@ class RunComparison:
 
 @dataclass(frozen=True, slots=True)
 class RunSide:
-    """One of the two: its folder, and what the registry holds of it, if it does."""
+    """One of the two runs: its folder, and its record in the registry, if any."""
 
     run: Run
     known: KnownRun | None
@@ -111,7 +111,7 @@ def _section(
 
 
 def differing(a: Facts, b: Facts) -> tuple[RunDifference, ...]:
-    """Paths of values that are not equal, in the order of the first that has them."""
+    """List the paths of differing values, in the order of `a` and then `b`."""
     one, other = dict(_flat("", a)), dict(_flat("", b))
     paths = dict.fromkeys([*one, *other])
     return tuple(
@@ -128,7 +128,7 @@ def _flat(path: str, value: Any) -> list[tuple[str, Any]]:
     return [found for place, one in inside for found in _flat(place, one)]
 
 
-# ---- what is compared: None where a manifest is too old to have it ------------------------------
+# ---- what is compared: None if a manifest is too old to have it ----------------------------------
 
 
 def _config(side: RunSide) -> Facts | None:
@@ -170,7 +170,7 @@ def _ledgers(side: RunSide) -> Facts | None:
 
 
 def _outcome(one: Facts, place: Path | None, vouched: Vouched) -> dict[str, Any]:
-    """What was skipped is compared by the result that stands for it."""
+    """Return the facts to compare; a skipped target is compared by the result it reused."""
     status = Status.SUCCESS.value if one["status"] == Status.SKIPPED else one["status"]
     found: dict[str, Any] = {"status": status, "rows_out": one.get("rows_out")}
     found["content_digest"] = one.get("content_digest")

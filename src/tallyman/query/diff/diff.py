@@ -1,7 +1,8 @@
-"""The difference between two versions of a dataset, row by row.
+"""Difference between two versions of a dataset, row by row.
 
-Rows are matched by the key of the dataset. Where the key cannot distinguish rows they are compared
-whole, as EXCEPT ALL does. It is all SQL in DuckDB with limited memory; only samples reach Python.
+Rows are matched by the key of the dataset. If the key does not identify rows, whole rows are
+compared, as EXCEPT ALL does. Everything is SQL in DuckDB with limited memory; only samples reach
+Python.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ from tallyman.errors.wording import first_line
 from tallyman.query.diff.columns import forms, literal, shown
 
 SYSTEM = "_tm"
-"""The engine's own column in output files; it says where a row came from, not what it is."""
+"""The engine's own column in output files: it says where a row came from, and is not compared."""
 
 MEMORY = "1GB"
-"""What does not fit goes to a temporary folder."""
+"""DuckDB's memory limit; it spills to a temporary folder."""
 
 THREADS = 4
 GLOB = frozenset("*?[")
@@ -40,11 +41,11 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiffRow:
-    """One row that differs, with instants as text and all other values as Python has them."""
+    """One differing row, with instants as text and all other values as Python values."""
 
     kind: Kind
     key: Mapping[str, Any]
-    """Empty when whole rows were compared."""
+    """Empty if whole rows were compared."""
 
     before: Mapping[str, Any] | None
     after: Mapping[str, Any] | None
@@ -54,25 +55,26 @@ class DiffRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """What it takes to get from one version to the other."""
+    """The changes from one version to the other."""
 
     added: int = 0
     removed: int = 0
     changed: int = 0
     unchanged: int = 0
-    """Of the rows in the files that were compared; files common to both versions are not read."""
+    """Unchanged rows in the compared files; files that both versions share are not read."""
 
     columns_added: tuple[str, ...] = ()
     columns_removed: tuple[str, ...] = ()
     columns_retyped: tuple[str, ...] = ()
     changed_by_column: Mapping[str, int] = field(default_factory=dict)
-    """How many changed rows differ in each column; columns in which none does are left out."""
+    """The number of changed rows that differ in each column, without zeros."""
 
     by_key: bool
-    """False: no usable key, so whole rows were compared as multisets and none is `changed`."""
+    """False if there is no usable key: whole rows were compared as multisets, and none is
+    `changed`."""
 
     rows: tuple[DiffRow, ...] = ()
-    """The first ones in the order of the key, or of all columns."""
+    """The first rows, in the order of the key or of all columns."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -106,13 +108,13 @@ def diff(
 ) -> Difference:
     """Compare the rows of two sets of Parquet files, given by absolute paths.
 
-    Leave out the files both versions have. A side without files has no rows, and the columns of
-    the other side. Rows are compared in the columns both sides have: a new column alone changes
-    no row. Names of columns are distinguished by case. What equal means, in retyped columns too, is
-    decided by `diff_columns.forms`. The key is usable when both sides have all its columns and no
-    NULL and no repetition in them.
+    Leave out the files that both versions have. A side without files has no rows, and the columns
+    of the other side. Rows are compared in the columns that both sides have: a new column alone
+    changes no row. Column names are case-sensitive. `columns.forms` decides which values are equal,
+    also in retyped columns. The key is usable if both sides have all its columns, without NULLs or
+    repetitions.
 
-    Raises duckdb.Error when a file cannot be read.
+    Raises duckdb.Error if a file cannot be read.
     """
     if not before and not after:
         return Difference(by_key=bool(key))
@@ -129,7 +131,7 @@ def diff(
 def difference_facts(
     before: Sequence[str], after: Sequence[str], key: Sequence[str], limit: int
 ) -> dict[str, Any]:
-    """Compare files that belong to no version, as `tallyman diff --json` does."""
+    """Compare files that belong to no version, in the form of `tallyman diff --json`."""
     try:
         return diff(before, after, key=key, limit=limit).to_json()
     except duckdb.Error as error:
@@ -137,7 +139,7 @@ def difference_facts(
 
 
 class _Side:
-    """Files of one version and what is in them."""
+    """The files of one version and their columns."""
 
     def __init__(
         self, connection: duckdb.DuckDBPyConnection, name: str, files: Sequence[str], folder: Path
@@ -152,17 +154,19 @@ class _Side:
 
 @dataclass(frozen=True, slots=True)
 class _Differing:
-    """A table `differing`: what distinguishes rows, their kind, and how often each is there."""
+    """The table `differing`: the columns that identify a row, its kind, and its number of
+    copies."""
 
     match: Sequence[str]
     flags: Mapping[str, str]
-    """Whether a changed row differs in a column: the flag, and the column."""
+    """Flag columns of a changed row, each with the column it is about."""
 
     key: Sequence[str]
 
 
 class _Comparison:
-    """Two views with a form f0, f1, … of each shared column, and the values s0, s1, … to show."""
+    """A comparison: two views with a form f0, f1, … of each shared column, and the values s0, s1, …
+    to show."""
 
     def __init__(
         self,
@@ -183,7 +187,7 @@ class _Comparison:
                 for n, name in enumerate(self.shared)
             ]
             columns += [f"{shown(c, side.columns[c])} AS s{n}" for n, c in enumerate(side.columns)]
-            if not self.shared:  # then no row is the same as one of the other side
+            if not self.shared:  # so that no rows of the two sides are equal
                 columns.append(f"{number} AS f0")
             self.connection.execute(
                 f"CREATE TEMP VIEW {side.name} AS SELECT {', '.join(columns)} "
@@ -249,7 +253,7 @@ class _Comparison:
         return _Differing(everything, {}, ())
 
     def _samples(self, differing: _Differing, limit: int) -> Iterator[DiffRow]:
-        """The first of the differing rows, each looked up again on the sides that have it."""
+        """Yield the first differing rows, each looked up on the sides that have it."""
         order = ", ".join(differing.match)
         self.connection.execute(
             f"CREATE TEMP TABLE picked AS SELECT *, row_number() OVER (ORDER BY {order}) AS place "
@@ -268,7 +272,7 @@ class _Comparison:
     def _looked_up(
         self, side: _Side, match: Sequence[str], absent: Kind, limit: int
     ) -> dict[int, list[dict[str, Any]]]:
-        """Rows by their place among the picked ones."""
+        """Return rows by their place among the picked ones."""
         same = " AND ".join(f"v.{f} IS NOT DISTINCT FROM p.{f}" for f in match)
         values = "".join(f", v.s{n}" for n in range(len(side.columns)))
         rows = self._all(
@@ -290,7 +294,7 @@ class _Comparison:
 
 @contextmanager
 def _database() -> Iterator[tuple[duckdb.DuckDBPyConnection, Path]]:
-    """DuckDB that stays within its memory and never asks the network, with a folder to spill to."""
+    """Open DuckDB with a memory limit, without network access, and with a folder to spill to."""
     with tempfile.TemporaryDirectory(prefix="tallyman-diff-") as folder:
         config: dict[str, str | bool | int | float | list[str]] = {
             "memory_limit": MEMORY,
@@ -305,8 +309,8 @@ def _database() -> Iterator[tuple[duckdb.DuckDBPyConnection, Path]]:
 
 
 def _unglobbed(path: str, folder: Path) -> str:
-    """A path DuckDB takes literally. It has no way to escape a glob that also holds a backslash,
-    so a file with such a name gets a link with a plain one."""
+    """Return a path that DuckDB takes literally. DuckDB cannot escape a glob that contains a
+    backslash, so such a file gets a link with a plain name."""
     if not GLOB & set(path):
         return path
     link = folder / f"{hashlib.sha256(os.fsencode(path)).hexdigest()}.parquet"

@@ -1,1 +1,1 @@
-"""The report of a run: its flow, rules and assets."""
+"""The report of a run: flows, rules and assets."""

@@ -1,4 +1,4 @@
-"""Report one asset of a run: its partitions together, and those that failed by name."""
+"""Report of one asset of a run: partitions added up, and failed ones listed by name."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ else:
     rules = OnDemand("tallyman.query.report.rules")
 
 EVIDENCE_SHOWN = ("errors", "adjoint/filtered_keys")
-"""What of the evidence is in a report."""
+"""The parts of the evidence that a report shows."""
 NOT_MADE = (Status.SKIPPED.value, Status.PENDING.value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssetReport:
-    """`targets` are as the run's report has them: one, or one for each partition."""
+    """The report of one asset. `targets` come from the run's report: one, or one per partition."""
 
     name: str
     targets: tuple[Mapping[str, Any], ...]
@@ -52,7 +52,7 @@ class AssetReport:
 
     @property
     def rejected_made(self) -> list[tuple[RecordFlow, int]]:
-        """Where children or groups were rejected: all of them, and how many those are."""
+        """List each flow with rejected children or groups, and their number."""
         counts = [
             (flow, sum(one.count for one in flow.shares if one.fate == Fate.ERROR))
             for flow in self.flows
@@ -62,7 +62,7 @@ class AssetReport:
 
     @property
     def steps(self) -> list[dict[str, Any]]:
-        """Milliseconds up to each step, and of each phase; partitions added up."""
+        """Milliseconds up to each step and per phase, added up over partitions."""
         found: dict[tuple[str, str], int] = {}
         for lap in (lap for one in self.targets for lap in one.get("timings", ())):
             kind = "up_to_step" if "up_to_step" in lap else "phase"
@@ -71,7 +71,7 @@ class AssetReport:
 
     @property
     def inputs(self) -> list[dict[str, Any]]:
-        """What it read under each name; the files of partitions added up."""
+        """The inputs by name, with files added up over partitions."""
         found: dict[str, dict[str, Any]] = {}
         for given in (given for one in self.targets for given in one.get("inputs", ())):
             known = found.setdefault(given["name"], {**given, "files": 0, "bytes": 0})
@@ -93,13 +93,14 @@ class AssetReport:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where the files of a run's targets are, and what is recorded of them."""
+    """The folders of a run's targets, and the recorded hashes of their files."""
 
     of: Mapping[Target, Path]
     vouched: Vouched
 
     def ledger(self, target: Target) -> tuple[Path, StoredLedger] | None:
-        """With its folder, whose evidence is what the run wrote; None when there is no ledger."""
+        """Return the target's folder, after checking its evidence, and its ledger; None if there is
+        no ledger."""
         place = self.of.get(target)
         found = self.vouched.readable(place / LEDGER) if place else None
         if place is None or not is_ledger(found):
@@ -109,8 +110,8 @@ class Places:
 
 
 def asset_report(targets: Sequence[Mapping[str, Any]], places: Places, hidden: bool) -> AssetReport:
-    """From its ledgers and dead letters; what was skipped is where it was made. Where values
-    are hidden, no key and no rejected value is in it."""
+    """Build the report from ledgers and dead letters; a skipped target is reported by the run that
+    made it. If `hidden`, the report contains no keys and no rejected values."""
     name = str(targets[0]["name"])
     found: dict[Target, tuple[Path, StoredLedger]] = {}
     for one in targets:
@@ -154,8 +155,8 @@ def _totals(targets: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def keys_uncounted(places: Mapping[Target, Path], most: int = 20) -> list[Target]:
-    """Targets with too many records for the run to count repeated keys, among the first few: a run
-    may have thousands of ledgers."""
+    """List targets with too many records for the run to count repeated keys. Checks only the first
+    few: a run may have thousands of ledgers."""
     found = []
     for target, place in list(places.items())[:most]:
         ledger = _ledger(place)
@@ -165,7 +166,7 @@ def keys_uncounted(places: Mapping[Target, Path], most: int = 20) -> list[Target
 
 
 def _ledger(place: Path) -> StoredLedger | None:
-    """None when there is none, or what is there is no ledger any more."""
+    """Read the ledger; None if it is missing or damaged."""
     try:
         return ledger_in(place)
     except (NotFound, OSError, ValueError):

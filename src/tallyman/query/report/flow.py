@@ -1,4 +1,4 @@
-"""The flow of records, from ledgers: what came in, and how much of it met which fate."""
+"""The flow of records, from ledgers: how many came in, and how many met which fate."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ORDER = [fate.value for fate in (Fate.PASSED, Fate.AGGREGATED, Fate.EXPLODED, Fa
 
 @dataclass(frozen=True, slots=True)
 class FlowShare:
-    """Records of one fate at one step."""
+    """The records of one fate at one step."""
 
     fate: str
     description: str
@@ -24,7 +24,8 @@ class FlowShare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordFlow:
-    """One equation: records, or the groups or children that a step made out of them."""
+    """One equation of a ledger: of records, or of the groups or children that a step made of
+    them."""
 
     unit: str
     opened_by: str | None
@@ -32,7 +33,8 @@ class RecordFlow:
     shares: tuple[FlowShare, ...]
     unaccounted: int
     stopped: bool = False
-    """Not all of it was followed to the end: a threshold was exceeded, or a step failed."""
+    """True if not all records were followed to the end: a threshold was exceeded, or a step
+    failed."""
 
     def to_json(self) -> dict[str, Any]:
         shares = [
@@ -48,7 +50,8 @@ class RecordFlow:
 
 
 def flows(ledgers: Sequence[StoredLedger], *, stopped: bool = False) -> tuple[RecordFlow, ...]:
-    """The records of one asset, and then its groups or children; partitions added up."""
+    """Return the flow of an asset's records, then of its groups or children, added up over
+    partitions."""
     if not ledgers:
         return ()
     found = [_records(ledgers, stopped)]

@@ -1,4 +1,4 @@
-"""Why records left the flow: rejections by rule with a few samples, and filters by predicate."""
+"""Rejections by rule with a few samples, and filtered records by predicate."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tallyman.engine.readback.dead_letters import READ, files_in
 
 SAMPLES = 3
 LONGEST = 300
-"""Longer values are cut to this length, and their length is given."""
+"""Longer values are cut to this length, and their length is reported."""
 REDACTED = "redacted"
 
 RULES = f"""
@@ -31,7 +31,7 @@ RULES = f"""
 
 
 def rules(places: Iterable[Path], hidden: bool) -> list[dict[str, Any]]:
-    """Every rule that rejected something, the busiest first; where hidden, without values."""
+    """List every rule that rejected records, largest count first; if `hidden`, without values."""
     files = [file for place in places for file in files_in(place)]
     if not files:
         return []
@@ -43,13 +43,13 @@ def rules(places: Iterable[Path], hidden: bool) -> list[dict[str, Any]]:
 
 
 def _without_values(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Neither keys nor what was found: either may have been made of a column that is redacted."""
+    """Hide keys and values: either may come from a redacted column."""
     shown = {"key": REDACTED, "actual": REDACTED, "length": len(REDACTED)}
     return {**row, "samples": [{**sample, **shown} for sample in row["samples"]]}
 
 
 def filters(places: Sequence[tuple[Path, StoredLedger]]) -> list[dict[str, Any]]:
-    """What was filtered by which predicate; ledgers of one asset, with their folders."""
+    """Count filtered records by predicate, from the ledgers of one asset and their folders."""
     found: dict[str, dict[str, Any]] = {}
     for place, ledger in places:
         for part in ledger.partitions:
@@ -69,7 +69,7 @@ def filters(places: Sequence[tuple[Path, StoredLedger]]) -> list[dict[str, Any]]
 
 
 def _predicate(folder: Path) -> str | None:
-    """As evidence has it; None when its file is gone or cannot be read any more."""
+    """Read the predicate from the evidence; None if its file is missing or cannot be read."""
     for file in sorted(folder.rglob("*.parquet")):
         try:
             with pq.ParquetFile(file) as opened:

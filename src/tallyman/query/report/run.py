@@ -25,13 +25,13 @@ UNKNOWN = "unknown"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownRun:
-    """What the registry holds of a run; of one that was copied here, nothing."""
+    """The registry's facts about a run; a run copied from elsewhere has none."""
 
     record: RunRecord
     result: RunResult
     rows: Sequence[Materialization]
     seal: str | None
-    """The newest, as its file is."""
+    """The newest seal, as text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,11 +59,12 @@ class Report:
 
 
 def report(run: Run | None, known: KnownRun | None, redacted: Collection[str] = ()) -> Report:
-    """One of the two is there: a folder without a registry, or the other way round. `redacted` are
-    the columns that are so today.
+    """Build the report from the folder, the registry, or both. `redacted` lists the columns
+    redacted today.
 
-    A column may have been renamed or computed from one of them, and the plan that would say is
-    not here: as soon as anything is redacted, then or now, no value of a record is shown."""
+    A column may have been renamed or computed from a redacted one, and the plan that would show
+    this is not available here. So if anything is or was redacted, no value of a record is shown.
+    """
     facts = known_facts(run, known)
     manifest = run.manifest if run else None
     hidden = bool(redacted or _config(run).get("redact"))
@@ -89,7 +90,7 @@ def report(run: Run | None, known: KnownRun | None, redacted: Collection[str] = 
 
 
 def known_facts(run: Run | None, known: KnownRun | None) -> dict[str, Any]:
-    """The run's own report, with what the registry knows better: how things are by now."""
+    """Return the run's own report, updated with the registry's current facts."""
     written = dict(run.report) if run and run.report else {}
     found: dict[str, Any] = {name: [] for name in ("assets", "versions", "timings")} | written
     if known is None:
@@ -148,11 +149,12 @@ def _took(record: RunRecord | None) -> int | None:
     return int((record.completed_at - record.started_at).total_seconds() * 1000)
 
 
-# ---- what proves it ---------------------------------------------------------------------------
+# ---- proof ------------------------------------------------------------------------------------
 
 
 def seal_facts(run: Run | None, known: KnownRun | None) -> dict[str, Any] | None:
-    """None when it is not sealed: it is at work, or its process was killed."""
+    """Return the seal's facts; None if the run is not sealed: it is running, or its process was
+    killed."""
     text = known.seal if known and known.seal else None
     found = run.vouched.content(run.folder / SEAL) if run and text is None else text
     if found is None:
@@ -160,7 +162,7 @@ def seal_facts(run: Run | None, known: KnownRun | None) -> dict[str, Any] | None
     try:
         seal = Seal.of_text(found)
     except (KeyError, TypeError, ValueError):
-        return None  # `verify` says what is wrong with it
+        return None  # `verify` reports what is wrong with it
     return {
         "ordinal": seal.ordinal,
         "hash": seal.hash,
@@ -174,7 +176,7 @@ def seal_facts(run: Run | None, known: KnownRun | None) -> dict[str, Any] | None
 
 
 def bound_to(run: Run | None) -> dict[str, Any]:
-    """The hashes of the manifest; None for what an older one did not have."""
+    """Return the hashes in the manifest; None for those that an older manifest does not have."""
     manifest = run.manifest if run else None
     return {
         "manifest_version": manifest and manifest.version,
@@ -186,7 +188,7 @@ def bound_to(run: Run | None) -> dict[str, Any]:
 
 
 def lineage_ids(run: Run | None, known: KnownRun | None) -> dict[str, Any]:
-    """The id of the run in OpenLineage, and of each target in it where events were written."""
+    """Return the OpenLineage id of the run, and of each target whose events were written."""
     own = str(known.record.id) if known else run.manifest.openlineage_run_id if run else None
     events = run.vouched.content(run.folder / "lineage" / "job_events.jsonl") if run else None
     started = _started(events or b"")
@@ -194,7 +196,8 @@ def lineage_ids(run: Run | None, known: KnownRun | None) -> dict[str, Any]:
 
 
 def _started(events: bytes) -> dict[str, str]:
-    """What began: the job of the run, and that of each target. Steps only end."""
+    """Return the runs that have a START event: the run itself and each target. Steps have only an
+    end."""
     found: dict[str, str] = {}
     for line in events.splitlines():
         try:
@@ -204,7 +207,7 @@ def _started(events: bytes) -> dict[str, str]:
                 name = event["job"]["name"]
                 found[f"{name}[{partition}]" if partition else name] = event["run"]["runId"]
         except (AttributeError, KeyError, TypeError, ValueError):
-            continue  # `verify` says that the file was changed
+            continue  # `verify` reports that the file was changed
     return found
 
 
@@ -214,5 +217,5 @@ def _environment(manifest: Manifest | None) -> dict[str, Any]:
 
 
 def _config(run: Run | None) -> dict[str, Any]:
-    """Raises if it is not what the run wrote: it says what has to be hidden."""
+    """Read the config. Raises if it was changed, because it decides what must be hidden."""
     return (run.vouched.readable(run.folder / CONFIG) if run else None) or {}

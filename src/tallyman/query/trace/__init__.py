@@ -1,1 +1,1 @@
-"""The trace of a working set, read back by row and by step."""
+"""Reading of traces, by row and by step."""

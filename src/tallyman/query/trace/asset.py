@@ -1,6 +1,6 @@
-"""Asking the trace of a run: any row's history, any row at any step, all changes of a step.
+"""Query the trace of a run: the history of a row, a row at a step, all changes of a step.
 
-Read by DuckDB from the run's folder; neither Spark nor the database is needed.
+DuckDB reads it from the run folder; neither Spark nor the database is needed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ RECORDS: tuple[Kind, ...] = ("created", "updated", "deleted")
 
 
 class Trace:
-    """What a finished run changed. Everything it shows was complete when the run ended."""
+    """The changes that a finished run made."""
 
     def __init__(self, run: Run) -> None:
         if run.report is None:
@@ -65,7 +65,7 @@ class Trace:
         assert self.run.report is not None
         if self.run.report["status"] != Status.CANCELED:
             return None
-        message = f"run {self.run.run_id} was canceled: what it changed was not kept"
+        message = f"run {self.run.run_id} was canceled: its changes were not kept"
         return Diagnostic("RunCancelled", message)
 
     # ---- questions about one row ---------------------------------------------------------
@@ -73,14 +73,14 @@ class Trace:
     def row(
         self, row_id: str | UUID, asset: str | None = None, partition: str | None = None
     ) -> TraceRow:
-        """Of any asset of the run, unless one is named."""
+        """Find a row in any asset of the run, or only in the named one."""
         folders = self._folders(asset, partition)
         return TraceRow(row_uuid(row_id), self._reader, folders, self.diagnostic)
 
     def find(
         self, values: Mapping[str, str], asset: str | None = None, *, limit: int = PAGE
     ) -> list[UUID]:
-        """Ids of the rows that came in with these values; see `matches`."""
+        """Return the ids of rows that started with these values; see `matches`."""
         return [found.row_id for found in self.matches(values, asset, limit=limit)]
 
     def matches(
@@ -91,8 +91,8 @@ class Trace:
         *,
         limit: int = PAGE,
     ) -> list[FoundRow]:
-        """Rows by values they had when they were loaded or created, compared as text; `null` is
-        NULL. Only rows that the run changed or created are in its trace."""
+        """Find rows by values they had when they were loaded or created, compared as text; `null`
+        is NULL. Only rows that the run changed or created are in its trace."""
         folders = self._folders(asset, partition)
         _check_columns(values, folders)
         found: list[FoundRow] = []
@@ -117,10 +117,10 @@ class Trace:
         limit: int = PAGE,
         after: str | UUID | None = None,
     ) -> Changes:
-        """What a step changed, in the order of row ids, a page at a time."""
+        """Return one page of a step's changes, in the order of row ids."""
         kinds = RECORDS if change_type is None else (_kind(change_type),)
         if limit < 1:
-            raise UsageError(f"limit is 1 or more, not {limit}")
+            raise UsageError(f"limit must be 1 or more, not {limit}")
         folders = self._folders(asset, partition)
         if self.diagnostic:
             return Changes((), diagnostic=self.diagnostic)
@@ -145,7 +145,7 @@ class Trace:
     def records(
         self, asset: str | None = None, partition: str | None = None
     ) -> Iterator[TraceRecord]:
-        """All there are, baselines first, then step by step; read as they are asked for."""
+        """Yield all records, baselines first, then step by step; files are read as needed."""
         for folder in self._folders(asset, partition):
             for files in _groups(folder, "baseline"):
                 yield from self._reader.records(files)
@@ -153,11 +153,11 @@ class Trace:
                 yield from self._reader.records(files)
 
     def steps(self, asset: str | None = None, partition: str | None = None) -> list[StepCounts]:
-        """Of one target: its steps in their order, and how many rows each changed."""
+        """List the steps of one target in order, with the number of rows each changed."""
         return [] if self.diagnostic else self._counted(self._targets.one(asset, partition))
 
     def overview(self, asset: str | None = None, partition: str | None = None) -> list[TargetTrace]:
-        """Every target of the run, also those without a trace."""
+        """List every target of the run, including those without a trace."""
         if self.diagnostic:
             return []
         found = []
@@ -201,19 +201,19 @@ def row_uuid(given: str | UUID) -> UUID:
         return UUID(given)
     except ValueError:
         raise UsageError(
-            f"{given!r} is no row id: it looks like 019c16a0-7c00-7000-8f0e-0123456789ab; "
+            f"{given!r} is not a row id: it looks like 019c16a0-7c00-7000-8f0e-0123456789ab; "
             "--key column=value finds one"
         ) from None
 
 
 def _kind(change_type: str) -> Kind:
     if change_type not in tuple(ChangeType):
-        raise UsageError(f"a change is {', '.join(ChangeType)}, not {change_type!r}")
+        raise UsageError(f"a change type is {', '.join(ChangeType)}, not {change_type!r}")
     return ChangeType(change_type).value
 
 
 def _groups(folder: TraceFolder, *kinds: Kind, seq: int | None = None) -> list[list[TraceFile]]:
-    """Files that have the same columns, in the order of the steps."""
+    """Group files that have the same columns, in the order of the steps."""
     found: dict[tuple[int, Kind], list[TraceFile]] = {}
     for kind in kinds:
         for file in folder.of_kinds(kind, seq=seq):
@@ -228,7 +228,7 @@ def _columns(file: TraceFile) -> tuple[str, ...]:
 
 def _check_columns(values: Mapping[str, str], folders: list[TraceFolder]) -> None:
     if not values:
-        raise UsageError("name at least one column and its value")
+        raise UsageError("give at least one column and its value")
     every = [folder.loaded for folder in folders]
     every += [step.columns for folder in folders for step in folder.steps]
     known = list(dict.fromkeys(name for columns in every for name in columns))
@@ -236,9 +236,9 @@ def _check_columns(values: Mapping[str, str], folders: list[TraceFolder]) -> Non
     for name in values:
         if folders and name not in known:
             there = ", ".join(known)
-            raise UsageError(f"there is no column {name!r} to look by; there are {there}")
+            raise UsageError(f"there is no column {name!r} to search by; there are {there}")
         if covers(hidden, name):
-            raise UsageError(f"{name} is redacted in this trace: look by another column")
+            raise UsageError(f"{name} is redacted in this trace: search by another column")
 
 
 def _condition(values: Mapping[str, str]) -> str:

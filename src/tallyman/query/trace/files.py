@@ -1,4 +1,4 @@
-"""The trace of one target as it lies on disk: its steps, and the files of each that is complete."""
+"""The trace files of one target: its steps, and the files of each complete step."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 
 @dataclass(frozen=True, slots=True)
 class TraceFile:
-    """One Parquet file, and whose records are in it."""
+    """One Parquet file of a trace, with its step and kind."""
 
     folder: TraceFolder
     step: TraceStep
@@ -41,7 +41,7 @@ class TraceFile:
 
     @property
     def shown(self) -> str:
-        """From the run's folder on: a message names no machine."""
+        """The path relative to the run folder: a message names no machine path."""
         return f"{self.folder.shown}/{self.step_folder}/{os.path.basename(self.path)}"
 
     @property
@@ -50,12 +50,12 @@ class TraceFile:
 
     @property
     def recorded(self) -> str | None:
-        """Its sha256 when the run ended; None when the ledger lists no file."""
+        """Its sha256 when the run ended; None if the ledger does not list it."""
         return self.folder.recorded.get(self.path)
 
 
 def check(files: Sequence[TraceFile]) -> None:
-    """TraceCorrupt, which names the first that is not what the run wrote."""
+    """Raise TraceCorrupt for the first file that differs from what the run wrote."""
     known = [file for file in files if file.recorded]
     try:
         hashes = hash_once([file.path for file in known])
@@ -74,19 +74,19 @@ class TraceFolder:
     shown: str
     run_id: UUID
     timestamp: datetime
-    """When the run began: the only time there is in rows."""
+    """When the run began: the only timestamp in the trace of rows."""
     loaded: tuple[str, ...]
-    """The columns of rows as they came in."""
+    """The columns of rows as they were loaded."""
     steps: tuple[TraceStep, ...]
     redacted: tuple[str, ...]
     files: dict[int, tuple[TraceFile, ...]]
-    """Of each step that is complete; a step may be complete and have changed nothing."""
+    """The files of each complete step; a complete step may have changed nothing."""
     recorded: Mapping[str, str]
-    """sha256 by path."""
+    """The recorded sha256 by path."""
 
     @classmethod
     def open(cls, target: Target, place: Path, shown: str, vouched: Vouched) -> TraceFolder | None:
-        """None when the target was made without a trace."""
+        """Open a target's trace; None if it was made without a trace."""
         folder, shown = place / TRACE, f"{shown}/{TRACE}"
         recorded = _recorded(place, vouched)
         if not folder.is_dir() and not recorded:
@@ -99,12 +99,12 @@ class TraceFolder:
         return opened
 
     def complete(self, folder: Path) -> list[TraceStep]:
-        """Steps become complete in their order: one that is missing before another was lost."""
+        """List the complete steps. Steps complete in order, so a gap means that a step was lost."""
         names = (STEP.fullmatch(entry.name) for entry in os.scandir(folder))
         there = {int(match[1]) for match in names if match}
         known = [step for step in self.steps if step.seq in there]
         if unknown := there - {step.seq for step in known}:
-            raise TraceCorrupt(self.shown, f"{STEPS} knows no step {min(unknown)}")
+            raise TraceCorrupt(self.shown, f"{STEPS} does not list step {min(unknown)}")
         for step, expected in zip(known, self.steps, strict=False):
             if step.seq != expected.seq:
                 reason = f"step {step.seq} is complete and step {expected.seq} before it is not"
@@ -120,7 +120,7 @@ class TraceFolder:
                 continue  # checksums and marks of other programs
             kind = next((known for known in KINDS if match and match[1] == known), None)
             if match is None or kind is None:
-                raise TraceCorrupt(f"{self.shown}/{inside}/{name}", "a trace has no such file")
+                raise TraceCorrupt(f"{self.shown}/{inside}/{name}", "unexpected file in a trace")
             if int(match[2]) != counts[kind]:
                 lost = f"{kind}-{counts[kind]:05d}.parquet"
                 raise TraceCorrupt(f"{self.shown}/{inside}/{lost}", "the file is missing")
@@ -128,14 +128,14 @@ class TraceFolder:
             yield TraceFile(self, step, kind, os.path.abspath(folder / inside / name))
 
     def check_ledger(self, folder: Path) -> None:
-        """The ledger lists the files there were; that of a failed asset may list none."""
+        """Check the files against the ledger; the ledger of a failed asset may list none."""
         for path in self.recorded:
             if not os.path.isfile(path):
                 name = os.path.relpath(path, folder)
                 raise TraceCorrupt(f"{self.shown}/{name}", "the file is missing")
         for one in (file for files in self.files.values() for file in files):
             if self.recorded and one.recorded is None:
-                raise TraceCorrupt(one.shown, "the run wrote no such file")
+                raise TraceCorrupt(one.shown, "the run did not write this file")
 
     def of_kinds(self, *kinds: Kind, seq: int | None = None) -> list[TraceFile]:
         return [
@@ -152,7 +152,7 @@ class TraceFolder:
 
 
 def _recorded(place: Path, vouched: Vouched) -> dict[str, str]:
-    """By the ledger."""
+    """Read the recorded hashes from the ledger."""
     names = files_listed(vouched.readable(place / LEDGER)) or {}
     return {
         os.path.abspath(place / name): str(digest)
@@ -166,7 +166,7 @@ def _read_steps(path: Path, shown: str, recorded: Mapping[str, str]) -> dict[str
         content = path.read_bytes()
         expected = recorded.get(os.path.abspath(path))
         if expected and hashlib.sha256(content).hexdigest() != expected:
-            raise TraceCorrupt(shown, f"it is not what the run wrote: expected {expected[:12]}…")
+            raise TraceCorrupt(shown, f"it was changed since the run: expected {expected[:12]}…")
         found = json.loads(content)
     except FileNotFoundError:
         raise TraceCorrupt(shown, "the file is missing") from None
@@ -174,7 +174,7 @@ def _read_steps(path: Path, shown: str, recorded: Mapping[str, str]) -> dict[str
         raise TraceCorrupt(shown, f"it cannot be read: {error}") from error
     try:
         if found["format"] != FORMAT:
-            raise ValueError(f"format {found['format']}, and {FORMAT} is what can be read")
+            raise ValueError(f"format {found['format']}, expected {FORMAT}")
         return {
             "run_id": UUID(found["openlineage_run_id"]),
             "timestamp": datetime.fromisoformat(found["timestamp"]),
@@ -183,7 +183,7 @@ def _read_steps(path: Path, shown: str, recorded: Mapping[str, str]) -> dict[str
             "redacted": tuple(found.get("redacted", ())),
         }
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise TraceCorrupt(shown, f"it is not what a run writes: {error!r}") from error
+        raise TraceCorrupt(shown, f"its content is not valid: {error!r}") from error
 
 
 def _step(found: Mapping[str, Any]) -> TraceStep:

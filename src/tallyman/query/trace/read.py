@@ -1,4 +1,4 @@
-"""Records out of the files of a trace: one DuckDB for all questions to it."""
+"""Read trace records from files, with one DuckDB connection for all queries."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ SETTINGS = "SET GLOBAL TimeZone = 'UTC'; SET GLOBAL parquet_metadata_cache = tru
 
 
 Query = Callable[[str], str]
-"""SQL, given where to read from."""
+"""Builds SQL for a given source of rows."""
 
 
 class TraceReader:
-    """Opens with the first question, and keeps what it learns of the files for the next."""
+    """A reader that connects on the first query and caches file metadata for the next ones."""
 
     def __init__(self) -> None:
         self._opened: duckdb.DuckDBPyConnection | None = None
@@ -42,7 +42,7 @@ class TraceReader:
             self._opened = None
 
     def holding(self, files: Sequence[TraceFile], row_id: UUID) -> list[TraceFile]:
-        """The files that have records of the row."""
+        """List the files that contain records of the row."""
         wanted = literal(str(row_id))
         found = self._rows(
             lambda source: f"SELECT filename FROM {source} WHERE row_id = {wanted}", files
@@ -51,18 +51,19 @@ class TraceReader:
         return [by_path[path] for path in dict.fromkeys(path for (path,) in found)]
 
     def counts(self, files: Sequence[TraceFile]) -> dict[str, int]:
-        """Records of each file, by its path; only the ends of the files are read."""
+        """Count the records of each file by path; reads only the file footers."""
         return dict(
             self._rows(lambda source: f"SELECT filename, count(*) FROM {source} GROUP BY 1", files)
         )
 
     def records(self, files: Sequence[TraceFile], rest: str = "") -> Iterator[TraceRecord]:
-        """Of files of one kind and step; `rest` is SQL: which of them, in which order."""
+        """Yield the records of files of one kind and step; `rest` is SQL for condition and
+        order."""
         for row in self._streamed(lambda source: f"SELECT * FROM {source} {rest}", files):
             try:
                 yield _record(files[0], row)
             except (KeyError, TypeError, ValueError) as error:
-                reason = f"there is a record that no run writes: {error!r}"
+                reason = f"it contains a record that is not valid: {error!r}"
                 raise TraceCorrupt(files[0].shown, reason) from error
 
     # ---- DuckDB --------------------------------------------------------------------------
@@ -88,7 +89,7 @@ class TraceReader:
             return
         check(files)
         try:
-            # A cursor of its own: other questions may come before the last batch is taken.
+            # Use a separate cursor: other queries may run before the last batch is read.
             with self._connection.cursor() as cursor:
                 for batch in cursor.sql(query(_source(files))).to_arrow_reader(BATCH):
                     yield from rows_of(batch)
@@ -96,7 +97,8 @@ class TraceReader:
             raise self._explained(error, query, files) from error
 
     def _explained(self, error: Exception, query: Query, files: Sequence[TraceFile]) -> Exception:
-        """Which file it was; what none of them causes alone is left as it is."""
+        """Find the file that causes the error; return the error unchanged if no single file
+        does."""
         for file in files:
             try:
                 self._connection.sql(query(_source([file]))).fetchall()
@@ -112,7 +114,8 @@ def _source(files: Sequence[TraceFile]) -> str:
 
 
 def _record(file: TraceFile, row: Mapping[str, Any]) -> TraceRecord:
-    """From what is stored: an update as a mask and two structs, a deletion as an id alone."""
+    """Build a record from its stored form: an update is a mask and two structs, a deletion only an
+    id."""
     change, before, after = _change(file, row)
     return TraceRecord(
         run_id=file.folder.run_id,

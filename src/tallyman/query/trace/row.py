@@ -1,4 +1,4 @@
-"""One row of a run: what happened to it, and what it was at any step."""
+"""One row in a run: its history, and its values at any step."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tallyman.query.trace.state import Life, Stored
 
 
 class TraceRow:
-    """Its records are read with the first question."""
+    """A row of a run. Its records are read on first use."""
 
     def __init__(
         self,
@@ -30,12 +30,12 @@ class TraceRow:
 
     @property
     def target(self) -> Target | None:
-        """The asset and partition it is a row of; None when no record is of it."""
+        """The asset and partition of the row; None if it has no record."""
         return self._found[0].target if self._found else None
 
     @property
     def steps(self) -> tuple[int, ...]:
-        """The steps that can be asked for."""
+        """The numbers of the steps that `at_step` accepts."""
         folders = [self._found[0]] if self._found else self._folders
         return tuple(sorted({seq for folder in folders for seq in folder.seqs}))
 
@@ -45,14 +45,15 @@ class TraceRow:
         return self._found[0].steps if self._found else ()
 
     def history(self, include_baseline: bool = False) -> RowHistory:
-        """Every step that changed the row; with the baseline, also how it was loaded, as step 0."""
+        """List every step that changed the row; with the baseline, also how it was loaded, as step
+        0."""
         if self._nothing or not self._found:
             return RowHistory((), self._nothing or self._not_found())
         return RowHistory(tuple(self._found[1].entries(include_baseline)))
 
     def at_step(self, step: int) -> RowAtStep:
-        """The whole row behind a step, changed by it or not; StepOutOfRange lists what can be
-        asked."""
+        """Return the whole row after a step, whether the step changed it or not. StepOutOfRange
+        lists the valid steps."""
         if self._nothing:
             return RowAtStep(None, self._nothing)
         if step not in self.steps:
@@ -65,7 +66,7 @@ class TraceRow:
         state = life.state_at(step)
         return RowAtStep(state, None if state else _not_yet(life, step))
 
-    # ---- finding it ----------------------------------------------------------------------
+    # ---- lookup --------------------------------------------------------------------------
 
     @cached_property
     def _found(self) -> tuple[TraceFolder, Life] | None:
@@ -74,7 +75,7 @@ class TraceRow:
         folders = {str(file.folder.target): file.folder for file in holding}
         if len(folders) > 1:
             known = ", ".join(sorted(folders))
-            raise UsageError(f"row {self.row_id} is in {known}: say which asset is meant")
+            raise UsageError(f"row {self.row_id} is in {known}: choose one asset")
         if not folders:
             return None
         folder = next(iter(folders.values()))

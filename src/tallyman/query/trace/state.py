@@ -1,4 +1,4 @@
-"""The life of one row, put together from its records: every state it was in, or TraceCorrupt."""
+"""Reconstruct all states of one row from its trace records, or raise TraceCorrupt."""
 
 from __future__ import annotations
 
@@ -26,14 +26,15 @@ State = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A record and the step whose folder it lies in: a baseline lies with the first change."""
+    """A record and the step whose folder contains it: a baseline is stored with the first
+    change."""
 
     record: TraceRecord
     seq: int
 
 
 class Life:
-    """What happened to a row in one run, checked for contradictions."""
+    """The history of a row in one run, checked for contradictions."""
 
     def __init__(
         self, where: str, steps: Sequence[TraceStep], started_at: datetime, found: Sequence[Stored]
@@ -49,7 +50,7 @@ class Life:
         return self.records[0].operation_seq
 
     def state_at(self, seq: int) -> State | None:
-        """Behind a step; None when the row was not there yet."""
+        """Return the row after a step; None if it did not exist yet."""
         for step, _, state in self._states():
             if step.seq == seq:
                 return state
@@ -97,19 +98,19 @@ class Life:
             if one.record.change_type is ChangeType.DELETED:
                 self._wrong(f"step {one.seq} deleted it and step {following.seq} has a record")
         if not created:
-            self._wrong(f"step {stored[0].seq} changed it and nothing says what it was before")
+            self._wrong(f"step {stored[0].seq} changed it, but its values before are not recorded")
         if stored[0].record.change_type is not ChangeType.CREATED:
             self._wrong(f"step {stored[0].seq} changed it before step {created[0]} created it")
         first = stored[0]
         if first.record.operation_seq == BASELINE and first.seq not in {s.seq for s in stored[1:2]}:
-            self._wrong(f"step {first.seq} is said to be the first that touched it, and is not")
+            self._wrong(f"step {first.seq} is recorded as the first that changed it, but is not")
 
     def _wrong(self, reason: str) -> None:
         raise TraceCorrupt(f"{self.where}, row {self.row_id}", reason)
 
 
 def _reshaped(state: State, step: TraceStep) -> State:
-    """With the columns there are behind the step: renamed, dropped, or new and NULL."""
+    """Apply the step's columns: renamed, dropped, or new with NULL."""
     renamed = {step.renamed.get(name, name): value for name, value in state.items()}
     return {name: renamed.get(name) for name in step.columns}
 

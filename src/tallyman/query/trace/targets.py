@@ -1,4 +1,4 @@
-"""Which targets of a run have a trace, and why the others have none."""
+"""Which targets of a run have a trace, and why others have none."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tallyman.engine.files.past_run import Run
 from tallyman.errors import NotFound, NoTrace, UsageError
 from tallyman.query.trace.files import TraceFolder
 
-UNCHANGING = 'no step of it changes rows in place, or it says trace="off"'
+UNCHANGING = 'none of its steps changes rows in place, or it sets trace="off"'
 
 
 class TracedTargets:
@@ -21,8 +21,8 @@ class TracedTargets:
         self._opened: dict[Target, TraceFolder | None] = {}
 
     def every(self, asset: str | None = None, partition: str | None = None) -> list[Target]:
-        """As the run was asked for; a partition also as a person writes it."""
-        self.run.places(asset)  # an asset the run did not have is refused with the nearest it had
+        """List the run's targets; a day partition may be given with or without `d:`."""
+        self.run.places(asset)  # refuses an unknown asset and suggests the nearest
         listed = [one.target for one in self.run.manifest.targets]
         keys = (partition, f"d:{partition}")
         found = [
@@ -35,7 +35,7 @@ class TracedTargets:
         return found
 
     def folders(self, asset: str | None = None, partition: str | None = None) -> list[TraceFolder]:
-        """At least one, or NoTrace."""
+        """Open at least one trace, or raise NoTrace."""
         targets = self.every(asset, partition)
         found = [folder for target in targets if (folder := self.folder(target)) is not None]
         if not found and len(targets) == 1:
@@ -49,7 +49,7 @@ class TracedTargets:
         found = self.folders(asset, partition)
         if len(found) > 1:
             known = ", ".join(str(folder.target) for folder in found[:5])
-            raise UsageError(f"{len(found)} traces are meant: {known}; name an asset and partition")
+            raise UsageError(f"{len(found)} traces match: {known}; give --asset and --partition")
         return found[0]
 
     def folder(self, target: Target) -> TraceFolder | None:
@@ -62,7 +62,7 @@ class TracedTargets:
         return self._opened[target]
 
     def missing(self, target: Target) -> str:
-        """Why there is no trace of it."""
+        """Explain why the target has no trace."""
         status = next(
             (
                 Status(made["status"])
@@ -74,9 +74,9 @@ class TracedTargets:
         if status is Status.PENDING:
             return "it was not run"
         if status is Status.SKIPPED and target not in self._places:
-            return "it was unchanged, and the folder of the run that made it is gone"
+            return "it was unchanged, and the folder of the run that made it is missing"
         if not status.good:
-            return f"it is {status.value}, and none of its steps was begun"
+            return f"it is {status.value}, and none of its steps had started"
         return UNCHANGING
 
     @cached_property

@@ -1,1 +1,1 @@
-"""From a row back to its records (`why`), and from a record on to its rows (`where`)."""
+"""Walks: from a row back to its records (`why`), and from a record on to its rows (`where`)."""

@@ -1,4 +1,4 @@
-"""The records that somebody asks about, found in the files of their source."""
+"""Find the records of a `where` question in the files of their source."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from tallyman.query.walk.results import Past
 from tallyman.query.walk.why import RowQuestion, check_columns
 
 PLACE = "@"
-"""Asked for by its place instead of columns: a record that has no key."""
+"""The name under which a record without a key is identified by its place."""
 
 
 @dataclass(frozen=True)
 class Followed:
-    """Records of one input: a table `k` of keys, and hits where the records can be read."""
+    """Records of one input: a table `k` of keys, and `hits` if the records can be read."""
 
     name: str
     keys: str
@@ -42,7 +42,8 @@ class Sought:
     asked: RowQuestion
 
     def records(self, name: str) -> tuple[Followed, int, list[Record]]:
-        """Found in the source's files; or by its key alone, when it is not in them any more."""
+        """Find the records in the source's files, or by key alone if the files no longer contain
+        them."""
         sources = self.past.workspace.pipeline.sources
         if name not in sources:
             raise NotFound("source", name, nearest(name, sources))
@@ -76,12 +77,12 @@ class Sought:
             said = " ".join(f"{name}={value}" for name, value in self.asked.row.items())
             others = [n for n in records.key or records.types if n not in self.asked.row]
             raise UsageError(
-                f"{count:,} records of {records.name} have {said}, more than {limit}: say also "
+                f"{count:,} records of {records.name} have {said}, more than {limit}: add "
                 f"{', '.join(f'{name}=…' for name in others[:4])}, or raise --limit (0 is no limit)"
             )
 
     def _said(self, records: Records) -> str:
-        """The key as it was given, if it was given whole."""
+        """Build the key from the given values, if they cover the whole key."""
         row = self.asked.row
         if PLACE in row:
             return self.desk.keep("SELECT $k AS k", {"k": row[PLACE]})

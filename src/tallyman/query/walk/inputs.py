@@ -1,4 +1,4 @@
-"""What a result of the past read, as far as it can still be read."""
+"""The inputs of a past result, as far as they can still be read."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tallyman.registry.version.fragments import Fragments
 
 @dataclass(frozen=True, slots=True)
 class PastInput:
-    """One input of a result, as far as it can still be read."""
+    """One input of a past result, as far as it can still be read."""
 
     name: str
     kind: str
@@ -31,12 +31,12 @@ class PastInput:
     dataset: Dataset | None = None
     version: int | None = None
     gone: str | None = None
-    """Why there is nothing to read."""
+    """Why it cannot be read; None if it can."""
 
 
 @dataclass(frozen=True, slots=True)
 class PastInputs:
-    """By what the registry recorded; the pipeline as it is now says where sources are."""
+    """Finds inputs by the registry's records; the current pipeline says where sources are."""
 
     workspace: Workspace
 
@@ -59,7 +59,7 @@ class PastInputs:
             if reading.of_source:
                 yield self._of_source(reading.name, reading.partition, made)
             else:
-                gone = "what the run read of it was not recorded"
+                gone = "the run did not record what it read of it"
                 kind = "table" if reading.of_table else "asset"
                 yield PastInput(reading.name, kind, reading.partition, None, gone=gone)
 
@@ -74,7 +74,7 @@ class PastInputs:
         try:
             files = list_files(name, source_path(source, words), self.workspace.home)
         except InputMissing:
-            gone = f"its files are gone from {source_path(source, words)}"
+            gone = f"its files are missing from {source_path(source, words)}"
             return PastInput(name, "source", partition, None, source.key, gone=gone)
         return PastInput(name, "source", partition, files, source.key)
 
@@ -99,9 +99,7 @@ class PastInputs:
         dataset = Datasets(tx).of_producer(self.workspace.name, name, Kind.TABLE)
         pinned = run.pins.get(dataset.id) if dataset else None
         if dataset is None or pinned is None:
-            return PastInput(
-                name, "table", None, None, gone="the version that was read is not known"
-            )
+            return PastInput(name, "table", None, None, gone="the version that was read is unknown")
         fragments = tuple(Fragments(tx).at(dataset.id, pinned).values())
         return self._stored(
             "table", dataset, pinned, fragments, self.workspace.pipeline.tables[name].key, None
@@ -126,7 +124,8 @@ class PastInputs:
         )
 
     def stored_files(self, name: str, fragments: tuple[Fragment, ...]) -> InputFiles:
-        """Named as the records without a key are: by the path below the project."""
+        """List the files by their path relative to the project, which also names records without a
+        key."""
         home = self.workspace.home
         paths = self.workspace.warehouse.paths(fragments)
         found = listed_files(name, {os.path.relpath(path, home): path for path in paths}, home)

@@ -1,4 +1,4 @@
-"""Joins followed by their columns: which rows of a reference records met, and the other way."""
+"""Follow joins by their columns: which rows of a reference matched which records."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from tallyman.engine.readback.records import Records
 
 @dataclass(frozen=True)
 class JoinLink:
-    """One join of a plan, as columns of inputs."""
+    """One join of a plan, as columns of its inputs."""
 
     step: str
     reference: str
     on: str
     rows: Frame
-    """What was looked up, and what it was looked up in."""
+    """The rows that were joined; `looked_in` is the reference."""
     looked_in: Frame
     equalities: object
     left: Mapping[str, tuple[str, ...]] | None
-    """By accounted input, the columns that were compared; None if they were computed."""
+    """The compared columns by accounted input; None if they were computed."""
     right: tuple[str, ...] | None
     before: frozenset[str]
-    """The steps that a record meets before this one."""
+    """The ids of the steps that a record passes before this one."""
 
 
 def links(plan: Frame, known: Mapping[str, Collection[str]]) -> list[JoinLink]:
-    """In the order of the steps."""
+    """List the joins of a plan, in the order of its steps."""
     names = step_ids(plan)
     found = []
     for node, before in _joins(plan, names):
@@ -60,7 +60,7 @@ def links(plan: Frame, known: Mapping[str, Collection[str]]) -> list[JoinLink]:
 
 
 def _looked_in(step: Step | None) -> list[tuple[Frame, object]]:
-    """Each reference of a step, and the equalities by which rows were looked up."""
+    """List each reference of a step with its join condition."""
     looked_in = () if step is None else step.references
     return [(lookup.other, in_place.equalities(lookup)) for lookup in looked_in]
 
@@ -77,7 +77,7 @@ def _joins(frame: Frame, names: Mapping[Frame, str]) -> Iterator[tuple[Frame, li
 
 
 def _visible(frame: Frame, known: Mapping[str, Collection[str]]) -> list[str]:
-    """Names that a step here may use: some of them may be gone again."""
+    """List the column names that a step may use; some may have been dropped."""
     found = list(known.get(frame.input, ()))
     for step in frame.steps():
         found += step.made_names()
@@ -109,7 +109,8 @@ def _shown(on: object) -> str:
 def matched(
     link: JoinLink, hits: Mapping[str, str], opened: Mapping[str, Records], limit: int | None
 ) -> str | None:
-    """Hits in the reference for the records shown; None if only Spark can find them."""
+    """Find the rows of the reference that match the shown records; None if only Spark can find
+    them."""
     if link.left is None or link.right is None:
         return None
     reference = opened[link.reference]

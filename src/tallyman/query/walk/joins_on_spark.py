@@ -1,4 +1,4 @@
-"""A join whose columns were computed: only the plan itself can say which rows met."""
+"""Joins on computed columns: only evaluating the plan shows which rows matched."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ from tallyman.query.walk.joins import JoinLink
 def matched_by_plan(
     again: Again, link: JoinLink, desk: Desk, keys: str, limit: int | None
 ) -> list[dict[str, Any]]:
-    """Rows of the reference that the records with these keys met; each once."""
+    """Return the distinct rows of the reference that matched the records with these keys."""
     with _sides(again, link, desk, keys, accounted_inputs(again.plan)) as (left, right, same):
         met = right.join(left, same, "left_semi").distinct()
         few = met if limit is None else met.orderBy(*met.columns).limit(limit)
-        return [row.asDict(recursive=True) for row in few.collect()]  # what is shown
+        return [row.asDict(recursive=True) for row in few.collect()]  # only the rows to show
 
 
 def met_by_plan(again: Again, link: JoinLink, desk: Desk, keys: str) -> int:
-    """How many rows of the asset met the rows of the reference with these keys."""
+    """Count the rows of the asset that matched the reference's rows with these keys."""
     with _sides(again, link, desk, keys, [link.reference]) as (left, right, same):
         return left.join(right, same, "left_semi").count()
 
 
 def _only(source: Input, wanted: DataFrame) -> DataFrame:
-    """The records with these keys `k`, or at these places `p`."""
+    """Return the records with these keys `k`, or at these places `p`."""
     by_key = wanted.where("p IS NULL").select(F.col("k").alias(KEY))
     found = source.records().join(by_key, KEY, "left_semi")
     if source.places is None:
@@ -52,7 +52,8 @@ def _only(source: Input, wanted: DataFrame) -> DataFrame:
 def _sides(
     again: Again, link: JoinLink, desk: Desk, keys: str, only: Collection[str]
 ) -> Iterator[tuple[DataFrame, DataFrame, Column]]:
-    """Both sides of the join, the inputs in `only` cut down to the keys; and when rows meet."""
+    """Evaluate both sides of the join, with the inputs in `only` restricted to the keys; also
+    return the join condition."""
     with tempfile.TemporaryDirectory(prefix="tallyman-keys-") as aside:
         file = Path(aside) / "keys.parquet"
         desk.rows(f"COPY (SELECT DISTINCT k, p FROM {keys}) TO {text(str(file))} (FORMAT parquet)")

@@ -1,4 +1,4 @@
-"""Results of the past: what made them, what they read, and whether that is still there."""
+"""Past results: what made them, what they read, and whether that still exists."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ else:
     reopen = OnDemand("tallyman.control.verify.reopen")
 
 EVIDENCE = ("adjoint", "errors")
-"""What of a target's folder says where its records went."""
+"""The folders of a target that say where its records went."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Result:
     asset: Asset | None
     plan: Frame | None
     as_defined: bool
-    """Whether the asset still means what it meant in that run."""
+    """True if the asset's definition is the same as in that run."""
     vouched: Vouched
 
     @cached_property
@@ -74,14 +74,14 @@ class Result:
 
     @property
     def has_evidence(self) -> bool:
-        """True if the run left a ledger; also if it is gone and the rest is there: that is damage,
-        which is found when it is read."""
+        """True if the run left a ledger. Also True if only the ledger is missing: that is damage,
+        reported when it is read."""
         ledger = self.place / LEDGER
         return ledger.exists() or (self.vouched.knows(ledger) and self.place.is_dir())
 
     @property
     def accounted(self) -> list[PastInput]:
-        """The inputs whose records it accounts for; of an asset that is gone, all it read."""
+        """The inputs whose records it accounts for; if the asset was removed, all its inputs."""
         if self.plan is None:
             return list(self.inputs)
         wanted = set(accounted_inputs(self.plan))
@@ -89,27 +89,27 @@ class Result:
 
     @property
     def repeated_keys(self) -> int | None:
-        """How many records have a key that another has; None where it was not counted."""
+        """The number of records that share a key with another; None if not counted."""
         return self.ledger.inputs.duplicate_keys
 
     @property
     def names_places(self) -> bool:
-        """True if its evidence names records by place, because keys did not distinguish them."""
+        """True if its evidence identifies records by place, because their keys repeat."""
         return self.ledger.inputs.named_by_place
 
     @property
     def unsure(self) -> str | None:
-        """Why a key of its evidence may stand for more records than were meant."""
+        """Why a key in its evidence may match more records than it should."""
         known, run = self.repeated_keys, self.run.name
         if known is None:
             return (
-                f"records are found by their key, and of so many records run {run} did not count "
-                f"which share theirs: `tallyman verify {run} --exact` counts them"
+                f"records are found by their key, and run {run} had too many records to count "
+                f"repeated keys: `tallyman verify {run} --exact` counts them"
             )
         if known and not self.names_places:
             return (
                 f"records are found by their key, and {known:,} share theirs with another: run "
-                f"{run} kept no places. A run from now on does"
+                f"{run} did not store places. Newer runs do"
             )
         return None
 
@@ -120,7 +120,8 @@ class Result:
 
 @dataclass
 class Past:
-    """Opens results, each once. Spark starts to recompute keys, and for a plan made of Columns."""
+    """Opens each past result once. Spark starts only to recompute keys, and for a plan built from
+    Columns."""
 
     workspace: Workspace
     _results: dict[UUID, Result] = field(default_factory=dict)
@@ -141,14 +142,15 @@ class Past:
 
     @cached_property
     def hidden(self) -> frozenset[str]:
-        """Columns whose values are shown to nobody."""
+        """Columns whose values are never shown."""
         if not self.workspace.settings.redacted:
             return frozenset()
         plans = [self._plan(asset) for asset in self.workspace.pipeline.assets.values()]
         return hidden_columns(plans, self.workspace.settings.redacted)
 
     def shown(self, record: Record, key: Collection[str]) -> Record:
-        """A record without what is redacted; a line that could not be taken apart shows all."""
+        """Return the record without redacted values; a line that could not be parsed is hidden
+        whole."""
         if not self.hidden:
             return record
         values = without_redacted({*self.hidden, "line"}, record.values)
@@ -164,7 +166,7 @@ class Past:
         return self._results[wanted]
 
     def opened(self, wanted: UUID, dataset: str) -> Result:
-        """A result whose evidence is there and is what it was; hashing its sources begins."""
+        """Open a result after checking its evidence, and start hashing its sources."""
         result = self.result(wanted)
         self.evidence_of(result, dataset)
         self._hash_ahead(result)
@@ -204,7 +206,7 @@ class Past:
         try:
             return asset.plan()
         except Exception:
-            self.workspace.spark()  # Columns can only be made when Spark is up.
+            self.workspace.spark()  # Columns can only be built with Spark
             return asset.plan()
 
     def _same_definition(self, asset: Asset, made: Materialization, run: RunRecord) -> bool:
@@ -214,21 +216,22 @@ class Past:
         return now.hash(asset.name) == made.definition_hash
 
     def evidence_of(self, result: Result, dataset: str) -> None:
-        """EvidenceGone, if nothing of the run is left; RunDamaged, if it is not what it was."""
+        """Check the evidence. Raises EvidenceGone if it no longer exists, RunDamaged if it was
+        changed."""
         if not result.has_evidence:
             folder = os.path.relpath(result.place, self.workspace.home)
             raise EvidenceGone(dataset, result.run.name, folder)
         result.vouched.check(result.place, *EVIDENCE)
 
     def output_of(self, dataset: Dataset | None, fragment: Fragment | None) -> list[str]:
-        """The files of a result's rows, if they are what was published."""
+        """List the files of a result's rows, after checking them."""
         if dataset is None or fragment is None:
             return []
         self.workspace.warehouse.check(dataset.name, [fragment])
         return self.workspace.warehouse.paths([fragment])
 
     def commit_of(self, dataset: Dataset, version: int) -> tuple[str, str]:
-        """The commit that made a version, and who made it."""
+        """Return the commit that made a version, and its actor."""
 
         def work(tx: Transaction) -> tuple[str, str]:
             at = Commits(tx).version(dataset, version)
@@ -237,10 +240,10 @@ class Past:
 
         return self.workspace.database.durably(work)
 
-    # ---- the same as then? ----------------------------------------------------------------
+    # ---- changed inputs -------------------------------------------------------------------
 
     def _hash_ahead(self, result: Result) -> None:
-        """While evidence is read, the other core looks at the sources."""
+        """Hash the sources in the background while evidence is read."""
         for given in result.inputs:
             if given.kind == "source" and given.files is not None:
                 self._hash(given, given.files)
@@ -255,9 +258,9 @@ class Past:
         return None if given.files is None else self._hash(given, given.files).result()
 
     def changed(self, result: Result, given: PastInput) -> str | None:
-        """What is known about the files of a source not being those that the run read."""
+        """Return why a source's current files are not those that the run read; None if they are."""
         if given.gone:
-            return f"{given.gone}: what run {result.run.name} read cannot be shown"
+            return f"{given.gone}: the records that run {result.run.name} read cannot be shown"
         if given.kind != "source" or result.plan is None:
             return None
         now = self.content_hash(given)
@@ -277,7 +280,7 @@ class Past:
         )
 
     def _differing(self, result: Result, given: PastInput) -> bool:
-        """Of an accounted source: whether the ledger knows another hash."""
+        """True if an accounted source has another hash than in the ledger."""
         assert result.plan is not None
         return (
             given.name in accounted_inputs(result.plan) and self.changed(result, given) is not None
@@ -299,7 +302,7 @@ class Past:
 
     @contextmanager
     def evidence(self, result: Result) -> Iterator[Path]:
-        """The folder with keys: the run's own, or that of a replay whose digests agree."""
+        """Yield the folder with keys: the run's own, or recomputed keys whose digests agree."""
         groups = any(sub.unit != "child" for sub in result.ledger.sub_ledgers)
         if not result.digests_only or not groups:
             yield result.place
@@ -324,8 +327,8 @@ class Past:
             if self.changed(result, given):
                 return f"the files of {given.name} changed since"
         if not result.as_defined:
-            return "the asset is defined differently now"
-        return "what the run left was changed, or the plan does not give the same twice"
+            return "the asset has another definition now"
+        return "the run's files were changed, or the plan is not deterministic"
 
 
 def _differs(result: Result, changed: ChangedInput) -> str:

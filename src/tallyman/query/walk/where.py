@@ -1,4 +1,5 @@
-"""Where: from records of a source forward to all they reached, or to the step that ended them."""
+"""Where: follow records of a source forward to all rows they reached, or to the step that ended
+them."""
 
 from __future__ import annotations
 
@@ -65,7 +66,7 @@ class Onward:
         if not count and not any(_known(one) for one in became):
             said = " ".join(f"{name}={value}" for name, value in self.asked.row.items())
             raise NotFound(f"record in {source}, nor in the evidence of {_of(run)}, with", said)
-        notes = () if count else (f"no such record is in the files of {source} now",)
+        notes = () if count else (f"the files of {source} no longer contain this record",)
         return Where(
             source=source,
             row=dict(self.asked.row),
@@ -78,10 +79,11 @@ class Onward:
     def _sought(self, source: str) -> tuple[Followed, int, list[Record]]:
         return Sought(self.past, self.desk, self.shelf, self.asked).records(source)
 
-    # ---- results that read it -------------------------------------------------------------
+    # ---- readers --------------------------------------------------------------------------
 
     def _readers(self, tx: Transaction, name: str) -> list[Materialization]:
-        """In current versions, or in the run; of an asset without a version, its latest try."""
+        """Find the results that read it: in current versions, or in the run; for an asset without a
+        version, its latest attempt."""
         if self.run is not None:
             reading = [
                 a.name for a in self.past.workspace.pipeline.assets.values() if name in a.inputs
@@ -154,9 +156,9 @@ class Onward:
         if not fates.known:
             notes.append(self._unmet(followed, result, paths))
         if fates.steps and not paths:
-            notes.append("the run did not succeed: there are no rows of it")
+            notes.append("the run did not succeed: it has no rows")
         if fates.rows and dataset and version is None:
-            notes.append("the rows are in no version")
+            notes.append("the rows are not in any version")
         shown, then = self._reached(fates, paths, dataset, result, fragment)
         return replace(
             start,
@@ -173,17 +175,18 @@ class Onward:
         )
 
     def _unmet(self, followed: Followed, result: Result, paths: Sequence[str]) -> str:
-        """Why nothing became of the record. Of an asset that appends, the version holds only the
-        rows that were new, and the run's folder all of them."""
+        """Explain why the record led to nothing. The version of an asset that appends contains only
+        the new rows; the run folder contains all of them."""
         made = parquet_files(result.place / "output")
         if paths and made and self._fates(followed, result, made)[0].known:
-            return "its row was there already: an earlier run brought it"
-        return "this run did not meet the record: the source held other records then"
+            return "its row already existed: an earlier run added it"
+        return "this run did not read the record: the source had other records then"
 
     def _fates(
         self, followed: Followed, result: Result, paths: Sequence[str]
     ) -> tuple[Fates, bool]:
-        """Recompute keys of groups only if a record was neither rejected nor left out."""
+        """Find the record's fates. Recompute keys of groups only if it was neither rejected nor
+        filtered."""
         ended = self._forward(result, result.place, followed.shape, ())
         stored = not result.digests_only
         keys = self._keys(followed, result)
@@ -195,7 +198,7 @@ class Onward:
             return forward.fates(keys), folder != result.place
 
     def _keys(self, followed: Followed, result: Result) -> str:
-        """Keys of the records, and the places that the result knows them by."""
+        """Return the records' keys, and the places by which the result knows them."""
         given = next((one for one in result.inputs if one.name == followed.name), None)
         records, hits = followed.records, followed.hits
         if given is None or records is None or hits is None or not self.desk.count(hits):
@@ -203,7 +206,7 @@ class Onward:
         return self._placed(result, given, records, hits)
 
     def _placed(self, result: Result, given: PastInput, records: Records, hits: str) -> str:
-        """Places are those of then only as long as the files are the same."""
+        """Return keys with places; old places are valid only if the files are unchanged."""
         known = result.names_places and given.files is not None
         if known and not self.past.changed(result, given):
             assert given.files is not None
@@ -235,7 +238,7 @@ class Onward:
         result: Result,
         fragment: Fragment | None,
     ) -> tuple[list[Mapping[str, Any]], list[Became]]:
-        """The rows themselves, and what became of them further on."""
+        """Return the rows themselves, and where they led."""
         if not fates.rows or dataset is None or fragment is None:
             return [], []
         asset = self.past.workspace.pipeline.assets.get(dataset.producer)
@@ -257,7 +260,7 @@ class Onward:
 
     def _as_reference(self, start: Became, followed: Followed, result: Result) -> Became:
         if not result.as_defined or result.plan is None:
-            note = f"{start.asset} is defined differently now than in run {start.run}"
+            note = f"{start.asset} has another definition now than in run {start.run}"
             return replace(start, notes=(note,))
         if followed.records is None or followed.hits is None:
             return start
@@ -268,7 +271,8 @@ class Onward:
         return replace(start, joined_by=total)
 
     def _joined_by(self, link: JoinLink, followed: Followed, result: Result) -> int:
-        """Records that met one of these rows: those that ended before the join are not counted."""
+        """Count the records that matched one of these rows, without those that ended before the
+        join."""
         given = {one.name: one for one in result.inputs if one.files is not None}
         if link.left is None or link.right is None or not set(link.left) <= set(given):
             keys = self._keys(followed, result)
@@ -299,7 +303,7 @@ def _known(one: Became) -> bool:
 
 
 def _left_to_another(one: Became, source: str) -> bool:
-    """Whether all that happened is that the record is of another partition."""
+    """True if the record was only filtered because it belongs to another partition."""
     name = f"{source}_partition"
     return (
         one.partition is not None

@@ -1,4 +1,4 @@
-"""Why: from rows of a dataset back to the records and files they were made from."""
+"""Why: follow rows of a dataset back to the records and files they were made from."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ else:
 
 @dataclass(frozen=True, slots=True)
 class RowQuestion:
-    """`limit` None: all of them."""
+    """A question about rows; `limit` None means no limit."""
 
     row: Mapping[str, str]
     limit: int | None = 20
@@ -79,16 +79,16 @@ class Walk:
             others = more or [name for name in records.types if name not in self.asked.row]
             raise UsageError(
                 f"{rows:,} rows of {dataset.name} v{version} have {said or 'any value'}, more than "
-                f"{self.asked.limit}: say also {', '.join(f'{n}=…' for n in others[:4])}, or raise "
+                f"{self.asked.limit}: add {', '.join(f'{n}=…' for n in others[:4])}, or raise "
                 "--limit (0 is no limit)"
             )
 
-    # ---- one hop after the other ----------------------------------------------------------
+    # ---- hops -----------------------------------------------------------------------------
 
     def hops(
         self, dataset: Dataset, version: int | None, fragments: Sequence[Fragment], hits: str
     ) -> tuple[Hop, ...]:
-        """One for each result that the rows are in."""
+        """Make one hop for each result that contains the rows."""
         found = []
         for fragment in fragments:
             paths = self.past.workspace.warehouse.paths([fragment])
@@ -156,11 +156,11 @@ class Walk:
         )
 
     def seen(self, records: Records, hits: str, limit: int | None) -> list[Record]:
-        """The records of hits, without what is redacted."""
+        """Return the records, without redacted values."""
         return [self.past.shown(one, records.key) for one in records.shown(hits, limit)]
 
     def _last_step(self, result: Result, keys: str) -> list[WalkCounts]:
-        """Rows that went through as they are were last touched by the last step."""
+        """Name the plan's last step for rows that passed unchanged."""
         step = "read"
         if result.plan is not None and result.plan.step is not None:
             step = step_ids(result.plan)[result.plan]
@@ -172,10 +172,10 @@ class Walk:
         notes = []
         if not result.as_defined:
             notes.append(
-                f"{hop.asset} is defined differently now than in run {hop.run}"
+                f"{hop.asset} has another definition now than in run {hop.run}"
                 if result.asset
-                else f"{hop.asset} is no longer in the pipeline: which input a record came from "
-                "is found by its key"
+                else f"{hop.asset} is no longer in the pipeline: the input of a record is found "
+                "by its key"
             )
         hits: dict[str, str] = {}
         origins = []
@@ -192,7 +192,7 @@ class Walk:
         return replace(hop, inputs=tuple(origins), joins=tuple(joined), notes=tuple(notes))
 
     def _unsure(self, result: Result, keys: str) -> str | None:
-        """Why more records may be shown than are behind the rows."""
+        """Explain why more records may be shown than the rows came from."""
         if self.desk.value(f"SELECT count(*) FROM {keys} WHERE p IS NULL"):
             return result.unsure
         return None
@@ -211,7 +211,7 @@ class Walk:
             return replace(origin, not_shown=changed), None
         records = self.records(result, given.name)
         limit = 0 if self.asked.keys else self.asked.limit
-        # Of several inputs none knows which of the keys come first in it.
+        # With several inputs, it is unknown which keys come first in each.
         hits = records.by_keys(keys, shown=limit if len(result.accounted) == 1 else None)
         return self._shown(origin, given, records, hits, limit), hits
 
@@ -236,7 +236,7 @@ class Walk:
         return replace(origin, records=named, files=files)
 
     def records(self, result: Result, name: str) -> Records:
-        """An input of a result, opened once."""
+        """Open an input of a result, once."""
         given = next(one for one in result.inputs if one.name == name)
         assert given.files is not None
         place = (name, given.partition, *(f.id for f in given.fragments))
@@ -261,7 +261,7 @@ class Walk:
         return found
 
     def links(self, result: Result) -> list[JoinLink]:
-        """The joins of a result's plan, as far as its inputs can be read."""
+        """List the joins of a result's plan, as far as its inputs can be read."""
         assert result.plan is not None
         known = {
             given.name: list(self.records(result, given.name).types) if given.files else []
@@ -277,7 +277,7 @@ class Walk:
         if changed or given.files is None:
             return replace(origin, not_shown=changed)
         if set(hits) != {one.name for one in result.accounted}:
-            reason = "the records that met it are not there any more"
+            reason = "the records that it was joined with no longer exist"
             return replace(origin, not_shown=reason)
         opened = {name: self.records(result, name) for name in (link.reference, *hits)}
         found = joins.matched(link, hits, opened, self.asked.limit)
@@ -290,7 +290,7 @@ class Walk:
 
 
 def _without_place(found: Sequence[Record]) -> tuple[Record, ...]:
-    """Of a table: its files are ours, and say nothing."""
+    """Drop file and line of a table's records: its files are internal."""
     return tuple(replace(record, file=None, line=None) for record in found)
 
 
@@ -299,15 +299,15 @@ def _below(folder: str, name: str | None) -> str:
 
 
 def check_columns(records: Records, wanted: Mapping[str, str], what: str) -> None:
-    """UsageError for a column that is not there, or a value that is not of its type."""
+    """Raise UsageError for an unknown column, or a value that is not of its type."""
     for name, value in wanted.items():
         if name not in records.types:
             near = nearest(name, records.types)
             meant = f" Did you mean {near!r}?" if near else ""
             known = ", ".join(records.types)
-            raise UsageError(f"{what} has no column {name!r}.{meant} There are: {known}")
+            raise UsageError(f"{what} has no column {name!r}.{meant} Its columns: {known}")
         kind = records.types[name]
         if value.lower() != "null" and records.desk.value(
             f"SELECT TRY_CAST($value AS {kind}) IS NULL", {"value": value}
         ):
-            raise UsageError(f"{name}={value}: the column is {kind.lower()}, {value!r} is not")
+            raise UsageError(f"{name}={value}: the column is {kind.lower()}, and {value!r} is not")

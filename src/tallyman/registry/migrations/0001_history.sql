@@ -1,15 +1,15 @@
--- Runs, what each of them made, who decided what, and who did what.
+-- Runs, the results they made, approvals, and the audit log.
 
 CREATE TABLE runs (
     id                  uuid PRIMARY KEY,
-    name                varchar(64) NOT NULL UNIQUE,   -- what people call it: the id, unless they gave one
+    name                varchar(64) NOT NULL UNIQUE,   -- the name for people: the id, unless one was given
     project             varchar(255) NOT NULL,
     status              varchar(50) NOT NULL DEFAULT 'running' CHECK (status IN
                         ('running', 'success', 'failed', 'halted', 'waiting_approval', 'canceled', 'interrupted')),
-    params              jsonb NOT NULL DEFAULT '{}',   -- what resume needs to go on as it was begun
+    params              jsonb NOT NULL DEFAULT '{}',   -- the options that resume needs
     folder              text NOT NULL,                 -- relative to the project
     actor               varchar(255) NOT NULL,
-    executor            uuid,                          -- only its holder may write: a process taken for dead stays out
+    executor            uuid,                          -- only this process may write
     executor_node       varchar(255),
     lease_until         timestamptz,
     cancel_requested_at timestamptz,
@@ -22,7 +22,8 @@ CREATE TABLE runs (
 CREATE INDEX idx_runs_started_at ON runs (started_at DESC);
 CREATE INDEX idx_runs_running ON runs (lease_until) WHERE status = 'running';
 
--- 'asset|partition' for every input, so that one index lookup finds who consumed exactly this one.
+-- 'asset|partition' for every input, so that one index lookup finds the readers of exactly this
+-- one.
 CREATE FUNCTION input_pairs(assets text[], partitions text[]) RETURNS text[]
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT array_agg(a || '|' || coalesce(p, '') ORDER BY n)
@@ -39,7 +40,7 @@ CREATE TABLE materializations (
     started_at          timestamptz,
     completed_at        timestamptz,
     duration_ms         integer CHECK (duration_ms >= 0),
-    upstream_assets     text[],                        -- sources and assets it read; filled on success only
+    upstream_assets     text[],                        -- sources and assets it read; set on success only
     upstream_partitions text[],
     dependency_hash     varchar(64),
     metadata            jsonb DEFAULT '{}',
@@ -52,11 +53,11 @@ CREATE TABLE materializations (
     upstream_ids        uuid[],                        -- the materializations read; NULL for a source
     upstream_pairs      text[] GENERATED ALWAYS AS (input_pairs(upstream_assets, upstream_partitions)) STORED,
     definition_hash     varchar(64),
-    content_digest      varchar(80),                   -- of the rows, whatever their order and files
+    content_digest      varchar(80),                   -- of the rows, regardless of order and files
     location            text,                          -- of the output, relative to the project
     last_completed_operation varchar(255),
-    reused_id           uuid REFERENCES materializations (id),  -- skipped: whose result stands in for it
-    invalidated_at      timestamptz,                   -- its result no longer stands in for anything
+    reused_id           uuid REFERENCES materializations (id),  -- skipped: the result it reused
+    invalidated_at      timestamptz,                   -- its result may no longer be reused
     CHECK (cardinality(upstream_assets) = cardinality(upstream_partitions)),
     CHECK (cardinality(upstream_assets) = cardinality(upstream_ids)),
     CHECK (status <> 'success' OR (definition_hash IS NOT NULL AND dependency_hash IS NOT NULL
@@ -109,13 +110,13 @@ CREATE TABLE approvals (
     decision_at      timestamptz,
     reason           text,
     modifications    jsonb,
-    decision_key     uuid,                             -- tells a repeated answer from a second one
+    decision_key     uuid,                             -- distinguishes a repeated answer from a second one
     escalated_to     varchar(255),
     escalation_count integer NOT NULL DEFAULT 0,
     inserted_at      timestamptz NOT NULL DEFAULT now(),
     CHECK ((status IN ('approved', 'rejected')) = (decision_by IS NOT NULL))
 );
--- One question at a time: a second one for the same result would need a second answer.
+-- One question per attempt: a second one for the same result would need a second answer.
 CREATE UNIQUE INDEX idx_approvals_once
     ON approvals (run_id, asset_name, coalesce(partition, ''), attempt);
 CREATE INDEX idx_approvals_pending ON approvals (timeout_at) WHERE status = 'pending';
@@ -130,11 +131,12 @@ CREATE TABLE audit_log (
     action         varchar(100) NOT NULL,
     details        jsonb NOT NULL DEFAULT '{}',
     correlation_id uuid,                                 -- the run
-    key            uuid NOT NULL DEFAULT gen_random_uuid() UNIQUE  -- what is told twice is kept once
+    key            uuid NOT NULL DEFAULT gen_random_uuid() UNIQUE  -- a repeated insert is ignored
 );
 CREATE INDEX idx_audit_log_correlation ON audit_log (correlation_id);
 
--- The application's role is only given INSERT and SELECT; this also stops the owner by mistake.
+-- The application's role only has INSERT and SELECT; this also stops the owner from changing rows
+-- by mistake.
 CREATE FUNCTION refuse_change() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION 'the audit log is append-only' USING ERRCODE = 'insufficient_privilege';
@@ -143,7 +145,7 @@ $$;
 CREATE TRIGGER audit_log_is_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON audit_log
     FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
 
--- What the program may do. Who owns the tables migrates them; who is in this role uses them.
+-- The program's rights: the owner of the tables migrates them, members of this role use them.
 DO $$
 BEGIN
     BEGIN
@@ -151,7 +153,7 @@ BEGIN
             CREATE ROLE tallyman_app NOLOGIN;
         END IF;
     EXCEPTION WHEN duplicate_object OR unique_violation THEN
-        NULL;  -- another database of this server made it at the same moment
+        NULL;  -- another database of this server created it at the same time
     END;
     GRANT SELECT, INSERT, UPDATE ON runs, materializations, approvals TO tallyman_app;
     GRANT SELECT ON flowstone_materializations, lineage_edges TO tallyman_app;

@@ -1,15 +1,15 @@
 -- Datasets, their versions, and the commits that move what is current.
 
 CREATE TABLE datasets (
-    id               uuid PRIMARY KEY DEFAULT gen_random_uuid(),  -- all that storage ever sees
+    id               uuid PRIMARY KEY DEFAULT gen_random_uuid(),  -- the only name in storage
     org              varchar(64) NOT NULL DEFAULT 'default',
     name             varchar(128) NOT NULL CHECK (name ~ '^[a-z][a-z0-9_]{0,127}$'),
     kind             varchar(10) NOT NULL CHECK (kind IN ('asset', 'table')),
-    project          varchar(255) NOT NULL,               -- who produces it
+    project          varchar(255) NOT NULL,               -- the project that produces it
     producer         varchar(255) NOT NULL,               -- the asset or table of that project
     key_columns      text[] NOT NULL DEFAULT '{}',
     partition_column varchar(255),
-    published        boolean NOT NULL DEFAULT true,       -- whether outside readers see it
+    published        boolean NOT NULL DEFAULT true,       -- outside readers see it
     ordinal          integer NOT NULL DEFAULT 0,          -- of the newest version; 0: none yet
     current_version  uuid,                                -- NULL: nothing to read
     inserted_at      timestamptz NOT NULL DEFAULT now(),
@@ -20,10 +20,10 @@ CREATE TABLE datasets (
     UNIQUE (org, project, kind, producer)
 );
 
--- What a commit was made for is told by its kind; what it moved are the versions that name it.
+-- The kind says why a commit was made; the versions that name it are what it moved.
 CREATE TABLE commits (
     id               uuid PRIMARY KEY,
-    seq              bigint GENERATED ALWAYS AS IDENTITY UNIQUE,  -- drawn while the head is locked
+    seq              bigint GENERATED ALWAYS AS IDENTITY UNIQUE,  -- assigned while the head is locked
     org              varchar(64) NOT NULL DEFAULT 'default',
     kind             varchar(20) NOT NULL CHECK (kind IN
                      ('run', 'apply', 'rollback', 'mutate', 'load')),
@@ -32,14 +32,14 @@ CREATE TABLE commits (
     project          varchar(255) NOT NULL,
     run_id           uuid REFERENCES runs (id),
     message          text,
-    pipeline_version varchar(64),                         -- active after it
+    pipeline_version varchar(64),                         -- the version that is active after it
     details          jsonb NOT NULL DEFAULT '{}',
-    key              uuid NOT NULL UNIQUE,                -- read back when the reply was lost
+    key              uuid NOT NULL UNIQUE,                -- to find the commit if the reply was lost
     created_at       timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 CREATE INDEX idx_commits_project ON commits (project, seq DESC);
 
--- One row per org: commits are a line, and its end is here.
+-- One row per org: commits form a line, and this is its end.
 CREATE TABLE heads (
     org       varchar(64) PRIMARY KEY,
     commit_id uuid REFERENCES commits (id)
@@ -53,7 +53,7 @@ CREATE TABLE versions (
     commit_id         uuid NOT NULL REFERENCES commits (id),
     operation         varchar(10) NOT NULL CHECK (operation IN
                       ('replace', 'append', 'mutate', 'restore', 'remove')),
-    restores          integer,                            -- the version whose content this is again
+    restores          integer,                            -- the version whose content this has
     row_count         bigint NOT NULL,
     byte_count        bigint NOT NULL,
     file_count        integer NOT NULL,
@@ -68,21 +68,21 @@ CREATE INDEX idx_versions_commit ON versions (commit_id);
 ALTER TABLE datasets ADD FOREIGN KEY (current_version) REFERENCES versions (id);
 
 -- Files that came into a dataset together and leave it together: one partition, one append, one
--- mutation. The row is there before the first file, so that no file is ever nobody's.
+-- mutation. The row exists before the first file, so that every file has a known owner.
 CREATE TABLE fragments (
     id                 uuid PRIMARY KEY,
     dataset_id         uuid NOT NULL REFERENCES datasets (id),
     partition          varchar(255),
-    run_id             uuid REFERENCES runs (id),          -- at work on it until it is staged
+    run_id             uuid REFERENCES runs (id),          -- the run that writes it
     materialization_id uuid REFERENCES materializations (id),
-    staged_at          timestamptz,                        -- its files are whole and durable
+    staged_at          timestamptz,                        -- its files are complete and durable
     row_count          bigint,
     byte_count         bigint,
     files              jsonb,                              -- [{path, sha256, bytes, rows}]
-    digest             varchar(80),                        -- of the rows, whatever their files
+    digest             varchar(80),                        -- of the rows, regardless of files
     schema             jsonb,
     manifest           jsonb,                              -- NULL: it has no rows
-    purged_at          timestamptz,                        -- its files are gone, or are going
+    purged_at          timestamptz,                        -- its files are or will be deleted
     inserted_at        timestamptz NOT NULL DEFAULT clock_timestamp(),
     CHECK (staged_at IS NULL OR (files IS NOT NULL AND digest IS NOT NULL AND schema IS NOT NULL
                                  AND row_count IS NOT NULL AND byte_count IS NOT NULL))
@@ -98,17 +98,17 @@ CREATE TABLE version_fragments (
     until       integer CHECK (until > since),
     PRIMARY KEY (dataset_id, fragment_id, since)
 );
--- A fragment is in a version once: a second open membership would count its rows twice.
+-- A fragment is in a version once: a second open row would count its rows twice.
 CREATE UNIQUE INDEX idx_version_fragments_live ON version_fragments (dataset_id, fragment_id)
     WHERE until IS NULL;
 
--- Who was made from exactly this result: what has to know when it is replaced.
+-- Find the results made from exactly this one, to mark them as stale when it is replaced.
 CREATE INDEX idx_materializations_upstream_ids ON materializations USING gin (upstream_ids)
     WHERE status = 'success';
 ALTER TABLE materializations ADD fragment_id uuid REFERENCES fragments (id);
-ALTER TABLE runs ADD pins jsonb NOT NULL DEFAULT '{}';    -- dataset -> ordinal the run reads
+ALTER TABLE runs ADD pins jsonb NOT NULL DEFAULT '{}';    -- dataset -> version that the run reads
 
--- A name for one version, for ever. In one namespace with datasets: both are read by name.
+-- A permanent name for one version. It shares a namespace with datasets: both are read by name.
 CREATE TABLE snapshots (
     org        varchar(64) NOT NULL DEFAULT 'default',
     alias      varchar(128) NOT NULL CHECK (alias ~ '^[a-z][a-z0-9_]{0,127}$'),
@@ -138,15 +138,15 @@ CREATE TABLE plans (
     project    varchar(255) NOT NULL,
     actor      varchar(255) NOT NULL,
     content    jsonb NOT NULL,
-    commit_id  uuid REFERENCES commits (id),              -- set when it was applied
+    commit_id  uuid REFERENCES commits (id),              -- set when the plan is applied
     created_at timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
--- What was replaced, and what was made from it and has not been made again since.
+-- What was replaced, and what was made from it and not made again since.
 CREATE TABLE invalidations (
     id           uuid PRIMARY KEY DEFAULT gen_random_uuid(),
     dataset_id   uuid NOT NULL REFERENCES datasets (id),
-    ordinal      integer NOT NULL,                        -- the version it speaks of
+    ordinal      integer NOT NULL,                        -- the version it is about
     scope        varchar(10) NOT NULL CHECK (scope IN ('whole', 'partition')),
     partition    varchar(255),
     reason       varchar(20) NOT NULL CHECK (reason IN ('replaced', 'upstream', 'restored', 'removed')),
@@ -159,7 +159,7 @@ CREATE TABLE invalidations (
 );
 CREATE INDEX idx_invalidations_open ON invalidations (dataset_id) WHERE processed_at IS NULL;
 
--- The tables of Iceberg's SQL catalog, moved by the transaction that moves our own pointers.
+-- The tables of Iceberg's SQL catalog, updated in the same transaction as our own pointers.
 CREATE TABLE iceberg_tables (
     catalog_name               varchar(255) NOT NULL,
     table_namespace            varchar(255) NOT NULL,

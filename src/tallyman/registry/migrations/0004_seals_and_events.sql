@@ -1,14 +1,14 @@
--- What binds the files of runs to each other, and what lineage tools still have to be told.
+-- Seals, which bind the files of runs, and lineage events that wait to be sent.
 
--- One chain for each project: a seal names the one before it by its hash.
+-- One chain per project: a seal names the one before it by its hash.
 CREATE TABLE seals (
     project   varchar(255) NOT NULL,
     ordinal   bigint NOT NULL CHECK (ordinal > 0),
     run_id    uuid NOT NULL REFERENCES runs (id),
     hash      varchar(80) NOT NULL,                       -- sha256 of seal.json
     previous  varchar(80),                                -- NULL: the first
-    key_id    varchar(80),                                -- whose signature it bears, if any
-    body      text NOT NULL,                              -- seal.json itself: the file can be put back
+    key_id    varchar(80),                                -- the key that signed it, if any
+    body      text NOT NULL,                              -- the text of seal.json, to restore the file
     placed    boolean NOT NULL DEFAULT false,             -- the file is in the run's folder
     sealed_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (project, ordinal),
@@ -29,19 +29,20 @@ CREATE TRIGGER seals_do_not_change
     BEFORE UPDATE OF project, ordinal, run_id, hash, previous, key_id, body, sealed_at ON seals
     FOR EACH STATEMENT EXECUTE FUNCTION refuse_other_seal();
 
--- OpenLineage events: here in the transaction of what they tell of, and until somebody took them.
+-- OpenLineage events, stored in the transaction of what they describe until the receiver has taken
+-- them.
 CREATE TABLE lineage_events (
     id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    key        uuid NOT NULL UNIQUE,                      -- what is told twice is kept once
+    key        uuid NOT NULL UNIQUE,                      -- a repeated insert is ignored
     project    varchar(255) NOT NULL,
     run_id     uuid NOT NULL REFERENCES runs (id),
     event_type varchar(10) NOT NULL CHECK (event_type IN
                ('START', 'RUNNING', 'COMPLETE', 'FAIL', 'ABORT', 'OTHER')),
     job        text NOT NULL,
-    body       jsonb,                                     -- NULL once it was sent: the run's folder has it
+    body       jsonb,                                     -- NULL after sending: the run folder has it
     attempts   integer NOT NULL DEFAULT 0,
     last_error text,
-    refused_at timestamptz,                               -- the receiver will never take it as it is
+    refused_at timestamptz,                               -- the receiver will never accept it as it is
     sent_at    timestamptz,
     created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     CHECK (sent_at IS NULL OR refused_at IS NULL),

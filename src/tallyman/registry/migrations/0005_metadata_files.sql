@@ -1,3 +1,3 @@
--- The Iceberg files of a version, so that `verify` finds damage in them too.
+-- The Iceberg files of a version, so that `verify` also finds damage in them.
 
-ALTER TABLE versions ADD metadata_files jsonb;   -- [{path, sha256, bytes}]; NULL: older than this
+ALTER TABLE versions ADD metadata_files jsonb;   -- [{path, sha256, bytes}]; NULL: from before this column

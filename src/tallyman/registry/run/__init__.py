@@ -1,1 +1,1 @@
-"""Runs, their targets and everything that is decided about them."""
+"""Runs, their targets, and all decisions about them."""

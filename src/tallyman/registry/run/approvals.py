@@ -33,8 +33,8 @@ DECIDE = """
     UPDATE approvals
     SET status = %(status)s, decision_by = %(actor)s, decision_at = clock_timestamp(),
         reason = %(reason)s, decision_key = %(key)s
-    WHERE id = %(id)s AND (status = 'pending'      -- no row: somebody has decided already
-                           OR decision_key = %(key)s)  -- but this very answer may come twice
+    WHERE id = %(id)s AND (status = 'pending'      -- no row: already decided
+                           OR decision_key = %(key)s)  -- the same answer may be repeated
     RETURNING id
 """
 NEWEST = f"""
@@ -76,7 +76,7 @@ class Approvals:
         self.tx.execute(ASK, given)
 
     def expire(self, project: str) -> list[dict[str, Any]]:
-        """Questions nobody answered in time; each is returned once."""
+        """Mark overdue questions as expired, and return each of them once."""
         return self.tx.execute(EXPIRE, {"project": project}).fetchall()
 
     def decide(self, approval: UUID, decision: Decision) -> bool:

@@ -1,4 +1,4 @@
-"""Invalidations: what was replaced, and what was made from it and is stale since."""
+"""Invalidations: what was replaced, and what was made from it and is therefore stale."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ADD = """
             %(partition)s, %(reason)s, %(commit)s, clock_timestamp())
     RETURNING id
 """
-# Through results that are current: what nobody reads any more is not stale but gone.
+# Follow only current results: a result that nobody reads is not stale.
 CASCADE = """
     WITH RECURSIVE stale (dataset_id, ordinal, partition, materialization_id) AS (
         SELECT f.dataset_id, d.ordinal, f.partition, f.materialization_id
@@ -51,7 +51,7 @@ PROCESS = """
     FROM invalidations cause
     WHERE cause.id = i.caused_by AND i.dataset_id = %(dataset)s AND i.processed_at IS NULL
       AND i.partition IS NOT DISTINCT FROM %(partition)s
-      -- What was replaced after the run had looked was not what it read.
+      -- A replacement after the run had pinned its inputs is not what it read.
       AND cause.ordinal <= coalesce((%(pins)s::jsonb ->> cause.dataset_id::text)::integer, 0)
 """
 STALE = """
@@ -86,8 +86,8 @@ class Invalidations:
     def cascade(
         self, cause: UUID, commit: UUID, *, gone: Iterable[UUID] = (), table: str | None = None
     ) -> None:
-        """Everything current that was made from these results, or from this table, however far
-        away."""
+        """Mark everything current that was made from these results or this table as stale, directly
+        or indirectly."""
         given = {
             "cause": cause,
             "gone": list(gone),
@@ -99,7 +99,8 @@ class Invalidations:
     def process(
         self, dataset: UUID, partitions: Iterable[str | None], pins: Mapping[UUID, int]
     ) -> None:
-        """These scopes were made again from these versions, or were found unchanged."""
+        """Clear the stale mark of these partitions: they were made again from these versions, or
+        found unchanged."""
         given = {
             "dataset": dataset,
             "pins": Jsonb({str(read): ordinal for read, ordinal in pins.items()}),

@@ -1,7 +1,7 @@
-"""Lineage: from what a result was made, and what was made from it.
+"""Lineage: what a result was made from, and what was made from it.
 
-Edges are the inputs recorded with each success; nothing else makes one. Every walk goes level by
-level and remembers what it has seen, so what it reaches has its smallest depth and cycles end.
+Edges are the inputs recorded with each success, and nothing else. Every walk goes level by level
+and remembers what it has seen, so each result is reached with its smallest depth, and cycles end.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from tallyman.registry.database import Transaction
 
 DEPTH_CAP = 100
 
-# By id: what was consumed, though there may be newer results of the same inputs. The start is
-# listed too, with depth 0: no row at all means that there is nothing to start from.
+# Follow ids: exactly the consumed results, even if newer ones exist. The start is listed too, with
+# depth 0: no row at all means that there is nothing to start from.
 UP = """
     WITH RECURSIVE newest AS (
         SELECT id, asset_name, partition FROM materializations
@@ -61,7 +61,7 @@ UP = """
     ORDER BY r.depth, r.asset COLLATE "C", r.partition COLLATE "C" NULLS FIRST
 """
 
-# 'asset|partition' of all that goes by the name; a source is known by its consumers only.
+# 'asset|partition' of everything with this name; a source is known only by its consumers.
 PAIRS_OF_ASSET = """
     SELECT DISTINCT asset_name || '|' || coalesce(partition, '') AS pair
     FROM materializations
@@ -77,9 +77,9 @@ PAIRS_CONSUMED = """
       AND (%(partition)s::text IS NULL OR u.partition = %(partition)s)
 """
 
-# Only `&&` and `@>` use the index on the inputs; `= ANY (...)` would read the whole table. One
-# lookup for up to 32 inputs meets a result that read several of them once; a lookup for thousands
-# would compare every result with every input.
+# Only `&&` and `@>` use the index on the inputs; `= ANY (...)` would read the whole table. A lookup
+# of 32 inputs at a time finds a result that read several of them once; a lookup of thousands would
+# compare every result with every input.
 DOWN = """
     WITH RECURSIVE walk (depth, pairs, seen) AS (
         SELECT 0, %(pairs)s::text[], %(pairs)s::text[]
@@ -97,7 +97,7 @@ DOWN = """
         WHERE w.depth < %(cap)s AND next.pairs IS NOT NULL
     ),
     reached AS (
-        -- The name of an asset holds no '|'.
+        -- An asset's name never contains '|'.
         SELECT w.depth, split_part(pair, '|', 1) AS asset,
                substr(pair, strpos(pair, '|') + 1) AS partition
         FROM walk w, unnest(w.pairs) AS pair
@@ -112,7 +112,7 @@ DOWN = """
     ORDER BY r.depth, r.asset COLLATE "C", r.partition COLLATE "C"
 """
 
-# The walk goes by name; then every partition that ever succeeded is listed with its latest status.
+# Walk by name; then list every partition that ever succeeded, with its latest status.
 IMPACT_BY_ASSET = """
     WITH RECURSIVE walk (depth, names, seen) AS (
         SELECT 0, ARRAY[%(asset)s::text], ARRAY[%(asset)s::text]
@@ -141,8 +141,8 @@ IMPACT_BY_ASSET = """
     ORDER BY w.depth, name COLLATE "C", latest.partition COLLATE "C" NULLS FIRST
 """
 
-# Compiling takes longer than any of these walks, and what the planner expects of a recursion is
-# far beyond the cost from which on a server compiles.
+# JIT compilation takes longer than these walks, and the planner's cost estimate of a recursion is
+# so high that the server would always compile.
 WITHOUT_JIT = "SET LOCAL jit = off"
 
 KNOWN_NAMES = """
@@ -153,27 +153,28 @@ KNOWN_NAMES = """
 
 
 class Lineage:
-    """Without a partition, `up` starts at the newest success of any, the others at all of them."""
+    """Lineage queries. Without a partition, `up` starts at the newest success of any partition, the
+    others at all partitions."""
 
     def __init__(self, tx: Transaction) -> None:
         self._tx = tx
 
     def up(self, asset: str, partition: str | None = None) -> list[Reached]:
-        """What the newest success was made from, down to the sources."""
+        """List what the newest success was made from, down to the sources."""
         found = self._reached(UP, asset=asset, partition=partition)
         if not found:
             raise self._nothing("success of", asset, partition)
         return found[1:]
 
     def down(self, asset: str, partition: str | None = None) -> list[Reached]:
-        """What was made from it, directly or not; it may be a source."""
+        """List what was made from an asset or a source, directly or indirectly."""
         return self._reached(DOWN, pairs=self._pairs(asset, partition))
 
     def impact(
         self, asset: str, partition: str | None = None, granularity: Granularity = "partition"
     ) -> list[Reached]:
-        """What to make again when it changes: the same as `down`, or, by asset, every partition
-        of every asset that any partition of it has a part in."""
+        """List what to make again when it changes: the same as `down`, or with granularity `asset`
+        every partition of every asset that depends on any partition of it."""
         if granularity not in get_args(Granularity):
             raise UsageError(f"granularity is 'partition' or 'asset', not {granularity!r}")
         pairs = self._pairs(asset, partition)

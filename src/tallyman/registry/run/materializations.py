@@ -66,7 +66,7 @@ END = f"""
     UPDATE materializations m
     SET status = %(status)s, completed_at = clock_timestamp(), duration_ms = %(duration_ms)s,
         error_message = %(message)s, metadata = %(metadata)s, updated_at = now(),
-        attempt = greatest(attempt, %(attempt)s)   -- it may have failed before it was started
+        attempt = greatest(attempt, %(attempt)s)   -- it may have failed before it started
     WHERE {THIS}
 """
 RESET = """
@@ -82,7 +82,7 @@ DECIDE = f"""
 OF_RUN = f"""
     SELECT {COLUMNS} FROM materializations m JOIN runs r ON r.id = m.run_id
     WHERE m.run_id = %(run)s
-    ORDER BY array_position(  -- as the run was asked for: what is read before what reads it
+    ORDER BY array_position(  -- in the run's order: inputs before their readers
                  ARRAY(SELECT jsonb_array_elements_text(r.params -> 'assets')), m.asset_name::text),
              m.partition
 """
@@ -90,7 +90,7 @@ LAST_SUCCESS = f"""
     SELECT {COLUMNS} FROM materializations m
     WHERE m.asset_name = %(asset)s AND m.status = 'success' AND m.invalidated_at IS NULL
       AND coalesce(m.partition, '') = coalesce(%(partition)s, '')
-      AND m.adds_to IS NULL   -- a few rows that joined others are not the asset
+      AND m.adds_to IS NULL   -- rows that a replay added are not the whole asset
     ORDER BY m.completed_at DESC LIMIT 1
 """
 LATEST_OF_EACH = f"""
@@ -124,7 +124,7 @@ DEFINITIONS_OF = """
     FROM materializations m JOIN materializations same
          ON same.asset_name = m.asset_name
         AND coalesce(same.partition, '') = coalesce(m.partition, '')
-        AND same.content_digest = m.content_digest   -- another way to the same rows is as good
+        AND same.content_digest = m.content_digest   -- same rows, other definition
     WHERE m.id = ANY(%(ids)s) AND same.status = 'success'
     GROUP BY m.id
 """
@@ -143,7 +143,7 @@ class Materializations:
             cursor.executemany(PLAN, [_key(run, target) for target in targets])
 
     def reset(self, run: UUID) -> None:
-        """What did not succeed is to be done again; what waits for a decision goes on waiting."""
+        """Reset targets that did not succeed to pending; those that wait for a decision stay."""
         self.tx.execute(RESET, {"run": run})
 
     def start(self, run: UUID, target: Target, *, attempt: int, definition: str, node: str) -> None:
@@ -154,7 +154,7 @@ class Materializations:
         self.tx.execute(STEP, _key(run, target) | {"step": step[:255]})
 
     def succeed(self, run: UUID, target: Target, made: Made, status: Status) -> UUID:
-        """Made, with what it was made from; or waiting for a person to say so. Its id."""
+        """Record a success with its inputs, or a result that waits for approval. Return its id."""
         given = {
             "status": status.value,
             "duration_ms": made.metadata["duration_ms"],
@@ -186,7 +186,7 @@ class Materializations:
     def end(
         self, run: UUID, target: Target, status: Status, message: str, metadata: Mapping[str, Any]
     ) -> None:
-        """Failed or canceled."""
+        """Record that a target failed or was canceled."""
         given = {
             "status": status.value,
             "message": message,
@@ -199,49 +199,49 @@ class Materializations:
     def decide(
         self, run: UUID, target: Target, status: Status, message: str | None, metadata: object
     ) -> bool:
-        """After approval: success or failed, once."""
+        """Record success or failure after an approval. False if it was already decided."""
         given = {"status": status.value, "message": message, "metadata": Jsonb(metadata)}
         return bool(self.tx.execute(DECIDE, _key(run, target) | given).rowcount)
 
     def invalidate(self, asset: str, partition: str | None) -> int:
-        """The number of results that no longer count; 0 the second time."""
+        """Declare results invalid and return their number; 0 if it is repeated."""
         given = {"asset": asset, "partition": partition}
         return self.tx.execute(INVALIDATE, given).rowcount
 
-    # ---- asking -----------------------------------------------------------------------------
+    # ---- queries ----------------------------------------------------------------------------
 
     def of_run(self, run: UUID) -> list[Materialization]:
         return [_materialization(r) for r in self.tx.execute(OF_RUN, {"run": run}).fetchall()]
 
     def last_success(self, target: Target) -> Materialization | None:
-        """Published or not: what a run may use again."""
+        """Return the result that a run may reuse, published or not."""
         given = {"asset": target.asset, "partition": target.partition}
         row = self.tx.execute(LAST_SUCCESS, given).fetchone()
         return _materialization(row) if row else None
 
     def invalidated(self, asset: str, partition: str | None = None) -> list[str | None]:
-        """Partitions, or this one, that have been made and have no result that counts; None is the
-        whole."""
+        """List partitions that were made but have no valid result; None stands for an unpartitioned
+        asset."""
         given = {"asset": asset, "partition": partition}
         rows = self.tx.execute(INVALIDATED, given).fetchall()
         return [row["partition"] for row in rows]
 
     def inputs(self, made: Materialization) -> list[Materialization]:
-        """The results it was really made from."""
+        """List the results it was made from."""
         return [_materialization(r) for r in self.tx.execute(INPUTS, {"id": made.id}).fetchall()]
 
     def known_definitions(self, assets: list[str]) -> set[tuple[str, str]]:
-        """(asset, definition) pairs that have succeeded: they need no check."""
+        """Return the (asset, definition) pairs that have succeeded and need no check."""
         rows = self.tx.execute(KNOWN_DEFINITIONS, {"assets": assets}).fetchall()
         return {(row["asset_name"], row["definition_hash"]) for row in rows}
 
     def definitions_of(self, ids: Iterable[UUID]) -> list[frozenset[str]]:
-        """For each of these results, the definitions that have made it."""
+        """Return, for each result, the definitions that made the same rows."""
         rows = self.tx.execute(DEFINITIONS_OF, {"ids": list(ids)}).fetchall()
         return [frozenset(row["hashes"]) for row in rows]
 
     def latest_of_each(self, project: str) -> list[Materialization]:
-        """The newest row of every asset and partition, whatever its state."""
+        """Return the newest row of every asset and partition, in any state."""
         rows = self.tx.execute(LATEST_OF_EACH, {"project": project}).fetchall()
         return [_materialization(row) for row in rows]
 

@@ -27,7 +27,7 @@ ACTIVATE = """
     ON CONFLICT (project) DO UPDATE
     SET active_version = excluded.active_version, commit_id = excluded.commit_id
 """
-# Rolled back and not applied again since: it must not come back by an ordinary run.
+# Rolled back and not applied again since: an ordinary run must not bring it back.
 ROLLED_BACK = """
     SELECT r.id, r.actor, r.created_at FROM commits r
     WHERE r.project = %(project)s AND r.kind = 'rollback' AND r.details ->> 'from' = %(hash)s
@@ -60,7 +60,7 @@ class Pipelines:
         self.tx.execute(ADD, given)
 
     def active(self, project: str) -> tuple[str, dict[str, Any]] | None:
-        """Its hash and what it says; None before the first publication."""
+        """Return hash and definition of the active pipeline; None before the first publication."""
         row = self.tx.execute(ACTIVE, {"project": project}).fetchone()
         return (row["active_version"], row["definition"]) if row else None
 
@@ -68,7 +68,7 @@ class Pipelines:
         self.tx.execute(ACTIVATE, {"project": project, "hash": hash, "commit": commit})
 
     def rolled_back(self, project: str, hash: str) -> dict[str, Any] | None:
-        """The rollback that took this definition away, if nothing brought it back."""
+        """Find the rollback that removed this definition, unless it was applied again."""
         return self.tx.execute(ROLLED_BACK, {"project": project, "hash": hash}).fetchone()
 
     # ---- plans ------------------------------------------------------------------------------
@@ -78,7 +78,7 @@ class Pipelines:
         self.tx.execute(ADD_PLAN, given)
 
     def plan(self, wanted: str, project: str) -> dict[str, Any]:
-        """By id, a beginning of it, or `latest`."""
+        """Find a plan by id, a prefix of it, or `latest`."""
         given = {"wanted": wanted.lower(), "project": project}
         rows = self.tx.execute(GET_PLAN, given).fetchall()
         if not rows or (len(rows) > 1 and wanted != "latest"):

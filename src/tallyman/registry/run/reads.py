@@ -1,4 +1,5 @@
-"""Who read what: the inputs of a result, the versions a fragment is in, and its readers."""
+"""Reads: the inputs of a result, the versions that contain a fragment, and the readers of a
+result."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ VERSIONS = """
     WHERE dataset_id = %(dataset)s AND fragment_id = %(fragment)s ORDER BY since
 """
 GET = f"SELECT {COLUMNS} FROM materializations m WHERE m.id = %(id)s"
-# Only results that are in a current version: what was replaced is nobody's answer any more.
+# Only results in a current version: replaced results are not an answer.
 CURRENT = """
     JOIN fragments f ON f.materialization_id = m.id
     JOIN datasets d ON d.id = f.dataset_id AND d.project = %(project)s
@@ -53,7 +54,7 @@ OF_RESULT_IN_RUN = f"""
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """One input of a result. Without an id it was a source or a table."""
+    """One input of a result. Without an id it is a source or a table."""
 
     name: str
     partition: str | None
@@ -73,7 +74,8 @@ class Reads:
         return materialization(row) if row else None
 
     def version_of(self, dataset: UUID, fragment: UUID, pinned: int) -> int | None:
-        """The version a run saw a fragment in: the pinned one, or the first one after it."""
+        """Return the version in which a run saw a fragment: the pinned one, or the first one after
+        it."""
         given = {"dataset": dataset, "fragment": fragment}
         spans = self.tx.execute(VERSIONS, given).fetchall()
         for span in spans:
@@ -83,12 +85,12 @@ class Reads:
         return min(later) if later else None
 
     def of_source(self, name: str, project: str) -> list[Materialization]:
-        """Results in current versions that read it."""
+        """List the results in current versions that read the source."""
         rows = self.tx.execute(OF_SOURCE, {"name": name, "project": project}).fetchall()
         return [materialization(row) for row in rows]
 
     def of_result(self, result: UUID, project: str, run: UUID | None) -> list[Materialization]:
-        """Results that were made from exactly this one: in current versions, or in a run."""
+        """List the results made from exactly this one: in current versions, or in a run."""
         sql = OF_RESULT if run is None else OF_RESULT_IN_RUN
         given = {"id": result, "project": project, "run": run}
         return [materialization(row) for row in self.tx.execute(sql, given).fetchall()]

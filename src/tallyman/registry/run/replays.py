@@ -1,4 +1,4 @@
-"""Lines of replays: a result, the replays of its rejections, and the replays of theirs."""
+"""Lines of replays: a result, the replays of its rejections, and their replays."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ MADE_BY = """
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayLink:
-    """One result in a line. `ever_current`: readers have seen its rows; `current`: they do."""
+    """One result in a line. `ever_current`: its rows were published once; `current`: they still
+    are."""
 
     id: UUID
     replays: UUID | None
@@ -58,27 +59,29 @@ class Replays:
         self.tx = tx
 
     def mark(self, run: UUID, target: Target, *, replays: UUID, adds_to: UUID | None) -> None:
-        """The target of the run is a replay of that result's rejections."""
+        """Mark the run's target as a replay of that result's rejections."""
         given = {"run": run, "asset": target.asset, "partition": target.partition}
         self.tx.execute(BEGUN, given | {"replays": replays, "adds_to": adds_to})
 
     def line(self, result: UUID) -> list[ReplayLink]:
-        """All of the line the result is in, the oldest first."""
+        """Return the whole line that contains the result, oldest first."""
         return [ReplayLink(**row) for row in self.tx.execute(LINE, {"id": result}).fetchall()]
 
     def runs_of(self, results: list[UUID]) -> list[str]:
-        """The runs that made these results, the newest first."""
+        """Name the runs that made these results, newest first."""
         rows = self.tx.execute(MADE_BY, {"ids": results}).fetchall()
         return list(dict.fromkeys(row["name"] for row in rows))
 
 
 def taken_back(line: list[ReplayLink]) -> set[UUID]:
-    """Runs whose rows readers saw and no longer see, by a rollback: what they replayed is open.
+    """Return the replays whose rows a rollback removed: the rejections they replayed are open
+    again.
 
-    A replay that was replayed itself is still there in what came of it."""
+    A replay that was itself replayed still counts through its successor.
+    """
     gone: set[UUID] = set()
     if not any(link.current for link in line):
-        return gone  # something newer is there instead
+        return gone  # a newer result replaced the whole line
     for link in line:
         if link.replays and link.ever_current and not any(x.current for x in _below(link, line)):
             gone.add(link.run_id)
@@ -87,7 +90,7 @@ def taken_back(line: list[ReplayLink]) -> set[UUID]:
 
 def _below(link: ReplayLink, line: list[ReplayLink]) -> list[ReplayLink]:
     found = [link]
-    for other in line:  # the oldest first: what replays comes after what it replays
+    for other in line:  # oldest first: a replay comes after its original
         if other.replays in {x.id for x in found}:
             found.append(other)
     return found

@@ -1,4 +1,4 @@
-"""Resolutions: what became of rejections after their run. One of a replay counts when that is
+"""Resolutions: how rejections were resolved after their run. Those of a replay count once it is
 published."""
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CARRY_DISCARDS = """
       AND coalesce(partition, '') = coalesce(%(partition)s, '')
     ON CONFLICT DO NOTHING
 """
-# The datasets are locked: two replays of one rejection come here one after the other.
+# The datasets are locked: two replays of one rejection get here one after the other.
 CLASHES = """
     SELECT count(*) AS count, min(r.name) AS run, min(other.actor) AS actor
     FROM resolutions mine JOIN resolutions other
@@ -74,7 +74,8 @@ class Resolutions:
         by_run: UUID | None = None,
         reason: str | None = None,
     ) -> int:
-        """Keys and outcomes. Those of a replay count once it is published; a discard at once."""
+        """Add outcomes by key. Those of a replay count once it is published; a discard counts at
+        once."""
         given = _key(run, target) | {"by_run": by_run, "actor": actor[:255], "reason": reason}
         count = 0
         every = iter(found)
@@ -85,32 +86,33 @@ class Resolutions:
         return count
 
     def carry_discards(self, run: UUID, target: Target, to: UUID) -> None:
-        """What was given up stays so where it is a rejection again."""
+        """Copy discards to the new run, where the same records are rejections again."""
         self.tx.execute(CARRY_DISCARDS, _key(run, target) | {"to": to})
 
     def clashes(self, by_run: UUID, void: Sequence[UUID]) -> dict[str, Any]:
-        """Count those that somebody else resolved meanwhile, and name who."""
+        """Count the rejections that somebody else resolved meanwhile, and name the run and
+        actor."""
         row = self.tx.execute(CLASHES, {"by_run": by_run, "void": list(void)}).fetchone()
         assert row is not None
         return row
 
     def resolve(self, by_run: UUID) -> None:
-        """In the transaction that publishes the replay."""
+        """Make the resolutions of a replay take effect, in the transaction that publishes it."""
         self.tx.execute(RESOLVE, {"by_run": by_run})
 
-    # ---- asking -----------------------------------------------------------------------------
+    # ---- queries ----------------------------------------------------------------------------
 
     def of_target(
         self, run: UUID, target: Target, void: Sequence[UUID]
     ) -> Iterator[list[dict[str, Any]]]:
-        """Key, outcome and replay, in batches; without replays whose rows were taken back."""
+        """Yield key, outcome and replay in batches, without replays whose rows were rolled back."""
         with self.tx.cursor(name="resolutions_of_target") as cursor:
             cursor.execute(OF_TARGET, _key(run, target) | {"void": list(void)})
             while rows := cursor.fetchmany(BATCH):
                 yield rows
 
     def resolved(self, run: UUID) -> bool:
-        """Whether the run is a replay that took effect."""
+        """True if the run is a replay that took effect."""
         row = self.tx.execute(RESOLVED, {"run": run}).fetchone()
         return bool(row and row["is"])
 

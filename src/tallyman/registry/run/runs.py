@@ -1,4 +1,4 @@
-"""Runs: begun, kept alive by their executor, ended once; taken over only when it is gone."""
+"""Runs: started, kept alive by their executor, ended once; taken over only if the executor died."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tallyman.errors.wording import nearest
 from tallyman.registry.database import Transaction
 
 LEASE = "30 seconds"
-"""How long a run may be silent before another machine takes its executor for gone."""
+"""How long a run may be silent before another machine considers its executor dead."""
 
 COLUMNS = """
     id, name, project, status, folder, actor, started_at, params, pins, executor, executor_node,
@@ -32,15 +32,15 @@ ADD = """
 """
 HOLD = """
     SELECT FROM runs WHERE id = %(id)s AND executor = %(executor)s
-    FOR SHARE   -- whoever takes the run over waits until this write is in
+    FOR SHARE   -- a process that takes over the run waits for this write
 """
 LOCK = """
     SELECT FROM runs WHERE id = %(id)s
-    FOR UPDATE   -- a write of the executor that has begun is waited for, and seen
+    FOR UPDATE   -- waits for a write of the executor that has begun
 """
 BEAT = """
     UPDATE runs SET lease_until = clock_timestamp() + %(lease)s::interval
-    WHERE id = %(id)s AND executor = %(executor)s   -- no row: somebody else has the run now
+    WHERE id = %(id)s AND executor = %(executor)s   -- no row: another process has the run now
     RETURNING cancel_requested_at IS NOT NULL AS cancel
 """
 FINISH = """
@@ -60,7 +60,7 @@ RELEASE = """
     UPDATE runs
     SET status = CASE WHEN cancel_requested_at IS NULL THEN 'interrupted' ELSE 'canceled' END,
         executor = NULL, lease_until = NULL, completed_at = clock_timestamp(), updated_at = now()
-    WHERE id = %(id)s AND executor = %(executor)s   -- not if it moved on since it was looked at
+    WHERE id = %(id)s AND executor = %(executor)s   -- not if it changed since it was read
     RETURNING status
 """
 LET_GO_OF_TARGETS = """
@@ -104,7 +104,8 @@ class Runs:
         self.tx = tx
 
     def add(self, run: RunRecord) -> None:
-        """Begun twice by the same executor is begun once: a lost reply may be asked for again."""
+        """Add a run. The same executor may repeat this after a lost reply; another one gets
+        RunExists."""
         given = {
             "id": run.id,
             "name": run.name,
@@ -123,16 +124,17 @@ class Runs:
             raise RunExists(run.name)
 
     def hold(self, run: UUID, executor: UUID) -> None:
-        """Every write of an executor begins here: it must still be the one."""
+        """Check that the executor still holds the run, at the start of every write; else raise
+        RunTaken."""
         if not self.tx.execute(HOLD, {"id": run, "executor": executor}).rowcount:
             raise RunTaken(str(run))
 
     def lock(self, run: UUID) -> None:
-        """Let no executor write until the transaction ends."""
+        """Keep every executor from writing until the transaction ends."""
         self.tx.execute(LOCK, {"id": run})
 
     def beat(self, run: UUID, executor: UUID) -> bool:
-        """Still here; whether somebody wants the run canceled."""
+        """Renew the lease. True if somebody asked to cancel the run."""
         given = {"id": run, "executor": executor, "lease": LEASE}
         row = self.tx.execute(BEAT, given).fetchone()
         if row is None:
@@ -140,7 +142,7 @@ class Runs:
         return bool(row["cancel"])
 
     def finish(self, run: UUID, executor: UUID, status: Status) -> None:
-        """Done twice is done once: the reply to the first may have been lost."""
+        """End the run. May be repeated: the reply to the first try may have been lost."""
         given = {"id": run, "executor": executor, "status": status.value}
         if self.tx.execute(FINISH, given).rowcount:
             return
@@ -149,14 +151,15 @@ class Runs:
             raise RunTaken(now.name)
 
     def claim(self, run: RunRecord, executor: UUID, node: str) -> None:
-        """Go on with a run that nobody is at work on, or RunBusy."""
+        """Take over a run that no process holds, or raise RunBusy."""
         given = {"id": run.id, "executor": executor, "node": node, "lease": LEASE}
         given |= {"params": Jsonb(run.params.to_json())}
         if not self.tx.execute(CLAIM, given).rowcount:
             raise RunBusy(run.name, run.executor_node or "another process")
 
     def release(self, run: RunRecord, why: str, *, canceled: bool = False) -> Status | None:
-        """Take the run from an executor that is gone, or will not listen. None: it moved on."""
+        """Take the run from an executor that died or does not stop. None if the run has moved
+        on."""
         if canceled:
             self.request_cancel(run.id)
         row = self.tx.execute(RELEASE, {"id": run.id, "executor": run.executor}).fetchone()
@@ -171,13 +174,13 @@ class Runs:
         return bool(self.tx.execute(REQUEST_CANCEL, {"id": run}).rowcount)
 
     def conclude(self, run: UUID, status: Status) -> bool:
-        """After a decision on a run that was waiting for one; False while it is at work."""
+        """Set the status after a decision on a waiting run; False while the run is running."""
         return bool(self.tx.execute(CONCLUDE, {"id": run, "status": status.value}).rowcount)
 
-    # ---- asking -----------------------------------------------------------------------------
+    # ---- queries ----------------------------------------------------------------------------
 
     def get(self, wanted: str, project: str) -> RunRecord:
-        """By name, unique prefix, folder, or `latest`."""
+        """Find a run by name, unique prefix, folder, or `latest`."""
         if wanted == "latest":
             found = self.list(project, limit=1)
         else:
@@ -201,7 +204,7 @@ class Runs:
     def list(
         self, project: str, *, status: Status | None = None, limit: int = 20
     ) -> list[RunRecord]:
-        """Newest first."""
+        """List runs, newest first."""
         given = {
             "project": project,
             "status": status.value if status else None,
@@ -210,7 +213,8 @@ class Runs:
         return [_record(row) for row in self.tx.execute(LIST, given).fetchall()]
 
     def foreign(self, assets: Sequence[str], project: str) -> tuple[str, str] | None:
-        """An asset of this name that another project makes in this database, and that project."""
+        """Find an asset of one of these names that another project makes in this database; return
+        both names."""
         row = self.tx.execute(FOREIGN, {"assets": list(assets), "project": project}).fetchone()
         return (row["asset_name"], row["project"]) if row else None
 

@@ -1,1 +1,1 @@
-"""The embedded PostgreSQL: its folder, its process and its address."""
+"""The embedded PostgreSQL server: its folder, its process and its address."""

@@ -1,7 +1,7 @@
-"""Addresses of databases: connecting to them, and showing them to people without their secrets.
+"""Database addresses: connect to them, and show them to people without secrets.
 
 The driver quotes what it cannot parse, and a password with an unescaped `@` or `/` parses as a
-host. So an address that looks wrong is never handed on and never shown, not even a part of it.
+host. So an address that looks wrong is never passed on and never shown, not even a part of it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ HIDDEN = "***"
 SECRETS = ("password", "sslpassword", "oauth_client_secret")
 UNREADABLE = "an address that cannot be read"
 MALFORMED = "it is malformed; a password in a URL has to be percent-encoded"
-# A server that vanished behind a firewall must be noticed in less than a command's patience.
+# A server that vanished behind a firewall must be noticed before a command gives up.
 DEFAULTS: Mapping[str, str] = {
     "application_name": APPLICATION,
     "connect_timeout": "10",
@@ -37,11 +37,12 @@ COMING_BACK = re.compile(r"starting up|shutting down|recovery|too many|remaining
 
 
 LET_GO = "SET idle_in_transaction_session_timeout = '15s'"
-"""A process that is stopped in the middle of a transaction must not hold up the others."""
+"""A process that is stopped inside a transaction must not block others."""
 
 
 def connect(url: str, place: str | None = None) -> Transaction:
-    """An autocommit connection, or DatabaseUnavailable that names `place` and no password."""
+    """Open an autocommit connection, or raise DatabaseUnavailable with `place` and without a
+    password."""
     known = split_address(url)
     if known is None:
         raise DatabaseUnavailable(UNREADABLE, MALFORMED)
@@ -57,7 +58,7 @@ def connect(url: str, place: str | None = None) -> Transaction:
 
 
 def split_address(url: str) -> dict[str, str] | None:
-    """By libpq's names; None for what cannot be an address."""
+    """Split the address by libpq's names; None if it cannot be an address."""
     try:
         known = {k: str(v) for k, v in conninfo_to_dict(url).items() if v is not None}
     except (psycopg.Error, UnicodeError):
@@ -73,7 +74,7 @@ def split_address(url: str) -> dict[str, str] | None:
 
 
 def redacted(url: str) -> str:
-    """For people: who and where, and nothing else."""
+    """Return user and place for people, and nothing else."""
     known = split_address(url)
     if known is None:
         return UNREADABLE
@@ -83,7 +84,7 @@ def redacted(url: str) -> str:
 
 
 def shareable(url: str, *, show_password: bool) -> str:
-    """The whole address as a URL for other programs; the secrets only on demand."""
+    """Return the whole address as a URL for other programs; secrets only on request."""
     known = split_address(url)
     if known is None:
         raise DatabaseUnavailable(UNREADABLE, MALFORMED)
@@ -101,7 +102,8 @@ def shareable(url: str, *, show_password: bool) -> str:
 
 
 def without_secrets(url: str) -> tuple[str, str | None]:
-    """For a command line that everybody on the machine can see, and the password beside it."""
+    """Return the address for a command line, which everybody on the machine can see, and the
+    password separately."""
     known = split_address(url)
     if known is None:
         raise DatabaseUnavailable(UNREADABLE, MALFORMED)
@@ -110,10 +112,11 @@ def without_secrets(url: str) -> tuple[str, str | None]:
 
 
 def brief(error: Exception) -> str:
-    """What the driver said, on one line."""
+    """Return the driver's message on one line."""
     return " ".join(str(error).split())[:400] or "no answer"
 
 
 def hopeless(reason: str) -> bool:
-    """The server answered, and the answer was no: a wrong password stays wrong."""
+    """True if the server answered with a refusal that waiting cannot change, such as a wrong
+    password."""
     return reason == MALFORMED or ("FATAL:" in reason and not COMING_BACK.search(reason))

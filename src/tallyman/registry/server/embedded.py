@@ -1,7 +1,7 @@
-"""A PostgreSQL of the project's own: made and started on demand, shared, stopped by its last user.
+"""The embedded PostgreSQL server: created and started on demand, shared, stopped by its last user.
 
-Who uses it holds a shared lock on a file; the kernel lets go of it even after kill -9. The last
-user to leave stops the server. Only the start and the stop themselves are one at a time.
+Each user holds a shared lock on a file, which the kernel releases even after kill -9. The last user
+to leave stops the server. Only one process at a time starts or stops it.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from tallyman.registry.server.filelock import FileLock
 from tallyman.registry.server.postmaster import PORT, OsAccount, Postmaster
 
 NAME = "tallyman"
-"""Of the database, and of the role the program works as. The superuser only migrates."""
+"""Name of the database, and of the role the program works as. The superuser only migrates."""
 PATIENCE = 60.0
 PAUSE = 0.02
-# Of everybody with the lock the program knows; this asks for psql and the like.
+# The lock counts this program's processes; this query counts others, such as psql.
 OTHER_CLIENTS = """
     SELECT count(*) AS n FROM pg_stat_activity
     WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()
@@ -64,7 +64,7 @@ class Embedded:
 
     @property
     def running(self) -> bool:
-        """Whether a server runs now, without starting one."""
+        """True if a server is running; does not start one."""
         return self.server.alive
 
     @property
@@ -74,7 +74,7 @@ class Embedded:
     # ---- start --------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Make sure that it runs, and that nobody stops it while this object is open."""
+        """Start the server if necessary, and keep it running while this object is open."""
         deadline = time.monotonic() + PATIENCE
         newcomer = self._using is None
         try:
@@ -120,13 +120,14 @@ class Embedded:
             time.sleep(PAUSE)
 
     def _start_server(self, account: OsAccount | None) -> int | None:
-        """Where its log begins, or None if the old one is not quite gone."""
+        """Start the server. Return where its log begins; None if the old server has not quite
+        ended."""
         begins = self.server.log_size()
         place = self.data.place_for_socket(account)
         return begins if self.server.start(self.programs, place, account) else None
 
     def _why_not(self, log_begins: int | None) -> str:
-        """Why the last try failed, if it may help to try again."""
+        """Return why the last start failed, if trying again may help; otherwise raise."""
         if log_begins is None:
             return ""
         failed = self.server.failure(log_begins)
@@ -136,11 +137,12 @@ class Embedded:
         return failed.words
 
     def _answer(self) -> str:
-        """Empty when it answers, and has the database and its roles."""
+        """Return why the server does not answer; empty if it does and has the database and its
+        roles."""
         self._socket_folder = self.server.socket_folder()
         if self._socket_folder is None:
-            self.server.stop(PATIENCE)  # nobody can reach it any more
-            return "its socket was swept away"
+            self.server.stop(PATIENCE)  # nobody can reach it anymore
+            return "its socket was deleted"
         try:
             self._ensure_database()
             return ""
@@ -163,7 +165,7 @@ class Embedded:
     def _unavailable(self, reason: str) -> DatabaseUnavailable:
         return DatabaseUnavailable(self.place, reason)
 
-    # ---- who uses it --------------------------------------------------------------------
+    # ---- users --------------------------------------------------------------------------
 
     @contextmanager
     def _one_at_a_time(self, deadline: float) -> Iterator[None]:
@@ -181,7 +183,7 @@ class Embedded:
         if self._using is None or not self._using.held:
             using = self._lock("postgres.users")
             if not using.shared(time.monotonic() + PATIENCE):
-                raise self._unavailable(f"somebody holds {using.path} for itself")
+                raise self._unavailable(f"another process has locked {using.path}")
             self._using = using
 
     def _lock(self, name: str) -> FileLock:
@@ -189,7 +191,7 @@ class Embedded:
         return FileLock(self.state / name, (account.uid, account.gid) if account else None)
 
     def close(self, *, leave_running: bool = False) -> None:
-        """Stop using it; the last one to leave stops the server."""
+        """Stop using the server; the last user stops it."""
         using, self._using = self._using, None
         if using is None or not using.held:
             return
@@ -199,12 +201,12 @@ class Embedded:
                 if last and not leave_running and not self._other_clients():
                     self._stop()
         except (OSError, DatabaseUnavailable):
-            pass  # the work is done; the next command's end stops it
+            pass  # the work is done; the next command stops the server
         finally:
             using.release()
 
     def _other_clients(self) -> int:
-        """Somebody with the address of the database: psql, an Iceberg reader."""
+        """Count other clients of the database, such as psql or an Iceberg reader."""
         try:
             with connect(self.owner_url, self.place) as connection:
                 row = connection.execute(OTHER_CLIENTS, [APPLICATION]).fetchone()

@@ -1,4 +1,4 @@
-"""Locks on files. The kernel lets go of them when their process ends, also after kill -9."""
+"""File locks. The kernel releases them when their process ends, even after kill -9."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PAUSE = 0.02
 
 
 class FileLock:
-    """Every object excludes every other one, also within a process."""
+    """A lock on a file. Two objects exclude each other even within one process."""
 
     def __init__(self, path: Path, owner: tuple[int, int] | None = None) -> None:
         self.path = path
@@ -33,7 +33,7 @@ class FileLock:
         return self._lock(fcntl.LOCK_SH, deadline)
 
     def exclusive(self, deadline: float = 0.0) -> bool:
-        """Whether it was got in time. A shared lock of this object is given up for it."""
+        """Lock exclusively; False if not in time. Gives up this object's shared lock meanwhile."""
         return self._lock(fcntl.LOCK_EX, deadline)
 
     def _lock(self, kind: int, deadline: float) -> bool:
@@ -63,7 +63,7 @@ class FileLock:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether somebody holds it now; makes nothing."""
+    """True if somebody holds the lock now; creates no file."""
     try:
         file = os.open(path, os.O_RDONLY)
     except FileNotFoundError:
@@ -78,7 +78,8 @@ def is_locked(path: Path) -> bool:
 
 
 def _forget_in_child() -> None:
-    """A forked child shares the locks of its parent, and would hold them as long as it lives."""
+    """Release the parent's locks in a forked child, which would otherwise hold them as long as it
+    lives."""
     for lock in list(_all):
         lock.release()
 

@@ -1,8 +1,8 @@
-"""One PostgreSQL server on a data folder: is it alive, start it, stop it, what did it say.
+"""One PostgreSQL server on a data folder: check, start and stop it, and read its log.
 
-Without pg_ctl, which hands paths to a shell and gives up on a recovery that takes its time. The
-server and all its children hold a lock on a file, so that "alive" does not hang on a process
-number, which may be somebody else's by now, or a number of another container.
+Does not use pg_ctl, which passes paths to a shell and gives up on a long recovery. The server and
+all its children hold a lock on a file, so that "alive" does not depend on a process id, which may
+be reused, or belong to another container.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ PORT = 5432
 SOCKET = f".s.PGSQL.{PORT}"
 PAUSE = 0.02
 GRACE = 2.0
-"""Seconds a child of a killed server gets to notice it before it is ended."""
+"""Seconds a child of a killed server has to notice that, before it is ended."""
 LOG_LIMIT = 4 * 2**20
-# The name of the server comes as an argument: nothing of a path is read as shell.
+# The program and its paths are arguments: the shell interprets none of them.
 SPAWN = '"$@" </dev/null >>log 2>&1 &'
 COMPLAINT = re.compile(r"(?:FATAL|PANIC): +(.+)|LOG: +((?:invalid|unrecog|syntax|could not).+)")
-# Said to clients, not about itself.
+# Messages to clients, not about the server itself.
 TO_CLIENTS = re.compile(r"the database system is|terminating connection")
 OLD_ONE_LEAVING = re.compile(r"pre-existing shared memory|lock file .* already exists")
 
 
 @dataclass(frozen=True, slots=True)
 class StartFailed:
-    """It ended before it was ready, with these words."""
+    """The server ended before it was ready, with this message."""
 
     words: str
     may_pass: bool
@@ -46,7 +46,7 @@ class StartFailed:
 
 @dataclass(frozen=True, slots=True)
 class OsAccount:
-    """Who the server runs as: PostgreSQL refuses to be root."""
+    """The account that the server runs as: PostgreSQL refuses to run as root."""
 
     uid: int
     gid: int
@@ -58,15 +58,16 @@ class Postmaster:
         self.lock = lock
         self._orphaned_at: float | None = None
 
-    # ---- what is there ------------------------------------------------------------------
+    # ---- state --------------------------------------------------------------------------
 
     @property
     def alive(self) -> bool:
-        """Also while it starts or stops, and while children of a killed one are left."""
+        """True also while it starts or stops, and while children of a killed server remain."""
         return is_locked(self.lock) or self.process() is not None
 
     def process(self) -> psutil.Process | None:
-        """The server itself; its folder distinguishes it from others that got its number."""
+        """Return the server's process; its folder distinguishes it from another process with the
+        same id."""
         lines = self._pid_file()
         try:
             process = psutil.Process(int(lines[0]))
@@ -81,7 +82,8 @@ class Postmaster:
         return len(lines) > 7 and lines[7].strip() == "ready" and self.alive
 
     def socket_folder(self) -> Path | None:
-        """Where clients find it. A folder that was moved took the socket along."""
+        """Return the folder of the socket. If the data folder was moved, the socket moved with
+        it."""
         lines = self._pid_file()
         recorded = [Path(lines[4])] if len(lines) > 4 and lines[4] else []
         return next((f for f in (self.folder, *recorded) if _is_socket(f / SOCKET)), None)
@@ -95,7 +97,8 @@ class Postmaster:
     # ---- starting and stopping ----------------------------------------------------------
 
     def start(self, programs: Path, socket_folder: Path, account: OsAccount | None) -> bool:
-        """Returns at once; when it is no longer alive, `failure` says why. False: not tried."""
+        """Start the server without waiting; if it ends again, `failure` says why. False if not
+        tried."""
         lock = FileLock(self.lock, (account.uid, account.gid) if account else None)
         if not lock.exclusive():
             return False
@@ -122,7 +125,7 @@ class Postmaster:
             cwd=self.folder,
             env=environment(),
             pass_fds=(lock,),
-            start_new_session=True,  # Ctrl-C in the terminal is not for it
+            start_new_session=True,  # so that Ctrl-C does not reach it
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -134,8 +137,8 @@ class Postmaster:
         )
 
     def _clear_away(self, socket_folder: Path) -> None:
-        """What a killed server left, if its number is in use again: the next would believe it
-        alive. Otherwise the next one looks for itself, and more closely."""
+        """Remove what a killed server left if its process id is in use again: the next server would
+        take it for alive. Otherwise the server checks this itself."""
         lines = self._pid_file()
         with suppress(IndexError, ValueError):
             if not psutil.pid_exists(int(lines[0])) or self.process() is not None:
@@ -145,7 +148,7 @@ class Postmaster:
                 (socket_folder / name).unlink(missing_ok=True)
 
     def stop(self, patience: float) -> bool:
-        """Clients are cut off, what they committed is kept."""
+        """Stop the server: clients are disconnected, committed work is kept."""
         deadline = time.monotonic() + patience
         process = self.process()
         if process is None:
@@ -159,7 +162,7 @@ class Postmaster:
         return True
 
     def end_orphans(self) -> None:
-        """Children of a killed server keep the data locked as long as they are busy."""
+        """End children of a killed server: they keep the data locked while they are busy."""
         if self.process() is not None or not is_locked(self.lock):
             self._orphaned_at = None
             return
@@ -170,12 +173,12 @@ class Postmaster:
             return
         for process in psutil.process_iter():
             with suppress(psutil.Error, OSError):
-                said = "".join(process.cmdline()[:1])  # nothing, of one that is ending
+                said = "".join(process.cmdline()[:1])  # empty if the process is ending
                 child = process.name() == "postgres" and said.startswith("postgres: ")
                 if child and os.path.samefile(process.cwd(), self.folder):
                     process.send_signal(signal.SIGQUIT)
 
-    # ---- what it said -------------------------------------------------------------------
+    # ---- log ----------------------------------------------------------------------------
 
     @property
     def log(self) -> Path:
@@ -185,7 +188,7 @@ class Postmaster:
         return self.log.stat().st_size if self.log.exists() else 0
 
     def failure(self, since: int) -> StartFailed:
-        """The last words of a start whose log begins at `since`."""
+        """Return the last messages of a start whose log begins at `since`."""
         with self.log.open("rb") as file:
             file.seek(since if since <= self.log_size() else 0)
             lines = file.read().decode("utf-8", "replace").splitlines()
@@ -195,7 +198,7 @@ class Postmaster:
             return StartFailed(said, may_pass=bool(OLD_ONE_LEAVING.search(said)))
         rest = [line.strip() for line in lines if line.strip()]
         killed = all("LOG:" in line or TO_CLIENTS.search(line) for line in rest)
-        return StartFailed("; ".join(rest[-2:]) or "it ended without a word", may_pass=killed)
+        return StartFailed("; ".join(rest[-2:]) or "it ended without a message", may_pass=killed)
 
     def _rotate_log(self) -> None:
         if self.log_size() > LOG_LIMIT:
@@ -203,7 +206,8 @@ class Postmaster:
 
 
 def environment() -> Mapping[str, str]:
-    """PGPORT and its like are meant for clients; messages are read, so they are in English."""
+    """Drop PG* variables, which are meant for clients, and use English messages, because they are
+    parsed."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
     return {**kept, "LC_ALL": "C"}
 

@@ -60,7 +60,7 @@ OF_RUN = f"""
 PIPELINE_AT = """
     SELECT pipeline_version FROM commits
     WHERE project = %(project)s AND seq <= %(seq)s AND pipeline_version IS NOT NULL
-    ORDER BY seq DESC LIMIT 1   -- a mutation or a load leaves the pipeline alone
+    ORDER BY seq DESC LIMIT 1   -- a mutation or a load does not change the pipeline
 """
 BY_PREFIX = f"""
     SELECT {COLUMNS} FROM commits c
@@ -107,7 +107,8 @@ class Commits:
         self.tx = tx
 
     def lock_head(self) -> UUID | None:
-        """The last lock a publication takes: from here to the end of it is a moment."""
+        """Lock the head of all commits. It is the last lock of a publication, so it is held only
+        briefly."""
         row = self.tx.execute(LOCK_HEAD).fetchone()
         assert row is not None
         return row["commit_id"]
@@ -140,7 +141,8 @@ class Commits:
             cursor.executemany(ADD_VERSION, rows)
 
     def expose(self, names: Mapping[str, str | None]) -> None:
-        """What outside readers find under each name; None: nothing any more."""
+        """Set the metadata location that outside readers find under each name; None hides the
+        name."""
         fixed = {"catalog": CATALOG, "namespace": NAMESPACE}
         shown = [fixed | {"name": n, "location": at} for n, at in names.items() if at]
         hidden = [fixed | {"name": n} for n, at in names.items() if not at]
@@ -150,24 +152,24 @@ class Commits:
             if hidden:
                 cursor.executemany(HIDE, hidden)
 
-    # ---- asking -----------------------------------------------------------------------------
+    # ---- queries ----------------------------------------------------------------------------
 
     def by_key(self, key: UUID) -> Commit | None:
         row = self.tx.execute(BY_KEY, {"key": key}).fetchone()
         return self._whole([row])[0] if row else None
 
     def of_run(self, run: UUID) -> Commit | None:
-        """The last one, where a run published more than once."""
+        """Return the run's last commit."""
         row = self.tx.execute(OF_RUN, {"run": run}).fetchone()
         return self._whole([row])[0] if row else None
 
     def get(self, wanted: str, project: str) -> Commit:
-        """By id or a unique beginning of it."""
+        """Find a commit by id or a unique prefix of it."""
         rows = self.tx.execute(BY_PREFIX, {"wanted": wanted.lower(), "project": project}).fetchall()
         if not wanted or not rows:
             raise NotFound("commit", wanted)
         if len(rows) > 1:
-            raise UsageError(f"commit {wanted!r} is not unique: write more of it")
+            raise UsageError(f"commit {wanted!r} is not unique: give a longer prefix")
         return self._whole(rows)[0]
 
     def _whole(self, rows: Sequence[Mapping[str, Any]]) -> list[Commit]:
@@ -177,12 +179,12 @@ class Commits:
         return [Commit(moves=tuple(moves[row["id"]]), **row) for row in rows]
 
     def versions(self, dataset: UUID, limit: int = 100) -> list[Version]:
-        """Newest first."""
+        """List versions, newest first."""
         rows = self.tx.execute(VERSIONS, {"dataset": dataset, "limit": limit}).fetchall()
         return [_version(row) for row in rows]
 
     def version(self, dataset: Dataset, ordinal: int | None = None) -> Version:
-        """The current one, or one by its number, if it can be read."""
+        """Return the current version, or the one with this number."""
         wanted = dataset.ordinal if ordinal is None else ordinal
         row = self.tx.execute(VERSION, {"dataset": dataset.id, "ordinal": wanted}).fetchone()
         if row is None and ordinal is None:
@@ -193,22 +195,22 @@ class Commits:
         return _version(row)
 
     def gone_back_since(self, dataset: UUID, at: datetime) -> bool:
-        """Whether rows that were there then may be there no more."""
+        """True if rows that existed then may have been removed since."""
         given = {"dataset": dataset, "at": at}
         return self.tx.execute(GONE_BACK_SINCE, given).fetchone() is not None
 
     def pipeline_at(self, seq: int, project: str) -> str | None:
-        """Which pipeline was active after a commit."""
+        """Return the pipeline version that was active after a commit."""
         row = self.tx.execute(PIPELINE_AT, {"seq": seq, "project": project}).fetchone()
         return row["pipeline_version"] if row else None
 
     def as_of(self, seq: int, project: str) -> dict[UUID, int]:
-        """The version of each dataset of a project after a commit."""
+        """Return the version of each dataset of a project after a commit."""
         rows = self.tx.execute(AS_OF, {"seq": seq, "project": project}).fetchall()
         return {row["dataset_id"]: row["ordinal"] for row in rows}
 
     def list(self, project: str, dataset: UUID | None = None, limit: int = 20) -> list[Commit]:
-        """Newest first."""
+        """List commits, newest first."""
         given = {"project": project, "dataset": dataset, "limit": limit}
         return self._whole(self.tx.execute(LIST, given).fetchall())
 

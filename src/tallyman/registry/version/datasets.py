@@ -1,4 +1,4 @@
-"""Datasets: who produces them, what they are called, and which version is current."""
+"""Datasets: their producers, their names, and their current versions."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ ADOPT = """
     SET kind = %(kind)s, project = %(project)s, producer = %(producer)s,
         published = %(published)s, updated_at = now()
     WHERE org = 'default' AND name = %(name)s
-      AND current_version IS NULL   -- nothing of it can be read: nobody produces it any more
+      AND current_version IS NULL   -- it has no readable version: nobody produces it anymore
 """
 DESCRIBE = """
     UPDATE datasets
     SET key_columns = %(key_columns)s, partition_column = %(partition_column)s,
-        -- Of what can be read only a plan or a person changes who sees it.
+        -- Once it can be read, only a plan or a person changes who sees it.
         published = CASE WHEN current_version IS NULL THEN %(published)s ELSE published END,
         updated_at = now()
     WHERE id = %(id)s
@@ -46,7 +46,7 @@ DESCRIBE = """
 """
 BY_NAME = f"SELECT {COLUMNS} FROM datasets WHERE org = 'default' AND name = %(name)s"
 BY_ID = f"SELECT {COLUMNS} FROM datasets WHERE id = ANY(%(ids)s)"
-# In one order for everybody: two commits that want the same datasets cannot wait for each other.
+# Lock in one order: two commits that need the same datasets cannot deadlock.
 LOCK = f"SELECT {COLUMNS} FROM datasets WHERE id = ANY(%(ids)s) ORDER BY id FOR UPDATE"
 LIST = f"SELECT {COLUMNS} FROM datasets WHERE project = %(project)s ORDER BY name"
 MOVE = """
@@ -56,7 +56,7 @@ MOVE = """
 RENAME = "UPDATE datasets SET name = %(name)s, updated_at = now() WHERE id = %(id)s"
 EXPOSE = "UPDATE datasets SET published = %(published)s, updated_at = now() WHERE id = %(id)s"
 ORDINALS = "SELECT id, ordinal FROM datasets WHERE project = %(project)s"
-# Two tables cannot share a unique index: who gives a name waits for who is giving one.
+# Datasets and snapshots share a namespace but no unique index, so naming is serialized.
 NAMING = "SELECT pg_advisory_xact_lock(x'7A110002'::integer)"
 TAKEN = """
     SELECT 'dataset' AS by FROM datasets WHERE org = 'default' AND name = %(name)s
@@ -69,7 +69,7 @@ class Datasets:
         self.tx = tx
 
     def ensure(self, wanted: Dataset) -> Dataset:
-        """The dataset of this producer; registered if it is new, or SingleProducer."""
+        """Return the dataset of this producer, registered if it is new; or raise SingleProducer."""
         found = self.of_producer(wanted.project, wanted.producer, wanted.kind)
         if found is None:
             self._add(wanted)
@@ -105,12 +105,12 @@ class Datasets:
             self.tx.execute(ADOPT, given)
 
     def move(self, dataset: UUID, *, ordinal: int, version: UUID | None) -> None:
-        """Its row is locked by the caller."""
+        """Move to a new version. The caller has locked the row."""
         given = {"id": dataset, "ordinal": ordinal, "version": version}
         assert self.tx.execute(MOVE, given).rowcount == 1
 
     def rename(self, dataset: UUID, name: str) -> None:
-        """Metadata only: id, paths, versions and lineage stay."""
+        """Change the name only: id, paths, versions and lineage stay."""
         self.tx.execute(NAMING)
         by = self.taken(name)
         if by:
@@ -120,10 +120,10 @@ class Datasets:
     def expose(self, dataset: UUID, *, published: bool) -> None:
         self.tx.execute(EXPOSE, {"id": dataset, "published": published})
 
-    # ---- asking -----------------------------------------------------------------------------
+    # ---- queries ----------------------------------------------------------------------------
 
     def lock(self, ids: Iterable[UUID]) -> dict[UUID, Dataset]:
-        """Nobody else moves them until the transaction ends."""
+        """Lock datasets, so that nobody else moves them until the transaction ends."""
         rows = self.tx.execute(LOCK, {"ids": list(ids)}).fetchall()
         return {row["id"]: _dataset(row) for row in rows}
 
@@ -136,7 +136,7 @@ class Datasets:
         return _dataset(row) if row else None
 
     def get(self, name: str, project: str) -> Dataset:
-        """By the dataset's name, or by that of the asset that produces it in this project."""
+        """Find a dataset by its name, or by the asset that produces it in this project."""
         found = self.find(name) or self._produced(project, name)
         if found is None:
             known = [dataset.name for dataset in self.list(project)]
@@ -144,7 +144,7 @@ class Datasets:
         return found
 
     def own(self, name: str, project: str) -> Dataset:
-        """To change it: SingleProducer if it is another project's."""
+        """Find a dataset to change; raises SingleProducer if it belongs to another project."""
         found = self.get(name, project)
         if found.project != project:
             raise SingleProducer(found.name, found.producer, found.project)
@@ -159,7 +159,7 @@ class Datasets:
         return next(iter(self.of_producers(project, [producer], kind)), None)
 
     def of_producers(self, project: str, producers: Iterable[str], kind: Kind) -> list[Dataset]:
-        """A table and an asset may have had one name, at different times."""
+        """Find by producer and kind: a table and an asset may have had the same name over time."""
         given = {"project": project, "producers": list(producers), "kind": kind.value}
         return [_dataset(row) for row in self.tx.execute(OF_PRODUCER, given).fetchall()]
 
@@ -167,7 +167,7 @@ class Datasets:
         return [_dataset(row) for row in self.tx.execute(LIST, {"project": project}).fetchall()]
 
     def ordinals(self, project: str) -> dict[UUID, int]:
-        """Of all that a project has, at one moment."""
+        """Return the current version of every dataset of a project."""
         rows = self.tx.execute(ORDINALS, {"project": project}).fetchall()
         return {row["id"]: row["ordinal"] for row in rows}
 

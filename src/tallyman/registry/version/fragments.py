@@ -1,4 +1,4 @@
-"""Fragments: the files that versions are made of, and in which versions they are."""
+"""Fragments: the files of versions, and the versions that contain them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ ADDITIONS = f"""
 GET = f"""
     SELECT {COLUMNS}, NULL::integer AS since FROM fragments f
     WHERE f.id = ANY(%(ids)s) AND f.staged_at IS NOT NULL AND f.purged_at IS NULL
-    FOR SHARE   -- cleanup waits, or has been here before
+    FOR SHARE   -- cleanup waits, or has already marked it
 """
 MADE = """
     SELECT fragment_id, reused_id FROM materializations
@@ -75,7 +75,7 @@ class Fragments:
         self.tx = tx
 
     def open(self, fragment: Fragment, run: UUID | None) -> None:
-        """Before the first file: whoever finds the files knows whose they are."""
+        """Register a fragment before its first file, so that every file has a known owner."""
         given = {
             "id": fragment.id,
             "dataset": fragment.dataset_id,
@@ -85,7 +85,7 @@ class Fragments:
         self.tx.execute(OPEN, given)
 
     def prepare(self, fragment: Fragment) -> bool:
-        """Its files are whole and durable. False: cleanup took them."""
+        """Record that the files are complete and durable. False if cleanup has removed them."""
         listed = fragment.iceberg_manifest
         given = {
             "id": fragment.id,
@@ -105,15 +105,15 @@ class Fragments:
     def leave(self, dataset: UUID, ids: Iterable[UUID], ordinal: int) -> None:
         self.tx.execute(LEAVE, {"dataset": dataset, "ids": list(ids), "ordinal": ordinal})
 
-    # ---- asking -----------------------------------------------------------------------------
+    # ---- queries ----------------------------------------------------------------------------
 
     def at(self, dataset: UUID, ordinal: int) -> dict[UUID, Fragment]:
-        """The fragments of a version."""
+        """Return the fragments of a version."""
         rows = self.tx.execute(AT, {"dataset": dataset, "ordinal": ordinal}).fetchall()
         return {row["id"]: _fragment(row) for row in rows}
 
     def scopes_at(self, dataset: UUID, ordinal: int) -> dict[str | None, set[UUID]]:
-        """Which fragments each partition consists of in a version."""
+        """Return the fragment ids of each partition in a version."""
         found: dict[str | None, set[UUID]] = {}
         given = {"dataset": dataset, "ordinal": ordinal}
         for row in self.tx.execute(IDS_AT, given).fetchall():
@@ -121,8 +121,8 @@ class Fragments:
         return found
 
     def made(self, run: UUID, asset: str, partition: str | None) -> dict[UUID, UUID | None]:
-        """What a run made of an asset or chose to use again (fragment -> the result it chose):
-        of one partition, or of all."""
+        """Return what a run made or reused of an asset, in one partition or all: fragment -> reused
+        result, or None."""
         given = {"run": run, "asset": asset, "partition": partition}
         rows = self.tx.execute(MADE + (OF_PARTITION if partition else ""), given).fetchall()
         return {row["fragment_id"]: row["reused_id"] for row in rows}
@@ -130,8 +130,8 @@ class Fragments:
     def reused(
         self, results: Mapping[UUID, UUID], ordinals: Mapping[UUID, int]
     ) -> dict[UUID, Fragment]:
-        """What replays added to these results (fragment -> result), as far as it is in the
-        versions: whoever uses a result again uses it with them."""
+        """Return the fragments that replays added to these results (fragment -> result), as far as
+        they are in the given versions: a result is reused together with them."""
         found: dict[UUID, Fragment] = {}
         for dataset in {fragment.dataset_id for fragment in self.get(results).values()}:
             given = {"dataset": dataset, "ordinal": ordinals.get(dataset, 0)}
@@ -141,7 +141,7 @@ class Fragments:
         return found
 
     def get(self, ids: Iterable[UUID]) -> dict[UUID, Fragment]:
-        """Those of them that are staged and still there."""
+        """Return those fragments that are prepared and not purged."""
         rows = self.tx.execute(GET, {"ids": list(ids)}).fetchall()
         return {row["id"]: _fragment(row) for row in rows}
 

@@ -1,4 +1,4 @@
-"""What nothing points to any more, and what must never go."""
+"""Garbage: what nothing points to, and what must never be removed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from uuid import UUID
 from tallyman.domain.version.dataset import Dataset
 from tallyman.registry.database import Transaction
 
-# A run that is at work, or waits for a decision, will publish what it staged.
+# A run that is running or waits for a decision will publish its prepared fragments.
 ORPHANS = """
     SELECT f.id FROM fragments f LEFT JOIN runs r ON r.id = f.run_id
     WHERE f.dataset_id = %(dataset)s AND f.purged_at IS NULL
@@ -26,13 +26,13 @@ IN_USE = """
     SELECT CASE
         WHEN v.ordinal = d.ordinal THEN 'it is current'
         WHEN now.restores = v.ordinal THEN 'it is current again, by a rollback'
-        WHEN v.ordinal = d.ordinal - 1 THEN 'it is what a rollback would go back to'
+        WHEN v.ordinal = d.ordinal - 1 THEN 'a rollback would return to it'
         WHEN EXISTS (SELECT FROM snapshots s WHERE s.dataset_id = d.id AND s.ordinal = v.ordinal)
-            THEN 'a snapshot pins it'
+            THEN 'a snapshot names it'
         WHEN EXISTS (SELECT FROM runs r
                      WHERE r.status IN ('running', 'waiting_approval')
                        AND (r.pins ->> d.id::text)::integer = v.ordinal)
-            THEN 'a run that is not done reads it'
+            THEN 'an unfinished run reads it'
     END AS why, v.ordinal
     FROM versions v JOIN datasets d ON d.id = v.dataset_id
     LEFT JOIN versions now ON now.dataset_id = d.id AND now.ordinal = d.ordinal
@@ -45,7 +45,7 @@ PURGE = """
     UPDATE versions SET purged_at = clock_timestamp()
     WHERE dataset_id = %(dataset)s AND ordinal = ANY(%(ordinals)s) AND purged_at IS NULL
 """
-# Fragments that are in these versions, and in none that stays.
+# Fragments that are in these versions and in no version that stays.
 ONLY_IN = """
     SELECT DISTINCT f.id FROM version_fragments vf
     JOIN fragments f ON f.id = vf.fragment_id
@@ -70,7 +70,7 @@ KNOWN = """
 MADE_AT = """
     SELECT m.location FROM fragments f
     JOIN materializations m ON m.id = f.materialization_id
-                           AND m.fragment_id = f.id   -- a later attempt has its files there now
+                           AND m.fragment_id = f.id   -- else a later attempt's files are there now
     WHERE f.id = ANY(%(ids)s) AND m.location IS NOT NULL
 """
 
@@ -80,12 +80,12 @@ class Garbage:
         self.tx = tx
 
     def orphans(self, dataset: UUID, older_than_s: float) -> list[UUID]:
-        """Fragments that were never in a version, and that nobody is at work on."""
+        """List fragments that were never in a version and that no run is working on."""
         rows = self.tx.execute(ORPHANS, {"dataset": dataset, "older": older_than_s}).fetchall()
         return [row["id"] for row in rows]
 
     def unreachable(self, dataset: UUID, keep: int, older_than_s: float) -> list[int]:
-        """Versions that are neither among the newest nor in use."""
+        """List versions that are neither among the newest nor in use."""
         given = {"dataset": dataset, "ordinal": None, "older": older_than_s}
         rows = self.tx.execute(IN_USE, given).fetchall()
         newest = self.tx.execute(IN_USE, given | {"older": 0}).fetchall()[:keep]
@@ -98,17 +98,17 @@ class Garbage:
         return row["why"] if row else None
 
     def only_in(self, dataset: UUID, ordinals: Sequence[int]) -> list[UUID]:
-        """Fragments that nobody needs once these versions are gone."""
+        """List fragments that are only in these versions."""
         given = {"dataset": dataset, "ordinals": list(ordinals)}
         return [row["id"] for row in self.tx.execute(ONLY_IN, given).fetchall()]
 
     def known(self, dataset: UUID, without: Sequence[int]) -> set[str]:
-        """The ids that files and folders of the dataset may bear."""
+        """List the ids that files and folders of the dataset may have as names."""
         given = {"dataset": dataset, "ordinals": list(without)}
         return {row["name"] for row in self.tx.execute(KNOWN, given).fetchall()}
 
     def made_at(self, fragments: Iterable[UUID]) -> list[str]:
-        """Where the runs that made them keep the same bytes under another name."""
+        """List the run folders that contain the same files under another name."""
         rows = self.tx.execute(MADE_AT, {"ids": list(fragments)}).fetchall()
         return [row["location"] for row in rows]
 
@@ -116,7 +116,7 @@ class Garbage:
         self.tx.execute(MARK, {"ids": list(fragments)})
 
     def is_marked(self, fragments: Sequence[UUID]) -> bool:
-        """All of them; of none it is not known."""
+        """True if all of them are marked; False for an empty list."""
         row = self.tx.execute(MARKED, {"ids": list(fragments)}).fetchone()
         return bool(fragments) and row is not None and row["count"] == len(fragments)
 

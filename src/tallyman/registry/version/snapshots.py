@@ -1,4 +1,4 @@
-"""Snapshots: a name for one version of a dataset, for ever."""
+"""Snapshots: permanent names for versions of datasets."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Snapshots:
         self.tx = tx
 
     def add(self, alias: str, dataset: UUID, ordinal: int, actor: str) -> bool:
-        """False when it was there: the same name for the same version, sent twice."""
+        """Add a snapshot; False if the same name for the same version already exists."""
         found = self.find(alias)
         if found is not None and (found["dataset_id"], found["ordinal"]) == (dataset, ordinal):
             return False

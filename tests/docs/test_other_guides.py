@@ -1,0 +1,14 @@
+"""Guides with a project of their own: every command prints what is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+GUIDES = ["history", "tables", "trace", "why", "yaml"]
+
+
+@pytest.mark.parametrize("guide", GUIDES)
+def test_a_guide_shows_what_its_commands_print(guide: str, check: Callable[[str], None]) -> None:
+    check(f"docs/guides/{guide}.md")
