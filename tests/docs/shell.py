@@ -14,8 +14,8 @@ from functools import partial
 from pathlib import Path
 
 from tallyman.registry.database import Database
-from tests.conftest import INTERPRETED
 from tests.forked import Running, command
+from tests.world.homes import INTERPRETED
 
 HOME = "/home/ann"
 """What a reader sees instead of the test's folder."""
