@@ -19,8 +19,9 @@ from tallyman.errors import TallymanError
 from tallyman.project import Project
 from tests.damage.conftest import StoredHome
 from tests.damage.mutations import Mutation, Mutator
+from tests.world.scale import FULL
 
-MUTATIONS = 10_000 if os.environ.get("TALLYMAN_SCALE") == "full" else 150
+MUTATIONS = 10_000 if FULL else 150
 RUNS = ("first", "second")
 DATASETS = ("clean", "lines", "per_item", "edited", "edited_rows", "fees")
 CLEAN_ERRORS = {"dataset_damaged", "run_damaged", "trace_corrupt", "input_missing"}

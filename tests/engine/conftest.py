@@ -26,6 +26,7 @@ COMPILED = """\
 spark:
   spark.sql.codegen.wholeStage: "true"
   spark.sql.codegen.factoryMode: FALLBACK
+  spark.sql.shuffle.partitions: "2"
 """
 HEAD = """\
 import tallyman as tm
@@ -240,9 +241,7 @@ def workshop(
     def make(*, interpreted: bool = False) -> Workshop:
         home = tmp_path_factory.mktemp("project")
         settings = INTERPRETED if interpreted else COMPILED  # said each time: one session for all
-        (home / "tallyman.yaml").write_text(
-            f"name: test\ndatabase: {new_database()}\n{settings}  spark.sql.shuffle.partitions: 2\n"
-        )
+        (home / "tallyman.yaml").write_text(f"name: test\ndatabase: {new_database()}\n{settings}")
         return Workshop(home)
 
     return make

@@ -1,6 +1,5 @@
 """Random mutations leave the same rows as a plain dict by key, and are refused when it is."""
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
@@ -13,8 +12,8 @@ from hypothesis import strategies as st
 from tallyman.domain.version.table import Table
 from tallyman.errors import KeyConflict, MutationRefused
 from tests.engine_tables.tables import Shelf, delete, insert, update
+from tests.world.scale import FULL
 
-FULL = os.environ.get("TALLYMAN_SCALE") == "full"
 TABLE = Table.of("node", "k int, v int, up int", "k", {"up": "node.k"})
 Rows = dict[int, tuple[int | None, int | None]]
 Step = tuple[str, Any, Any]

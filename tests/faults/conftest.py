@@ -22,9 +22,9 @@ from tests.dispositions import at_a_terminal
 from tests.world.databases import Databases
 from tests.world.home import Home
 from tests.world.homes import Homes
+from tests.world.scale import FULL
 from tests.world.waiting import wait_until
 
-FULL = os.environ.get("TALLYMAN_SCALE") == "full"
 RECORDS = 34_966 if FULL else 10_600
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
@@ -20,8 +19,8 @@ from tests.oracle.expected import Oracle, appended, logged
 from tests.oracle.found import Found
 from tests.world.home import Home
 from tests.world.homes import Homes
+from tests.world.scale import FULL
 
-FULL = os.environ.get("TALLYMAN_SCALE") == "full"
 TOTAL = 50_000 if FULL else 2_500
 ASSETS = ("clean_parcels", "zone_days", "offers", "labels", "scan_trail", "depot_scans", "weights")
 ASSETS += ("close", "notice_log")

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 
 import pyarrow.parquet as pq
 
 from tests.world.home import statuses
 from tests.world.numbers import PIPELINE, NumbersHome
+from tests.world.scale import FULL
 
 DAY, NEXT = "d:2025-01-01", "d:2025-01-02"
-DAYS = 31 if os.environ.get("TALLYMAN_SCALE") == "full" else 8
+DAYS = 31 if FULL else 8
 """Of a backfill; each is work of its own for Spark."""
 
 

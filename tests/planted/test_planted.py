@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 from collections.abc import Callable
@@ -20,6 +19,7 @@ from tests.planted.afterwards import double_row, kept_files, lose_row
 from tests.planted.harness import Harness
 from tests.planted.plants import ELSEWHERE, PLANTS, Plant
 from tests.planted.seams import seams
+from tests.world.scale import FULL
 
 pytestmark = pytest.mark.timeout(900)  # one run of a hundred assets, each with a bug of its own
 
@@ -35,7 +35,6 @@ PLANS = (
     "ranked",
     "worked",
 )
-FULL = os.environ.get("TALLYMAN_SCALE") == "full"
 # Always one bug for each seam and kind of evidence, and one for each plan; the full form has all.
 BY_SEAM = {(plant.seam, plant.evidence): plant for plant in reversed(PLANTS)}
 BY_PLAN = {(plant.plan, plant.evidence): plant for plant in BY_SEAM.values()}

@@ -1,7 +1,6 @@
 """The difference of any two small tables is what plain Python says it is."""
 
 import math
-import os
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -13,8 +12,8 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from tallyman.query.diff.diff import Difference, diff
+from tests.world.scale import FULL
 
-FULL = os.environ.get("TALLYMAN_SCALE") == "full"
 SCHEMA = pa.schema(
     [
         ("id", pa.int64()),

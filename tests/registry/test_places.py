@@ -49,6 +49,7 @@ def test_a_project_that_is_moved_while_its_server_runs_finds_it_again(
 @pytest.mark.skipif(os.geteuid() != 0, reason="then all other tests are run by an ordinary user")
 def test_an_ordinary_user_has_a_server_too_and_root_may_share_it(tmp_path: Path) -> None:
     code = """
+import importlib.readers  # the library of this Python may be closed to that user
 import os, sys
 from pathlib import Path
 from tallyman.errors import DatabaseUnavailable

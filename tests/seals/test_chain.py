@@ -336,7 +336,9 @@ def test_a_copied_run_with_a_forged_seal_is_not_verified(copies: Project) -> Non
         "seal.json: a signature by key 0123": [
             seal | {"signature": dict(other, key="0123456789abcdef")}
         ],
-        "seal.json: a signature by 'rsa'": [seal | {"signature": dict(other, algorithm="rsa")}],
+        "seal.json: a signature with the unknown algorithm 'rsa'": [
+            seal | {"signature": dict(other, algorithm="rsa")}
+        ],
         "seal.json: no signature": [bare],
         "seal.json is not a valid seal": [
             seal | {"signature": 3},

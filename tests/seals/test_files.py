@@ -16,8 +16,9 @@ from tallyman.control.verify.verify import Verification
 from tallyman.domain.history.seal import Seal
 from tallyman.project import Project
 from tests.seals.conftest import SealedHome, flipped, written
+from tests.world.scale import FULL
 
-FLIPS = 40 if os.environ.get("TALLYMAN_SCALE") == "full" else 8
+FLIPS = 40 if FULL else 8
 """Bytes of each file that are changed, one at a time."""
 RUNS = ("first", "second", "third")
 

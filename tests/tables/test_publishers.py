@@ -4,7 +4,6 @@ ever sees half of one."""
 from __future__ import annotations
 
 import hashlib
-import os
 import random
 import threading
 from collections import Counter
@@ -32,8 +31,8 @@ from tallyman.errors import VersionConflict
 from tallyman.registry.database import Database
 from tallyman.registry.version.datasets import Datasets
 from tallyman.registry.version.fragments import Fragments
+from tests.world.scale import FULL
 
-FULL = os.environ.get("TALLYMAN_SCALE") == "full"
 PUBLISHERS, ROUNDS, READERS = 32, 200 if FULL else 20, 2
 NAMES = [f"d{n}" for n in range(8)]
 PAIRS = list(combinations(NAMES, 2))

@@ -71,7 +71,7 @@ def test_an_asset_that_is_selected_is_one_of_the_pipeline(tally: TallyKit) -> No
 
 
 def test_a_folder_without_pipelines_is_a_mistake(tally: TallyKit, tmp_path: Any) -> None:
-    with pytest.raises(DefinitionError, match="the folder of pipelines does not exist"):
+    with pytest.raises(DefinitionError, match="the pipelines folder does not exist"):
         tally.run_pipeline(tmp_path / "pipelines", {})
     (tmp_path / "notes.txt").write_text("")
     with pytest.raises(DefinitionError, match=r"notes.txt: no source and no asset is declared"):

@@ -13,6 +13,8 @@ from tests.engine.conftest import new_database, spark, workshop
 from tests.trace import general_ledger
 from tests.trace.recorded import Recorded
 from tests.world.home import Home
+from tests.world.homes import INTERPRETED
+from tests.world.scale import FULL
 
 __all__ = ["new_database", "spark", "workshop"]
 
@@ -34,12 +36,11 @@ class Closed:
 
 
 @pytest.fixture(scope="session")
-def ledger_home(
-    tmp_path_factory: pytest.TempPathFactory, spark_server: str
-) -> Callable[[str], Home]:
-    def make(form: str) -> Home:
+def ledger_home(tmp_path_factory: pytest.TempPathFactory, spark_server: str) -> Callable[..., Home]:
+    def make(form: str, *, interpreted: bool = not FULL) -> Home:
         path = tmp_path_factory.mktemp("ledger")
-        (path / "tallyman.yaml").write_text(f"name: ledger\nmaster: {spark_server}\n")
+        settings = INTERPRETED if interpreted else ""
+        (path / "tallyman.yaml").write_text(f"name: ledger\nmaster: {spark_server}\n{settings}")
         general_ledger.write(path, form)
         return Home(path)
 
@@ -47,6 +48,6 @@ def ledger_home(
 
 
 @pytest.fixture(scope="session")
-def closed(ledger_home: Callable[[str], Home]) -> Closed:
-    home = ledger_home("python")
+def closed(ledger_home: Callable[..., Home]) -> Closed:
+    home = ledger_home("python", interpreted=False)
     return Closed(home, home.ok("run"))

@@ -9,6 +9,7 @@ import pytest
 
 from tallyman.errors import DefinitionError
 from tests.engine.conftest import Workshop
+from tests.world.scale import FULL
 
 WRONG = """
 rows = tm.source("rows", "data/none", schema="id string, v int, w string", key="id")
@@ -112,8 +113,8 @@ SAID = {
 
 
 @pytest.fixture(scope="module")
-def told(workshop: Callable[[], Workshop]) -> dict[str, list[str]]:
-    made = workshop().pipeline(WRONG)
+def told(workshop: Callable[..., Workshop]) -> dict[str, list[str]]:
+    made = workshop(interpreted=not FULL).pipeline(WRONG)
     with pytest.raises(DefinitionError) as caught:
         made.run()
     assert not (made.home / "runs").exists()

@@ -12,6 +12,7 @@ import pytest
 
 from tests.engine.conftest import Ran, Workshop
 from tests.trace.recorded import Recorded
+from tests.world.scale import FULL
 
 ROWS = [
     {"id": f"r{n}", "v": n, "w": "xy"[n % 2], "region": ("NL", "BE")[n > 3], "ssn": ssn}
@@ -110,8 +111,8 @@ def secretive(rows):
 
 
 @pytest.fixture(scope="module")
-def ran(workshop: Callable[[], Workshop]) -> Ran:
-    made = workshop().pipeline(PIPELINE).lines("rows.jsonl", ROWS)
+def ran(workshop: Callable[..., Workshop]) -> Ran:
+    made = workshop(interpreted=not FULL).pipeline(PIPELINE).lines("rows.jsonl", ROWS)
     made.lines("repeated.jsonl", [*ROWS, ROWS[0], ROWS[2], ROWS[2]])
     made.lines("odd.jsonl", [{"id": "o1", "v": "7"}, {"id": "o2", "v": "n/a"}])
     made.lines("codes.jsonl", [{"code": c, "factor": n} for n, c in enumerate("xyy")])

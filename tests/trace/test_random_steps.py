@@ -23,6 +23,7 @@ from tests.trace.plain_steps import RID
 from tests.trace.random_rows import ADDED, MORE, REFERENCE, REFERENCES, SCHEMA, rows_of
 from tests.trace.random_steps import Steps
 from tests.trace.recorded import Record, Recorded, State, exact, exact_row, moved
+from tests.world.scale import FULL
 
 SEED = int(os.environ.get("TALLYMAN_SEED", "20260201"))
 CHAINS = int(os.environ.get("TALLYMAN_CHAINS", "6"))
@@ -34,8 +35,8 @@ CHAIN = {
 
 
 @pytest.fixture(scope="module")
-def ran(workshop: Callable[[], Workshop], spark: SparkSession) -> Ran:
-    made = workshop()
+def ran(workshop: Callable[..., Workshop], spark: SparkSession) -> Ran:
+    made = workshop(interpreted=not FULL)
     for name, table in _tables(spark).items():
         made.parquet(name, table)
     sources = [("src", "id"), ("ref", None), ("more", "pid")]

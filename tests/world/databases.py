@@ -11,10 +11,11 @@ from pathlib import Path
 import psycopg
 
 from tallyman.registry.database import Database
+from tallyman.registry.server.address import APPLICATION
 
 OWN = "/tallyman?"
 END_SESSIONS = """
-    SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+    SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity
     WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'
 """
 
@@ -59,8 +60,9 @@ class Databases:
 
     @contextlib.contextmanager
     def _maintenance(self) -> Iterator[psycopg.Connection]:
+        """As the program itself: a server with another client is not stopped."""
         address = self._server.owner_url.replace(OWN, "/postgres?")
-        with psycopg.connect(address, autocommit=True) as admin:
+        with psycopg.connect(address, autocommit=True, application_name=APPLICATION) as admin:
             yield admin
 
 

@@ -87,7 +87,7 @@ def compare_trace(actual: Iterable[RowChange], expected: Iterable[RowChange]) ->
 
 
 def _paired(wanted: Sequence[RowChange], there: Sequence[RowChange]) -> dict[int, int]:
-    """As many pairs as possible. An expectation that fits several changes gives way to one that
+    """Pair as many as possible. An expectation that fits several changes gives way to one that
     fits fewer, so the order in which they are written does not matter."""
     taken: dict[int, int] = {}
 

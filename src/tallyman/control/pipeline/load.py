@@ -35,7 +35,7 @@ def load(folder: Path) -> Pipeline:
 
 
 def declared_in(path: Path) -> list[Source | Asset | Table]:
-    """What one file declares, in its order; nothing if it is neither Python nor YAML."""
+    """Return what one file declares, in its order; nothing if it is neither Python nor YAML."""
     if path.suffix == ".py":
         return _imported(path)
     return yaml_pipeline.declared_in(path) if path.suffix in YAML and path.is_file() else []
