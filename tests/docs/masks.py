@@ -19,7 +19,7 @@ NAMES = ("folder", "uuid", "hash", "id")
 """Kinds that a later command may use."""
 ELISION = ("…", "...")
 _TOKEN = re.compile("|".join(f"(?P<{kind}>{pattern})" for kind, pattern in KINDS.items()))
-_MILLISECONDS = re.compile(r"_ms(?: +[\d,]+)+$")
+_MILLISECONDS = re.compile(r"_ms(?: +[\d,]+)+ *$")
 _BYTES = re.compile(r"(?:^|  )bytes(?=  |$)")
 
 

@@ -20,7 +20,7 @@ NEW = "9a8b7c6d-0000-4000-8000-ba0987654321"
         ("5 rows out   5.9 s", "5 rows out   12.3 s"),
         ("at 2026-11-15T15:56:33Z by ann", "at 2027-01-02T03:04:05Z by ann"),
         ("45.1 MB in 11 files", "44 kB in 11 files"),
-        ("sales.duration_ms  9,613  3,599", "sales.duration_ms  14,202  999"),
+        ("sales.duration_ms  9,613  3,599", "sales.duration_ms  14,202  999   "),
         ("name  age\nAnn    34", "name    age\nAnn      34"),
     ],
     ids=["ids", "seconds", "times", "sizes", "milliseconds", "widths of columns"],
