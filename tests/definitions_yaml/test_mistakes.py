@@ -214,7 +214,7 @@ def test_texts_are_what_was_written(tmp_path: Path) -> None:
 def test_the_examples_of_the_pages_are_pipelines(tmp_path: Path) -> None:
     pages = (DOCS / "reference/yaml.md", DOCS / "guides/yaml.md")
     text = "\n".join(page.read_text("utf-8") for page in pages)
-    whole = re.findall(r"^```yaml\n(sources:.*?)^```", text, re.DOTALL | re.MULTILINE)
+    whole = re.findall(r"^```yaml[^\n]*\n(sources:.*?)^```", text, re.DOTALL | re.MULTILINE)
 
     assert len(whole) == 2
     for example in whole:
