@@ -13,7 +13,7 @@ import pytest
 
 SOURCE = Path(__file__).parents[2] / "src" / "tallyman"
 GLOSSARY = Path(__file__).parents[2] / "docs" / "glossary.md"
-RETIRED = "tell|told|teller|telling|settle|settled|settling|settlement|staging|morphism"
+RETIRED = "tell|told|teller|telling|settle|settled|settling|settlement|staging|morphism|desk|shelf"
 ONLY_IN = {
     "stage|stages|staged": r"engine/|domain/account/ledger\.py",
     "iceberg": r"engine/warehouse/|control/publish/|registry/version/|domain/version/",

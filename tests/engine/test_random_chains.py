@@ -20,7 +20,7 @@ from tallyman.domain.account.ledger_json import of_json
 from tallyman.engine.files.duck import quoted
 from tallyman.engine.readback.levels import Levels
 from tallyman.engine.readback.records import condition
-from tallyman.engine.readback.session import Desk, parquet, parquet_files
+from tallyman.engine.readback.session import DuckSession, parquet, parquet_files
 from tests.engine.conftest import AssetFiles, Ran, Workshop, bag, shape
 
 SEED = int(os.environ.get("TALLYMAN_SEED", "20240115"))
@@ -373,13 +373,13 @@ def _canonical(row: dict[str, Any]) -> str:
 
 
 def _behind(files: AssetFiles, wanted: dict[str, str]) -> list[str]:
-    with Desk() as desk:
+    with DuckSession() as duck:
         output = parquet(parquet_files(files.folder / "output"))
-        types = desk.columns(f"SELECT * FROM {output}")
+        types = duck.columns(f"SELECT * FROM {output}")
         where = condition(types, wanted, {name: quoted(name) for name in wanted})
-        rows = desk.keep(f"SELECT * FROM {output} WHERE {where}")
-        keys, _ = Levels(desk, files.folder, of_json(files.ledger)).behind(rows)
-        return [row["k"] for row in desk.rows(f"SELECT k FROM {keys}")]
+        rows = duck.keep(f"SELECT * FROM {output} WHERE {where}")
+        keys, _ = Levels(duck, files.folder, of_json(files.ledger)).behind(rows)
+        return [row["k"] for row in duck.rows(f"SELECT k FROM {keys}")]
 
 
 def test_backward_from_a_group_finds_the_record_that_went_forward(ran: Ran) -> None:

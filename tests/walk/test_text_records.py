@@ -12,12 +12,12 @@ from tallyman.domain.pipeline.pipeline import Source
 from tallyman.engine.files.listing import list_files
 from tallyman.engine.readback.open import Shelf
 from tallyman.engine.readback.records import Records
-from tallyman.engine.readback.session import Desk
+from tallyman.engine.readback.session import DuckSession
 
 
 @pytest.fixture
 def shelf() -> Iterator[Shelf]:
-    with Desk() as desk, closing(Shelf(desk)) as shelf:
+    with DuckSession() as duck, closing(Shelf(duck)) as shelf:
         yield shelf
 
 
@@ -51,7 +51,7 @@ def test_json_lines_of_every_kind(shelf: Shelf, tmp_path: Path) -> None:
         ("cut", 6),
     ]
     assert places(records, id="cut") == [("cut", 6)]
-    keys = shelf.desk.keep("SELECT unnest(['cut', '@data.txt#7', 'nobody']) AS k, NULL AS p")
+    keys = shelf.duck.keep("SELECT unnest(['cut', '@data.txt#7', 'nobody']) AS k, NULL AS p")
     assert [(r.key, r.line) for r in records.shown(records.by_keys(keys), None)] == [
         ("@data.txt#7", 7),
         ("cut", 6),

@@ -111,7 +111,7 @@ class ProjectRows:
         """Follow records of a source to everything they reached, or to the step where they
         ended."""
         only = None if run is None else self._runs.find(run)
-        with where.Onward.begun(self._past(), why.RowQuestion(row, limit)) as walk:
+        with where.ForwardWalk.begun(self._past(), why.RowQuestion(row, limit)) as walk:
             return walk.where(source, only)
 
     def trace(self, run: str) -> Trace:

@@ -29,7 +29,7 @@ BUSY_PATIENCE = 15.0
 """Seconds to wait for another sender; longer than one try of that process."""
 
 
-class _Went(Enum):
+class _PassOutcome(Enum):
     """The outcome of one pass over the spool."""
 
     WELL = "well"
@@ -97,27 +97,27 @@ class Sender:
         while not self._over.is_set():
             self._woken.clear()
             closing = self._closing.is_set()  # read first: include events added before close
-            went = self._go()
-            if went is _Went.BUSY:
+            outcome = self._go()
+            if outcome is _PassOutcome.BUSY:
                 self._over.wait(BUSY_PAUSE)
-            elif closing or went is _Went.NOWHERE:
+            elif closing or outcome is _PassOutcome.NOWHERE:
                 return
-            elif went is _Went.WELL:
+            elif outcome is _PassOutcome.WELL:
                 pause = FIRST_PAUSE
                 self._woken.wait()
             else:
                 self._closing.wait(pause)
                 pause = min(2 * pause, MOST_PAUSE)
 
-    def _go(self) -> _Went:
+    def _go(self) -> _PassOutcome:
         """Run one pass; an error here must not fail the run."""
         try:
             return self._try()
         except Exception as error:
             self._trouble = str(error) or type(error).__name__
-            return _Went.BADLY
+            return _PassOutcome.BADLY
 
-    def _try(self) -> _Went:
+    def _try(self) -> _PassOutcome:
         broken: Trouble | None = None
         try:
             self._destination = self._destination or self.outbox.destination()
@@ -125,7 +125,7 @@ class Sender:
             broken = Trouble(str(error))  # reported with the event that waits for it
         destination = self._destination
         if destination is None and broken is None:
-            return _Went.NOWHERE
+            return _PassOutcome.NOWHERE
 
         def try_once(body: Mapping[str, Any]) -> Trouble | None:
             found = deliver(destination, body) if destination is not None else broken
@@ -134,17 +134,17 @@ class Sender:
 
         return self._through(try_once)
 
-    def _through(self, try_once: TryOnce) -> _Went:
+    def _through(self, try_once: TryOnce) -> _PassOutcome:
         outbox = self.outbox
         if not outbox.waiting(0):
             self._trouble = None
-            return _Went.WELL
+            return _PassOutcome.WELL
         with sole_sender(outbox.database, outbox.project) as spool:
             if spool is None:
-                return _Went.BUSY
+                return _PassOutcome.BUSY
             tally = drain(spool, outbox.project, try_once, lambda _: not self._over.is_set())
         self._refused += tally.refused
-        return _Went.BADLY if tally.trouble else _Went.WELL
+        return _PassOutcome.BADLY if tally.trouble else _PassOutcome.WELL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

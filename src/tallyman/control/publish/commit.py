@@ -138,7 +138,7 @@ def _already_there(
 ) -> set[str | None]:
     """Find scopes that already hold the same content, so that replacing them would change
     nothing."""
-    if change.operation is Operation.APPEND or change.anew:
+    if change.operation is Operation.APPEND or change.even_if_equal:
         return set()
     return {
         scope

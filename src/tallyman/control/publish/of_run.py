@@ -43,7 +43,7 @@ def publish_run(tx: Transaction, warehouse: Warehouse, run: RunRecord, actor: st
         asset, joins = assets[adds[0].id], assets[adds[0].id] in joining
         appends = asset in appended or joins
         change = _change(dataset, adds, appends=appends, read_at=run.pins.get(dataset, 0))
-        changes.append(replace(change, anew=asset in options.force, joins=joins))
+        changes.append(replace(change, even_if_equal=asset in options.force, joins=joins))
     asked = Publication(
         key=uuid5(run.id, "\n".join(sorted(str(f) for f in fragments))),
         kind="run",

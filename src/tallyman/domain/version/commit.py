@@ -45,7 +45,7 @@ class Change:
     restores: int | None = None
     joins: bool = False
     """True if the rows are added to the scopes, and results made from these become stale."""
-    anew: bool = False
+    even_if_equal: bool = False
     """True if equal content is replaced too, because it was made again on purpose."""
 
     def removed(self, live: Mapping[UUID, Fragment]) -> set[UUID]:

@@ -13,7 +13,7 @@ from tallyman.domain.history.walk import Ended, Rejected, WalkCounts
 from tallyman.engine.files.duck import quoted, text
 from tallyman.engine.readback.key_text import KeyShape
 from tallyman.engine.readback.levels import EMPTY, NONE, Level, Levels, has_keys
-from tallyman.engine.readback.session import Desk, parquet, parquet_files
+from tallyman.engine.readback.session import DuckSession, parquet, parquet_files
 from tallyman.engine.segment.group_key import WHOLE
 
 LETTER = (
@@ -46,7 +46,7 @@ class Fates:
 class Forward:
     """Records on their way through the levels of one result."""
 
-    desk: Desk
+    duck: DuckSession
     levels: Levels
     shape: KeyShape | None
     """The shape of the records' own keys; None if they have only their place."""
@@ -57,7 +57,7 @@ class Forward:
         """Find the fates. `keys` is a table of `k` and `p`, the keys and places of the records."""
         found = Fates()
         keys, shape = self._as_kept(keys)
-        keys = self.desk.keep(f"SELECT k, p, {NONE} AS s FROM {keys}")
+        keys = self.duck.keep(f"SELECT k, p, {NONE} AS s FROM {keys}")
         accounts = self.levels.ledger.levels
         for number, partitions in enumerate(accounts):
             self._ended(partitions, number, keys, shape, found)
@@ -73,7 +73,7 @@ class Forward:
             if level.replaces:
                 keys, shape = above, self.levels.shape(level)
             elif count:
-                keys = self.desk.keep(f"SELECT * FROM {keys} UNION ALL SELECT * FROM {above}")
+                keys = self.duck.keep(f"SELECT * FROM {keys} UNION ALL SELECT * FROM {above}")
         self._passed(keys, shape, found)
         return found
 
@@ -84,31 +84,31 @@ class Forward:
         if self.shape is None or not covered:
             return keys, self.shape
         hidden_key = self.shape.hidden_text("k", covered)
-        return self.desk.keep(f"SELECT {hidden_key} AS k, p FROM {keys}"), self.shape.hidden(
+        return self.duck.keep(f"SELECT {hidden_key} AS k, p FROM {keys}"), self.shape.hidden(
             covered
         )
 
     def ended_before(self, keys: str, steps: Collection[str]) -> int:
         """Count the records that one of these steps, or the door, rejected or filtered."""
-        ended = self.desk.keep(EMPTY)
+        ended = self.duck.keep(EMPTY)
         for part in self.levels.ledger.partitions:
             place = self.levels.folder / part.location
             files = parquet_files(place)
             if part.fate is Fate.FILTERED and files and part.step in steps:
                 at = self.levels.evidence_of(files, "source_place")
-                self.desk.rows(
+                self.duck.rows(
                     f"INSERT INTO {ended} SELECT source_key, {at}, {NONE} FROM {parquet(files)}"
                 )
             letters = self._letters(place)
             if part.fate is Fate.ERROR and letters:
                 listed = ", ".join(text(one) for one in ("ingest", *steps))
-                self.desk.rows(
+                self.duck.rows(
                     f"INSERT INTO {ended} SELECT source_key, {LETTER_PLACE}, {NONE} FROM {letters} "
                     f"WHERE context['step'] IN ({listed}) AND context['level'] IS NULL"
                 )
         keys, shape = self._as_kept(keys)
         here = self._among("k", "p", ended, shape)
-        return int(self.desk.value(f"SELECT count(*) FROM {keys} WHERE {here}"))
+        return int(self.duck.value(f"SELECT count(*) FROM {keys} WHERE {here}"))
 
     def _letters(self, place: Path) -> str | None:
         files = ", ".join(text(str(path)) for path in sorted(place.rglob("*.jsonl")))
@@ -140,7 +140,7 @@ class Forward:
         if not files:
             return []
         at = self.levels.evidence_of(files, "source_place")
-        rows = self.desk.rows(
+        rows = self.duck.rows(
             f"SELECT filter_predicate AS predicate, count(*) AS n FROM {parquet(files)} "
             f"WHERE {self._among('source_key', at, keys, shape)} GROUP BY 1"
         )
@@ -157,7 +157,7 @@ class Forward:
         letters = self._letters(place)
         if letters is None:
             return []
-        rows = self.desk.rows(
+        rows = self.duck.rows(
             f"SELECT * FROM {letters} "
             f"WHERE {self._among('source_key', LETTER_PLACE, keys, shape)} "
             f"AND coalesce(context['level'], '0') = '{level}' ORDER BY ALL"
@@ -179,33 +179,33 @@ class Forward:
     def _above(self, level: Level, keys: str, shape: KeyShape | None) -> tuple[str, int]:
         """Find the keys of the groups or children made from these."""
         if not level.files:
-            return self.desk.keep(EMPTY), 0
+            return self.duck.keep(EMPTY), 0
         at, step = self.levels.place(level), text(level.step)
         if level.unit == "child":
-            made = self.desk.keep(
+            made = self.duck.keep(
                 f"SELECT DISTINCT child_key AS k, {at} AS p, {step} AS s "
                 f"FROM {parquet(level.files)} WHERE {self._among('parent_key', at, keys, shape)}"
             )
-            return made, self.desk.count(made)
+            return made, self.duck.count(made)
         of_group = self.levels.shape(level)
         assert of_group is not None
         named = ", ".join(
             f"{text(n)}, CAST(group_key.{quoted(n)} AS VARCHAR)" for n in of_group.names
         )
         key = "'{}'" if of_group.names == (WHOLE,) else f"CAST(json_object({named}) AS VARCHAR)"
-        made = self.desk.keep(
+        made = self.duck.keep(
             f"SELECT DISTINCT {key} AS k, {NONE} AS p, {step} AS s "
             f"FROM {parquet(level.files)} WHERE {self._among('source_key', at, keys, shape)}"
         )
-        return made, self.desk.count(made)
+        return made, self.duck.count(made)
 
     def _passed(self, keys: str, shape: KeyShape | None, found: Fates) -> None:
-        if not self.output or not self.desk.count(keys):
+        if not self.output or not self.duck.count(keys):
             return
         output = parquet(self.output, place=True)
-        types = self.desk.columns(f"SELECT * FROM {output}")
+        types = self.duck.columns(f"SELECT * FROM {output}")
         if has_keys(types):
-            own = self.levels.own(self.desk.columns(f"SELECT unnest(_tm) FROM {output}"))
+            own = self.levels.own(self.duck.columns(f"SELECT unnest(_tm) FROM {output}"))
             where = self._among(own.key, own.place, keys, shape)
             if own.step != NONE:  # rows of a working set: records, and added rows
                 where = " OR ".join(
@@ -220,10 +220,10 @@ class Forward:
                 f"{quoted(name)} IS NOT DISTINCT FROM v{n}" for n, name in enumerate(shape.names)
             )
             where = f"EXISTS (SELECT 1 FROM (SELECT {pieces} FROM {keys}) w WHERE {same})"
-        rows = self.desk.keep(
+        rows = self.duck.keep(
             f"SELECT _tm_file, file_row_number + 1 AS _tm_line FROM {output} o WHERE {where}"
         )
-        if self.desk.count(rows):
+        if self.duck.count(rows):
             found.rows = rows
 
     def _by_step(
@@ -234,7 +234,7 @@ class Forward:
         """
         shapes = {level.step: self.levels.shape(level) for level in self.levels.opened}
         found = []
-        for row in self.desk.rows(f"SELECT DISTINCT s FROM {keys}"):
+        for row in self.duck.rows(f"SELECT DISTINCT s FROM {keys}"):
             same = "IS NULL" if row["s"] is None else f"= {text(row['s'])}"
             some = f"(SELECT * FROM {keys} WHERE s {same})"
             found.append((f"{step} {same}", some, shapes.get(str(row["s"]), shape)))

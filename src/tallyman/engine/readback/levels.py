@@ -18,7 +18,7 @@ from tallyman.domain.account.stored_ledger import StoredLedger
 from tallyman.domain.history.walk import WalkCounts
 from tallyman.engine.files.duck import quoted, text
 from tallyman.engine.readback.key_text import KeyShape
-from tallyman.engine.readback.session import Desk, parquet, parquet_files
+from tallyman.engine.readback.session import DuckSession, parquet, parquet_files
 from tallyman.engine.segment.group_key import WHOLE
 
 KIND = {"group": "reverse_joins", "child": "parent_child"}
@@ -58,7 +58,7 @@ class Own:
 class Levels:
     """The evidence of one result. `folder` is that of the run, or of a recomputation."""
 
-    desk: Desk
+    duck: DuckSession
     folder: Path
     ledger: StoredLedger
 
@@ -97,14 +97,14 @@ class Levels:
         if level.unit == "child" or not level.files:
             return None
         found = f"SELECT unnest(group_key) FROM {parquet(level.files[:1])}"
-        types = self.desk.columns(found)
+        types = self.duck.columns(found)
         return KeyShape(tuple(types), tuple(types.values()), always_json=True)
 
     def has_keys(self, level: Level) -> bool:
         """True if the evidence names the rows of a group; False if it has only their digest."""
         if level.unit == "child" or not level.files:
             return True
-        return "source_key" in self.desk.columns(f"SELECT * FROM {parquet(level.files[:1])}")
+        return "source_key" in self.duck.columns(f"SELECT * FROM {parquet(level.files[:1])}")
 
     # ---- from rows to records --------------------------------------------------------------
 
@@ -116,14 +116,14 @@ class Levels:
         """
         steps: list[WalkCounts] = []
         levels = list(self.opened)
-        if has_keys(self.desk.columns(f"SELECT * FROM {rows}")):
+        if has_keys(self.duck.columns(f"SELECT * FROM {rows}")):
             keys = self.keys_of(rows)
         else:
             level = levels.pop()
             shape = self.shape(level)
             names = [name for name in shape.names if name != WHOLE] if shape else []
             keys = self._sources(level, rows, [quoted(n) for n in names], names)
-            steps.append(WalkCounts(step=level.step, did=level.did, count=self.desk.count(keys)))
+            steps.append(WalkCounts(step=level.step, did=level.did, count=self.duck.count(keys)))
         for level in reversed(levels):
             keys, counted = self._below(level, keys)
             if counted:
@@ -132,9 +132,9 @@ class Levels:
 
     def keys_of(self, rows: str) -> str:
         """Make a table of the keys that output rows carry, and of the steps that made the rows."""
-        own = self.own(self.desk.columns(f"SELECT unnest(_tm) FROM {rows}"))
+        own = self.own(self.duck.columns(f"SELECT unnest(_tm) FROM {rows}"))
         named = f"{own.key} AS k, {own.place} AS p, {own.step} AS s"
-        return self.desk.keep(f"SELECT {named} FROM {rows}")
+        return self.duck.keep(f"SELECT {named} FROM {rows}")
 
     def own(self, known: Collection[str]) -> Own:
         """Find what an output row carries, among the fields of its `_tm`."""
@@ -150,19 +150,19 @@ class Levels:
 
     def evidence_of(self, files: Sequence[str], name: str) -> str:
         """Return a column of evidence, as an expression; NULL if the evidence does not have it."""
-        known = self.desk.columns(f"SELECT * FROM {parquet(files)}")
+        known = self.duck.columns(f"SELECT * FROM {parquet(files)}")
         return name if name in known else NONE
 
     def _below(self, level: Level, keys: str) -> tuple[str, int]:
         if not level.files:
             return keys, 0
         if level.unit == "child":
-            made = self.desk.keep(
+            made = self.duck.keep(
                 f"SELECT DISTINCT child_key AS made, parent_key AS k, {self.place(level)} AS p, "
                 f"{NONE} AS s FROM {parquet(level.files)} e SEMI JOIN {keys} w "
                 f"ON child_key = w.k AND {self.place(level)} IS NOT DISTINCT FROM w.p"
             )
-            found = self.desk.keep(f"SELECT DISTINCT k, p, s FROM {made}")
+            found = self.duck.keep(f"SELECT DISTINCT k, p, s FROM {made}")
             same = "made = w.k AND m.p IS NOT DISTINCT FROM w.p"
             rest = f"SELECT w.k, w.p, w.s FROM {keys} w ANTI JOIN {made} m ON {same}"
         else:
@@ -172,12 +172,12 @@ class Levels:
             pieces = shape.pieces("k") if names else []
             if level.replaces:
                 found = self._sources(level, keys, pieces, names)
-                return found, self.desk.count(found)
+                return found, self.duck.count(found)
             # A record's key may look like a group's key: the step that made the row distinguishes
             # them.
             others = ", ".join(text(one.step) for one in self.opened if one is not level)
             here = f"s NOT IN ({others})" if others else "s IS NOT NULL"
-            made = self.desk.keep(f"SELECT * FROM {keys} WHERE {here}")
+            made = self.duck.keep(f"SELECT * FROM {keys} WHERE {here}")
             found = self._sources(level, made, pieces, names)
             groups = ", ".join(f"group_key.{quoted(n)} AS {quoted(n)}" for n in shape.names)
             same = _same([quoted(n) for n in names], pieces) if names else "true"
@@ -186,27 +186,27 @@ class Levels:
                 f"SELECT k, p, s FROM {made} ANTI JOIN {known} g ON {same} "
                 f"UNION ALL SELECT k, p, s FROM {keys} WHERE ({here}) IS NOT TRUE"
             )
-        counted = self.desk.count(found)
+        counted = self.duck.count(found)
         if level.replaces:
             return found, counted
-        return self.desk.keep(f"SELECT k, p, s FROM {found} UNION ALL ({rest})"), counted
+        return self.duck.keep(f"SELECT k, p, s FROM {found} UNION ALL ({rest})"), counted
 
     def _sources(self, level: Level, rows: str, values: Sequence[str], names: Sequence[str]) -> str:
         """Find the keys of groups; `values` identify a row's group."""
         if not level.files:
-            return self.desk.keep(EMPTY)
+            return self.duck.keep(EMPTY)
         step = self.evidence_of(level.files, "source_step")
         evidence = (
             f"SELECT source_key AS k, {self.place(level)} AS p, {step} AS s "
             f"FROM {parquet(level.files)} e"
         )
         if not names:
-            return self.desk.keep(evidence)
+            return self.duck.keep(evidence)
         listed = ", ".join(f"{v} AS v{n}" for n, v in enumerate(values))
         wanted = f"(SELECT DISTINCT {listed} FROM {rows})"
         own = [f"e.group_key.{quoted(name)}" for name in names]
         same = _same(own, [f"w.v{n}" for n in range(len(values))])
-        return self.desk.keep(f"{evidence} SEMI JOIN {wanted} w ON {same}")
+        return self.duck.keep(f"{evidence} SEMI JOIN {wanted} w ON {same}")
 
 
 def has_keys(types: Mapping[str, str]) -> bool:

@@ -13,15 +13,15 @@ from tallyman.domain.pipeline.pipeline import Source
 from tallyman.engine.files.listing import InputFiles
 from tallyman.engine.readback.parquet_records import ParquetRecords
 from tallyman.engine.readback.records import Records
-from tallyman.engine.readback.session import Desk
+from tallyman.engine.readback.session import DuckSession
 from tallyman.engine.readback.text_records import TextRecords
 
 
 @dataclass
-class Shelf:
+class OpenRecords:
     """The opened inputs. Copies of files that had to be made are removed when it is closed."""
 
-    desk: Desk
+    duck: DuckSession
     _stack: ExitStack = field(default_factory=ExitStack)
 
     @cached_property
@@ -30,14 +30,14 @@ class Shelf:
         return Path(self._stack.enter_context(made))
 
     def source(self, source: Source, files: InputFiles) -> Records:
-        given = (self.desk, source.name, files, source.key)
+        given = (self.duck, source.name, files, source.key)
         if source.format == "parquet":
             return ParquetRecords(*given, hive=True)
         return TextRecords(*given, source, self._aside)
 
     def dataset(self, name: str, files: InputFiles, key: Sequence[str]) -> ParquetRecords:
         files.check_recorded()
-        return ParquetRecords(self.desk, name, files, tuple(key))
+        return ParquetRecords(self.duck, name, files, tuple(key))
 
     def close(self) -> None:
         self._stack.close()

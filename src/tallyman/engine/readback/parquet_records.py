@@ -30,7 +30,7 @@ class ParquetRecords(Records):
 
     @cached_property
     def types(self) -> Mapping[str, str]:
-        found = self.desk.columns(f"SELECT * FROM {self._source}")
+        found = self.duck.columns(f"SELECT * FROM {self._source}")
         return {name: kind for name, kind in found.items() if not name.startswith("_tm")}
 
     def _key(self) -> str:
@@ -46,7 +46,7 @@ class ParquetRecords(Records):
             f"SELECT w.k, _tm_file, _tm_line FROM {self._source} r JOIN {table} w ON {condition}"
             for table, condition in ((by_key, same), (by_place, f"w.found_at = {self.place()}"))
         )
-        return self.desk.keep(found)
+        return self.duck.keep(found)
 
     def shown_path(self, file: InputFile) -> str:
         return file.path
@@ -61,41 +61,41 @@ class ParquetRecords(Records):
     def values(self, hits: str, columns: Sequence[str], limit: int | None = None) -> str:
         few = first(hits, limit)
         listed = ", ".join(f"r.{quoted(name)} AS v{n}" for n, name in enumerate(columns))
-        return self.desk.keep(
+        return self.duck.keep(
             f"SELECT DISTINCT {listed} FROM {self._source} r "
             f"JOIN {few} h USING (_tm_file, _tm_line)"
         )
 
     def at_place(self, place: str) -> str:
-        return self.desk.keep(
+        return self.duck.keep(
             f"SELECT {self._key()} AS k, _tm_file, _tm_line FROM {self._source} "
             f"WHERE {self.place()} = {text(place)}"
         )
 
     def at(self, places: str) -> str:
         """Find rows by file and line."""
-        return self.desk.keep(
+        return self.duck.keep(
             f"SELECT {self._key()} AS k, _tm_file, _tm_line FROM {self._source} r "
             f"SEMI JOIN {places} w USING (_tm_file, _tm_line)"
         )
 
     def by_values(self, values: str, columns: Sequence[str]) -> str:
         same = equal([quoted(name) for name in columns])
-        return self.desk.keep(
+        return self.duck.keep(
             f"SELECT {self._key()} AS k, _tm_file, _tm_line FROM {self._source} r "
             f"SEMI JOIN {values} w ON {same}"
         )
 
     def matching(self, conditions: Mapping[str, str]) -> str:
         where = condition(self.types, conditions, {n: quoted(n) for n in conditions})
-        return self.desk.keep(
+        return self.duck.keep(
             f"SELECT {self._key()} AS k, _tm_file, _tm_line FROM {self._source} WHERE {where}"
         )
 
     def shown(self, hits: str, limit: int | None) -> list[Record]:
         few = first(hits, limit)
         named = ", ".join(f"r.{quoted(name)}" for name in self.types)
-        found = self.desk.rows(
+        found = self.duck.rows(
             f"SELECT h.k AS _tm_key, _tm_name, h._tm_line, {named} "
             f"FROM {self._source} r JOIN {few} h "
             "USING (_tm_file, _tm_line) ORDER BY h.k, _tm_name, h._tm_line"

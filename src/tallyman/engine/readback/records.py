@@ -13,7 +13,7 @@ from tallyman.domain.history.walk import Record
 from tallyman.engine.files.duck import text
 from tallyman.engine.files.listing import InputFile, InputFiles
 from tallyman.engine.readback.key_text import PLACE, KeyShape, field
-from tallyman.engine.readback.session import HIDDEN, Desk
+from tallyman.engine.readback.session import HIDDEN, DuckSession
 
 
 @dataclass
@@ -22,7 +22,7 @@ class Records(ABC):
     content of the record. Keys are a table of `k` and `p`, the place `input@file#number` or NULL.
     """
 
-    desk: Desk
+    duck: DuckSession
     name: str
     files: InputFiles
     key: tuple[str, ...]
@@ -65,7 +65,7 @@ class Records(ABC):
         return KeyShape(self.key, tuple(self.types[name] for name in self.key))
 
     def counts(self, hits: str) -> dict[str, int]:
-        found = self.desk.rows(
+        found = self.duck.rows(
             f"SELECT _tm_file AS file, count(*) AS n FROM {hits} GROUP BY 1 ORDER BY 1"
         )
         return {row["file"]: row["n"] for row in found}
@@ -84,7 +84,7 @@ class Records(ABC):
     def _redacted(self, keys: str) -> bool:
         """True if some of the keys contain hashes of redacted values."""
         return bool(
-            self.desk.value(f"SELECT count(*) FROM {keys} WHERE contains(k, {text(BEGINS)})")
+            self.duck.value(f"SELECT count(*) FROM {keys} WHERE contains(k, {text(BEGINS)})")
         )
 
     def _same_hash(self, columns: Sequence[str]) -> str:
@@ -108,8 +108,8 @@ class Records(ABC):
         place.
         """
         name = text(f"{self.name}@")
-        by_key = self.desk.keep(f"SELECT DISTINCT k FROM {keys} WHERE p IS NULL")
-        by_place = self.desk.keep(
+        by_key = self.duck.keep(f"SELECT DISTINCT k FROM {keys} WHERE p IS NULL")
+        by_place = self.duck.keep(
             f"SELECT DISTINCT k, substring(p, length({name})) AS found_at FROM {keys} "
             f"WHERE starts_with(p, {name}) UNION ALL SELECT k, k FROM {by_key} "
             f"WHERE starts_with(k, '@') AND regexp_matches(k, {PLACE})"
@@ -119,13 +119,13 @@ class Records(ABC):
     def keys(self, hits: str, root: str) -> str:
         """Make keys and places of hits, as named by a run that found the files below `root`."""
         known = {self.shown_path(file): file.path for file in self.files.files}
-        rows = self.desk.rows(f"SELECT DISTINCT _tm_file AS file FROM {hits}")
-        named = self.desk.keep("SELECT NULL::VARCHAR AS file, NULL::VARCHAR AS name WHERE false")
+        rows = self.duck.rows(f"SELECT DISTINCT _tm_file AS file FROM {hits}")
+        named = self.duck.keep("SELECT NULL::VARCHAR AS file, NULL::VARCHAR AS name WHERE false")
         for file in [row["file"] for row in rows]:
             below = os.path.relpath(known[file], root)
-            self.desk.rows(f"INSERT INTO {named} VALUES ({text(file)}, {text(below)})")
+            self.duck.rows(f"INSERT INTO {named} VALUES ({text(file)}, {text(below)})")
         place = f"{text(self.name + '@')} || name || '#' || _tm_line"
-        return self.desk.keep(
+        return self.duck.keep(
             f"SELECT k, {place} AS p FROM {hits} h JOIN {named} n ON h._tm_file = n.file"
         )
 
@@ -137,7 +137,7 @@ class Records(ABC):
         """Find the greatest key that is shown."""
         if shown is None:
             return None
-        return self.desk.value(
+        return self.duck.value(
             f"SELECT max(k) FROM (SELECT k FROM {keys} ORDER BY k LIMIT {int(shown)})"
         )
 

@@ -19,7 +19,7 @@ HIDDEN = "tm_hidden"
 """A macro: what a run wrote in place of a redacted text."""
 
 
-class Desk:
+class DuckSession:
     def __init__(self, secret: str = "") -> None:
         """Connect. `secret` is the project's key for redacted values."""
         self.connection = connect()

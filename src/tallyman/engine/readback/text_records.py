@@ -115,9 +115,9 @@ class TextRecords(Records):
             lines = f"(SELECT *, _tm_file AS _tm_name FROM ({batch}) {records})"
             query = f"SELECT {columns} FROM {lines} {rest}"
             if hits is None:
-                hits = self.desk.keep(query)
+                hits = self.duck.keep(query)
             else:
-                self.desk.rows(f"INSERT INTO {hits} {query}")
+                self.duck.rows(f"INSERT INTO {hits} {query}")
         assert hits is not None
         return hits
 
@@ -130,10 +130,10 @@ class TextRecords(Records):
         found = [
             self._filled(columns, f"JOIN {table} w ON {condition}")
             for table, condition in ((by_key, same), (by_place, f"w.found_at = {self.place()}"))
-            if self.desk.count(table)
+            if self.duck.count(table)
         ]
         for more in found[1:]:
-            self.desk.rows(f"INSERT INTO {found[0]} SELECT * FROM {more}")
+            self.duck.rows(f"INSERT INTO {found[0]} SELECT * FROM {more}")
         return found[0] if found else self._filled(f"'' AS {columns}", "WHERE false")
 
     def matching(self, conditions: Mapping[str, str]) -> str:
@@ -154,7 +154,7 @@ class TextRecords(Records):
 
     def values(self, hits: str, columns: Sequence[str], limit: int | None = None) -> str:
         listed = ", ".join(f"{self.column(name)} AS v{n}" for n, name in enumerate(columns))
-        return self.desk.keep(
+        return self.duck.keep(
             f"SELECT DISTINCT {listed} FROM {first(hits, limit)} WHERE line IS NOT NULL"
         )
 
@@ -165,7 +165,7 @@ class TextRecords(Records):
         )
 
     def shown(self, hits: str, limit: int | None) -> list[Record]:
-        found = self.desk.rows(
+        found = self.duck.rows(
             f"SELECT k, _tm_file, _tm_line, line FROM {first(hits, limit)}"
             " ORDER BY k, _tm_file, _tm_line"
         )

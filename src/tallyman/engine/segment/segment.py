@@ -153,9 +153,9 @@ def with_columns(flow: Flow, step: Step) -> Flow:
     """Assign the step's columns on the live rows."""
     made = {name: flow.live(to_column(e, flow.columns)) for name, e in step.values().items()}
     # Spark ignores case when it finds the column to replace, and then uses the new spelling.
-    anew = {name.lower(): name for name in made}
-    names = [anew.pop(name.lower(), name) for name in flow.columns]
-    names += anew.values()
+    added = {name.lower(): name for name in made}
+    names = [added.pop(name.lower(), name) for name in flow.columns]
+    names += added.values()
     chosen = [made[n].alias(n) if n in made else col(n) for n in names]
     return flow.choose(chosen, names).without_key(list(made)).computed(made)
 

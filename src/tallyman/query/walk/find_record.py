@@ -11,9 +11,9 @@ from tallyman.domain.pipeline.target import source_path
 from tallyman.engine.files.duck import text
 from tallyman.engine.files.listing import list_files
 from tallyman.engine.readback.key_text import KeyShape
-from tallyman.engine.readback.open import Shelf
+from tallyman.engine.readback.open import OpenRecords
 from tallyman.engine.readback.records import Records
-from tallyman.engine.readback.session import Desk
+from tallyman.engine.readback.session import DuckSession
 from tallyman.errors import NotFound, UsageError
 from tallyman.errors.wording import nearest
 from tallyman.query.walk.results import Past
@@ -35,10 +35,10 @@ class Followed:
 
 
 @dataclass(frozen=True, slots=True)
-class Sought:
+class RecordSearch:
     past: Past
-    desk: Desk
-    shelf: Shelf
+    duck: DuckSession
+    opened_records: OpenRecords
     asked: RowQuestion
 
     def records(self, name: str) -> tuple[Followed, int, list[Record]]:
@@ -49,9 +49,9 @@ class Sought:
             raise NotFound("source", name, nearest(name, sources))
         source, home = sources[name], self.past.workspace.home
         files = list_files(name, source_path(source, None), home)
-        records = self.shelf.source(source, files)
+        records = self.opened_records.source(source, files)
         hits = self._hits(records)
-        count = self.desk.count(hits)
+        count = self.duck.count(hits)
         self._check_count(count, records)
         keys = hits if count else self._said(records)
         below = os.path.relpath(files.root, home)
@@ -85,11 +85,11 @@ class Sought:
         """Build the key from the given values, if they cover the whole key."""
         row = self.asked.row
         if PLACE in row:
-            return self.desk.keep("SELECT $k AS k", {"k": row[PLACE]})
+            return self.duck.keep("SELECT $k AS k", {"k": row[PLACE]})
         if not row or set(row) != set(records.key):
-            return self.desk.keep("SELECT NULL::VARCHAR AS k WHERE false")
+            return self.duck.keep("SELECT NULL::VARCHAR AS k WHERE false")
         typed = [
             f"CAST({text(row[name])} AS {kind})"
             for name, kind in zip(records.shape.names, records.shape.types, strict=True)
         ]
-        return self.desk.keep(f"SELECT {records.shape.text_of(typed)} AS k")
+        return self.duck.keep(f"SELECT {records.shape.text_of(typed)} AS k")

@@ -30,7 +30,7 @@ class PastInput:
     fragments: tuple[Fragment, ...] = ()
     dataset: Dataset | None = None
     version: int | None = None
-    gone: str | None = None
+    missing: str | None = None
     """Why it cannot be read; None if it can."""
 
 
@@ -59,23 +59,23 @@ class PastInputs:
             if reading.of_source:
                 yield self._of_source(reading.name, reading.partition, made)
             else:
-                gone = "the run did not record what it read of it"
+                missing = "the run did not record what it read of it"
                 kind = "table" if reading.of_table else "asset"
-                yield PastInput(reading.name, kind, reading.partition, None, gone=gone)
+                yield PastInput(reading.name, kind, reading.partition, None, missing=missing)
 
     def _of_source(self, name: str, partition: str | None, made: Materialization) -> PastInput:
         source = self.workspace.pipeline.sources.get(name)
         if source is None:
-            gone = "it is no longer declared in the pipeline"
-            return PastInput(name, "source", partition, None, gone=gone)
+            missing = "it is no longer declared in the pipeline"
+            return PastInput(name, "source", partition, None, missing=missing)
         asset = self.workspace.pipeline.assets.get(made.target.asset)
         declared = asset.partitioned_by if asset else None
         words = declared.text(partition) if declared and partition else None
         try:
             files = list_files(name, source_path(source, words), self.workspace.home)
         except InputMissing:
-            gone = f"its files are missing from {source_path(source, words)}"
-            return PastInput(name, "source", partition, None, source.key, gone=gone)
+            missing = f"its files are missing from {source_path(source, words)}"
+            return PastInput(name, "source", partition, None, source.key, missing=missing)
         return PastInput(name, "source", partition, files, source.key)
 
     def _of_asset(
@@ -85,8 +85,8 @@ class PastInputs:
         fragments = tuple(Fragments(tx).get(wanted).values())
         partition = listed[0].partition if len(listed) == 1 else None
         if len(fragments) < len(listed):
-            gone = f"{len(listed) - len(fragments)} of {len(listed)} parts of it were purged"
-            return PastInput(name, "asset", partition, None, gone=gone)
+            missing = f"{len(listed) - len(fragments)} of {len(listed)} parts of it were purged"
+            return PastInput(name, "asset", partition, None, missing=missing)
         dataset = Datasets(tx).by_ids([fragments[0].dataset_id])[fragments[0].dataset_id]
         pinned = run.pins.get(dataset.id, 0)
         versions = [Reads(tx).version_of(dataset.id, f.id, pinned) for f in fragments]
@@ -99,7 +99,9 @@ class PastInputs:
         dataset = Datasets(tx).of_producer(self.workspace.name, name, Kind.TABLE)
         pinned = run.pins.get(dataset.id) if dataset else None
         if dataset is None or pinned is None:
-            return PastInput(name, "table", None, None, gone="the version that was read is unknown")
+            return PastInput(
+                name, "table", None, None, missing="the version that was read is unknown"
+            )
         fragments = tuple(Fragments(tx).at(dataset.id, pinned).values())
         return self._stored(
             "table", dataset, pinned, fragments, self.workspace.pipeline.tables[name].key, None
@@ -114,13 +116,13 @@ class PastInputs:
         key: tuple[str, ...],
         partition: str | None,
     ) -> PastInput:
-        files = gone = None
+        files = missing = None
         try:
             files = self.stored_files(dataset.producer, fragments)
         except InputMissing as error:
-            gone = str(error)
+            missing = str(error)
         return PastInput(
-            dataset.producer, kind, partition, files, key, fragments, dataset, version, gone
+            dataset.producer, kind, partition, files, key, fragments, dataset, version, missing
         )
 
     def stored_files(self, name: str, fragments: tuple[Fragment, ...]) -> InputFiles:

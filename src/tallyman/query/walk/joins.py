@@ -125,4 +125,4 @@ def matched(
 
 
 def _both(records: Records, first: str, second: str) -> str:
-    return records.desk.keep(f"SELECT * FROM {first} UNION SELECT * FROM {second}")
+    return records.duck.keep(f"SELECT * FROM {first} UNION SELECT * FROM {second}")

@@ -17,24 +17,24 @@ from tallyman.engine.expressions.column_names import KEY, PLACE
 from tallyman.engine.expressions.columns import col
 from tallyman.engine.files.duck import text
 from tallyman.engine.plan import in_place, plain
-from tallyman.engine.readback.session import Desk
+from tallyman.engine.readback.session import DuckSession
 from tallyman.engine.source.source import Input
 from tallyman.query.walk.joins import JoinLink
 
 
 def matched_by_plan(
-    again: Again, link: JoinLink, desk: Desk, keys: str, limit: int | None
+    again: Again, link: JoinLink, duck: DuckSession, keys: str, limit: int | None
 ) -> list[dict[str, Any]]:
     """Return the distinct rows of the reference that matched the records with these keys."""
-    with _sides(again, link, desk, keys, accounted_inputs(again.plan)) as (left, right, same):
+    with _sides(again, link, duck, keys, accounted_inputs(again.plan)) as (left, right, same):
         met = right.join(left, same, "left_semi").distinct()
         few = met if limit is None else met.orderBy(*met.columns).limit(limit)
         return [row.asDict(recursive=True) for row in few.collect()]  # only the rows to show
 
 
-def met_by_plan(again: Again, link: JoinLink, desk: Desk, keys: str) -> int:
+def met_by_plan(again: Again, link: JoinLink, duck: DuckSession, keys: str) -> int:
     """Count the rows of the asset that matched the reference's rows with these keys."""
-    with _sides(again, link, desk, keys, [link.reference]) as (left, right, same):
+    with _sides(again, link, duck, keys, [link.reference]) as (left, right, same):
         return left.join(right, same, "left_semi").count()
 
 
@@ -50,15 +50,15 @@ def _only(source: Input, wanted: DataFrame) -> DataFrame:
 
 @contextmanager
 def _sides(
-    again: Again, link: JoinLink, desk: Desk, keys: str, only: Collection[str]
+    again: Again, link: JoinLink, duck: DuckSession, keys: str, only: Collection[str]
 ) -> Iterator[tuple[DataFrame, DataFrame, Column]]:
     """Evaluate both sides of the join, with the inputs in `only` restricted to the keys; also
     return the join condition."""
     with tempfile.TemporaryDirectory(prefix="tallyman-keys-") as aside:
         file = Path(aside) / "keys.parquet"
-        desk.rows(f"COPY (SELECT DISTINCT k, p FROM {keys}) TO {text(str(file))} (FORMAT parquet)")
+        duck.rows(f"COPY (SELECT DISTINCT k, p FROM {keys}) TO {text(str(file))} (FORMAT parquet)")
         wanted = again.spark().read.parquet(str(file))
-        placed = bool(desk.value(f"SELECT count(p) FROM {keys}"))
+        placed = bool(duck.value(f"SELECT count(p) FROM {keys}"))
         inputs = {}
         for name, source in again.inputs.items():
             rows = source.records()

@@ -259,8 +259,8 @@ class Past:
 
     def changed(self, result: Result, given: PastInput) -> str | None:
         """Return why a source's current files are not those that the run read; None if they are."""
-        if given.gone:
-            return f"{given.gone}: the records that run {result.run.name} read cannot be shown"
+        if given.missing:
+            return f"{given.missing}: the records that run {result.run.name} read cannot be shown"
         if given.kind != "source" or result.plan is None:
             return None
         now = self.content_hash(given)

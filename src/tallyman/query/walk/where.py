@@ -15,12 +15,12 @@ from tallyman.domain.version.dataset import Dataset, Fragment
 from tallyman.engine.readback.fates import Fates, Forward
 from tallyman.engine.readback.key_text import KeyShape
 from tallyman.engine.readback.levels import Levels
-from tallyman.engine.readback.open import Shelf
+from tallyman.engine.readback.open import OpenRecords
 from tallyman.engine.readback.records import Records
-from tallyman.engine.readback.session import Desk, parquet_files
+from tallyman.engine.readback.session import DuckSession, parquet_files
 from tallyman.errors import NotFound
 from tallyman.on_demand import OnDemand
-from tallyman.query.walk.find_record import Followed, Sought
+from tallyman.query.walk.find_record import Followed, RecordSearch
 from tallyman.query.walk.inputs import PastInput
 from tallyman.query.walk.joins import JoinLink
 from tallyman.query.walk.results import Past, Result
@@ -38,22 +38,26 @@ else:
 
 
 @dataclass
-class Onward:
+class ForwardWalk:
     past: Past
-    desk: Desk
-    shelf: Shelf
+    duck: DuckSession
+    opened_records: OpenRecords
     asked: RowQuestion
     run: RunRecord | None = None
     _walk: Walk = field(init=False)
 
     def __post_init__(self) -> None:
-        self._walk = Walk(self.past, self.desk, self.shelf, self.asked)
+        self._walk = Walk(self.past, self.duck, self.opened_records, self.asked)
 
     @classmethod
     @contextmanager
-    def begun(cls, past: Past, asked: RowQuestion) -> Iterator[Onward]:
-        with Desk(past.secret) as desk, closing(past), closing(Shelf(desk)) as shelf:
-            yield cls(past, desk, shelf, asked)
+    def begun(cls, past: Past, asked: RowQuestion) -> Iterator[ForwardWalk]:
+        with (
+            DuckSession(past.secret) as duck,
+            closing(past),
+            closing(OpenRecords(duck)) as opened_records,
+        ):
+            yield cls(past, duck, opened_records, asked)
 
     def where(self, source: str, run: RunRecord | None) -> Where:
         self.run = run
@@ -77,7 +81,7 @@ class Onward:
         )
 
     def _sought(self, source: str) -> tuple[Followed, int, list[Record]]:
-        return Sought(self.past, self.desk, self.shelf, self.asked).records(source)
+        return RecordSearch(self.past, self.duck, self.opened_records, self.asked).records(source)
 
     # ---- readers --------------------------------------------------------------------------
 
@@ -167,7 +171,7 @@ class Onward:
             steps=tuple(fates.steps),
             rejections=tuple(fates.rejections),
             filtered=tuple(fates.filtered),
-            rows=self.desk.count(fates.rows) if fates.rows else 0,
+            rows=self.duck.count(fates.rows) if fates.rows else 0,
             shown=tuple(shown),
             recomputed=recomputed,
             notes=tuple(notes),
@@ -201,8 +205,8 @@ class Onward:
         """Return the records' keys, and the places by which the result knows them."""
         given = next((one for one in result.inputs if one.name == followed.name), None)
         records, hits = followed.records, followed.hits
-        if given is None or records is None or hits is None or not self.desk.count(hits):
-            return self.desk.keep(f"SELECT k, NULL::VARCHAR AS p FROM {followed.keys}")
+        if given is None or records is None or hits is None or not self.duck.count(hits):
+            return self.duck.keep(f"SELECT k, NULL::VARCHAR AS p FROM {followed.keys}")
         return self._placed(result, given, records, hits)
 
     def _placed(self, result: Result, given: PastInput, records: Records, hits: str) -> str:
@@ -211,12 +215,12 @@ class Onward:
         if known and not self.past.changed(result, given):
             assert given.files is not None
             return records.keys(hits, given.files.root)
-        return self.desk.keep(f"SELECT k, NULL::VARCHAR AS p FROM {hits}")
+        return self.duck.keep(f"SELECT k, NULL::VARCHAR AS p FROM {hits}")
 
     def _forward(
         self, result: Result, folder: Any, shape: KeyShape | None, paths: tuple[str, ...]
     ) -> Forward:
-        return Forward(self.desk, Levels(self.desk, folder, result.ledger), shape, paths)
+        return Forward(self.duck, Levels(self.duck, folder, result.ledger), shape, paths)
 
     def _output(
         self, tx: Transaction, result: Result
@@ -244,7 +248,7 @@ class Onward:
         asset = self.past.workspace.pipeline.assets.get(dataset.producer)
         key = asset.key if asset else dataset.key_columns
         files = self.past.inputs.stored_files(dataset.producer, (fragment,))
-        records = self.shelf.dataset(dataset.producer, files, key)
+        records = self.opened_records.dataset(dataset.producer, files, key)
         hits = records.at(fates.rows)
         shown = [record.values for record in self._walk.seen(records, hits, self.asked.limit)]
         run = self.run.id if self.run else None
@@ -276,7 +280,7 @@ class Onward:
         given = {one.name: one for one in result.inputs if one.files is not None}
         if link.left is None or link.right is None or not set(link.left) <= set(given):
             keys = self._keys(followed, result)
-            return joins_on_spark.met_by_plan(self.past.again(result), link, self.desk, keys)
+            return joins_on_spark.met_by_plan(self.past.again(result), link, self.duck, keys)
         assert followed.records is not None
         assert followed.hits is not None
         values = followed.records.values(followed.hits, link.right)
@@ -287,11 +291,11 @@ class Onward:
         return total
 
     def _alive(self, hits: str, link: JoinLink, result: Result, given: PastInput) -> int:
-        levels = Levels(self.desk, result.place, result.ledger)
+        levels = Levels(self.duck, result.place, result.ledger)
         records = self._walk.records(result, given.name)
-        forward = Forward(self.desk, levels, records.shape if given.key else None, ())
+        forward = Forward(self.duck, levels, records.shape if given.key else None, ())
         keys = self._placed(result, given, records, hits)
-        return self.desk.count(hits) - forward.ended_before(keys, link.before)
+        return self.duck.count(hits) - forward.ended_before(keys, link.before)
 
 
 def _of(run: RunRecord | None) -> str:

@@ -15,9 +15,9 @@ from tallyman.domain.history.walk import Hop, Joined, Record, RecordOrigin, Walk
 from tallyman.domain.version.dataset import Dataset, Fragment, Kind
 from tallyman.engine.files.duck import quoted, text
 from tallyman.engine.readback.levels import Levels
-from tallyman.engine.readback.open import Shelf
+from tallyman.engine.readback.open import OpenRecords
 from tallyman.engine.readback.records import Records
-from tallyman.engine.readback.session import Desk, parquet
+from tallyman.engine.readback.session import DuckSession, parquet
 from tallyman.errors import NotFound, UsageError
 from tallyman.errors.wording import nearest
 from tallyman.on_demand import OnDemand
@@ -44,24 +44,28 @@ class RowQuestion:
 @dataclass
 class Walk:
     past: Past
-    desk: Desk
-    shelf: Shelf
+    duck: DuckSession
+    opened_records: OpenRecords
     asked: RowQuestion
     _opened: dict[tuple[Any, ...], Records] = field(default_factory=dict)
 
     @classmethod
     @contextmanager
     def begun(cls, past: Past, asked: RowQuestion) -> Iterator[Walk]:
-        with Desk(past.secret) as desk, closing(past), closing(Shelf(desk)) as shelf:
-            yield cls(past, desk, shelf, asked)
+        with (
+            DuckSession(past.secret) as duck,
+            closing(past),
+            closing(OpenRecords(duck)) as opened_records,
+        ):
+            yield cls(past, duck, opened_records, asked)
 
     def why(self, found: Resolved, fragments: Sequence[Fragment]) -> Why:
         dataset, version = found.dataset, found.version.ordinal
         files = self.past.inputs.stored_files(dataset.name, tuple(fragments))
-        records = self.shelf.dataset(dataset.name, files, dataset.key_columns)
+        records = self.opened_records.dataset(dataset.name, files, dataset.key_columns)
         check_columns(records, self.asked.row, f"{dataset.name} v{version}")
         hits = records.matching(self.asked.row)
-        rows = self.desk.count(hits)
+        rows = self.duck.count(hits)
         self._check_count(rows, dataset, version, records)
         answer = Why(dataset=dataset.name, version=version, row=dict(self.asked.row), rows=rows)
         if dataset.kind is Kind.TABLE:
@@ -93,8 +97,8 @@ class Walk:
         for fragment in fragments:
             paths = self.past.workspace.warehouse.paths([fragment])
             listed = ", ".join(text(path) for path in paths)
-            own = self.desk.keep(f"SELECT * FROM {hits} WHERE _tm_file IN ({listed})")
-            if self.desk.count(own):
+            own = self.duck.keep(f"SELECT * FROM {hits} WHERE _tm_file IN ({listed})")
+            if self.duck.count(own):
                 found.append(self._hop(dataset, version, fragment, paths, own))
         return tuple(found)
 
@@ -116,10 +120,10 @@ class Walk:
             partition=result.made.target.partition,
             run=result.run.name,
             folder=os.path.relpath(result.place, self.past.workspace.home),
-            rows=self.desk.count(hits),
+            rows=self.duck.count(hits),
             shown=self._rows(paths, hits),
             steps=tuple(steps or self._last_step(result, keys)),
-            records=self.desk.count(keys),
+            records=self.duck.count(keys),
             recomputed=recomputed,
         )
         return self._with_inputs(hop, result, keys)
@@ -128,11 +132,11 @@ class Walk:
         self, result: Result, paths: Sequence[str], hits: str
     ) -> tuple[str, list[WalkCounts], bool]:
         with self.past.evidence(result) as folder:
-            levels = Levels(self.desk, folder, result.ledger)
+            levels = Levels(self.duck, folder, result.ledger)
             source = parquet(paths, place=True)
-            types = self.desk.columns(f"SELECT * FROM {source}")
+            types = self.duck.columns(f"SELECT * FROM {source}")
             needed = ", ".join(quoted(name) for name in levels.needed(types)) or "1 AS one"
-            rows = self.desk.keep(
+            rows = self.duck.keep(
                 f"SELECT {needed} FROM {source} r JOIN {hits} h "
                 "ON r._tm_file = h._tm_file AND r.file_row_number + 1 = h._tm_line"
             )
@@ -142,7 +146,7 @@ class Walk:
     def _rows(self, paths: Sequence[str], hits: str) -> tuple[Mapping[str, Any], ...]:
         most = "" if self.asked.limit is None else f"LIMIT {self.asked.limit}"
         few = f"(SELECT * FROM {hits} ORDER BY k {most})"
-        found = self.desk.rows(
+        found = self.duck.rows(
             "SELECT r.* FROM (SELECT * EXCLUDE (file_row_number), file_row_number + 1 AS _tm_line "
             f"FROM {parquet(paths, place=True)}) r JOIN {few} h "
             "ON r._tm_file = h._tm_file AND r._tm_line = h._tm_line ORDER BY h.k"
@@ -164,7 +168,7 @@ class Walk:
         step = "read"
         if result.plan is not None and result.plan.step is not None:
             step = step_ids(result.plan)[result.plan]
-        return [WalkCounts(step=step, did="passed", count=self.desk.count(keys))]
+        return [WalkCounts(step=step, did="passed", count=self.duck.count(keys))]
 
     # ---- inputs -------------------------------------------------------------------------
 
@@ -193,7 +197,7 @@ class Walk:
 
     def _unsure(self, result: Result, keys: str) -> str | None:
         """Explain why more records may be shown than the rows came from."""
-        if self.desk.value(f"SELECT count(*) FROM {keys} WHERE p IS NULL"):
+        if self.duck.value(f"SELECT count(*) FROM {keys} WHERE p IS NULL"):
             return result.unsure
         return None
 
@@ -201,10 +205,10 @@ class Walk:
         self, result: Result, given: PastInput, keys: str
     ) -> tuple[RecordOrigin, str | None]:
         origin = RecordOrigin(
-            name=given.name, kind=given.kind, version=given.version, count=self.desk.count(keys)
+            name=given.name, kind=given.kind, version=given.version, count=self.duck.count(keys)
         )
         if self.asked.keys and given.kind != "asset":
-            listed = self.desk.rows(f"SELECT k FROM {keys} ORDER BY k")
+            listed = self.duck.rows(f"SELECT k FROM {keys} ORDER BY k")
             origin = replace(origin, keys=tuple(row["k"] for row in listed))
         changed = self.past.changed(result, given)
         if changed or given.files is None:
@@ -218,7 +222,7 @@ class Walk:
     def _shown(
         self, origin: RecordOrigin, given: PastInput, records: Records, hits: str, limit: int | None
     ) -> RecordOrigin:
-        origin = replace(origin, count=self.desk.count(hits))
+        origin = replace(origin, count=self.duck.count(hits))
         if given.kind == "asset":
             assert given.dataset is not None
             found = self.hops(given.dataset, given.version, given.fragments, hits)
@@ -243,9 +247,9 @@ class Walk:
         if place not in self._opened:
             source = self.past.workspace.pipeline.sources.get(name)
             self._opened[place] = (
-                self.shelf.source(source, given.files)
+                self.opened_records.source(source, given.files)
                 if source is not None and given.kind == "source"
-                else self.shelf.dataset(name, given.files, given.key)
+                else self.opened_records.dataset(name, given.files, given.key)
             )
         return self._opened[place]
 
@@ -283,7 +287,7 @@ class Walk:
         found = joins.matched(link, hits, opened, self.asked.limit)
         if found is None:
             again, limit = self.past.again(result), self.asked.limit
-            rows = joins_on_spark.matched_by_plan(again, link, self.desk, keys, limit)
+            rows = joins_on_spark.matched_by_plan(again, link, self.duck, keys, limit)
             shown = tuple(self.past.shown(Record(key=None, values=row), ()) for row in rows)
             return replace(origin, records=shown, by_plan=True)
         return self._shown(origin, given, self.records(result, given.name), found, self.asked.limit)
@@ -307,7 +311,7 @@ def check_columns(records: Records, wanted: Mapping[str, str], what: str) -> Non
             known = ", ".join(records.types)
             raise UsageError(f"{what} has no column {name!r}.{meant} Its columns: {known}")
         kind = records.types[name]
-        if value.lower() != "null" and records.desk.value(
+        if value.lower() != "null" and records.duck.value(
             f"SELECT TRY_CAST($value AS {kind}) IS NULL", {"value": value}
         ):
             raise UsageError(f"{name}={value}: the column is {kind.lower()}, and {value!r} is not")
