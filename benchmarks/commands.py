@@ -5,7 +5,8 @@ commands, next to `python -c pass`. No Spark, except in the run that makes somet
 
 The processor seconds are those of the command's own process. PostgreSQL is running already, as it
 is while anything else uses the project; `ls, alone` also starts it and stops it.
-`--tallyman` measures another installation, for a comparison within one run of this machine.
+`--tallyman` measures another installation in turns with this one. Compiled modules are kept, as
+installing a package keeps them, also where PYTHONDONTWRITEBYTECODE is set.
 """
 
 from __future__ import annotations
@@ -20,12 +21,17 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import tallyman as tm
 
+ALONE = {
+    "python -c pass": ("-c", "pass"),
+    "import tallyman": ("-c", "import tallyman"),
+    "ls, alone": ("ls",),
+}
 COMMANDS = {
     "ls": ("ls",),
     "show": ("show",),
@@ -38,10 +44,15 @@ COMMANDS = {
 }
 
 
+INSTALLED = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+
+
 def cost(command: Sequence[str], folder: Path) -> tuple[float, float]:
     """Run a command; return its processor seconds and its wall time."""
     begun = time.perf_counter()
-    child = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    child = subprocess.Popen(
+        command, cwd=folder, env=INSTALLED, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
     assert child.stdout is not None
     said = child.stdout.read()
     _, status, used = os.wait4(child.pid, 0)
@@ -51,28 +62,25 @@ def cost(command: Sequence[str], folder: Path) -> tuple[float, float]:
     return used.ru_utime + used.ru_stime, time.perf_counter() - begun
 
 
-def measured(what: str, command: Sequence[str], folder: Path, repeats: int) -> dict[str, Any]:
-    cost(command, folder)
-    costs = [cost(command, folder) for _ in range(repeats)]
-    processor, wall = (statistics.median(one) for one in zip(*costs, strict=True))
-    return {"what": what, "cpu_s": round(processor, 3), "wall_s": round(wall, 3)}
-
-
-def measure(tool: Path, folder: Path, repeats: int) -> list[dict[str, Any]]:
-    python, command = str(tool.with_name("python")), str(tool)
+def made(tool: Path, folder: Path) -> Path:
+    """Make a project and run it once, by the tool that will be measured."""
     home = folder / "shop"
-    subprocess.run([command, "init", str(home)], check=True, capture_output=True)
-    subprocess.run([command, "run"], cwd=home, check=True, capture_output=True)
-    found = [
-        measured("python -c pass", (python, "-c", "pass"), home, repeats),
-        measured("import tallyman", (python, "-c", "import tallyman"), home, repeats),
-        measured("ls, alone", (command, "ls"), home, repeats),
-    ]
-    with tm.Project.open(home) as project:
-        project.heads()
-        found += [
-            measured(what, (command, *words), home, repeats) for what, words in COMMANDS.items()
-        ]
+    subprocess.run([str(tool), "init", str(home)], check=True, capture_output=True)
+    subprocess.run([str(tool), "run"], cwd=home, check=True, capture_output=True)
+    return home
+
+
+def measure(homes: dict[Path, Path], words: Sequence[str], repeats: int) -> list[dict[str, float]]:
+    """Measure one command of every tool, in turns: the machine is not always equally fast."""
+    costs: dict[Path, list[tuple[float, float]]] = {tool: [] for tool in homes}
+    for _ in range(repeats + 1):
+        for tool, home in homes.items():
+            program = tool.with_name("python") if words[0] == "-c" else tool
+            costs[tool].append(cost((str(program), *words), home))
+    found = []
+    for taken in costs.values():
+        processor, wall = (statistics.median(one) for one in zip(*taken[1:], strict=True))
+        found.append({"cpu_s": round(processor, 3), "wall_s": round(wall, 3)})
     return found
 
 
@@ -82,30 +90,38 @@ def main() -> None:
     parser.add_argument("--tallyman", type=Path, help="another installation's command")
     parser.add_argument("--save", action="store_true")
     given = parser.parse_args()
-    tool, load = Path(sys.executable).with_name("tallyman"), os.getloadavg()[0]
-    results: dict[str, list[dict[str, Any]]] = {}
-    for name, one in {"now": tool, "before": given.tallyman}.items():
-        if one is not None:
-            with tempfile.TemporaryDirectory(prefix="tallyman-bench-") as folder:
-                results[name] = measure(one.absolute(), Path(folder), given.repeats)
-    report(results)
+    here, load = Path(sys.executable).with_name("tallyman"), os.getloadavg()[0]
+    tools = {"now": here} | ({"before": given.tallyman.absolute()} if given.tallyman else {})
+    rows: dict[str, list[dict[str, float]]] = {}
+    with ExitStack() as stack:
+        folders = {
+            tool: Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tallyman-bench-")))
+            for tool in tools.values()
+        }
+        homes = {tool: made(tool, folder) for tool, folder in folders.items()}
+        for what, words in ALONE.items():
+            rows[what] = measure(homes, words, given.repeats)
+        for home in homes.values():
+            stack.enter_context(tm.Project.open(home)).heads()
+        for what, words in COMMANDS.items():
+            rows[what] = measure(homes, words, given.repeats)
+    report(list(tools), rows)
     if given.save:
         kept = {
             "date": datetime.now(UTC).date().isoformat(),
             "machine": f"{os.cpu_count()} cores, {platform.machine()}",
             "load_before": round(load, 1),
             "repeats": given.repeats,
-            "results": results,
+            "results": {what: dict(zip(tools, one, strict=True)) for what, one in rows.items()},
         }
         place = Path(__file__).parent / "results" / "commands.json"
         place.write_text(json.dumps(kept, indent=2) + "\n")
 
 
-def report(results: dict[str, list[dict[str, Any]]]) -> None:
-    for name, rows in results.items():
-        print(f"{name:<20}{'processor s':>14}{'wall s':>10}")
-        for row in rows:
-            print(f"{row['what']:<20}{row['cpu_s']:>14.3f}{row['wall_s']:>10.3f}")
+def report(tools: Sequence[str], rows: dict[str, list[dict[str, float]]]) -> None:
+    print(" " * 20 + "".join(f"{f'{t}: processor s':>22}{'wall s':>9}" for t in tools))
+    for what, costs in rows.items():
+        print(f"{what:<20}" + "".join(f"{c['cpu_s']:>22.3f}{c['wall_s']:>9.3f}" for c in costs))
 
 
 if __name__ == "__main__":

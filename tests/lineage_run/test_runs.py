@@ -148,7 +148,7 @@ def test_a_run_that_is_killed_is_told_of_by_whoever_finds_it_and_goes_on(home: N
     told = Told.by(home, "killed")
     assert told.words("scenario.numbers") == ["START", "ABORT"]
     assert told.words("scenario") == ["START", "ABORT"]
-    assert "gone" in told.file("fail")["run"]["facets"]["errorMessage"]["message"]
+    assert "its process died" in told.file("fail")["run"]["facets"]["errorMessage"]["message"]
     assert home.ok("resume", "killed")["status"] == "success"
     told = Told.by(home, "killed")
     assert told.words("scenario") == ["START", "ABORT", "RUNNING", "COMPLETE"]

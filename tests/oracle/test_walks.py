@@ -181,8 +181,8 @@ def test_where_knows_that_a_run_met_a_record_whose_row_was_there_already(
     for place in every_nth(known):
         found = depot.project.where(name, place_of(depot.oracle.tables[name].by_place[place]))
         notes = [note for one in found.became for note in one.notes]
-        unmet = [note for note in notes if "not meet" in note]
-        # The first run, whose rows are in the version too, could not meet what came later.
+        unmet = [note for note in notes if "did not read the record" in note]
+        # The first run, whose rows are in the version too, could not read what came later.
         depot.compared.same(f"where: {place}", int(place.file.endswith("late.jsonl")), len(unmet))
 
 

@@ -383,9 +383,9 @@ def test_purging_is_said_twice_and_spares_what_is_in_use(home: Tables, project: 
     assert rows_of(project, "person", 1) == FIRST
     for ordinal, why in (
         (6, "current"),
-        (5, "rollback would go back"),
+        (5, "rollback would return"),
         (3, "current again"),
-        (2, "pins"),
+        (2, "a snapshot names it"),
     ):
         with pytest.raises(InUse, match=why):
             project.purge("person", ordinal)

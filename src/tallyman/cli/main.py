@@ -8,11 +8,11 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.metadata import version
 from typing import Annotated
 
 import typer
 
+from tallyman import __version__
 from tallyman.cli.commands import Commands
 from tallyman.cli.terminal.options import close_all
 from tallyman.cli.terminal.output import err, failure
@@ -32,7 +32,7 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        print(f"tallyman {version('tallyman')}")
+        print(f"tallyman {__version__}")
         raise typer.Exit
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tallyman.control.bind.vouch import vouched
 from tallyman.control.conclude import upkeep
@@ -15,11 +16,16 @@ from tallyman.domain.pipeline.selection import find_asset
 from tallyman.domain.pipeline.target import Target
 from tallyman.engine.files.past_run import Run, find_folder
 from tallyman.errors import NotFound, UsageError
-from tallyman.query.diff.compare import RunComparison, RunSide, compare
+from tallyman.on_demand import OnDemand
 from tallyman.query.report.run import KnownRun, Report, report
 from tallyman.registry.run.materializations import Materializations
 from tallyman.registry.run.runs import Runs
 from tallyman.registry.seals import Seals
+
+if TYPE_CHECKING:
+    from tallyman.query.diff import compare as comparison
+else:
+    comparison = OnDemand("tallyman.query.diff.compare")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,13 +136,13 @@ class ProjectRuns:
             seal=seals[0]["body"] if seals else None,
         )
 
-    def compare(self, a: str, b: str) -> RunComparison:
+    def compare(self, a: str, b: str) -> comparison.RunComparison:
         """Compare two runs: config, code, environment, inputs, ledgers."""
-        return compare(self._side(a), self._side(b))
+        return comparison.compare(self._side(a), self._side(b))
 
-    def _side(self, run: str) -> RunSide:
+    def _side(self, run: str) -> comparison.RunSide:
         folder = self.folder(run)
         try:
-            return RunSide(folder, self.known(self.find(folder.run_id)))
+            return comparison.RunSide(folder, self.known(self.find(folder.run_id)))
         except NotFound:
-            return RunSide(folder, None)
+            return comparison.RunSide(folder, None)

@@ -6,13 +6,18 @@ import importlib.util
 import sys
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-from tallyman.control.pipeline import yaml_pipeline
 from tallyman.domain.pipeline.pipeline import Asset, Pipeline, Source, declaring
 from tallyman.domain.version.table import Table
 from tallyman.engine.plan.code_hash import YAML
 from tallyman.errors import DefinitionError, Problem, TallymanError
+from tallyman.on_demand import OnDemand
+
+if TYPE_CHECKING:
+    from tallyman.control.pipeline import yaml_pipeline
+else:
+    yaml_pipeline = OnDemand("tallyman.control.pipeline.yaml_pipeline")
 
 
 def load(folder: Path) -> Pipeline:
