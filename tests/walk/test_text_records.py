@@ -10,21 +10,23 @@ import pytest
 
 from tallyman.domain.pipeline.pipeline import Source
 from tallyman.engine.files.listing import list_files
-from tallyman.engine.readback.open import Shelf
+from tallyman.engine.readback.open import OpenRecords
 from tallyman.engine.readback.records import Records
 from tallyman.engine.readback.session import DuckSession
 
 
 @pytest.fixture
-def shelf() -> Iterator[Shelf]:
-    with DuckSession() as duck, closing(Shelf(duck)) as shelf:
-        yield shelf
+def opened_records() -> Iterator[OpenRecords]:
+    with DuckSession() as duck, closing(OpenRecords(duck)) as opened_records:
+        yield opened_records
 
 
-def opened(shelf: Shelf, folder: Path, content: bytes, *, kind: str, schema: str) -> Records:
+def opened(
+    opened_records: OpenRecords, folder: Path, content: bytes, *, kind: str, schema: str
+) -> Records:
     (folder / "data.txt").write_bytes(content)
     source = Source(name="s", path="data.txt", format=kind, schema=schema, key=("id",))
-    return shelf.source(source, list_files("s", "data.txt", folder))
+    return opened_records.source(source, list_files("s", "data.txt", folder))
 
 
 def places(records: Records, **wanted: str) -> list[tuple[str | None, int | None]]:
@@ -41,8 +43,10 @@ JSON = b"""{"id": "a", "n": 1}\r
 """
 
 
-def test_json_lines_of_every_kind(shelf: Shelf, tmp_path: Path) -> None:
-    records = opened(shelf, tmp_path, JSON, kind="json", schema="id string, n int, t string")
+def test_json_lines_of_every_kind(opened_records: OpenRecords, tmp_path: Path) -> None:
+    records = opened(
+        opened_records, tmp_path, JSON, kind="json", schema="id string, n int, t string"
+    )
     assert places(records, n="1") == [
         ("@data.txt#7", 7),
         ("a", 1),
@@ -51,16 +55,20 @@ def test_json_lines_of_every_kind(shelf: Shelf, tmp_path: Path) -> None:
         ("cut", 6),
     ]
     assert places(records, id="cut") == [("cut", 6)]
-    keys = shelf.duck.keep("SELECT unnest(['cut', '@data.txt#7', 'nobody']) AS k, NULL AS p")
+    keys = opened_records.duck.keep(
+        "SELECT unnest(['cut', '@data.txt#7', 'nobody']) AS k, NULL AS p"
+    )
     assert [(r.key, r.line) for r in records.shown(records.by_keys(keys), None)] == [
         ("@data.txt#7", 7),
         ("cut", 6),
     ]
 
 
-def test_csv_fields_with_quotes_separators_and_nothing(shelf: Shelf, tmp_path: Path) -> None:
+def test_csv_fields_with_quotes_separators_and_nothing(
+    opened_records: OpenRecords, tmp_path: Path
+) -> None:
     content = b'id,name\n1,"Smith, ""Al"""\n2,\n\n03,"x"\n'
-    records = opened(shelf, tmp_path, content, kind="csv", schema="id int, name string")
+    records = opened(opened_records, tmp_path, content, kind="csv", schema="id int, name string")
     assert places(records, name='Smith, "Al"') == [("1", 2)]
     assert places(records, name="null") == [("2", 3)]
     assert places(records, id="3") == [("3", 5)]  # as Spark types it, whatever its text
