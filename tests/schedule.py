@@ -1,6 +1,7 @@
 """Which worker runs which tests, and in which order: the longest first, by what they took before.
 
-`tests/durations.json` holds the seconds of each file, from a run with TALLYMAN_DURATIONS=record.
+`tests/durations.json` holds the seconds of each file, or of a folder whose files share a run, as a
+run with TALLYMAN_DURATIONS=record took them.
 """
 
 from __future__ import annotations
@@ -37,9 +38,7 @@ def recorded() -> dict[str, float]:
 
 def longest_first(items: list[pytest.Item]) -> None:
     """Sort tests by what their group took: a long one at the end would leave a worker idle."""
-    known = Counter[str]()
-    for file, seconds in recorded().items():
-        known[group_of(file)] += seconds
+    known = recorded()
     # A new file might be long.
     items.sort(key=lambda item: -known.get(group_of(item.nodeid), float("inf")))
 
@@ -50,10 +49,11 @@ class ByGroup(LoadFileScheduling):
 
 
 def taken(reports: Iterable[pytest.TestReport]) -> dict[str, float]:
-    """Add up what each file took, with its fixtures."""
+    """Add up what each group took, with its fixtures: any of its files may be the first, and pay
+    for what they share."""
     seconds = Counter[str]()
     for report in reports:
-        seconds[report.nodeid.partition("::")[0]] += report.duration
+        seconds[group_of(report.nodeid)] += report.duration
     return {file: round(one, 1) for file, one in sorted(seconds.items())}
 
 

@@ -67,6 +67,12 @@ def test_verify_without_a_subcommand_checks_a_run(tmp_path: Path) -> None:
         assert "tallyman.yaml" in str(said.exception), words
 
 
+def test_a_mistyped_command_is_answered_with_the_nearest() -> None:
+    said = CliRunner().invoke(app, ["lss"])
+    assert said.exit_code == 2
+    assert "Did you mean 'ls'" in said.output
+
+
 def test_every_module_of_a_panel_is_a_command() -> None:
     rooms = Path(tallyman.cli.__file__).parent
     for panel, names in PANELS.items():

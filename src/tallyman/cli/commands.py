@@ -4,6 +4,7 @@ the help lists it."""
 from __future__ import annotations
 
 from importlib import import_module
+from itertools import chain
 from typing import Any
 
 import typer
@@ -33,6 +34,10 @@ IN_MODULE = {"reject": "approve", "approvals": "approve", "hide": "rename", "exp
 
 class Commands(TyperGroup):
     """A command group that imports a command only when it is used: `tallyman ls` needs no other."""
+
+    def __init__(self, **given: Any) -> None:
+        # Their names alone, so that a mistyped command is answered with the nearest one.
+        super().__init__(**given | {"commands": dict.fromkeys(chain(*PANELS.values()))})
 
     def list_commands(self, ctx: Any) -> list[str]:
         return [name for names in PANELS.values() for name in names]

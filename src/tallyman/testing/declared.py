@@ -1,4 +1,4 @@
-"""What a test runs: an asset with what it reads, or a pipeline from files or declarations."""
+"""The declarations a test runs: an asset with what it reads, or a whole pipeline."""
 
 from __future__ import annotations
 

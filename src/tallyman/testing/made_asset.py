@@ -63,19 +63,7 @@ class MadeAsset:
             _, found = letters.listed(
                 key=None, hidden=None, kind=None, where=None, only_open=False, limit=EVERY
             )
-        return [
-            Rejected(
-                rule=row["morphism_path"],
-                step=row["context"].get("step", ""),
-                error_type=row["error_type"],
-                expected=row["expected"],
-                actual=row["actual"],
-                error_code=row["error_code"],
-                source_key=row["source_key"],
-                group_key=row["context"].get("group_key"),
-            )
-            for row in found
-        ]
+        return [Rejected.of_letter(row) for row in found]
 
     @cached_property
     def keys(self) -> dict[str, list[str]]:

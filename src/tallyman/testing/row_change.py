@@ -14,8 +14,8 @@ MismatchKind = Literal["missing_event", "extra_event", "diff_mismatch"]
 
 @dataclass(frozen=True, slots=True)
 class RowChange:
-    """What one step did to one row. In a trace `row` is the whole row after the step; as an
-    expectation it has the columns that identify the row, and without `diff` any will do."""
+    """The change that one step made to one row. In a trace `row` is the whole row after the step;
+    as an expectation it has the columns that identify the row, and without `diff` any will do."""
 
     step: int
     change: str
@@ -49,7 +49,7 @@ class Mismatch:
     change: str
     row: Mapping[str, Any]
     columns: Mapping[str, Mapping[str, tuple[Any, Any] | None]] = field(default_factory=dict)
-    """Of a diff_mismatch: each column that differs, with what was `expected` and what is
+    """For a diff_mismatch: each column that differs, with what was `expected` and what is
     `actual`; None where the column is not in that diff."""
 
     def __str__(self) -> str:

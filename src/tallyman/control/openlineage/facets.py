@@ -23,7 +23,7 @@ def facet(kind: type[F], **values: Any) -> F:
 
 @attr.define
 class TallymanRunFacet(RunFacet):
-    """What a run is bound to; in an event of a target, also which target."""
+    """The hashes a run is bound to; in an event of a target, also which target."""
 
     run_id: str
     folder_name: str

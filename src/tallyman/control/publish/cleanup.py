@@ -33,8 +33,8 @@ FOR_EVER = 1e9
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What to remove: files older than `older_than_s`, and if `keep_versions` is given, unreachable
-    versions older than that many newest ones."""
+    """The limits of a cleanup: files older than `older_than_s`, and if `keep_versions` is given,
+    unreachable versions older than that many newest ones."""
 
     older_than_s: float = 86400
     keep_versions: int | None = None
@@ -43,7 +43,7 @@ class Policy:
 
 @dataclass
 class Cleaned:
-    """What was, or would be, removed from one dataset."""
+    """The files that were, or would be, removed from one dataset."""
 
     dataset: str
     versions: list[int] = field(default_factory=list)

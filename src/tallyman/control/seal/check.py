@@ -45,7 +45,7 @@ class ChangedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Witness:
-    """What is known about a run outside its folder."""
+    """The facts about a run that are kept outside its folder."""
 
     home: Path
     keys: Mapping[str, Ed25519PublicKey]

@@ -122,6 +122,20 @@ class Rejected:
     source_key: str
     group_key: str | None = None
 
+    @classmethod
+    def of_letter(cls, letter: Mapping[str, Any]) -> Rejected:
+        """Read a dead letter, as its file has it."""
+        return cls(
+            rule=letter["morphism_path"],
+            step=letter["context"].get("step", ""),
+            error_type=letter["error_type"],
+            expected=letter["expected"],
+            actual=letter["actual"],
+            error_code=letter["error_code"],
+            source_key=letter["source_key"],
+            group_key=letter["context"].get("group_key"),
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:

@@ -162,19 +162,7 @@ class Forward:
             f"WHERE {self._among('source_key', LETTER_PLACE, keys, shape)} "
             f"AND coalesce(context['level'], '0') = '{level}' ORDER BY ALL"
         )
-        return [
-            Rejected(
-                rule=row["morphism_path"],
-                step=row["context"].get("step", ""),
-                error_type=row["error_type"],
-                expected=row["expected"],
-                actual=row["actual"],
-                error_code=row["error_code"],
-                source_key=row["source_key"],
-                group_key=row["context"].get("group_key"),
-            )
-            for row in rows
-        ]
+        return [Rejected.of_letter(row) for row in rows]
 
     def _above(self, level: Level, keys: str, shape: KeyShape | None) -> tuple[str, int]:
         """Find the keys of the groups or children made from these."""
