@@ -14,9 +14,10 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from tallyman.engine.evidence.kept import Kept, digest_of
+from tallyman.engine.evidence.kept import Kept
 from tallyman.engine.segment.group_key import group_text as spark_group_text
 from tallyman.engine.spark import digest
+from tallyman.engine.spark.spark_hash import digest_of
 from tallyman.engine.spark.spark_text import NoSparkText, group_text, has_text, texts
 from tests.engine.conftest import Ran, Workshop
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import importlib
 import os
-import re
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -17,6 +16,7 @@ import pytest
 from pyspark.sql.classic.dataframe import DataFrame
 
 from tallyman.engine.asset.asset_run import AssetRun
+from tallyman.engine.files import parquet
 from tests.planted.plants import Plant
 from tests.planted.seams import READS
 
@@ -53,6 +53,14 @@ class Harness:
 
         patch.setattr(AssetRun, "execute", executed)
         patch.setattr(DataFrame, "write", property(lambda rows: write(self._changed(rows))))
+        few = parquet.few
+
+        def few_here(rows: int, most: int = parquet.ROWS) -> bool:
+            plant = self.current
+            by_spark = plant is not None and plant.here is None
+            return few(rows, most) and not by_spark
+
+        patch.setattr(parquet, "few", few_here)
         for seam in seams:
             self._wrap(patch, seam)
 
@@ -75,10 +83,12 @@ class Harness:
             plant = self.current
             if plant is None or plant.seam != seam:
                 return original(*given, **named)
+            if plant.here is not None and seam not in READS:
+                given = (self._met(plant, plant.here, given[0]), *given[1:])
             with self._entered():
                 found = original(*given, **named)
-            if plant.rows is not None and re.split("[.:]", seam)[-1] in READS:
-                return self._met(plant, found)
+            if (change := plant.rows or plant.here) is not None and seam in READS:
+                return self._met(plant, change, found)
             if plant.files is not None:
                 self._harm(plant)
             return found
@@ -97,11 +107,10 @@ class Harness:
         plant = self.current
         if plant is None or plant.rows is None or not getattr(self._own, "depth", 0):
             return rows
-        return rows if re.split("[.:]", plant.seam)[-1] in READS else self._met(plant, rows)
+        return rows if plant.seam in READS else self._met(plant, plant.rows, rows)
 
-    def _met(self, plant: Plant, rows: DataFrame) -> DataFrame:
-        assert plant.rows is not None
-        changed = plant.rows(rows)
+    def _met(self, plant: Plant, change: Callable[[Any], Any], rows: Any) -> Any:
+        changed = change(rows)
         if changed is not rows:
             self.fired.add(plant.asset)
         return changed

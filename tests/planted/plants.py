@@ -5,26 +5,34 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from tallyman.engine.expressions.column_names import KEY
+from tallyman.engine.segment.ended import Ended, at
+
 Rows = Callable[[DataFrame], DataFrame]
+Here = Callable[[Any], Any]
 Files = Callable[[list[Path]], None]
 
 
 @dataclass(frozen=True)
 class Plant:
-    """A bug in one seam, for one plan. `rows` changes what is written or read there; `files` what
-    lies in folders whose path holds `at`, after the seam was passed."""
+    """A bug in one seam, for one plan. `rows` changes what Spark writes or reads there, `here` what
+    this process does; `files` what lies in folders whose path holds `at`, after the seam was
+    passed. Only with `here` are few rows settled in this process."""
 
     seam: str
     plan: str
     name: str
     rows: Rows | None = None
     files: Files | None = None
+    here: Here | None = None
     at: str = ""
     evidence: str = "keys"
     traced: bool = False
@@ -32,7 +40,8 @@ class Plant:
     @property
     def asset(self) -> str:
         at = re.split("[.:]", self.seam)[-1].strip("_")
-        return f"{self.plan}_{self.evidence}_{at}_{self.name}"
+        here = "_here" if self.here else ""
+        return f"{self.plan}_{self.evidence}_{at}{here}_{self.name}"
 
 
 def having(column: str, change: Rows) -> Rows:
@@ -82,6 +91,74 @@ def move_to_group(key: str, group: str) -> Rows:
         return rows.withColumn("group_key", other.otherwise(F.col("group_key")))
 
     return having("group_key", moved)
+
+
+def lose_here(column: str, value: str) -> Here:
+    """The same as `lose`, in a table of this process."""
+
+    def lost(rows: pa.Table) -> pa.Table:
+        if column.partition(".")[0] not in rows.column_names:
+            return rows
+        kept = [found != value for found in at(rows, column).to_pylist()]
+        return rows if all(kept) else rows.filter(pa.array(kept))
+
+    return lost
+
+
+def double_here(column: str, value: str) -> Here:
+    def doubled(rows: pa.Table) -> pa.Table:
+        if column.partition(".")[0] not in rows.column_names:
+            return rows
+        again = [found == value for found in at(rows, column).to_pylist()]
+        return pa.concat_tables([rows, rows.filter(pa.array(again))]) if any(again) else rows
+
+    return doubled
+
+
+def change_here(column: str, old: str, new: str) -> Here:
+    def changed(rows: pa.Table) -> pa.Table:
+        if column not in rows.column_names or old not in rows[column].to_pylist():
+            return rows
+        values = [new if found == old else found for found in rows[column].to_pylist()]
+        place = rows.column_names.index(column)
+        return rows.set_column(place, rows.field(column), pa.array(values, rows[column].type))
+
+    return changed
+
+
+def forget_here(key: str) -> Here:
+    """A row that ended is counted, and then forgotten."""
+
+    def forgotten(ended: Ended | None) -> Ended | None:
+        if ended is None or ended.rows is None or key not in ended.rows[KEY].to_pylist():
+            return ended
+        return replace(ended, rows=lose_here(KEY, key)(ended.rows))
+
+    return forgotten
+
+
+def lose_line(text: str) -> Here:
+    def lost(lines: list[str]) -> list[str]:
+        kept = [line for line in lines if text not in line]
+        return lines if len(kept) == len(lines) else kept
+
+    return lost
+
+
+def double_line(text: str) -> Here:
+    def doubled(lines: list[str]) -> list[str]:
+        again = [line for line in lines if text in line]
+        return [*lines, *again] if again else lines
+
+    return doubled
+
+
+def change_line(old: str, new: str) -> Here:
+    def changed(lines: list[str]) -> list[str]:
+        found = [line.replace(old, new) for line in lines]
+        return lines if found == lines else found
+
+    return changed
 
 
 def lose_file(files: list[Path]) -> None:
@@ -287,12 +364,41 @@ TRACED = [
         traced=True,
     ),
 ]
-PLANTS = [*RECORDS, *COMBINED, *MULTIPLIED, *WORKED, *TRACED]
+WRITE_HERE, READ_HERE = "files.parquet:write", "files.parquet:table"
+LINES, ENDED_HERE = "evidence.settle:write_lines", "segment.ended:EndedColumns.read"
+SETTLED = [
+    Plant(LINES, "rows", "letter_lost", here=lose_line('"source_key":"o-06"')),
+    Plant(LINES, "rows", "letter_doubled", here=double_line('"source_key":"o-06"')),
+    Plant(LINES, "rows", "second_letter_lost", here=lose_line('"rejection":"2/2"')),
+    Plant(LINES, "rows", "key_changed", here=change_line('"o-06"', '"o-07"')),
+    Plant(LINES, "children", "letter_lost", here=lose_line('"source_key":"o-36/0"')),
+    Plant(WRITE_HERE, "rows", "key_lost", here=lose_here("source_key", "o-03")),
+    Plant(WRITE_HERE, "rows", "key_doubled", here=double_here("source_key", "o-03")),
+    Plant(WRITE_HERE, "rows", "key_changed", here=change_here("source_key", "o-03", "o-04")),
+    Plant(READ_HERE, "rows", "ended_row_lost", here=lose_here("_tm.key", "o-03")),
+    Plant(READ_HERE, "rows", "ended_row_doubled", here=double_here("_tm.key", "o-06")),
+    Plant(ENDED_HERE, "rows", "ended_row_forgotten", here=forget_here("o-03")),
+    Plant(ENDED_HERE, "groups", "rejection_forgotten", here=forget_here("o-06")),
+    *(
+        replace(plant, evidence="digest")
+        for plant in (
+            Plant(WRITE_HERE, "groups", "group_lost", here=lose_here("grp", "a")),
+            Plant(WRITE_HERE, "groups", "group_doubled", here=double_here("grp", "a")),
+            Plant(WRITE_HERE, "groups", "group_changed", here=change_here("grp", "a", "x")),
+            Plant(WRITE_HERE, "groups", "kept_lost", here=lose_here("group_key.grp", "a")),
+            Plant(WRITE_HERE, "groups", "key_lost", here=lose_here("source_key", "o-03")),
+            Plant(READ_HERE, "groups", "group_lost", here=lose_here("grp", "a")),
+            Plant(READ_HERE, "groups", "ended_row_lost", here=lose_here("_tm_key", "o-03")),
+        )
+    ),
+]
+PLANTS = [*RECORDS, *COMBINED, *MULTIPLIED, *WORKED, *TRACED, *SETTLED]
 
 ELSEWHERE = {
     "evidence.append:new_rows": "rows of a version are counted again after they were written",
     "files.run_folder:RunFolder.put": "one rename of a folder whose files are hashed in its ledger",
     "files.run_folder:RunFolder.set_aside": "one rename of a whole folder that no version names",
+    "files.run_folder:write_json": "see write_text",
     "files.run_folder:write_text": "JSON and text of ours, hashed in the ledger or the seal",
     "readback.text_lines:readable": "a copy for `why` to read; nothing is kept of it",
     "warehouse.warehouse:_link": "a second name for a file; readers compare its sha256",

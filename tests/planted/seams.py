@@ -9,10 +9,24 @@ from pathlib import Path
 import tallyman.engine
 
 ENGINE = Path(tallyman.engine.__file__).parent
-MOVES = {"move_files", "rename", "replace", "link", "copyfile", "copyfileobj", "write_table"}
+MOVES = {
+    "move_files",
+    "rename",
+    "replace",
+    "link",
+    "copyfile",
+    "copyfileobj",
+    "write_table",
+    "write_text",
+}
 """Calls that put a file somewhere; `replace` and `rename` only as functions of `os`."""
-READS = {"live", "dropped"}
-"""Methods of a stage through which its rows go on."""
+READS = {
+    "segment.stage:Stage.live",
+    "segment.stage:Stage.dropped",
+    "segment.ended:EndedColumns.read",
+    "files.parquet:table",
+}
+"""Functions through which the rows of a stage go on."""
 
 
 def seams() -> set[str]:
@@ -23,7 +37,7 @@ def seams() -> set[str]:
         for name, function in _functions(ast.parse(file.read_text(encoding="utf-8")))
         if any(map(_writes, ast.walk(function)))
     }
-    return found | {f"segment.stage:Stage.{name}" for name in READS}
+    return found | READS
 
 
 def _module(file: Path) -> str:

@@ -6,13 +6,15 @@ from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
+from pyspark.sql import DataFrame
+
 from tallyman.domain.account.ledger import Ledger
 from tallyman.domain.definition.plan import accounted_inputs, has_working_set, step_ids
 from tallyman.engine.asset.closing import AssetOutcome, Closing, by_type
 from tallyman.engine.asset.work import Work
 from tallyman.engine.columns.reads import columns_read
 from tallyman.engine.evidence import breaker
-from tallyman.engine.evidence.content import Content, measure
+from tallyman.engine.evidence.content import Content, measure_files
 from tallyman.engine.evidence.evidence_jobs import EvidenceJobs
 from tallyman.engine.evidence.key_check import KeyCheck
 from tallyman.engine.evidence.write import EvidenceWriter, clear, move_files
@@ -162,9 +164,13 @@ class AssetRun:
         move_files(made.folder, folders.output)
         if self.working is not None:
             self.working.keep_outputs(folders.result, self.work.partition_label)
-        found = self.doors.spark().read.schema(made.schema).parquet(str(folders.output))
-        rows = found.drop(SYSTEM)
-        content = self.pool.submit(measure, rows, self.work.in_partition())
+        spark, place = self.doors.spark(), folders.output
+        inside = self.work.in_partition()
+        content = self.pool.submit(measure_files, spark, place, made.schema, inside)
+
+        def rows() -> DataFrame:
+            return spark.read.schema(made.schema).parquet(str(place)).drop(SYSTEM)
+
         self.key_check.begin(rows, self._kept_key(made), self.doors.every_key_counted)
         return content
 

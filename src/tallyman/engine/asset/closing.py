@@ -62,8 +62,8 @@ class Closing:
         return found
 
     def ledger(self, kept: Kept, letters: LetterCounts, made: WrittenRows | None) -> Ledger:
-        totals, witnesses = self.evaluation.checks.totals, self.evidence_jobs.witnesses
-        account = Account(self.evaluation, totals, kept, letters, witnesses)
+        witnesses = self.evidence_jobs.witnesses
+        account = Account(self.evaluation, kept, letters, witnesses)
         marked = made is not None and made.level is None
         checks = self.working.checks(kept) if self.working is not None and made else []
         closed = account.close(self._passed(kept, made), marked=marked)

@@ -13,7 +13,6 @@ from tallyman.engine.expressions.column_names import ERROR
 from tallyman.engine.segment.cuts import Opened
 from tallyman.engine.segment.evaluate import Evaluation
 from tallyman.engine.segment.fate_book import FatePart
-from tallyman.engine.segment.stage_checks import Totals
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +27,7 @@ class Account:
     """The account of one asset. Level 0 are records; each cut that makes new rows opens a level."""
 
     evaluation: Evaluation
-    totals: Totals
-    """Digests of the ended rows that segments wrote; the kept files must contain the same."""
+    """Its segments counted the rows that ended; the kept files must contain the same."""
     kept: Kept
     letters: LetterCounts
     witnesses: Mapping[str, Future[KeyDigest]]
@@ -113,7 +111,7 @@ class Account:
 
     def _staged(self, level: int, part: int) -> KeyDigest:
         stages = [s for s in self.evaluation.staged if s.level == level]
-        met = (self.totals.get(s.path, {}).get(part, KeyDigest()) for s in stages)
+        met = (self.evaluation.checks.ended(s).totals.get(part, KeyDigest()) for s in stages)
         return sum(met, KeyDigest())
 
     def _behind_groups(self) -> list[Check]:

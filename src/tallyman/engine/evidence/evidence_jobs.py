@@ -13,8 +13,9 @@ from pyspark.sql import functions as F
 
 from tallyman.domain.account.fate import Fate
 from tallyman.domain.account.ledger import KeyDigest
-from tallyman.engine.evidence import kept_by_spark, write
+from tallyman.engine.evidence import kept_by_spark, settle, write
 from tallyman.engine.expressions.column_names import ERROR, KEY, LIVE, PART
+from tallyman.engine.files import parquet
 from tallyman.engine.segment.cuts import Opened
 from tallyman.engine.segment.evaluate import Evaluation
 from tallyman.engine.segment.group_key import SOURCE_KEY
@@ -23,6 +24,8 @@ from tallyman.engine.segment.stage import Stage
 
 @dataclass
 class EvidenceJobs:
+    """Few rows are written by `here`, in this process; many by `writer`, with Spark."""
+
     writer: write.EvidenceWriter
     evaluation: Evaluation
     pool: ThreadPoolExecutor
@@ -32,17 +35,17 @@ class EvidenceJobs:
     witnesses: dict[str, Future[KeyDigest]] = field(default_factory=dict)
     """The expected evidence of each step, measured on the rows it was made from."""
 
+    @property
+    def here(self) -> settle.Settlement:
+        return settle.Settlement(self.writer)
+
     def start(self) -> None:
         """Start writing dead letters, filtered keys and other evidence, in parallel."""
-        ended, self.failed_groups = self._ended_as_error()
-        if ended:
-            rows = reduce(DataFrame.unionByName, ended)
-            self.jobs.append(self.pool.submit(self.write_letters, rows))
-        parts = [n for n, p in self.writer.book.parts.items() if p.fate is Fate.FILTERED]
-        dropped = [s.dropped() for s in self.evaluation.staged if s.parts() & set(parts)]
-        if dropped:
-            rows = reduce(DataFrame.unionByName, dropped)
-            self.jobs.append(self.pool.submit(self.writer.write_filtered, rows, parts))
+        self.failed_groups = self._failed_groups()
+        if any(ERROR in stage.parts() for stage in self.evaluation.staged):
+            self.jobs.append(self.pool.submit(self._keep_letters))
+        if any(stage.parts() & self._filtered for stage in self.evaluation.staged):
+            self.jobs.append(self.pool.submit(self._keep_filtered))
         for level, opened in enumerate(self.evaluation.opened, 1):
             self.jobs += self._keep_evidence(opened, self.failed_groups.get(level))
             if measured := self._witness(opened, self.failed_groups.get(level)):
@@ -52,7 +55,7 @@ class EvidenceJobs:
         """Wait until all evidence is in its place."""
         for job in (*self.jobs, *self.witnesses.values()):
             job.result()
-        for number in (n for n, p in self.writer.book.parts.items() if p.fate is Fate.FILTERED):
+        for number in self._filtered:
             self.writer.make_filtered(number)
         for level, opened in enumerate(self.evaluation.opened, 1):
             if opened.kept_as_written and level not in self.failed_groups:
@@ -74,7 +77,8 @@ class EvidenceJobs:
 
     def _keep_evidence(self, opened: Opened, failed: DataFrame | None) -> list[Future[object]]:
         if opened.groups is not None:
-            return [self.pool.submit(self.writer.write_groups, opened)]
+            here = opened.readable_here
+            return [self.pool.submit((self.here if here else self.writer).write_groups, opened)]
         if opened.children is not None:
             return [self.pool.submit(self.writer.write_children, opened)]
         if failed is not None:
@@ -84,22 +88,49 @@ class EvidenceJobs:
             return [self.pool.submit(self.writer.write_links, opened)]
         return []
 
-    def _ended_as_error(self) -> tuple[list[DataFrame], dict[int, DataFrame]]:
-        """List rows with rejections to keep; and failed groups by level."""
-        ended: list[DataFrame] = []
+    @property
+    def _filtered(self) -> set[int]:
+        """The parts of rows that a step filtered."""
+        return {n for n, p in self.writer.book.parts.items() if p.fate is Fate.FILTERED}
+
+    def _keep_filtered(self) -> None:
+        stages = [s for s in self.evaluation.staged if s.parts() & self._filtered]
+        found = [self.evaluation.checks.ended(stage) for stage in stages]
+        if all(ended.rows is not None for ended in found):
+            self.here.write_filtered([ended.of(self._filtered) for ended in found])
+        else:
+            rows = reduce(DataFrame.unionByName, (stage.dropped() for stage in stages))
+            self.writer.write_filtered(rows, sorted(self._filtered))
+
+    def _keep_letters(self) -> None:
+        stages = [s for s in self.evaluation.staged if ERROR in s.parts()]
+        ended = [(s.level, self.evaluation.checks.ended(s)) for s in stages]
+        records = sum(one.totals[ERROR].count for _, one in ended)
+        known = not self.failed_groups and all(one.rows is not None for _, one in ended)
+        if known and parquet.few(records, settle.LETTERS):
+            self.here.write_letters([(level, one.of([ERROR])) for level, one in ended])
+        else:
+            self.write_letters(reduce(DataFrame.unionByName, map(self._failed, stages)))
+
+    def _failed(self, stage: Stage) -> DataFrame:
+        """Read the rows with rejections to keep; if groups failed, the rows in them."""
+        made = self._made_groups(stage)
+        failed = write.failed_rows(stage)
+        return failed if made is None else write.failed_sources(made, failed)
+
+    def _failed_groups(self) -> dict[int, DataFrame]:
+        """Read the groups that failed, by level."""
         failed: dict[int, DataFrame] = {}
         for stage in self.evaluation.staged:
-            if ERROR not in stage.parts():
-                continue
-            opened = self.evaluation.opened[stage.level - 1] if stage.level else None
-            if opened and opened.unit == "group":
-                groups = write.failed_rows(stage)
-                before = failed.get(stage.level)
+            if ERROR in stage.parts() and self._made_groups(stage) is not None:
+                groups, before = write.failed_rows(stage), failed.get(stage.level)
                 failed[stage.level] = groups if before is None else before.unionByName(groups)
-                ended.append(write.failed_sources(opened, groups))
-            else:
-                ended.append(write.failed_rows(stage))
-        return ended, failed
+        return failed
+
+    def _made_groups(self, stage: Stage) -> Opened | None:
+        """Return the cut that made the rows of a stage, if they are groups."""
+        opened = self.evaluation.opened[stage.level - 1] if stage.level else None
+        return opened if opened and opened.unit == "group" else None
 
     def write_letters(self, ended: DataFrame) -> None:
         self.writer.write_letters(self.writer.rejections(ended))

@@ -15,14 +15,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-import xxhash
 from pyspark.sql import SparkSession
 
 from tallyman.domain.account.ledger import KeyDigest
 from tallyman.engine.evidence import kept_by_spark as by_spark
 from tallyman.engine.expressions.column_names import SOURCES, SYSTEM
+from tallyman.engine.files import parquet
+from tallyman.engine.files.parquet import batches
 from tallyman.engine.segment.group_key import PAIR, SOURCE_KEY, WHOLE
 from tallyman.engine.spark import digest
+from tallyman.engine.spark.spark_hash import digest_of
 from tallyman.engine.spark.spark_text import NoSparkText, group_text, has_text, texts
 
 EVIDENCE = {
@@ -31,24 +33,7 @@ EVIDENCE = {
     "child": "adjoint/parent_child",
 }
 """The folder of a step's evidence, by what the step makes of rows."""
-ROWS = 1_000_000
-"""The largest number of rows of one kind that this process reads: about half a second."""
 LETTER_BYTES = 64 << 20
-BATCH = 65_536
-SEED = 42
-"""The seed of Spark's xxhash64, which is XXH64 of the UTF-8 bytes; for NULL it is the seed
-itself.
-"""
-
-
-def digest_of(keys: Iterable[str | None]) -> KeyDigest:
-    """Digest keys, equal to what `digest.lanes` adds up in Spark."""
-    hashes = [SEED if key is None else xxhash.xxh64_intdigest(key.encode(), SEED) for key in keys]
-    # Spark's hash is signed and its upper half is shifted with the sign.
-    negative = sum(1 for h in hashes if h >> 63)
-    high = sum(h >> 32 for h in hashes) - (negative << 32)
-    return KeyDigest(len(hashes), high, sum(h & 0xFFFFFFFF for h in hashes))
-
 
 WHOLE_GROUP = digest_of(["{}"])
 """The digest of the one group of all rows. It exists even without rows and without evidence."""
@@ -94,10 +79,10 @@ class Kept:
 
     folder: Path
     spark: Callable[[], SparkSession]
-    limit: int = ROWS
+    limit: int = parquet.ROWS
 
     def rows(self, place: str) -> int:
-        return sum(pq.read_metadata(file).num_rows for file in self.files(place))
+        return parquet.rows_in(self.files(place))
 
     def keys(self, place: str) -> KeyDigest:
         return self.column(self.files(place), SOURCE_KEY)
@@ -106,7 +91,7 @@ class Kept:
         """Digest the texts in one column of some files."""
         if self._many(files):
             return by_spark.keys(self._read(files), column)
-        return _sum(digest_of(texts(batch[column])) for batch in _batches(files, [column]))
+        return _sum(digest_of(texts(batch[column])) for batch in batches(files, [column]))
 
     def grouped(self, place: str) -> GroupedKeys:
         files = self.files(place)
@@ -133,7 +118,7 @@ class Kept:
                     f"{g}{PAIR}{k}"
                     for g, k in zip(_group_texts(b), texts(b["source_key"]), strict=True)
                 )
-                for b in _batches(files, ["group_key", "source_key"])
+                for b in batches(files, ["group_key", "source_key"])
             )
         except NoSparkText:
             return by_spark.pairs(self._read(files))
@@ -143,7 +128,7 @@ class Kept:
         if self._many(files):
             return Children(*by_spark.children(self._read(files)))
         found, strays = [KeyDigest(), KeyDigest()], 0
-        for batch in _batches(files, ["child_key", "parent_key"]):
+        for batch in batches(files, ["child_key", "parent_key"]):
             made, parents = texts(batch["child_key"]), texts(batch["parent_key"])
             both = list(zip(made, parents, strict=True))
             found[0] += digest_of(parent for child, parent in both if child == f"{parent}/0")
@@ -177,7 +162,7 @@ class Kept:
                 raise NoSparkText
             return _sum(
                 digest_of(_joined(by, [batch[name] for name in by], batch.num_rows))
-                for batch in _batches(files, list(by))
+                for batch in batches(files, list(by))
             )
         except NoSparkText:
             return by_spark.group_rows(self._read(files), by)
@@ -195,7 +180,7 @@ class Kept:
         if not files or not _holds(pq.read_schema(files[0]), path):
             return None
         found = KeyDigest()
-        for batch in _batches(files, [".".join((*path, name)) for name in digest.NAMES]):
+        for batch in batches(files, [".".join((*path, name)) for name in digest.NAMES]):
             held = batch[path[0]]
             for name in path[1:]:
                 held = held.field(name)
@@ -214,7 +199,7 @@ class Kept:
         return sorted(file for file in (self.folder / place).rglob("*.parquet") if file.is_file())
 
     def _many(self, files: Sequence[Path]) -> bool:
-        return sum(pq.read_metadata(file).num_rows for file in files) > self.limit
+        return parquet.rows_in(files) > self.limit
 
     def _read(self, files: Sequence[Path]) -> Any:
         return self.spark().read.parquet(*map(str, files))
@@ -234,12 +219,6 @@ def _sum(digests: Iterable[KeyDigest]) -> KeyDigest:
     return sum(digests, KeyDigest())
 
 
-def _batches(files: Sequence[Path], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    for file in files:
-        with pq.ParquetFile(file, page_checksum_verification=True) as opened:
-            yield from opened.iter_batches(BATCH, columns=list(columns), use_threads=False)
-
-
 def _group_texts(batch: pa.RecordBatch) -> list[str]:
     """Compute the key of each row's group."""
     group = batch["group_key"]
@@ -256,7 +235,7 @@ def _joined(names: Sequence[str], columns: Sequence[pa.Array], rows: int) -> lis
 
 def _grouped(files: Sequence[Path]) -> GroupedKeys:
     sources, groups = KeyDigest(), set[str]()
-    for batch in _batches(files, ["group_key", "source_key"]):
+    for batch in batches(files, ["group_key", "source_key"]):
         sources += digest_of(texts(batch["source_key"]))
         groups |= _distinct(batch)
     return GroupedKeys(sources, digest_of(groups))
@@ -276,20 +255,20 @@ def _distinct(batch: pa.RecordBatch) -> set[str]:
 
 def _groups(files: Sequence[Path]) -> list[str]:
     """List the groups in evidence with digests, which has one row for each group."""
-    return [text for batch in _batches(files, ["group_key"]) for text in _group_texts(batch)]
+    return [text for batch in batches(files, ["group_key"]) for text in _group_texts(batch)]
 
 
 def _stored(files: Sequence[Path]) -> KeyDigest:
     names = ["record_count", "key_digest_high", "key_digest_low"]
     return _sum(
         KeyDigest(*(sum(batch[name].to_pylist()) for name in names))
-        for batch in _batches(files, names)
+        for batch in batches(files, names)
     )
 
 
 def _passed(files: Sequence[Path], key_columns: Sequence[str]) -> dict[str | None, KeyDigest]:
     found: dict[str | None, KeyDigest] = {}
-    for batch in _batches(files, [SYSTEM, *key_columns[:1]]):
+    for batch in batches(files, [SYSTEM, *key_columns[:1]]):
         system = batch[SYSTEM]
         own = texts(system.field("key"))
         own = [

@@ -6,7 +6,7 @@ two such rows are equal. Their number is reported, see `null_values`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -48,7 +48,7 @@ class KeyCheck:
     pool: ThreadPoolExecutor
     redaction: Redaction
     stays: Sequence[str] = ()
-    _rows: DataFrame | None = field(default=None, init=False)
+    _rows: Callable[[], DataFrame] | None = field(default=None, init=False)
     _counted: Future[Repeats | None] | None = field(default=None, init=False)
 
     @property
@@ -65,7 +65,7 @@ class KeyCheck:
         apart = None if self.stays else distinguished_by(self.plan)
         return apart is None or not apart <= {name.lower() for name in asset.key}
 
-    def begin(self, rows: DataFrame, kept: Sequence[str], few: bool) -> None:
+    def begin(self, rows: Callable[[], DataFrame], kept: Sequence[str], few: bool) -> None:
         """Start counting in the background. `kept` are columns that hold the key of the only input,
         row by row; if there are `few` records, the door counts their keys anyway.
         """
@@ -90,7 +90,7 @@ class KeyCheck:
 
     def _count(self) -> Repeats | None:
         assert self._rows is not None
-        keys = self._rows.select(*map(col, self.asset.key), F.lit(True).alias(NEW))
+        keys = self._rows().select(*map(col, self.asset.key), F.lit(True).alias(NEW))
         if self.stays:
             there = keys.sparkSession.read.parquet(*self.stays)
             there = there.select(*map(col, self.asset.key), F.lit(False).alias(NEW))

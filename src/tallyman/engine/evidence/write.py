@@ -113,7 +113,7 @@ class EvidenceWriter:
         aside = self.scratch / "filtered_keys"
         found.write.options(**EVIDENCE_OPTIONS).partitionBy(PART).parquet(str(aside))
         for number in parts:
-            target = self._evidence("filtered_keys", self.book.parts[number].step_id)
+            target = self.evidence("filtered_keys", self.book.parts[number].step_id)
             move_files(aside / f"{PART}={number}", target)
 
     def make_filtered(self, part: int) -> None:
@@ -121,9 +121,9 @@ class EvidenceWriter:
         unknown.
         """
         name = self.book.parts[part].step_id
-        self._evidence("filtered_keys", name).mkdir(parents=True, exist_ok=True)
+        self.evidence("filtered_keys", name).mkdir(parents=True, exist_ok=True)
 
-    def _evidence(self, kind: str, step_id: str) -> Path:
+    def evidence(self, kind: str, step_id: str) -> Path:
         """Name the folder of evidence; constant columns are folder names, which cost nothing per
         row.
         """
@@ -139,9 +139,7 @@ class EvidenceWriter:
 
     def keep_keys(self, opened: Opened) -> None:
         """Move the live rows that a groupBy segment wrote: they are the evidence already."""
-        move_files(
-            Path(opened.stage.live_folder()), self._evidence("reverse_joins", opened.step_id)
-        )
+        move_files(Path(opened.stage.live_folder()), self.evidence("reverse_joins", opened.step_id))
 
     def rewrite_keys(self, opened: Opened, failed_groups: DataFrame) -> None:
         """Write evidence without groups that failed later: their records are ERROR, not
@@ -152,7 +150,7 @@ class EvidenceWriter:
         kept = left.join(failed_groups.select(GROUP), GROUP, "left_anti").drop(GROUP)
         aside = self.scratch / f"kept-{opened.step_id}"
         kept.write.options(**EVIDENCE_OPTIONS).parquet(str(aside))
-        move_files(aside, self._evidence("reverse_joins", opened.step_id))
+        move_files(aside, self.evidence("reverse_joins", opened.step_id))
 
     def write_groups(self, opened: Opened) -> None:
         assert opened.groups is not None
@@ -164,19 +162,19 @@ class EvidenceWriter:
             F.col(digest.LOW).alias("key_digest_low"),
         )
         found.write.parquet(str(aside))
-        move_files(aside, self._evidence("reverse_joins", opened.step_id))
+        move_files(aside, self.evidence("reverse_joins", opened.step_id))
 
     def write_links(self, opened: Opened) -> None:
         assert opened.links is not None
         aside = self.scratch / f"links-{opened.step_id}"
         opened.links.write.options(**EVIDENCE_OPTIONS).parquet(str(aside))
-        move_files(aside, self._evidence("reverse_joins", opened.step_id))
+        move_files(aside, self.evidence("reverse_joins", opened.step_id))
 
     def write_children(self, opened: Opened) -> None:
         assert opened.children is not None
         aside = self.scratch / f"children-{opened.step_id}"
         opened.children.write.options(**EVIDENCE_OPTIONS).parquet(str(aside))
-        move_files(aside, self._evidence("parent_child", opened.step_id))
+        move_files(aside, self.evidence("parent_child", opened.step_id))
 
 
 def _looked_up(rows: Sequence[Sequence[str]], names: Sequence[str], place: Column) -> Column:

@@ -49,6 +49,8 @@ class Opened:
     """True for the one group of all rows, which exists even without rows."""
     matched: DataFrame | None = None
     """Group and key of each row in a group, if these rows stayed."""
+    by: tuple[str, ...] | None = None
+    """The columns of the stage that identify a group, if `groups` are its live rows as written."""
 
     @property
     def consumes(self) -> bool:
@@ -60,6 +62,11 @@ class Opened:
         """True if the live rows of the stage are the evidence."""
         return self.unit == "group" and self.groups is None and self.links is None
 
+    @property
+    def readable_here(self) -> bool:
+        """True if this process can read the groups: live rows of the stage, as written."""
+        return self.by is not None and self.stage.readable_here(self.by)
+
     def rows(self) -> DataFrame:
         """Read group and source key of each row in a group, as evidence shows them."""
         return self.stage.live() if self.links is None else self.links
@@ -69,7 +76,7 @@ def checkpoint(flow: Flow, path: str) -> tuple[Stage, Flow]:
     """Write the segment and continue with its live rows, including their keys."""
     carried = [F.col(name) for name in (KEY, REJECTIONS, *flow.place(), *flow.beside)]
     columns = [*user_columns(flow.with_tags()), *carried]
-    stage = write(flow, path, columns, key=F.col(KEY), reasons=F.col(REJECTIONS))
+    stage = write(flow, path, columns)
     if sources := flow.sources():
         stage = replace(stage, sources=tuple(sources))
     beside = tuple(name for name in flow.beside if name != plain.MATCHES)
@@ -110,7 +117,7 @@ def group_keys(flow: Flow, step: GroupBy, path: str) -> tuple[Stage, DataFrame]:
     group = flow.live(F.struct(*group_fields(step, flow.rows))).alias(GROUP_KEY)
     behind = [F.struct(*kept).alias(SOURCES)] if (kept := flow.sources()) else []
     columns = [group, *source(placed=flow.placed), *behind, *values, F.col(REJECTIONS)]
-    stage = write_keys(flow, path, columns, key=F.col(SOURCE_KEY), place=SOURCE_PLACE)
+    stage = write_keys(flow, path, columns, key=SOURCE_KEY, place=SOURCE_PLACE)
     if behind:
         stage = stage.with_sources(SOURCES)
     return stage, aggregate_keys(stage.live(), step, needed)

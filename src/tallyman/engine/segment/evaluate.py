@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -29,6 +30,7 @@ from tallyman.domain.definition.step import (
 from tallyman.domain.definition.step_facts import Step
 from tallyman.engine.expressions.column_names import KEY, PART, PLACE, REJECTIONS, SOURCES, SYSTEM
 from tallyman.engine.expressions.columns import col
+from tallyman.engine.files import parquet
 from tallyman.engine.observer import SILENT, Observer
 from tallyman.engine.plan import plain
 from tallyman.engine.segment import cuts, segment
@@ -39,7 +41,7 @@ from tallyman.engine.segment.reference import References
 from tallyman.engine.segment.segment import Flow
 from tallyman.engine.segment.stage import Stage, user_columns, write
 from tallyman.engine.segment.stage_checks import StageChecks
-from tallyman.engine.source.source import Input, key_text
+from tallyman.engine.source.source import Input
 from tallyman.faults import Point
 
 
@@ -58,6 +60,8 @@ class Evaluation:
     staged: list[Stage] = field(default_factory=list)
     opened: list[Opened] = field(default_factory=list)
     output_key: tuple[str, ...] = ()
+    grouped: Flow | None = None
+    """The groups of the last groupBy, before any later step."""
     reached: str | None = None
     """The last step with a decided effect on every row."""
 
@@ -160,8 +164,10 @@ class Evaluation:
         else:
             stage, output, groups = cuts.group_digests(flow, step, self.path())
             groups = cuts.hidden_groups(groups, step, hiding)
-            self.open(Opened(stage, name, Fate.AGGREGATED, "group", why, groups=groups))
-        return cuts.group_flow(output, step, len(self.opened), hiding)
+            by = None if hiding.covers_any(step.by) else tuple(step.by)
+            self.open(Opened(stage, name, Fate.AGGREGATED, "group", why, groups=groups, by=by))
+        self.grouped = cuts.group_flow(output, step, len(self.opened), hiding)
+        return self.grouped
 
     def open(self, opened: Opened) -> None:
         self.staged_as(opened.stage)
@@ -186,6 +192,12 @@ class Evaluation:
 
     def output_groups(self, flow: Flow, folder: str) -> StructType:
         """Write groups that no later step touched; their columns identify them."""
+        opened = self.opened[-1]
+        as_written = flow is self.grouped and opened.groups is not None
+        if as_written and opened.stage.readable_here(flow.columns):
+            rows = parquet.table(opened.stage.live_files()).select(flow.columns)
+            parquet.write(rows, Path(folder, "part-00000.parquet"))
+            return StructType([opened.stage.schema[name] for name in flow.columns])
         sources = (
             [F.struct(F.struct(*kept).alias(SOURCES)).alias(SYSTEM)]
             if (kept := flow.sources())
@@ -207,15 +219,12 @@ class Evaluation:
         system = F.struct(own.alias("key"), reasons, *place, *sources)
         needed = F.lit(flow.placed or not known) | (F.col(PART) != 0)
         system = F.when(needed, system).alias(SYSTEM)
-        key = F.col(f"{SYSTEM}.key")
-        if known:
-            key = F.coalesce(key, key_text(flow.key_columns or ()))
         stage = write(
             flow,
             self.path(),
             [*user_columns(flow), system],
-            key=key,
-            reasons=F.col(f"{SYSTEM}.rejections"),
+            key=f"{SYSTEM}.key",
+            reasons=f"{SYSTEM}.rejections",
             place=f"{SYSTEM}.place",
         )
         if sources:

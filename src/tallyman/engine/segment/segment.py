@@ -69,9 +69,9 @@ class Flow:
     def place(self) -> list[str]:
         return [PLACE] if self.placed else []
 
-    def sources(self) -> list[Column]:
-        """List count and digest of the rows of a group, if the group carries them."""
-        return [F.col(name) for name in digest.NAMES if name in self.beside]
+    def sources(self) -> list[str]:
+        """List the columns with count and digest of a group's rows, if the group carries them."""
+        return [name for name in digest.NAMES if name in self.beside]
 
     def live(self, value: Column) -> Column:
         return F.when(F.col(PART) == LIVE, value) if self.tagged else value

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, StructType
@@ -14,8 +16,11 @@ from pyspark.sql.types import IntegerType, StructType
 from tallyman.domain.account.ledger import KeyDigest
 from tallyman.engine.expressions.column_names import KEY, LIVE, PART, PLACE, REJECTIONS
 from tallyman.engine.expressions.columns import col
+from tallyman.engine.files import parquet
+from tallyman.engine.segment.ended import Ended, EndedColumns, at
 from tallyman.engine.segment.segment import Flow
 from tallyman.engine.spark import digest
+from tallyman.engine.spark.plain_types import is_plain
 
 EVIDENCE_OPTIONS: Mapping[str, str] = {
     # Delta encodings make a column of keys several times smaller; nobody prunes by statistics here.
@@ -29,19 +34,16 @@ EVIDENCE_OPTIONS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """The output of one segment. `key` and `reasons` read a row's key and rejections."""
+    """The output of one segment. `own` names the columns that say what became of a row that
+    ended.
+    """
 
     spark: SparkSession
     path: str
     schema: StructType
-    key: Column
-    reasons: Column
-    multiplicity: str | None = None
-    """The column with the number of records a row stands for, if rows were merged."""
+    own: EndedColumns
     level: int = 0
-    place: str | None = None
-    """The column with the place of each record, if keys do not distinguish records."""
-    sources: tuple[Column, ...] = ()
+    sources: tuple[str, ...] = ()
     """Columns with count and digest of each group's rows, if rows are groups."""
 
     def read(self) -> DataFrame:
@@ -58,50 +60,70 @@ class Stage:
     def live_folder(self) -> str:
         return os.path.join(self.path, f"{PART}={LIVE}")
 
+    def live_files(self) -> list[Path]:
+        return sorted(Path(self.live_folder()).glob("part-*"))
+
+    def readable_here(self, columns: Iterable[str]) -> bool:
+        """True if the live rows are few, and this process reads and writes the columns as Spark
+        does.
+        """
+        files = self.live_files()
+        few = bool(files) and parquet.few(parquet.rows_in(files))
+        return few and is_plain(self.schema[name] for name in columns)
+
+    def ended(self) -> Ended:
+        """Count and digest the rows that ended, and read them if they are few. Live rows are
+        measured where they are kept.
+        """
+        parts = self.parts() - {LIVE}
+        if not parts:
+            return Ended()
+        folders = {n: Path(self.path, f"{PART}={n}") for n in sorted(parts)}
+        return self.own.read(folders) or Ended(self._totals())
+
+    def _totals(self) -> dict[int, KeyDigest]:
+        ended = self.read().where(F.col(PART) != LIVE).groupBy(PART)
+        if self.own.multiplicity:
+            found = ended.agg(*(F.sum(n).alias(n) for n in digest.NAMES))
+        else:
+            found = ended.agg(*digest.lanes(F.col(self.own.key)))
+        return {row[PART]: digest.of_row(row) for row in found.collect()}  # a row per part
+
     def dropped(self) -> DataFrame:
         """Read key, part, rejections and place of every record that ended in this segment."""
-        rows = self.read().where(F.col(PART) != LIVE)
-        place = F.col(self.place) if self.place else F.lit(None)
-        named = [self.key.alias(KEY), PART, self.reasons.alias(REJECTIONS), place.alias(PLACE)]
-        found = rows.select(*named, *self._count())
-        if not self.multiplicity:
+        rows, own = self.read().where(F.col(PART) != LIVE), self.own
+        place = F.col(own.place) if own.place else F.lit(None)
+        key, reasons = F.col(own.key).alias(KEY), F.col(own.reasons).alias(REJECTIONS)
+        count = [own.multiplicity] if own.multiplicity else []
+        found = rows.select(key, PART, reasons, place.alias(PLACE), *count)
+        if not own.multiplicity:
             return found
-        again = F.explode(F.sequence(F.lit(1), F.col(self.multiplicity)))
-        return found.withColumn("_tm_copy", again).drop("_tm_copy", self.multiplicity)
+        again = F.explode(F.sequence(F.lit(1), F.col(own.multiplicity)))
+        return found.withColumn("_tm_copy", again).drop("_tm_copy", own.multiplicity)
 
     def with_sources(self, place: str) -> Stage:
         """Mark as a stage of groups, each with count and digest of its rows in a struct."""
-        return replace(self, sources=tuple(F.col(f"{place}.{name}") for name in digest.NAMES))
+        return replace(self, sources=tuple(f"{place}.{name}" for name in digest.NAMES))
 
     def sources_ended(self) -> KeyDigest:
         """Digest the rows of all groups that ended in this segment."""
-        if not self.sources or not self.parts() - {LIVE}:
+        if not self.sources:
             return KeyDigest()
-        return self._behind(self.read().where(F.col(PART) != LIVE))
+        return sum(map(self._behind, self.parts() - {LIVE}), KeyDigest())
 
     def sources_live(self) -> KeyDigest:
         """Digest the rows of all groups that are still live."""
-        return self._behind(self.read().where(F.col(PART) == LIVE))
+        return self._behind(LIVE)
 
-    def _behind(self, groups: DataFrame) -> KeyDigest:
-        sums = [F.sum(v).alias(n) for n, v in zip(digest.NAMES, self.sources, strict=True)]
-        return digest.of_row(groups.agg(*sums).first())
-
-    def _count(self) -> list[str]:
-        return [self.multiplicity] if self.multiplicity else []
-
-    def totals(self) -> dict[int, KeyDigest]:
-        """Count and digest the rows that ended, per part. Live rows are measured where they are
-        kept.
-        """
-        if not self.parts() - {LIVE}:
-            return {}
-        ended = self.read().where(F.col(PART) != LIVE).groupBy(PART)
-        if self.multiplicity:
-            found = ended.agg(*(F.sum(n).alias(n) for n in digest.NAMES))
-        else:
-            found = ended.agg(*digest.lanes(self.key))
-        return {row[PART]: digest.of_row(row) for row in found.collect()}  # a row per part
+    def _behind(self, part: int) -> KeyDigest:
+        """Add up the rows of groups, as the groups of a part have them."""
+        files = sorted(Path(self.path, f"{PART}={part}").glob("part-*"))
+        found = KeyDigest()
+        for batch in parquet.batches(files, self.sources):
+            rows = pa.Table.from_batches([batch])
+            sums = (pc.call_function("sum", [at(rows, name)]).as_py() for name in self.sources)
+            found += KeyDigest(*(int(value or 0) for value in sums))
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,33 +148,30 @@ def write(
     path: str,
     columns: Sequence[Column],
     *,
-    key: Column,
-    reasons: Column,
+    key: str = KEY,
+    reasons: str = REJECTIONS,
     place: str = PLACE,
 ) -> Stage:
     """Evaluate and write the segment once."""
     rows = flow.with_tags().rows.select(F.col(PART).cast("int").alias(PART), *columns)
     schema = _write(rows, path, {})
-    shown = place if flow.placed else None
-    return Stage(flow.rows.sparkSession, path, schema, key, reasons, None, flow.level, shown)
+    own = EndedColumns(key, reasons, place if flow.placed else None)
+    return Stage(flow.rows.sparkSession, path, schema, own, flow.level)
 
 
-def write_keys(
-    flow: Flow, path: str, columns: Sequence[Column], *, key: Column, place: str
-) -> Stage:
+def write_keys(flow: Flow, path: str, columns: Sequence[Column], *, key: str, place: str) -> Stage:
     """Evaluate and write rows with keys that are the evidence."""
     rows = flow.with_tags().rows.select(F.col(PART).cast("int").alias(PART), *columns)
     schema = _write(rows, path, EVIDENCE_OPTIONS)
-    spark, shown = flow.rows.sparkSession, place if flow.placed else None
-    return Stage(spark, path, schema, key, F.col(REJECTIONS), None, flow.level, shown)
+    own = EndedColumns(key, REJECTIONS, place if flow.placed else None)
+    return Stage(flow.rows.sparkSession, path, schema, own, flow.level)
 
 
 def write_merged(flow: Flow, rows: DataFrame, path: str) -> Stage:
     """Write rows already merged by an aggregation, with count and digest."""
     schema = _write(rows, path, EVIDENCE_OPTIONS)
-    spark, reasons = flow.rows.sparkSession, F.col(REJECTIONS)
-    shown = PLACE if flow.placed else None
-    return Stage(spark, path, schema, F.col(KEY), reasons, digest.COUNT, flow.level, shown)
+    own = EndedColumns(KEY, REJECTIONS, PLACE if flow.placed else None, digest.COUNT)
+    return Stage(flow.rows.sparkSession, path, schema, own, flow.level)
 
 
 def _write(rows: DataFrame, path: str, options: Mapping[str, str]) -> StructType:

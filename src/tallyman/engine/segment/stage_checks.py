@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -10,13 +11,11 @@ from pyspark.sql import functions as F
 from tallyman.domain.account.ledger import KeyDigest
 from tallyman.domain.pipeline.threshold import Halt, Thresholds
 from tallyman.engine.expressions.column_names import ERROR, KEY, PART
+from tallyman.engine.segment.ended import Ended
 from tallyman.engine.segment.fate_book import Book
 from tallyman.engine.segment.stage import Stage
 from tallyman.engine.source.doors import Doors
 from tallyman.errors import JoinFanOut
-
-Totals = dict[str, dict[int, KeyDigest]]
-"""Count and digest of each part in which rows ended, by the path of a stage."""
 
 
 class Halted(Exception):
@@ -31,23 +30,29 @@ class StageChecks:
     thresholds: Thresholds
     doors: Doors
     pool: ThreadPoolExecutor
-    totals: Totals = field(default_factory=dict)
     halt: Halt | None = None
     _errors: int = 0
     """The number of rejected records; a failed group counts as its records."""
-    _last: tuple[Stage, Future[dict[int, KeyDigest]]] | None = None
+    _ended: dict[str, Future[Ended]] = field(default_factory=dict)
+    """The rows that ended in each stage, by its path."""
+    _last: Stage | None = None
 
     def written(self, stage: Stage) -> None:
         """Check the previous segment, then start counting this one."""
         self.check()
-        self._last = (stage, self.pool.submit(stage.totals))
+        self._ended[stage.path] = self.pool.submit(stage.ended)
+        self._last = stage
+
+    def ended(self, stage: Stage) -> Ended:
+        """Return the rows that ended in a stage; wait until they are counted."""
+        return self._ended[stage.path].result()
 
     def check(self) -> None:
         """Check the segment written last; raise Halted if a threshold is exceeded."""
         if self._last is None:
             return
-        (stage, counted), self._last = self._last, None
-        found = self.totals[stage.path] = counted.result()
+        stage, self._last = self._last, None
+        found = self.ended(stage).totals
         self._refuse_fan_out(stage, found)
         if stage.level == 0:
             self._errors += found.get(ERROR, KeyDigest()).count
@@ -55,7 +60,7 @@ class StageChecks:
         if self.halt:
             raise Halted
 
-    def _refuse_fan_out(self, stage: Stage, found: dict[int, KeyDigest]) -> None:
+    def _refuse_fan_out(self, stage: Stage, found: Mapping[int, KeyDigest]) -> None:
         for number, part in self.book.parts.items():
             if part.fate is None and number in found:
                 rows = stage.dropped().where(F.col(PART) == number)

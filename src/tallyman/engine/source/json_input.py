@@ -17,6 +17,19 @@ from tallyman.engine.source import lines
 from tallyman.engine.source.lines_input import IRREGULAR, LinesInput, textual_key
 from tallyman.engine.source.source import Door, Input
 from tallyman.engine.spark import digest
+from tallyman.engine.spark.spark_hash import digest_of
+
+FEW_BYTES = 1 << 20
+"""The largest input of which this process takes every key from the scan at the door."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Scan:
+    """The scan of all lines: what the door measures, and whether each line is one object."""
+
+    door: Door
+    regular: bool
+    keys: Sequence[str | None] | None = None
 
 
 @dataclass(frozen=True)
@@ -55,22 +68,26 @@ class JsonInput(LinesInput):
         return True
 
     def at_most(self) -> int:
-        return self._scan[0].digest.count
+        return self._scan.door.digest.count
 
     def with_places(self, name: str) -> Input:
         """Switch to reading line by line, because Spark's JSON reader does not number lines."""
         return self.slower().with_places(name)
 
     def door(self) -> Door:
-        return self._scan[0]
+        return self._scan.door
 
     @property
     def regular(self) -> bool:
         """True if every line is one object and shows its key."""
-        return self._scan[1]
+        return self._scan.regular
+
+    @property
+    def keys_here(self) -> Sequence[str | None] | None:
+        return self._scan.keys
 
     @cached_property
-    def _scan(self) -> tuple[Door, bool]:
+    def _scan(self) -> _Scan:
         text = self.spark.read.text(self.files.paths).select(F.col("value").alias(lines.TEXT))
         key = textual_key(F.col(lines.TEXT), str(self.prefix))
         found = text.select(
@@ -81,12 +98,18 @@ class JsonInput(LinesInput):
         # An escaped key reads differently once it is parsed.
         odd = F.col("irregular") | F.col(KEY).isNull() | F.contains(F.col(KEY), F.lit("\\"))
         shown = self.redaction.shown(self.key[0], F.col(KEY))
+        if self.files.bytes <= FEW_BYTES:
+            lines_here = found.select("blank", odd.alias("odd"), shown.alias(KEY)).collect()
+            written = [line for line in lines_here if not line["blank"]]
+            keys = [line[KEY] for line in written]
+            door = Door(digest_of(keys), 0, len(lines_here) - len(written))
+            return _Scan(door, not any(line["odd"] for line in written), keys)
         rows = found.groupBy("blank").agg(*digest.lanes(shown), F.count_if(odd).alias("odd"))
         by_blank = {row["blank"]: row for row in rows.collect()}  # two rows
         if (full := by_blank.get(False)) is None:
             full = {digest.COUNT: 0, digest.HIGH: 0, digest.LOW: 0, "odd": 0}
         blank = by_blank[True][digest.COUNT] if True in by_blank else 0
-        return Door(digest.of_row(full), 0, blank), full["odd"] == 0
+        return _Scan(Door(digest.of_row(full), 0, blank), full["odd"] == 0)
 
     def slower(self) -> Input:
         return LinesInput(

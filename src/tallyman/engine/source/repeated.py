@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 
@@ -43,6 +44,9 @@ def count(inputs: Mapping[str, Input], *, limit: int | None = None) -> Repeated:
     unknown = dict.fromkeys(inputs)
     if not small:
         return Repeated(unknown)
+    here = {name: source.keys_here for name, source in small.items()}
+    if (read := {name: keys for name, keys in here.items() if keys is not None}) == here:
+        return _counted_here(unknown, read)
     sides = [s.keys().select(KEY, F.lit(n).alias(INPUT)) for n, s in small.items()]
     each = (F.count_if(F.col(INPUT) == name).alias(_of(n)) for n, name in enumerate(small))
     by_key = reduce(DataFrame.unionAll, sides).groupBy(KEY).agg(*each)
@@ -52,6 +56,15 @@ def count(inputs: Mapping[str, Input], *, limit: int | None = None) -> Repeated:
         return Repeated(unknown)
     counts = {name: int(row[_of(n)] or 0) for n, name in enumerate(small)}
     return Repeated(unknown | counts, int(row["shared"]))
+
+
+def _counted_here(
+    unknown: Mapping[str, int | None], keys: Mapping[str, Sequence[str | None]]
+) -> Repeated:
+    apart = {name: set(listed) for name, listed in keys.items()}
+    inputs = Counter(key for one in apart.values() for key in one)
+    counts = {name: len(listed) - len(apart[name]) for name, listed in keys.items()}
+    return Repeated({**unknown, **counts}, sum(n > 1 for n in inputs.values()))
 
 
 def _of(number: int) -> str:

@@ -94,6 +94,11 @@ class Input(ABC):
     def keys(self) -> DataFrame:
         return self.records([]).select(KEY)
 
+    @property
+    def keys_here(self) -> Sequence[str | None] | None:
+        """The key of each record, if this process has read them because they are few."""
+        return None
+
     def slower(self) -> Input | None:
         """Return a slower reader of the same records that trusts less; None if there is none."""
         return None

@@ -227,7 +227,7 @@ def store(member: Member, path: str, book: Book, steps: Mapping[str, int]) -> Me
         *olds,
     ]
     flow = replace(flow, rows=rows)
-    stage = write(flow, path, columns, key=F.col(KEY), reasons=F.col(REJECTIONS))
+    stage = write(flow, path, columns)
     return _reopened(member, stage)
 
 
@@ -277,4 +277,4 @@ def baseline(member: Member) -> DataFrame:
         for n, (name, holder, kind) in enumerate(holders)
     ]
     rows = stage.read().where(F.col(FIRST).isNotNull())
-    return rows.select(FIRST, stage.key.alias(KEY), F.struct(*state).alias("after"))
+    return rows.select(FIRST, KEY, F.struct(*state).alias("after"))

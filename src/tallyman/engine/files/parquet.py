@@ -1,0 +1,51 @@
+"""Parquet files read and written in this process, with the checksums of their pages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+ROWS = 1_000_000
+"""The largest number of rows of one kind that this process reads: about half a second."""
+BATCH = 65_536
+OPTIONS: Mapping[str, Any] = {
+    "compression": "snappy",
+    "write_page_checksum": True,
+    "store_schema": False,
+}
+
+
+def rows_in(files: Sequence[Path]) -> int:
+    """Count rows from the footers."""
+    return sum(pq.read_metadata(file).num_rows for file in files)
+
+
+def few(rows: int, most: int = ROWS) -> bool:
+    """True if this process handles that many rows itself, instead of asking Spark."""
+    return rows <= most
+
+
+def batches(files: Sequence[Path], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Read the named columns; fields of structs are named with dots."""
+    for file in files:
+        with pq.ParquetFile(file, page_checksum_verification=True) as opened:
+            yield from opened.iter_batches(BATCH, columns=list(columns), use_threads=False)
+
+
+def table(files: Sequence[Path], columns: Sequence[str] | None = None) -> pa.Table:
+    """Read all rows of at least one file."""
+    wanted = None if columns is None else list(columns)
+    tables = []
+    for file in files:
+        with pq.ParquetFile(file, page_checksum_verification=True) as opened:
+            tables.append(opened.read(wanted, use_threads=False))
+    return pa.concat_tables(tables)
+
+
+def write(rows: pa.Table, file: Path, **options: Any) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(rows, file, **{**OPTIONS, **options})

@@ -1,0 +1,91 @@
+"""Rows that ended in a segment: counted and digested by part, and read if they are few."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tallyman.domain.account.ledger import KeyDigest
+from tallyman.engine.expressions.column_names import KEY, PART, PLACE, REJECTIONS
+from tallyman.engine.files import parquet
+from tallyman.engine.spark import digest
+from tallyman.engine.spark.spark_hash import digest_of
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The rows of one stage that ended in it."""
+
+    totals: Mapping[int, KeyDigest] = field(default_factory=dict)
+    """Count and digest, by part."""
+    rows: pa.Table | None = None
+    """Key, part, rejections and place of each record, if this process can read them: they are few
+    and their text is UTF-8.
+    """
+
+    def of(self, parts: Iterable[int]) -> pa.Table:
+        assert self.rows is not None
+        return self.rows.filter(pc.field(PART).isin(sorted(parts)))
+
+
+@dataclass(frozen=True, slots=True)
+class EndedColumns:
+    """Where a stage has key, rejections and place of a row, and the number of records it stands
+    for: names of columns, or of fields within one (`_tm.key`).
+    """
+
+    key: str
+    reasons: str
+    place: str | None = None
+    multiplicity: str | None = None
+
+    def read(self, folders: Mapping[int, Path]) -> Ended | None:
+        """Read and digest the rows in the folders of parts; None if only Spark can."""
+        files = {n: sorted(folder.glob("part-*")) for n, folder in folders.items()}
+        if not parquet.few(sum(map(parquet.rows_in, files.values()))):
+            return None
+        lanes = digest.NAMES if self.multiplicity else ()
+        wanted = [n for n in (self.key, self.reasons, self.place, *lanes) if n]
+        totals: dict[int, KeyDigest] = {}
+        tables: list[pa.Table] = []
+        try:
+            for part, found in files.items():
+                rows = parquet.table(found, wanted)
+                rows.validate(full=True)  # text that is not UTF-8 can only be read by Spark
+                keys = at(rows, self.key)
+                if self.multiplicity:
+                    sums = (sum(rows[name].to_pylist()) for name in digest.NAMES)
+                    totals[part] = KeyDigest(*sums)
+                else:
+                    totals[part] = digest_of(keys.to_pylist())
+                tables.append(self._named(rows, part, totals[part].count))
+        except pa.ArrowInvalid:
+            return None
+        return Ended(totals, pa.concat_tables(tables, promote_options="permissive"))
+
+    def _named(self, rows: pa.Table, part: int, records: int) -> pa.Table:
+        place = at(rows, self.place) if self.place else pa.nulls(rows.num_rows)
+        found = pa.table(
+            {
+                KEY: at(rows, self.key),
+                PART: pa.array([part] * rows.num_rows, pa.int32()),
+                REJECTIONS: at(rows, self.reasons),
+                PLACE: place,
+            }
+        )
+        if not self.multiplicity or records == rows.num_rows:
+            return found
+        counts = rows[self.multiplicity].to_pylist()
+        return found.take([n for n, count in enumerate(counts) for _ in range(count)])
+
+
+def at(rows: pa.Table, path: str) -> pa.ChunkedArray:
+    """Return a column, or a field within one."""
+    name, *fields = path.split(".")
+    if not fields:
+        return rows[name]
+    return pc.call_function("struct_field", [rows[name]], pc.StructFieldOptions(fields))
