@@ -366,6 +366,7 @@ TRACED = [
 ]
 WRITE_HERE, READ_HERE = "files.parquet:write", "files.parquet:table"
 LINES, ENDED_HERE = "evidence.settle:write_lines", "segment.ended:EndedColumns.read"
+AMONG = f"{ENDED_HERE}_among"
 SETTLED = [
     Plant(LINES, "rows", "letter_lost", here=lose_line('"source_key":"o-06"')),
     Plant(LINES, "rows", "letter_doubled", here=double_line('"source_key":"o-06"')),
@@ -387,6 +388,7 @@ SETTLED = [
             Plant(WRITE_HERE, "groups", "group_changed", here=change_here("grp", "a", "x")),
             Plant(WRITE_HERE, "groups", "kept_lost", here=lose_here("group_key.grp", "a")),
             Plant(WRITE_HERE, "groups", "key_lost", here=lose_here("source_key", "o-03")),
+            Plant(AMONG, "groups", "ended_row_forgotten", here=forget_here("o-03")),
             Plant(READ_HERE, "groups", "group_lost", here=lose_here("grp", "a")),
             Plant(READ_HERE, "groups", "ended_row_lost", here=lose_here("_tm_key", "o-03")),
         )

@@ -24,6 +24,7 @@ READS = {
     "segment.stage:Stage.live",
     "segment.stage:Stage.dropped",
     "segment.ended:EndedColumns.read",
+    "segment.ended:EndedColumns.read_among",
     "files.parquet:table",
 }
 """Functions through which the rows of a stage go on."""

@@ -42,9 +42,9 @@ class EvidenceJobs:
     def start(self) -> None:
         """Start writing dead letters, filtered keys and other evidence, in parallel."""
         self.failed_groups = self._failed_groups()
-        if any(ERROR in stage.parts() for stage in self.evaluation.staged):
+        if self._with_rows_in({ERROR}):
             self.jobs.append(self.pool.submit(self._keep_letters))
-        if any(stage.parts() & self._filtered for stage in self.evaluation.staged):
+        if self._with_rows_in(self._filtered):
             self.jobs.append(self.pool.submit(self._keep_filtered))
         for level, opened in enumerate(self.evaluation.opened, 1):
             self.jobs += self._keep_evidence(opened, self.failed_groups.get(level))
@@ -93,8 +93,13 @@ class EvidenceJobs:
         """The parts of rows that a step filtered."""
         return {n for n, p in self.writer.book.parts.items() if p.fate is Fate.FILTERED}
 
+    def _with_rows_in(self, parts: set[int]) -> list[Stage]:
+        """List the stages in which rows ended in one of the parts."""
+        ended = self.evaluation.checks.ended
+        return [s for s in self.evaluation.staged if parts & ended(s).totals.keys()]
+
     def _keep_filtered(self) -> None:
-        stages = [s for s in self.evaluation.staged if s.parts() & self._filtered]
+        stages = self._with_rows_in(self._filtered)
         found = [self.evaluation.checks.ended(stage) for stage in stages]
         if all(ended.rows is not None for ended in found):
             self.here.write_filtered([ended.of(self._filtered) for ended in found])
@@ -103,7 +108,7 @@ class EvidenceJobs:
             self.writer.write_filtered(rows, sorted(self._filtered))
 
     def _keep_letters(self) -> None:
-        stages = [s for s in self.evaluation.staged if ERROR in s.parts()]
+        stages = self._with_rows_in({ERROR})
         ended = [(s.level, self.evaluation.checks.ended(s)) for s in stages]
         records = sum(one.totals[ERROR].count for _, one in ended)
         known = not self.failed_groups and all(one.rows is not None for _, one in ended)
@@ -121,8 +126,8 @@ class EvidenceJobs:
     def _failed_groups(self) -> dict[int, DataFrame]:
         """Read the groups that failed, by level."""
         failed: dict[int, DataFrame] = {}
-        for stage in self.evaluation.staged:
-            if ERROR in stage.parts() and self._made_groups(stage) is not None:
+        for stage in self._with_rows_in({ERROR}):
+            if self._made_groups(stage) is not None:
                 groups, before = write.failed_rows(stage), failed.get(stage.level)
                 failed[stage.level] = groups if before is None else before.unionByName(groups)
         return failed

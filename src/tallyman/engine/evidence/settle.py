@@ -107,7 +107,7 @@ class Settlement:
     def write_groups(self, opened: Opened) -> None:
         """Write the groups of a stage with the digests of their keys."""
         assert opened.by is not None
-        live = parquet.table(opened.stage.live_files())
+        live = opened.stage.live_here()
         fields = {name: _one_zero(live[name]).combine_chunks() for name in opened.by}
         fields = fields or {WHOLE: pa.repeat(True, live.num_rows)}
         groups = pa.StructArray.from_arrays(list(fields.values()), list(fields))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tallyman.domain.account.ledger import KeyDigest
-from tallyman.engine.expressions.column_names import KEY, PART, PLACE, REJECTIONS
+from tallyman.engine.expressions.column_names import KEY, LIVE, PART, PLACE, REJECTIONS
 from tallyman.engine.files import parquet
 from tallyman.engine.spark import digest
 from tallyman.engine.spark.spark_hash import digest_of
@@ -48,24 +48,38 @@ class EndedColumns:
         files = {n: sorted(folder.glob("part-*")) for n, folder in folders.items()}
         if not parquet.few(sum(map(parquet.rows_in, files.values()))):
             return None
+        return self._ended({n: parquet.table(found, self._wanted) for n, found in files.items()})
+
+    def read_among(self, files: Sequence[Path]) -> Ended | None:
+        """The same, with the rows of all parts in the same files."""
+        if not parquet.few(parquet.rows_in(files)):
+            return None
+        rows = parquet.table(files, [PART, *self._wanted])
+        parts = sorted(set(rows[PART].unique().to_pylist()) - {LIVE})
+        return self._ended({n: rows.filter(pc.field(PART) == n) for n in parts})
+
+    @property
+    def _wanted(self) -> list[str]:
         lanes = digest.NAMES if self.multiplicity else ()
-        wanted = [n for n in (self.key, self.reasons, self.place, *lanes) if n]
+        return [n for n in (self.key, self.reasons, self.place, *lanes) if n]
+
+    def _ended(self, parts: Mapping[int, pa.Table]) -> Ended | None:
         totals: dict[int, KeyDigest] = {}
         tables: list[pa.Table] = []
-        try:
-            for part, found in files.items():
-                rows = parquet.table(found, wanted)
-                rows.validate(full=True)  # text that is not UTF-8 can only be read by Spark
-                keys = at(rows, self.key)
-                if self.multiplicity:
-                    sums = (sum(rows[name].to_pylist()) for name in digest.NAMES)
-                    totals[part] = KeyDigest(*sums)
-                else:
-                    totals[part] = digest_of(keys.to_pylist())
-                tables.append(self._named(rows, part, totals[part].count))
-        except pa.ArrowInvalid:
-            return None
-        return Ended(totals, pa.concat_tables(tables, promote_options="permissive"))
+        for part, rows in parts.items():
+            try:
+                rows.validate(full=True)
+            except pa.ArrowInvalid:  # text that is not UTF-8
+                return None
+            if self.multiplicity:
+                sums = (sum(rows[name].to_pylist()) for name in digest.NAMES)
+                totals[part] = KeyDigest(*sums)
+            else:
+                totals[part] = digest_of(at(rows, self.key).to_pylist())
+            tables.append(self._named(rows, part, totals[part].count))
+        return Ended(
+            totals, pa.concat_tables(tables, promote_options="permissive") if tables else None
+        )
 
     def _named(self, rows: pa.Table, part: int, records: int) -> pa.Table:
         place = at(rows, self.place) if self.place else pa.nulls(rows.num_rows)

@@ -195,7 +195,7 @@ class Evaluation:
         opened = self.opened[-1]
         as_written = flow is self.grouped and opened.groups is not None
         if as_written and opened.stage.readable_here(flow.columns):
-            rows = parquet.table(opened.stage.live_files()).select(flow.columns)
+            rows = opened.stage.live_here().select(flow.columns)
             parquet.write(rows, Path(folder, "part-00000.parquet"))
             return StructType([opened.stage.schema[name] for name in flow.columns])
         sources = (

@@ -1,4 +1,4 @@
-"""A stage: the one write of a segment, all rows in one job, partitioned by where they ended."""
+"""A stage: the one write of a segment, all rows in one job."""
 
 from __future__ import annotations
 
@@ -45,6 +45,8 @@ class Stage:
     level: int = 0
     sources: tuple[str, ...] = ()
     """Columns with count and digest of each group's rows, if rows are groups."""
+    split: bool = True
+    """True if each part has a folder of its own, because the live files are kept as they are."""
 
     def read(self) -> DataFrame:
         return self.spark.read.schema(self.schema).parquet(self.path)
@@ -54,27 +56,37 @@ class Stage:
 
     def parts(self) -> set[int]:
         """List the parts that have rows, by their folders."""
+        assert self.split
         found = Path(self.path).glob(f"{PART}=*")
         return {int(folder.name.partition("=")[2]) for folder in found}
 
     def live_folder(self) -> str:
+        assert self.split
         return os.path.join(self.path, f"{PART}={LIVE}")
 
-    def live_files(self) -> list[Path]:
-        return sorted(Path(self.live_folder()).glob("part-*"))
+    def _files(self) -> list[Path]:
+        """List the files with live rows; if parts are not split, ended rows are in them too."""
+        return sorted(Path(self.live_folder() if self.split else self.path).glob("part-*"))
 
     def readable_here(self, columns: Iterable[str]) -> bool:
         """True if the live rows are few, and this process reads and writes the columns as Spark
         does.
         """
-        files = self.live_files()
+        files = self._files()
         few = bool(files) and parquet.few(parquet.rows_in(files))
         return few and is_plain(self.schema[name] for name in columns)
+
+    def live_here(self) -> pa.Table:
+        """Read the live rows in this process."""
+        rows = parquet.table(self._files())
+        return rows if self.split else rows.filter(pc.field(PART) == LIVE)
 
     def ended(self) -> Ended:
         """Count and digest the rows that ended, and read them if they are few. Live rows are
         measured where they are kept.
         """
+        if not self.split:
+            return self.own.read_among(self._files()) or Ended(self._totals())
         parts = self.parts() - {LIVE}
         if not parts:
             return Ended()
@@ -168,15 +180,21 @@ def write_keys(flow: Flow, path: str, columns: Sequence[Column], *, key: str, pl
 
 
 def write_merged(flow: Flow, rows: DataFrame, path: str) -> Stage:
-    """Write rows already merged by an aggregation, with count and digest."""
-    schema = _write(rows, path, EVIDENCE_OPTIONS)
+    """Write rows already merged by an aggregation, with count and digest: few, so that all parts
+    go to the same files.
+    """
+    schema = _write(rows, path, EVIDENCE_OPTIONS, split=False)
     own = EndedColumns(KEY, REJECTIONS, PLACE if flow.placed else None, digest.COUNT)
-    return Stage(flow.rows.sparkSession, path, schema, own, flow.level)
+    return Stage(flow.rows.sparkSession, path, schema, own, flow.level, split=False)
 
 
-def _write(rows: DataFrame, path: str, options: Mapping[str, str]) -> StructType:
-    rows.write.options(**options).partitionBy(PART).parquet(path)
-    return StructType([f for f in rows.schema if f.name != PART]).add(PART, IntegerType())
+def _write(
+    rows: DataFrame, path: str, options: Mapping[str, str], *, split: bool = True
+) -> StructType:
+    found = rows.schema
+    writer = rows.write.options(**options)
+    (writer.partitionBy(PART) if split else writer).parquet(path)
+    return StructType([f for f in found if f.name != PART]).add(PART, IntegerType())
 
 
 def user_columns(flow: Flow) -> list[Column]:
