@@ -20,8 +20,6 @@ ANYWHERE: Mapping[str, str] = {
     "parquet.page.verify-checksum.enabled": "true",
     # `${name}` in a text is text: what a step means must not depend on settings.
     "spark.sql.variable.substitute": "false",
-    # Several calls into the JVM for each call of an expression, only to name a line of ours.
-    "spark.python.sql.dataFrameDebugging.enabled": "false",
     # One open file per fate instead of a sort of every row by fate.
     "spark.sql.maxConcurrentOutputFileWriters": "64",
 }
@@ -30,6 +28,8 @@ ANYWHERE: Mapping[str, str] = {
 ONE_MACHINE: Mapping[str, str] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    # Several calls into the JVM for each call of an expression, only to name a line of ours.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.driver.memory": "4g",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
