@@ -59,7 +59,7 @@ def measure_files(
     few = parquet.few(parquet.rows_in(files) * (len(columns) + 1), VALUES)
     if only is not None or not files or not few or not is_plain(columns):
         return measure(spark.read.schema(schema).parquet(str(folder)).drop(SYSTEM), only)
-    rows = parquet.table(files)
+    rows = parquet.table(files, [f.name for f in columns])
     sums = [rows.num_rows]
     for seed in (0, 1):
         hashes = spark_hash.row_hashes([rows[f.name] for f in columns], rows.num_rows, seed)

@@ -43,7 +43,7 @@ def table(files: Sequence[Path], columns: Sequence[str] | None = None) -> pa.Tab
     for file in files:
         with pq.ParquetFile(file, page_checksum_verification=True) as opened:
             tables.append(opened.read(wanted, use_threads=False))
-    return pa.concat_tables(tables)
+    return pa.concat_tables(tables, promote_options="permissive")  # a file may know of no NULLs
 
 
 def write(rows: pa.Table, file: Path, **options: Any) -> None:
