@@ -2,8 +2,11 @@
 
     make bench ARGS="--records 4000000 --repeats 5"
 
-(a) plain PySpark writing only the aggregate, (b) Tallyman with evidence="digest",
-(c) Tallyman with evidence="keys"; interleaved, from Parquet and from JSON lines.
+Each kind of job is done (a) with plain PySpark, which writes only the result, (b) by Tallyman with
+evidence="digest", (c) with evidence="keys"; interleaved. The kinds: `parquet` and `json` check,
+filter, look up and group; `rows` does the same from Parquet without the group; `published` groups
+the rows of a published version. `new` is (b) on bytes that no door has measured before.
+Next to seconds: processor seconds of this process and the JVM, Spark jobs, and calls into the JVM.
 """
 
 from __future__ import annotations
@@ -19,7 +22,10 @@ import threading
 import time
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
+import psutil
+from py4j.java_gateway import GatewayClient
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -39,13 +45,18 @@ from_parquet = tm.source("from_parquet", path="data/parquet", format="parquet", 
 from_json = tm.source("from_json", path="data/json", format="json", key="segment_id",
                       schema="{SCHEMA}")
 
-def revenue(segments, airports):
+def checked(segments, airports):
     return (segments
         .expect("positive_price", "price > 0")
         .filter("status = 'FLOWN'")
         .join(airports, "origin = code")
-        .withColumn("revenue", "price + taxes")
-        .groupBy("flight_date", "carrier").agg(total="sum(revenue)", segments="count(*)"))
+        .withColumn("revenue", "price + taxes"))
+
+def grouped(rows):
+    return rows.groupBy("flight_date", "carrier").agg(total="sum(revenue)", segments="count(*)")
+
+def revenue(segments, airports):
+    return grouped(checked(segments, airports))
 
 @tm.asset(key=["flight_date", "carrier"])
 def parquet(from_parquet, airports):
@@ -54,7 +65,17 @@ def parquet(from_parquet, airports):
 @tm.asset(key=["flight_date", "carrier"])
 def json(from_json, airports):
     return revenue(from_json, airports)
+
+@tm.asset(key="segment_id")
+def rows(from_parquet, airports):
+    return checked(from_parquet, airports)
+
+@tm.asset(key=["flight_date", "carrier"])
+def published(rows):
+    return grouped(rows)
 '''
+KINDS = ("parquet", "json", "rows", "published")
+MODES = ("plain", "new", "digest", "keys")
 
 
 def make_data(spark: SparkSession, folder: Path, records: int) -> None:
@@ -87,19 +108,24 @@ def make_data(spark: SparkSession, folder: Path, records: int) -> None:
     spark.read.parquet(str(folder / "parquet")).write.json(str(folder / "json"))
 
 
-def plain(spark: SparkSession, data: Path, kind: str, out: Path) -> None:
-    reader = spark.read.schema(SCHEMA)
-    rows: DataFrame = (
-        reader.parquet(str(data / kind)) if kind == "parquet" else reader.json(str(data / kind))
-    )
+def plain(spark: SparkSession, home: Path, kind: str, out: Path) -> None:
+    if kind == "published":
+        rows = spark.read.parquet(str(home / "published"))
+    else:
+        rows = checked(spark, home / "data", "json" if kind == "json" else "parquet")
+    if kind != "rows":
+        rows = rows.groupBy("flight_date", "carrier").agg(
+            F.sum("revenue").alias("total"), F.count("*").alias("segments")
+        )
+    rows.write.mode("overwrite").parquet(str(out))
+
+
+def checked(spark: SparkSession, data: Path, form: str) -> DataFrame:
+    rows = spark.read.schema(SCHEMA).format(form).load(str(data / form))
     airports = spark.read.parquet(str(data / "airports"))
     flown = rows.where("price > 0").where("status = 'FLOWN'")
     joined = flown.join(airports, F.col("origin") == F.col("code"))
-    revenue = joined.withColumn("revenue", F.expr("price + taxes"))
-    total = revenue.groupBy("flight_date", "carrier").agg(
-        F.sum("revenue").alias("total"), F.count("*").alias("segments")
-    )
-    total.write.mode("overwrite").parquet(str(out))
+    return joined.withColumn("revenue", F.expr("price + taxes"))
 
 
 class PeakMemory(threading.Thread):
@@ -133,11 +159,35 @@ def size(folder: Path) -> int:
     return sum(p.stat().st_size for p in folder.rglob("*") if p.is_file() and p.name[0] not in "._")
 
 
+class Meter:
+    """Seconds, processor seconds, Spark jobs and calls into the JVM, between two readings."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._jvm = spark.sparkContext._jsc.sc()  # the benchmark may look where the engine may not
+        self.calls = 0
+        send = GatewayClient.send_command
+
+        def counted(client: GatewayClient, *given: object, **named: object) -> object:
+            self.calls += 1
+            return send(client, *given, **named)
+
+        GatewayClient.send_command = counted
+
+    def read(self) -> dict[str, float]:
+        calls = self.calls
+        jobs = self._jvm.dagScheduler().numTotalJobs()
+        self.calls = calls
+        me = psutil.Process()
+        spent = sum(sum(one.cpu_times()[:4]) for one in (me, *me.children(recursive=True)))
+        return {"seconds": time.perf_counter(), "cpu": spent, "jobs": jobs, "calls": calls}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=4_000_000)
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--formats", default="parquet,json")
+    parser.add_argument("--kinds", default=",".join(KINDS))
+    parser.add_argument("--modes", default=",".join(MODES))
     parser.add_argument("--memory", default="4g", help="driver heap")
     parser.add_argument("--keep", type=Path, help="folder for the data, reused when it is there")
     given = parser.parse_args()
@@ -148,58 +198,91 @@ def main() -> None:
     project = tm.Project.open(home, spark_conf={"spark.driver.memory": given.memory})
     if not (home / "data" / "json" / "_SUCCESS").exists():
         make_data(project.spark, home / "data", given.records)
-    watch = PeakMemory()
+    if "published" in given.kinds and not (home / "published").exists():
+        plain(project.spark, home, "rows", home / "published")
+        result = project.run("rows", thresholds="permissive", force=True)
+        assert result.exit_code == 0, result.to_json()
+    watch, meter = PeakMemory(), Meter(project.spark)
     watch.start()
-    results = [measure(project, home, kind, given.repeats) for kind in given.formats.split(",")]
+    load = os.getloadavg()[0]
+    modes = given.modes.split(",")
+    results = [
+        measure(project, meter, home, kind, modes, given.repeats) for kind in given.kinds.split(",")
+    ]
     watch.done.set()
-    report(given, results, watch.peak)
+    report(given, results, watch.peak, load)
     if not given.keep:
         shutil.rmtree(home)
 
 
-def measure(project: tm.Project, home: Path, kind: str, repeats: int) -> dict[str, object]:
-    times: dict[str, list[float]] = {"plain": [], "digest": [], "keys": []}
+def measure(
+    project: tm.Project, meter: Meter, home: Path, kind: str, modes: list[str], repeats: int
+) -> dict[str, object]:
+    taken: dict[str, list[dict[str, float]]] = {mode: [] for mode in modes}
     evidence = {}
     for round_ in range(repeats + 1):
-        for name, taken in times.items():
-            started = time.perf_counter()
-            if name == "plain":
-                plain(project.spark, home / "data", kind, home / "plain")
+        for mode in modes:
+            if mode == "new":
+                shutil.rmtree(home / ".tallyman" / "doors", ignore_errors=True)
+            before = meter.read()
+            if mode == "plain":
+                plain(project.spark, home, kind, home / "plain")
             else:
-                result = project.run(kind, evidence=name, thresholds="permissive", force=True)
+                kept = "digest" if mode == "new" else mode
+                result = project.run(kind, evidence=kept, thresholds="permissive", force=True)
                 assert result.exit_code == 0, result.to_json()
+            after = meter.read()
             if round_:  # the first round warms up
-                taken.append(time.perf_counter() - started)
-            if name != "plain":
+                taken[mode].append({name: after[name] - before[name] for name in after})
+            if mode in ("digest", "keys"):
                 folder = home / result.folder
-                evidence[name] = size(folder / kind / "adjoint") + size(folder / kind / "errors")
+                evidence[mode] = size(folder / kind / "adjoint") + size(folder / kind / "errors")
+            if mode != "plain":
                 shutil.rmtree(home / "runs")
-    base = statistics.median(times["plain"])
-    data = size(home / "data" / kind)
+    data = size(home / "published") if kind == "published" else size(home / "data" / _form(kind))
+    middle = {
+        mode: {name: statistics.median(one[name] for one in each) for name in each[0]}
+        for mode, each in taken.items()
+    }
     return {
-        "format": kind,
+        "kind": kind,
         "input_bytes": data,
-        "seconds": {n: round(statistics.median(t), 3) for n, t in times.items()},
-        "ratio": {n: round(statistics.median(t) / base, 2) for n, t in times.items()},
+        "medians": {m: {n: round(v, 3) for n, v in each.items()} for m, each in middle.items()},
+        "ratio": {
+            mode: {n: round(each[n] / middle["plain"][n], 2) for n in ("seconds", "cpu")}
+            for mode, each in middle.items()
+        },
         "evidence_share": {n: round(b / data, 4) for n, b in evidence.items()},
-        "all_seconds": {n: [round(s, 3) for s in t] for n, t in times.items()},
+        "all_seconds": {
+            mode: [round(one["seconds"], 3) for one in each] for mode, each in taken.items()
+        },
     }
 
 
-def report(given: argparse.Namespace, results: list[dict], peak: int) -> None:  # type: ignore[type-arg]
-    head = f"{'format':8} {'job':8} {'median s':>9} {'ratio':>6} {'evidence / input':>17}"
+def _form(kind: str) -> str:
+    return "json" if kind == "json" else "parquet"
+
+
+def report(
+    given: argparse.Namespace, results: list[dict[str, Any]], peak: int, load: float
+) -> None:
     print(f"\n{given.records:,} records, median of {given.repeats}, interleaved in one process")
-    print(head)
+    print(
+        f"{'kind':10} {'job':8} {'s':>7} {'ratio':>6} {'cpu s':>7} {'ratio':>6} {'jobs':>5}"
+        f" {'calls':>6} {'evidence / input':>17}"
+    )
     for result in results:
-        for name, seconds in result["seconds"].items():
-            share = result["evidence_share"].get(name)
-            shown = f"{share:.1%}" if share is not None else ""
-            ratio = result["ratio"][name]
-            print(f"{result['format']:8} {name:8} {seconds:9.2f} {ratio:6.2f} {shown:>17}")
+        for mode, each in result["medians"].items():
+            share, ratio = result["evidence_share"].get(mode), result["ratio"][mode]
+            print(
+                f"{result['kind']:10} {mode:8} {each['seconds']:7.2f} {ratio['seconds']:6.2f}"
+                f" {each['cpu']:7.2f} {ratio['cpu']:6.2f} {each['jobs']:5.0f} {each['calls']:6.0f}"
+                f" {f'{share:.1%}' if share is not None else '':>17}"
+            )
     print(f"peak memory of the process and its JVM: {peak / 2**30:.2f} GiB (heap {given.memory})")
     written = {
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "machine": f"{os.cpu_count()} cores, {platform.machine()}",
+        "machine": f"{os.cpu_count()} cores, {platform.machine()}, load {load:.1f} at the start",
         "records": given.records,
         "heap": given.memory,
         "peak_bytes": peak,

@@ -403,6 +403,7 @@ ELSEWHERE = {
     "files.run_folder:write_json": "see write_text",
     "files.run_folder:write_text": "JSON and text of ours, hashed in the ledger or the seal",
     "readback.text_lines:readable": "a copy for `why` to read; nothing is kept of it",
+    "source.door_memory:DoorMemory.keep": "digests that the gate compares with the rows",
     "warehouse.warehouse:_link": "a second name for a file; readers compare its sha256",
 }
 """Seams that no plant is needed for, and why."""

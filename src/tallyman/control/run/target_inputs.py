@@ -13,6 +13,7 @@ from tallyman.control.bind.inputs import Pin
 from tallyman.control.pipeline.check import Definition
 from tallyman.engine.expressions.redact import Redaction
 from tallyman.engine.source.corrections import FACTS, FOLDER, overlaid
+from tallyman.engine.source.door_memory import DoorMemory
 from tallyman.engine.source.open import open_output, open_source
 from tallyman.engine.source.source import Input
 
@@ -41,7 +42,8 @@ class TargetInputs:
     def open(
         self, spark: SparkSession, definition: Definition, redaction: Redaction, project: Path
     ) -> dict[str, Input]:
-        opened = open_inputs(spark, definition, self.pins, redaction)
+        memory = DoorMemory(project / ".tallyman" / "doors")
+        opened = open_inputs(spark, definition, self.pins, redaction, memory)
         if self.corrections is None:
             return opened
         return overlaid(opened, self.corrections.inputs, self.corrections.folder, project)
@@ -53,15 +55,20 @@ class TargetInputs:
 
 
 def open_inputs(
-    spark: SparkSession, definition: Definition, pins: Mapping[str, Pin], redaction: Redaction
+    spark: SparkSession,
+    definition: Definition,
+    pins: Mapping[str, Pin],
+    redaction: Redaction,
+    memory: DoorMemory | None = None,
 ) -> dict[str, Input]:
     opened: dict[str, Input] = {}
     pipeline = definition.pipeline
     for name, pin in pins.items():
         schema = definition.schemas[name]
         if pin.reading.of_source:
-            opened[name] = open_source(spark, pipeline.sources[name], schema, pin.files, redaction)
+            source = pipeline.sources[name]
+            opened[name] = open_source(spark, source, schema, pin.files, redaction, memory)
         else:
             producer = pipeline.tables.get(name) or pipeline.assets[name]
-            opened[name] = open_output(spark, pin.files, schema, producer.key, redaction)
+            opened[name] = open_output(spark, pin.files, schema, producer.key, redaction, memory)
     return opened

@@ -166,7 +166,8 @@ class AssetRun:
             self.working.keep_outputs(folders.result, self.work.partition_label)
         spark, place = self.doors.spark(), folders.output
         inside = self.work.in_partition()
-        content = self.pool.submit(measure_files, spark, place, made.schema, inside)
+        key = self.evaluation.output_key
+        content = self.pool.submit(measure_files, spark, place, made.schema, inside, key)
 
         def rows() -> DataFrame:
             return spark.read.schema(made.schema).parquet(str(place)).drop(SYSTEM)
@@ -186,11 +187,12 @@ class AssetRun:
     def _conclude(self, made: WrittenRows | None, content: Future[Content] | None) -> AssetOutcome:
         kept = self.closing.kept()
         letters = self.closing.letters(kept)
-        ledger = self.closing.ledger(kept, letters, made)
-        error = self.closing.against(ledger)
         measured = content.result() if content is not None else None
+        ledger = self.closing.ledger(kept, letters, made, measured)
+        error = self.closing.against(ledger)
         rows_out = kept.rows("output") if content is not None else 0
         self.doors.check_unchanged()
+        self.doors.remember()
         return AssetOutcome(ledger, by_type(letters), measured, rows_out, error)
 
     def unfinished_ledger(self) -> Ledger:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tallyman.domain.account.ledger import KeyDigest, Ledger
+from tallyman.domain.account.ledger import Check, KeyDigest, Ledger
 from tallyman.domain.pipeline.threshold import Halt
 from tallyman.engine.asset.work import Work
 from tallyman.engine.evidence.account import Account
@@ -61,12 +61,20 @@ class Closing:
             write_json(self.work.folders.result / "errors" / SUMMARY, list(found.summary))
         return found
 
-    def ledger(self, kept: Kept, letters: LetterCounts, made: WrittenRows | None) -> Ledger:
+    def ledger(
+        self,
+        kept: Kept,
+        letters: LetterCounts,
+        made: WrittenRows | None,
+        content: Content | None,
+    ) -> Ledger:
         witnesses = self.evidence_jobs.witnesses
         account = Account(self.evaluation, kept, letters, witnesses)
         marked = made is not None and made.level is None
-        checks = self.working.checks(kept) if self.working is not None and made else []
-        closed = account.close(self._passed(kept, made), marked=marked)
+        checks = list(self.working.checks(kept)) if self.working is not None and made else []
+        if made and content is not None and content.passed is not None:
+            checks.append(_rows_still_there(kept, content))
+        closed = account.close(self._passed(kept, made, content), marked=marked)
         return Ledger(
             run_id=self.work.run.run_id,
             asset=self.work.asset.name,
@@ -102,17 +110,27 @@ class Closing:
             return EmptyInput(name)
         return None
 
-    def _passed(self, kept: Kept, made: WrittenRows | None) -> dict[int, KeyDigest]:
+    def _passed(
+        self, kept: Kept, made: WrittenRows | None, content: Content | None
+    ) -> dict[int, KeyDigest]:
         """Measure the rows of the output where they are now, by level."""
         if made is None:
             return {}
         if made.group_columns is not None:
             return {len(self.evaluation.opened): kept.group_rows(made.group_columns)}
-        found = kept.passed(self.evaluation.output_key)
+        found = content.passed if content is not None else None
+        if found is None:
+            found = kept.passed(self.evaluation.output_key)
         if made.level is not None:
             return {made.level: sum(found.values(), KeyDigest())}
         levels = {cut.step_id: n for n, cut in enumerate(self.evaluation.opened, 1)}
         return {levels[step] if step else 0: met for step, met in found.items()}
+
+
+def _rows_still_there(kept: Kept, content: Content) -> Check:
+    """Compare the output with what was measured when it was put in its place."""
+    expected, found = KeyDigest(content.rows), KeyDigest(kept.rows("output"))
+    return Check(what="rows of the output", expected=expected, found=found)
 
 
 def by_type(letters: LetterCounts) -> dict[str, int]:

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, MapType, StructField, StructType
 
+from tallyman.domain.account.ledger import KeyDigest
+from tallyman.engine.evidence import kept_by_spark
 from tallyman.engine.expressions.clock import pinned
 from tallyman.engine.expressions.column_names import SYSTEM
 from tallyman.engine.expressions.columns import col
 from tallyman.engine.files import parquet
-from tallyman.engine.spark import spark_hash
+from tallyman.engine.spark import digest, spark_hash
 from tallyman.engine.spark.plain_types import is_plain
 
 NESTED = (ArrayType, MapType, StructType)
 LOW = 0xFFFFFFFF
 VALUES = 200_000
 """The largest number of values that are hashed in this process: about a quarter of a second."""
+STEP = "_tm_step"
 SUMS = ("rows", "s0", "s1", "s2", "s3")
 
 
@@ -32,39 +35,71 @@ class Content:
     rows: int
     outside: int
     """The number of rows for which `only` does not hold."""
+    passed: Mapping[str | None, KeyDigest] | None = None
+    """The keys of the rows by the step that made them, if they were digested in the same pass."""
 
 
 def measure(rows: DataFrame, only: Column | None = None) -> Content:
     """Measure in one pass: add up two 64-bit hashes of each row, so that repeated rows count."""
-    hashes = row_hashes(rows, seeds=(0, 1))
-    sums = [
-        F.sum(half).alias(f"s{n}")
-        for n, half in enumerate(
-            half for h in hashes for half in (F.shiftright(h, 32), h.bitwiseAND(F.lit(LOW)))
-        )
-    ]
-    inside = F.lit(True) if only is None else F.coalesce(only, F.lit(False))
-    counts = [F.count(F.lit(1)).alias("rows"), F.count_if(~inside).alias("outside")]
-    found = rows.agg(*counts, *sums).first()
+    found = rows.agg(*_sums(rows, only)).first()
     assert found is not None
-    sums = [int(found[name] or 0) for name in SUMS]
-    return Content(_digest(rows.schema, sums), found["rows"], found["outside"])
+    return _content(rows.schema, [found])
+
+
+def measure_output(
+    rows: DataFrame, key_columns: Sequence[str], only: Column | None = None
+) -> Content:
+    """Measure rows with our column next to their own: content and keys in one pass."""
+    own = rows.drop(SYSTEM)
+    step, key = kept_by_spark.step_and_key(rows, key_columns)
+    found = rows.groupBy(step.alias(STEP)).agg(*_sums(own, only), *digest.lanes(key)).collect()
+    passed = {row[STEP]: digest.of_row(row) for row in found}  # a row per step
+    return replace(_content(own.schema, found), passed=passed)
 
 
 def measure_files(
-    spark: SparkSession, folder: Path, schema: StructType, only: Column | None = None
+    spark: SparkSession,
+    folder: Path,
+    schema: StructType,
+    only: Column | None = None,
+    key_columns: Sequence[str] = (),
 ) -> Content:
     """Measure the rows of an output: in this process if there are few, with the same result."""
     files, columns = sorted(folder.glob("*.parquet")), [f for f in schema if f.name != SYSTEM]
-    few = parquet.few(parquet.rows_in(files) * (len(columns) + 1), VALUES)
+    count = parquet.rows_in(files)
+    few = parquet.few(count * (len(columns) + 1), VALUES)
     if only is not None or not files or not few or not is_plain(columns):
-        return measure(spark.read.schema(schema).parquet(str(folder)).drop(SYSTEM), only)
-    rows = parquet.table(files, [f.name for f in columns])
-    sums = [rows.num_rows]
+        rows = spark.read.schema(schema).parquet(str(folder))
+        if parquet.few(count) or not _keyed(schema):  # few keys are digested here, with `kept`
+            return measure(rows.drop(SYSTEM), only)
+        return measure_output(rows, key_columns, only)
+    found = parquet.table(files, [f.name for f in columns])
+    sums = [found.num_rows]
     for seed in (0, 1):
-        hashes = spark_hash.row_hashes([rows[f.name] for f in columns], rows.num_rows, seed)
+        hashes = spark_hash.row_hashes([found[f.name] for f in columns], found.num_rows, seed)
         sums += spark_hash.halves(hashes)
-    return Content(_digest(columns, sums), rows.num_rows, 0)
+    return Content(_digest(columns, sums), found.num_rows, 0)
+
+
+def _keyed(schema: StructType) -> bool:
+    """True unless the rows are groups, identified by their own columns."""
+    return SYSTEM in schema.names and "key" in schema[SYSTEM].dataType.names  # type: ignore[attr-defined]
+
+
+def _sums(rows: DataFrame, only: Column | None) -> list[Column]:
+    hashes = row_hashes(rows, seeds=(0, 1))
+    halves = [half for h in hashes for half in (F.shiftright(h, 32), h.bitwiseAND(F.lit(LOW)))]
+    inside = F.lit(True) if only is None else F.coalesce(only, F.lit(False))
+    return [
+        F.count(F.lit(1)).alias("rows"),
+        F.count_if(~inside).alias("outside"),
+        *(F.sum(half).alias(f"s{n}") for n, half in enumerate(halves)),
+    ]
+
+
+def _content(columns: Iterable[StructField], found: Sequence[Row]) -> Content:
+    sums = [sum(int(row[name] or 0) for row in found) for name in SUMS]
+    return Content(_digest(columns, sums), sums[0], sum(row["outside"] for row in found))
 
 
 def row_hashes(rows: DataFrame, seeds: Sequence[int]) -> list[Column]:

@@ -55,11 +55,17 @@ def children(rows: DataFrame) -> tuple[KeyDigest, KeyDigest, int]:
 
 
 def passed(rows: DataFrame, key_columns: Sequence[str]) -> dict[str | None, KeyDigest]:
+    step, key = step_and_key(rows, key_columns)
+    found = rows.groupBy(step.alias("step")).agg(*digest.lanes(key))
+    return {row["step"]: digest.of_row(row) for row in found.collect()}  # a row per step
+
+
+def step_and_key(rows: DataFrame, key_columns: Sequence[str]) -> tuple[Column, Column]:
+    """Return the step that made a row of the output, NULL for rows of records; and its key."""
     own = [F.col(f"{SYSTEM}.key"), *([key_text(key_columns)] if key_columns else [])]
     fields = rows.schema[SYSTEM].dataType.names  # type: ignore[attr-defined]
     step = F.col(f"{SYSTEM}.step") if "step" in fields else F.lit(None).cast("string")
-    found = rows.groupBy(step.alias("step")).agg(*digest.lanes(F.coalesce(*own)))
-    return {row["step"]: digest.of_row(row) for row in found.collect()}  # a row per step
+    return step, F.coalesce(*own)
 
 
 def group_rows(rows: DataFrame, by: Sequence[str]) -> KeyDigest:

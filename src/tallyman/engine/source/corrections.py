@@ -23,8 +23,9 @@ from tallyman.engine.expressions.column_names import KEY, PLACE
 from tallyman.engine.expressions.columns import col
 from tallyman.engine.files.listing import InputFile, InputFiles, list_files
 from tallyman.engine.source import lines
+from tallyman.engine.source.door_memory import Door
 from tallyman.engine.source.lines_input import BAD_UTF8, IRREGULAR, LinesInput
-from tallyman.engine.source.source import Door, Input, key_text
+from tallyman.engine.source.source import Input, key_text
 from tallyman.engine.spark import digest
 
 NAMED = "_source_key"
@@ -139,7 +140,7 @@ class Overlay(Input):
             corrected = replace(self.corrected, places=f"{name}@{CORRECTED}/")
         return replace(self, base=base, corrected=corrected, places=name)
 
-    def door(self) -> Door:
+    def measured(self) -> Door:
         """Measure with a separate scan of the remaining base records and the corrected ones."""
         row = (
             self.keys()

@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from tallyman.domain.account.ledger import InputAccount
 from tallyman.engine.source import repeated
+from tallyman.engine.source.door_memory import Door
 from tallyman.engine.source.repeated import Repeated
-from tallyman.engine.source.source import Door, Input
+from tallyman.engine.source.source import Input
 
 
 @dataclass
@@ -82,6 +83,14 @@ class Doors:
     def check_unchanged(self) -> None:
         for source in self.inputs.values():
             source.files.check_unchanged()
+
+    def remember(self) -> None:
+        """Remember what was measured, for the next run that reads the same bytes. Call it when the
+        files are known to be unchanged.
+        """
+        for name in dict.fromkeys(self.accounted):
+            door, counted = self._measured[name].result(), self.repeated.counts.get(name)
+            self.inputs[name].remember(replace(door, repeated=counted))
 
     def _account(self, name: str) -> InputAccount:
         source, door = self.inputs[name], self._measured[name].result()

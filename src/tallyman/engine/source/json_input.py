@@ -14,8 +14,9 @@ from tallyman.engine.expressions.column_names import CORRUPT, KEY
 from tallyman.engine.expressions.columns import col
 from tallyman.engine.files.listing import InputFiles
 from tallyman.engine.source import lines
+from tallyman.engine.source.door_memory import Door
 from tallyman.engine.source.lines_input import IRREGULAR, LinesInput, textual_key
-from tallyman.engine.source.source import Door, Input
+from tallyman.engine.source.source import Input
 from tallyman.engine.spark import digest
 from tallyman.engine.spark.spark_hash import digest_of
 
@@ -68,23 +69,25 @@ class JsonInput(LinesInput):
         return True
 
     def at_most(self) -> int:
-        return self._scan.door.digest.count
+        return self.door().digest.count
 
     def with_places(self, name: str) -> Input:
         """Switch to reading line by line, because Spark's JSON reader does not number lines."""
         return self.slower().with_places(name)
 
-    def door(self) -> Door:
+    def measured(self) -> Door:
         return self._scan.door
 
     @property
     def regular(self) -> bool:
-        """True if every line is one object and shows its key."""
-        return self._scan.regular
+        """True if every line is one object and shows its key: otherwise nothing is remembered of
+        this reader.
+        """
+        return self.remembered is not None or self._scan.regular
 
     @property
     def keys_here(self) -> Sequence[str | None] | None:
-        return self._scan.keys
+        return None if self.remembered is not None else self._scan.keys
 
     @cached_property
     def _scan(self) -> _Scan:
@@ -122,6 +125,7 @@ class JsonInput(LinesInput):
             self.format,
             self.prefix,
             redaction=self.redaction,
+            memory=self.memory,
         )
 
 

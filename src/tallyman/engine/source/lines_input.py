@@ -13,7 +13,8 @@ from pyspark.sql.types import StringType, StructField, StructType
 from tallyman.engine.expressions.column_names import CORRUPT, KEY, PLACE, quoted
 from tallyman.engine.expressions.columns import col
 from tallyman.engine.source import lines
-from tallyman.engine.source.source import Door, Input, key_text, nullable, placed
+from tallyman.engine.source.door_memory import Door
+from tallyman.engine.source.source import Input, key_text, nullable, placed
 from tallyman.engine.spark import digest
 
 BAD_UTF8 = f"NOT is_valid_utf8({lines.TEXT})"
@@ -41,6 +42,10 @@ class LinesInput(Input):
     @property
     def textual(self) -> bool:
         return True
+
+    @property
+    def _reading(self) -> str:
+        return f"{super()._reading} {self.format} {self.prefix}"
 
     @cached_property
     def _splits(self) -> lines.Splits:
@@ -137,7 +142,7 @@ class LinesInput(Input):
         alone = self.parse(line, [f for f in self.schema if f.name in self.key])
         return F.when(line.isNotNull() & key_text(self.key).isNull(), alone.getField(CORRUPT))
 
-    def door(self) -> Door:
+    def measured(self) -> Door:
         found = self.keys()
         row = found.agg(
             *digest.lanes(F.col(KEY)), F.count_if(lines.is_place(F.col(KEY))).alias("n")

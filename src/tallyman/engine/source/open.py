@@ -15,6 +15,7 @@ from tallyman.engine.expressions.column_names import SYSTEM
 from tallyman.engine.expressions.redact import Redaction
 from tallyman.engine.files.listing import InputFiles, list_files
 from tallyman.engine.plan.check import nearest, source_schema
+from tallyman.engine.source.door_memory import DoorMemory
 from tallyman.engine.source.json_input import JsonInput, sniff_prefix
 from tallyman.engine.source.lines_input import LinesInput
 from tallyman.engine.source.parquet_input import ParquetInput, footers
@@ -56,20 +57,22 @@ def open_source(
     schema: StructType,
     files: InputFiles,
     redaction: Redaction = NOTHING_REDACTED,
+    memory: DoorMemory | None = None,
 ) -> Input:
     given = (source.name, spark, files, schema, source.key, dict(source.options))
+    shared = {"redaction": redaction, "memory": memory}
     if source.format == "parquet":
         _check_parquet(spark, source, schema, files)
-        return ParquetInput(*given, redaction=redaction)
+        return ParquetInput(*given, **shared)
     if source.format == "csv":
-        opened = LinesInput(*given, "csv", redaction=redaction)
+        opened = LinesInput(*given, "csv", **shared)
         _check_header(opened)
         return opened
     prefix = sniff_prefix(files, source.key[0]) if len(source.key) == 1 else None
-    careful = LinesInput(*given, "json", prefix, redaction=redaction)
+    careful = LinesInput(*given, "json", prefix, **shared)
     # Use the fast reader if the text of a key equals its typed form and every line is one object.
     if prefix and isinstance(schema[source.key[0]].dataType, (StringType, IntegralType)):
-        fast = JsonInput(*given, "json", prefix, redaction=redaction)
+        fast = JsonInput(*given, "json", prefix, **shared)
         return fast if fast.regular else careful
     return careful
 
@@ -80,10 +83,12 @@ def open_output(
     schema: StructType,
     key: Sequence[str],
     redaction: Redaction = NOTHING_REDACTED,
+    memory: DoorMemory | None = None,
 ) -> Input:
     """Open the rows of an upstream asset, after checking that the files are as published."""
     files.check_recorded()
-    return ParquetInput(files.input, spark, files, schema, tuple(key), {}, redaction=redaction)
+    given = (files.input, spark, files, schema, tuple(key), {})
+    return ParquetInput(*given, redaction=redaction, memory=memory)
 
 
 def _check_parquet(

@@ -18,7 +18,8 @@ from tallyman.engine.expressions.columns import col
 from tallyman.engine.files import parquet
 from tallyman.engine.files.listing import InputFiles
 from tallyman.engine.source import lines
-from tallyman.engine.source.source import Door, Input, nullable, placed
+from tallyman.engine.source.door_memory import Door
+from tallyman.engine.source.source import Input, nullable, placed
 from tallyman.engine.spark import digest
 from tallyman.engine.spark.spark_hash import digest_of
 from tallyman.engine.spark.spark_text import NoSparkText, texts
@@ -108,7 +109,7 @@ class ParquetInput(Input):
         except NoSparkText:
             return None
 
-    def door(self) -> Door:
+    def measured(self) -> Door:
         keys = self.keys_here
         found = digest.of_keys(self.keys()) if keys is None else digest_of(keys)
         # Two independent witnesses: the footers count the rows, the scan digests the keys.

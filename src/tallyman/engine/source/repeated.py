@@ -38,6 +38,10 @@ class Repeated:
 
 def count(inputs: Mapping[str, Input], *, limit: int | None = None) -> Repeated:
     """Count repeated keys with one shuffle, over the inputs that are small enough."""
+    if len(inputs) == 1:
+        [(name, only)] = inputs.items()
+        if only.remembered is not None and only.remembered.repeated is not None:
+            return Repeated({name: only.remembered.repeated})
     spark = next(iter(inputs.values())).spark
     most = int(str(spark.conf.get(LIMIT, str(RECORDS)))) if limit is None else limit
     small = {n: source for n, source in inputs.items() if not most or source.at_most() <= most}

@@ -5,27 +5,19 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
-from tallyman.domain.account.ledger import KeyDigest
 from tallyman.engine.expressions.column_names import KEY, PLACE
 from tallyman.engine.expressions.columns import col
 from tallyman.engine.expressions.redact import Redaction
 from tallyman.engine.files.listing import InputFiles
+from tallyman.engine.source.door_memory import Door, DoorMemory
 
 NOTHING_REDACTED = Redaction()
-
-
-@dataclass(frozen=True, slots=True)
-class Door:
-    """The measurement of an input at the door, before and apart from any step."""
-
-    digest: KeyDigest
-    null_keys: int = 0
-    blank_lines: int = 0
 
 
 @dataclass(frozen=True)
@@ -41,6 +33,7 @@ class Input(ABC):
     redaction: Redaction = field(default=NOTHING_REDACTED, kw_only=True)
     places: str | None = field(default=None, kw_only=True)
     """The name under which places of records are read too; None: keys alone name the records."""
+    memory: DoorMemory | None = field(default=None, kw_only=True, compare=False)
 
     @abstractmethod
     def records(self, columns: Sequence[str] | None = None) -> DataFrame:
@@ -58,9 +51,31 @@ class Input(ABC):
         """Return the same input, with a place `name@file#number` for each record."""
         return replace(self, places=name)
 
-    @abstractmethod
     def door(self) -> Door:
+        """Return count and key digest, remembered for the same bytes or measured now."""
+        return self.remembered or self.measured()
+
+    @abstractmethod
+    def measured(self) -> Door:
         """Measure count and key digest, with a separate scan."""
+
+    @cached_property
+    def remembered(self) -> Door | None:
+        """What an earlier run measured of the same bytes."""
+        if self.memory is None or self.hides_key:
+            return None
+        return self.memory.recall(self.files.content_hash, self._reading)
+
+    def remember(self, door: Door) -> None:
+        if self.memory is not None and not self.hides_key and door != self.remembered:
+            self.memory.keep(self.files.content_hash, self._reading, door)
+
+    @property
+    def _reading(self) -> str:
+        """All that decides, besides the bytes, which keys are read."""
+        columns = self.schema.simpleString()
+        folders = self.files.folders_are_columns
+        return repr((type(self).__name__, self.key, columns, sorted(self.options.items()), folders))
 
     def lots(self, columns: Sequence[str]) -> list[tuple[Input, DataFrame]]:
         """Split the records by how they are read, so that errors of each lot are found in one
