@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ import pytest
 from pyspark.sql.classic.dataframe import DataFrame
 
 from tallyman.engine.asset.asset_run import AssetRun
+from tallyman.engine.asset.closing import Closing
+from tallyman.engine.evidence.kept import Kept
 from tallyman.engine.files import parquet
 from tests.planted.plants import Plant
 from tests.planted.seams import READS
@@ -60,7 +63,15 @@ class Harness:
             by_spark = plant is not None and plant.here is None
             return few(rows, most) and not by_spark
 
+        kept = Closing.kept
+
+        def kept_here(closing: Closing) -> Kept:
+            plant = self.current
+            found = kept(closing)
+            return replace(found, limit=0) if plant is not None and plant.many else found
+
         patch.setattr(parquet, "few", few_here)
+        patch.setattr(Closing, "kept", kept_here)
         for seam in seams:
             self._wrap(patch, seam)
 

@@ -36,12 +36,14 @@ class Plant:
     at: str = ""
     evidence: str = "keys"
     traced: bool = False
+    many: bool = False
+    """True if kept files are measured as if this process could not read that many rows."""
 
     @property
     def asset(self) -> str:
         at = re.split("[.:]", self.seam)[-1].strip("_")
-        here = "_here" if self.here else ""
-        return f"{self.plan}_{self.evidence}_{at}{here}_{self.name}"
+        way = ("_here" if self.here else "") + ("_many" if self.many else "")
+        return f"{self.plan}_{self.evidence}_{at}{way}_{self.name}"
 
 
 def having(column: str, change: Rows) -> Rows:
@@ -394,7 +396,8 @@ SETTLED = [
         )
     ),
 ]
-PLANTS = [*RECORDS, *COMBINED, *MULTIPLIED, *WORKED, *TRACED, *SETTLED]
+MANY = [replace(plant, many=True) for plant in COMBINED if plant.evidence == "keys"]
+PLANTS = [*RECORDS, *COMBINED, *MANY, *MULTIPLIED, *WORKED, *TRACED, *SETTLED]
 
 ELSEWHERE = {
     "evidence.append:new_rows": "rows of a version are counted again after they were written",

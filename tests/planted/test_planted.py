@@ -43,7 +43,7 @@ def _unchanged(rows: Any) -> Any:
 
 
 # Always one bug for each seam and kind of evidence, and one for each plan; the full form has all.
-BY_SEAM = {(plant.seam, plant.evidence): plant for plant in reversed(PLANTS)}
+BY_SEAM = {(plant.seam, plant.evidence, plant.many): plant for plant in reversed(PLANTS)}
 BY_PLAN = {(plant.plan, plant.evidence): plant for plant in BY_SEAM.values()}
 OF_OTHER_PLANS = {
     (plant.plan, plant.evidence): plant
@@ -53,11 +53,13 @@ OF_OTHER_PLANS = {
 CHOSEN = PLANTS if FULL else [*BY_SEAM.values(), *OF_OTHER_PLANS.values()]
 SOUND = [
     # Every second one is settled by Spark, the others in this process.
-    Plant("", plan, "sound", here=here, evidence=evidence, traced=plan == "worked")
+    Plant("", plan, "sound", here=here, evidence=evidence, traced=plan == "worked", many=many)
     for plan in PLANS
+    for many in (False, True)
     for evidence, here in (("keys", None), ("digest", _unchanged))
     # Where records stay rows their evidence is that of other plans.
     if FULL or evidence == "keys" or plan in ("rows", "groups", "worked")
+    if not many or (evidence == "keys" and plan in ("groups", "judged", "regrouped", "unfolded"))
 ]
 
 
@@ -66,8 +68,8 @@ def test_every_seam_of_the_engine_has_a_plant() -> None:
     assert seams() == planted | set(ELSEWHERE)
     assert not planted & set(ELSEWHERE)
     assert len({plant.asset for plant in PLANTS}) == len(PLANTS) >= 20
-    assert {(plant.seam, plant.evidence) for plant in CHOSEN} == {
-        (plant.seam, plant.evidence) for plant in PLANTS
+    assert {(plant.seam, plant.evidence, plant.many) for plant in CHOSEN} == {
+        (plant.seam, plant.evidence, plant.many) for plant in PLANTS
     }
     assert {plant.plan for plant in CHOSEN} == set(PLANS)
 

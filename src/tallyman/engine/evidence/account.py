@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from tallyman.domain.account.fate import Fate
 from tallyman.domain.account.ledger import Check, KeyDigest, Partition, SubLedger
-from tallyman.engine.evidence.kept import EVIDENCE, WHOLE_GROUP, Kept, LetterCounts
+from tallyman.engine.evidence.kept import EVIDENCE, WHOLE_GROUP, GroupedKeys, Kept, LetterCounts
 from tallyman.engine.expressions.column_names import ERROR
 from tallyman.engine.segment.cuts import Opened
 from tallyman.engine.segment.evaluate import Evaluation
@@ -31,6 +31,8 @@ class Account:
     kept: Kept
     letters: LetterCounts
     witnesses: Mapping[str, Future[KeyDigest]]
+    _evidence: dict[str, GroupedKeys] = field(default_factory=dict)
+    """What was measured of the evidence of groups, by step."""
 
     def close(self, passed: Mapping[int, KeyDigest], *, marked: bool) -> Closed:
         """Build the partitions of the records, and a sub-ledger for every further level. `passed`
@@ -129,10 +131,30 @@ class Account:
                 continue
             step = cut.step_id
             failed = self.letters.sources.get(step, KeyDigest())
-            expected = self.kept.grouped(_place(cut)).sources + failed
+            expected = self._grouped(cut).sources + failed
             what = f"rows in the groups of {step}"
             checks.append(Check(what=what, expected=expected, found=found))
         return checks
+
+    def _grouped(self, cut: Opened) -> GroupedKeys:
+        """Measure the evidence of groups, once.
+
+        Many keys are not read a second time. The groups were computed from these very files, and
+        each has count and digest of the keys it was computed from: that is their measurement. Which
+        groups there are, and how many rows, is read from the files again.
+        """
+        if (known := self._evidence.get(cut.step_id)) is not None:
+            return known
+        place, found = _place(cut), None
+        as_computed = cut.kept_as_written and cut.step_id not in self.letters.groups
+        if as_computed and self.kept.many(place):
+            sources = self._groups_at(self.evaluation.opened.index(cut) + 1)
+            groups = self.kept.groups(place)
+            if sources is not None and groups is not None:
+                found = GroupedKeys(sources, groups)
+        found = found or self.kept.grouped(place)
+        self._evidence[cut.step_id] = found
+        return found
 
     def _groups_at(self, level: int) -> KeyDigest | None:
         """Add up the rows of all groups of a level, as the groups report them; None if they do not.
@@ -171,8 +193,11 @@ class Account:
                 made = witness.result().count
                 checks.append(_count(f"children made by {name}", made, evidence.children.count))
             return evidence.children, evidence.parents, checks
-        grouped = self.kept.grouped(place)
+        grouped = self._grouped(cut)
         checks = []
+        if cut.groups is None:  # the digest may be known without a second look at the keys
+            what, rows = f"rows in the evidence of {name}", self.kept.rows(place)
+            checks.append(_count(what, grouped.sources.count, rows))
         if witness is not None:
             expected, what = witness.result(), f"keys in the groups of {name}"
             found = grouped.sources

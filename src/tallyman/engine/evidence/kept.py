@@ -107,6 +107,18 @@ class Kept:
         except NoSparkText:
             return GroupedKeys(*by_spark.grouped(self._read(files)))
 
+    def groups(self, place: str) -> KeyDigest | None:
+        """Digest the groups in the evidence of keys, without the keys; None if only Spark can."""
+        found = set[str]()
+        try:
+            for batch in batches(self.files(place), ["group_key"]):
+                found |= _distinct(batch)
+                if len(found) > parquet.ROWS:
+                    return None
+        except NoSparkText:
+            return None
+        return digest_of(found)
+
     def pairs(self, place: str) -> KeyDigest:
         """Digest each key together with its group, so that a key in another group is detected."""
         files = self.files(place)
@@ -193,6 +205,10 @@ class Kept:
         if sum(file.stat().st_size for file in files) > LETTER_BYTES or (files and not self.limit):
             return LetterCounts(*by_spark.letters(self.spark(), [str(file) for file in files]))
         return _letters(files)
+
+    def many(self, place: str) -> bool:
+        """True if there are more rows than this process reads."""
+        return self._many(self.files(place))
 
     def files(self, place: str) -> list[Path]:
         """List Parquet files below a place; folders may have names like files."""
