@@ -22,6 +22,7 @@ from tallyman.engine.readback.levels import Levels
 from tallyman.engine.readback.records import condition
 from tallyman.engine.readback.session import DuckSession, parquet, parquet_files
 from tests.engine.conftest import AssetFiles, Ran, Workshop, bag, shape
+from tests.engine.test_few_rows import by_spark, content_of, ledger_of
 
 SEED = int(os.environ.get("TALLYMAN_SEED", "20240115"))
 CHAINS = 6
@@ -323,6 +324,17 @@ def test_the_output_is_what_spark_gives(ran: Ran, plain: dict[str, DataFrame], n
     found = ran.read(name)
     assert shape(found) == shape(plain[name]), _told(name)
     assert bag(found) == bag(plain[name]), _told(name)
+
+
+def test_few_rows_are_written_as_spark_writes_many(
+    ran: Ran, workshop: Callable[..., Workshop]
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        by_spark(patch)
+        many = _project(workshop, {name: set(KEYS) for name in CHAIN}).run()
+    for name in CHAIN:
+        assert ledger_of(ran[name]) == ledger_of(many[name]), _told(name)
+        assert content_of(ran[name].folder) == content_of(many[name].folder), _told(name)
 
 
 # ---- backward -------------------------------------------------------------------------------

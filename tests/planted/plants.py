@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tallyman.engine.expressions.column_names import KEY
-from tallyman.engine.segment.ended import Ended, at
+from tallyman.engine.segment.ended import EndedRows, at
 
 Rows = Callable[[DataFrame], DataFrame]
 Here = Callable[[Any], Any]
@@ -25,7 +25,7 @@ Files = Callable[[list[Path]], None]
 class Plant:
     """A bug in one seam, for one plan. `rows` changes what Spark writes or reads there, `here` what
     this process does; `files` what lies in folders whose path holds `at`, after the seam was
-    passed. Only with `here` are few rows settled in this process."""
+    passed. Only with `here` are few rows written by this process."""
 
     seam: str
     plan: str
@@ -131,7 +131,7 @@ def change_here(column: str, old: str, new: str) -> Here:
 def forget_here(key: str) -> Here:
     """A row that ended is counted, and then forgotten."""
 
-    def forgotten(ended: Ended | None) -> Ended | None:
+    def forgotten(ended: EndedRows | None) -> EndedRows | None:
         if ended is None or ended.rows is None or key not in ended.rows[KEY].to_pylist():
             return ended
         return replace(ended, rows=lose_here(KEY, key)(ended.rows))
@@ -367,9 +367,9 @@ TRACED = [
     ),
 ]
 WRITE_HERE, READ_HERE = "files.parquet:write", "files.parquet:table"
-LINES, ENDED_HERE = "evidence.settle:write_lines", "segment.ended:EndedColumns.read"
+LINES, ENDED_HERE = "evidence.local_writer:write_lines", "segment.ended:EndedColumns.read"
 AMONG = f"{ENDED_HERE}_among"
-SETTLED = [
+FEW = [
     Plant(LINES, "rows", "letter_lost", here=lose_line('"source_key":"o-06"')),
     Plant(LINES, "rows", "letter_doubled", here=double_line('"source_key":"o-06"')),
     Plant(LINES, "rows", "second_letter_lost", here=lose_line('"rejection":"2/2"')),
@@ -397,7 +397,7 @@ SETTLED = [
     ),
 ]
 MANY = [replace(plant, many=True) for plant in COMBINED if plant.evidence == "keys"]
-PLANTS = [*RECORDS, *COMBINED, *MANY, *MULTIPLIED, *WORKED, *TRACED, *SETTLED]
+PLANTS = [*RECORDS, *COMBINED, *MANY, *MULTIPLIED, *WORKED, *TRACED, *FEW]
 
 ELSEWHERE = {
     "evidence.append:new_rows": "rows of a version are counted again after they were written",

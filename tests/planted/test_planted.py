@@ -52,7 +52,7 @@ OF_OTHER_PLANS = {
 }
 CHOSEN = PLANTS if FULL else [*BY_SEAM.values(), *OF_OTHER_PLANS.values()]
 SOUND = [
-    # Every second one is settled by Spark, the others in this process.
+    # With keys few rows are written by Spark, with digests by this process.
     Plant("", plan, "sound", here=here, evidence=evidence, traced=plan == "worked", many=many)
     for plan in PLANS
     for many in (False, True)

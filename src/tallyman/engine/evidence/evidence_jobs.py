@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from tallyman.domain.account.fate import Fate
 from tallyman.domain.account.ledger import KeyDigest
-from tallyman.engine.evidence import kept_by_spark, settle, write
+from tallyman.engine.evidence import kept_by_spark, local_writer, write
 from tallyman.engine.expressions.column_names import ERROR, KEY, LIVE, PART
 from tallyman.engine.files import parquet
 from tallyman.engine.segment.cuts import Opened
@@ -36,8 +36,8 @@ class EvidenceJobs:
     """The expected evidence of each step, measured on the rows it was made from."""
 
     @property
-    def here(self) -> settle.Settlement:
-        return settle.Settlement(self.writer)
+    def here(self) -> local_writer.LocalWriter:
+        return local_writer.LocalWriter(self.writer)
 
     def start(self) -> None:
         """Start writing dead letters, filtered keys and other evidence, in parallel."""
@@ -112,7 +112,7 @@ class EvidenceJobs:
         ended = [(s.level, self.evaluation.checks.ended(s)) for s in stages]
         records = sum(one.totals[ERROR].count for _, one in ended)
         known = not self.failed_groups and all(one.rows is not None for _, one in ended)
-        if known and parquet.few(records, settle.LETTERS):
+        if known and parquet.few(records, local_writer.LETTERS):
             self.here.write_letters([(level, one.of([ERROR])) for level, one in ended])
         else:
             self.write_letters(reduce(DataFrame.unionByName, map(self._failed, stages)))

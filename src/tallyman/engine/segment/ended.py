@@ -17,7 +17,7 @@ from tallyman.engine.spark.spark_hash import digest_of
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class EndedRows:
     """The rows of one stage that ended in it."""
 
     totals: Mapping[int, KeyDigest] = field(default_factory=dict)
@@ -43,14 +43,14 @@ class EndedColumns:
     place: str | None = None
     multiplicity: str | None = None
 
-    def read(self, folders: Mapping[int, Path]) -> Ended | None:
+    def read(self, folders: Mapping[int, Path]) -> EndedRows | None:
         """Read and digest the rows in the folders of parts; None if only Spark can."""
         files = {n: sorted(folder.glob("part-*")) for n, folder in folders.items()}
         if not parquet.few(sum(map(parquet.rows_in, files.values()))):
             return None
         return self._ended({n: parquet.table(found, self._wanted) for n, found in files.items()})
 
-    def read_among(self, files: Sequence[Path]) -> Ended | None:
+    def read_among(self, files: Sequence[Path]) -> EndedRows | None:
         """The same, with the rows of all parts in the same files."""
         if not parquet.few(parquet.rows_in(files)):
             return None
@@ -63,7 +63,7 @@ class EndedColumns:
         lanes = digest.NAMES if self.multiplicity else ()
         return [n for n in (self.key, self.reasons, self.place, *lanes) if n]
 
-    def _ended(self, parts: Mapping[int, pa.Table]) -> Ended | None:
+    def _ended(self, parts: Mapping[int, pa.Table]) -> EndedRows | None:
         totals: dict[int, KeyDigest] = {}
         tables: list[pa.Table] = []
         for part, rows in parts.items():
@@ -77,7 +77,7 @@ class EndedColumns:
             else:
                 totals[part] = digest_of(at(rows, self.key).to_pylist())
             tables.append(self._named(rows, part, totals[part].count))
-        return Ended(
+        return EndedRows(
             totals, pa.concat_tables(tables, promote_options="permissive") if tables else None
         )
 

@@ -79,7 +79,8 @@ class Flow:
     def with_tags(self) -> Flow:
         if self.tagged:
             return self
-        tags = {PART: F.lit(LIVE), REJECTIONS: F.lit(None).cast(f"array<{REJECTION}>")}
+        none = F.expr(f"CAST(NULL AS array<{REJECTION}>)")
+        tags = {PART: F.expr(str(LIVE)), REJECTIONS: none}
         return replace(self, rows=self.rows.withColumns(tags), tagged=True)
 
     def choose(self, chosen: Sequence[Column], names: Sequence[str]) -> Flow:
@@ -112,8 +113,8 @@ def rejection(rule: int, actual: Column) -> Column:
 
 
 def _appended(rejection: Column) -> Column:
-    none = F.array().cast(f"array<{REJECTION}>")
-    return F.array_append(F.coalesce(F.col(REJECTIONS), none), rejection)
+    before = F.expr(f"coalesce({REJECTIONS}, CAST(array() AS array<{REJECTION}>))")
+    return F.array_append(before, rejection)
 
 
 # ---- steps ---------------------------------------------------------------------------------
@@ -228,8 +229,8 @@ def _broke(rules: frozenset[int]) -> Column:
     """True if the record already broke one of these rules."""
     if not rules:
         return F.lit(False)
-    numbers = F.array(*map(F.lit, sorted(rules)))
-    return F.coalesce(F.arrays_overlap(F.col(REJECTIONS).getField("rule"), numbers), F.lit(False))
+    numbers = ", ".join(map(str, sorted(rules)))
+    return F.expr(f"coalesce(arrays_overlap({REJECTIONS}.rule, array({numbers})), false)")
 
 
 def _values(names: Sequence[str], redaction: Redaction) -> Column:

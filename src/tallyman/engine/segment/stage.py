@@ -17,7 +17,7 @@ from tallyman.domain.account.ledger import KeyDigest
 from tallyman.engine.expressions.column_names import KEY, LIVE, PART, PLACE, REJECTIONS
 from tallyman.engine.expressions.columns import col
 from tallyman.engine.files import parquet
-from tallyman.engine.segment.ended import Ended, EndedColumns, at
+from tallyman.engine.segment.ended import EndedColumns, EndedRows, at
 from tallyman.engine.segment.segment import Flow
 from tallyman.engine.spark import digest
 from tallyman.engine.spark.plain_types import is_plain
@@ -81,17 +81,17 @@ class Stage:
         rows = parquet.table(self._files())
         return rows if self.split else rows.filter(pc.field(PART) == LIVE)
 
-    def ended(self) -> Ended:
+    def ended(self) -> EndedRows:
         """Count and digest the rows that ended, and read them if they are few. Live rows are
         measured where they are kept.
         """
         if not self.split:
-            return self.own.read_among(self._files()) or Ended(self._totals())
+            return self.own.read_among(self._files()) or EndedRows(self._totals())
         parts = self.parts() - {LIVE}
         if not parts:
-            return Ended()
+            return EndedRows()
         folders = {n: Path(self.path, f"{PART}={n}") for n in sorted(parts)}
-        return self.own.read(folders) or Ended(self._totals())
+        return self.own.read(folders) or EndedRows(self._totals())
 
     def _totals(self) -> dict[int, KeyDigest]:
         ended = self.read().where(F.col(PART) != LIVE).groupBy(PART)

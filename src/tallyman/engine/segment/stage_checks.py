@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from tallyman.domain.account.ledger import KeyDigest
 from tallyman.domain.pipeline.threshold import Halt, Thresholds
 from tallyman.engine.expressions.column_names import ERROR, KEY, PART
-from tallyman.engine.segment.ended import Ended
+from tallyman.engine.segment.ended import EndedRows
 from tallyman.engine.segment.fate_book import Book
 from tallyman.engine.segment.stage import Stage
 from tallyman.engine.source.doors import Doors
@@ -33,7 +33,7 @@ class StageChecks:
     halt: Halt | None = None
     _errors: int = 0
     """The number of rejected records; a failed group counts as its records."""
-    _ended: dict[str, Future[Ended]] = field(default_factory=dict)
+    _ended: dict[str, Future[EndedRows]] = field(default_factory=dict)
     """The rows that ended in each stage, by its path."""
     _last: Stage | None = None
 
@@ -43,7 +43,7 @@ class StageChecks:
         self._ended[stage.path] = self.pool.submit(stage.ended)
         self._last = stage
 
-    def ended(self, stage: Stage) -> Ended:
+    def ended(self, stage: Stage) -> EndedRows:
         """Return the rows that ended in a stage; wait until they are counted."""
         return self._ended[stage.path].result()
 

@@ -61,7 +61,7 @@ class Input(ABC):
 
     @cached_property
     def remembered(self) -> Door | None:
-        """What an earlier run measured of the same bytes."""
+        """Return what an earlier run measured of the same bytes."""
         if self.memory is None or self.hides_key:
             return None
         return self.memory.recall(self.files.content_hash, self._reading)

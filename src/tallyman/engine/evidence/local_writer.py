@@ -32,7 +32,7 @@ FILE = "part-00000"
 
 
 @dataclass(frozen=True, slots=True)
-class Settlement:
+class LocalWriter:
     """Writes what `writer` would write with Spark jobs, to the same places."""
 
     writer: EvidenceWriter
