@@ -20,6 +20,7 @@ from tallyman.domain.history.run import AssetResult, RunIdentity, Status
 from tallyman.domain.pipeline.target import Target, folder_of
 from tallyman.engine.asset.work import Folders, Work
 from tallyman.engine.files.sizes import sizes
+from tallyman.engine.source.door_memory import DoorMemory
 from tallyman.errors import RunCanceled, RunTaken, StorageFailed, TallymanError
 from tallyman.faults import Point
 
@@ -59,7 +60,8 @@ class TargetMaker:
     # ---- overridden by a replay -----------------------------------------------------------
 
     def inputs(self, target: Target) -> TargetInputs:
-        return TargetInputs(self.bench.pins.of(target))
+        doors = DoorMemory(self.bench.definitions.settings.state_folder / "doors")
+        return TargetInputs(self.bench.pins.of(target), memory=doors)
 
     def unchanged(self, target: Target, pins: Mapping[str, Pin]) -> Materialization | None:
         """Return the last success if making the target would give the same result."""

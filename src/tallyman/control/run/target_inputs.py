@@ -38,12 +38,13 @@ class Corrections:
 class TargetInputs:
     pins: Mapping[str, Pin]
     corrections: Corrections | None = None
+    memory: DoorMemory | None = None
+    """Doors that earlier runs measured; without it, every door is measured."""
 
     def open(
         self, spark: SparkSession, definition: Definition, redaction: Redaction, project: Path
     ) -> dict[str, Input]:
-        memory = DoorMemory(project / ".tallyman" / "doors")
-        opened = open_inputs(spark, definition, self.pins, redaction, memory)
+        opened = open_inputs(spark, definition, self.pins, redaction, self.memory)
         if self.corrections is None:
             return opened
         return overlaid(opened, self.corrections.inputs, self.corrections.folder, project)

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
-from pyspark.sql import DataFrame
-
 from tallyman.domain.account.ledger import Ledger
 from tallyman.domain.definition.plan import accounted_inputs, has_working_set, step_ids
 from tallyman.engine.asset.closing import AssetOutcome, Closing, by_type
@@ -16,9 +14,8 @@ from tallyman.engine.columns.reads import columns_read
 from tallyman.engine.evidence import breaker
 from tallyman.engine.evidence.content import Content, measure_files
 from tallyman.engine.evidence.evidence_jobs import EvidenceJobs
-from tallyman.engine.evidence.key_check import KeyCheck
+from tallyman.engine.evidence.key_check import KeyCheck, KeyedOutput
 from tallyman.engine.evidence.write import EvidenceWriter, clear, move_files
-from tallyman.engine.expressions.column_names import SYSTEM
 from tallyman.engine.observer import SILENT, Observer
 from tallyman.engine.segment.evaluate import Evaluation
 from tallyman.engine.segment.fate_book import Book
@@ -169,9 +166,7 @@ class AssetRun:
         key = self.evaluation.output_key
         content = self.pool.submit(measure_files, spark, place, made.schema, inside, key)
 
-        def rows() -> DataFrame:
-            return spark.read.schema(made.schema).parquet(str(place)).drop(SYSTEM)
-
+        rows = KeyedOutput(spark, place, made.schema)
         self.key_check.begin(rows, self._kept_key(made), self.doors.every_key_counted)
         return content
 

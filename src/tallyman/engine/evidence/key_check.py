@@ -6,27 +6,36 @@ two such rows are equal. Their number is reported, see `null_values`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import duckdb
 import pyarrow.parquet as pq
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, DecimalType, StructType
 
 from tallyman.domain.account.ledger import Ledger
 from tallyman.domain.definition.distinct import distinguished_by
 from tallyman.domain.definition.frame import Frame
 from tallyman.domain.pipeline.pipeline import Asset
 from tallyman.engine.evidence.content import row_hashes
+from tallyman.engine.expressions.column_names import SYSTEM
 from tallyman.engine.expressions.columns import col
 from tallyman.engine.expressions.redact import Redaction
+from tallyman.engine.files import duck, parquet
 from tallyman.errors import KeysRepeat, StepFailed
 from tallyman.errors.wording import first_line
 
 EXAMPLES = 5
+ROWS = 10_000_000
+"""The largest output whose keys are compared in this process, in a few seconds; a set of keys that
+does not fit into memory goes to a temporary file.
+"""
+COMPARABLE = {"string", "boolean", "tinyint", "smallint", "int", "bigint", "date", "timestamp"}
 NEW = "_tm_new"
 
 
@@ -35,6 +44,40 @@ class Repeats:
     keys: int
     rows: int
     examples: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedOutput:
+    """The rows of an output in their place, without our column."""
+
+    spark: SparkSession
+    folder: Path
+    schema: StructType
+
+    def rows(self) -> DataFrame:
+        return self.spark.read.schema(self.schema).parquet(str(self.folder)).drop(SYSTEM)
+
+    def surely_differ(self, key: Sequence[str]) -> bool:
+        """True if this process finds that no two rows have the same key."""
+        files = sorted(self.folder.glob("*.parquet"))
+        if not all(comparable(self.schema[name].dataType) for name in key):
+            return False
+        if not files or not parquet.few(parquet.rows_in(files), ROWS):
+            return False
+        names = ", ".join(map(duck.quoted, key))
+        found = ", ".join(duck.text(str(file)) for file in files)
+        rows = f"read_parquet([{found}], hive_partitioning = false)"
+        several = f"SELECT 1 FROM {rows} GROUP BY {names} HAVING count(*) > 1 LIMIT 1"
+        try:
+            with duck.connect() as here:
+                return not here.execute(several).fetchall()
+        except duckdb.Error:  # such as text that is not UTF-8: Spark compares bytes
+            return False
+
+
+def comparable(kind: DataType) -> bool:
+    """True if values are equal here exactly if they are equal in Spark."""
+    return isinstance(kind, DecimalType) or kind.simpleString() in COMPARABLE
 
 
 @dataclass
@@ -48,7 +91,7 @@ class KeyCheck:
     pool: ThreadPoolExecutor
     redaction: Redaction
     stays: Sequence[str] = ()
-    _rows: Callable[[], DataFrame] | None = field(default=None, init=False)
+    _rows: KeyedOutput | None = field(default=None, init=False)
     _counted: Future[Repeats | None] | None = field(default=None, init=False)
 
     @property
@@ -65,7 +108,7 @@ class KeyCheck:
         apart = None if self.stays else distinguished_by(self.plan)
         return apart is None or not apart <= {name.lower() for name in asset.key}
 
-    def begin(self, rows: Callable[[], DataFrame], kept: Sequence[str], few: bool) -> None:
+    def begin(self, rows: KeyedOutput, kept: Sequence[str], few: bool) -> None:
         """Start counting in the background. `kept` are columns that hold the key of the only input,
         row by row; if there are `few` records, the door counts their keys anyway.
         """
@@ -90,7 +133,9 @@ class KeyCheck:
 
     def _count(self) -> Repeats | None:
         assert self._rows is not None
-        keys = self._rows().select(*map(col, self.asset.key), F.lit(True).alias(NEW))
+        if not self.stays and self._rows.surely_differ(self.asset.key):
+            return None
+        keys = self._rows.rows().select(*map(col, self.asset.key), F.lit(True).alias(NEW))
         if self.stays:
             there = keys.sparkSession.read.parquet(*self.stays)
             there = there.select(*map(col, self.asset.key), F.lit(False).alias(NEW))

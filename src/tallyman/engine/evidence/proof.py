@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import MapType, StringType, StructType
 
@@ -32,6 +32,8 @@ from tallyman.engine.source.source import Input, key_text
 from tallyman.engine.spark.small_tables import empty, table
 
 SAMPLES = 100
+FEW = 1_000
+"""The largest number of differences that are collected, which saves Spark a job for each kind."""
 LETTER = StructType().add(SOURCE_KEY, "string").add("context", MapType(StringType(), StringType()))
 KINDS = ("missing", "extra", "duplicate")
 
@@ -65,11 +67,19 @@ def _compare(came: DataFrame, met: DataFrame) -> Discrepancy:
         F.expr("if(came = 0, met, 0)").alias("extra"),
         F.expr("if(came > 0, greatest(met - came, 0), 0)").alias("duplicate"),
     )
+    few = wrong.limit(FEW + 1).collect()
+    if len(few) <= FEW:
+        return _counted(few)
     # Spark sums the counts, and names are limited, so that few rows are collected.
     row = wrong.agg(*(F.coalesce(F.sum(k), F.lit(0)).alias(k) for k in KINDS)).first()
     assert row is not None
     samples = {kind: _named(wrong, kind) if row[kind] else [] for kind in KINDS}
     return Discrepancy(**{k: int(row[k]) for k in KINDS}, samples=samples)
+
+
+def _counted(wrong: Sequence[Row]) -> Discrepancy:
+    samples = {k: sorted(row[KEY] for row in wrong if row[k])[:SAMPLES] for k in KINDS}
+    return Discrepancy(**{k: sum(row[k] for row in wrong) for k in KINDS}, samples=samples)
 
 
 def _named(wrong: DataFrame, kind: str) -> list[str]:
