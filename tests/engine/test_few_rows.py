@@ -17,9 +17,13 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from tallyman.domain.account.ledger import KeyDigest
 from tallyman.engine.evidence import content
+from tallyman.engine.expressions.column_names import KEY, PART, REJECTIONS
 from tallyman.engine.files import parquet
+from tallyman.engine.segment.ended import EndedColumns
 from tallyman.engine.source import json_input
+from tallyman.engine.spark import digest
 from tests.engine.conftest import AssetFiles, Ran, Workshop
 
 PIPELINE = """
@@ -245,3 +249,21 @@ class _Never:
 
 def _never() -> Any:
     return _Never()
+
+
+@pytest.mark.parametrize("records", [3, parquet.ROWS + 1])
+def test_a_row_that_stands_for_very_many_records_is_left_to_spark(
+    tmp_path: Path, records: int
+) -> None:
+    lanes = {name: [records] for name in digest.NAMES}
+    rejections = pa.array([None], pa.list_(pa.string()))
+    rows = pa.table({PART: [2], KEY: ["a"], REJECTIONS: rejections, **lanes})
+    parquet.write(rows, tmp_path / "part-0.parquet")
+    own = EndedColumns(KEY, REJECTIONS, multiplicity=digest.COUNT)
+    found = own.read_among([tmp_path / "part-0.parquet"])
+    if records > parquet.ROWS:
+        assert found is None
+    else:
+        assert found is not None
+        assert found.totals == {2: KeyDigest(records, records, records)}
+        assert found.of([2])[KEY].to_pylist() == ["a"] * records

@@ -76,6 +76,8 @@ class EndedColumns:
                 totals[part] = KeyDigest(*sums)
             else:
                 totals[part] = digest_of(at(rows, self.key).to_pylist())
+            if not parquet.few(totals[part].count):  # one row may stand for very many records
+                return None
             tables.append(self._named(rows, part, totals[part].count))
         return EndedRows(
             totals, pa.concat_tables(tables, promote_options="permissive") if tables else None
