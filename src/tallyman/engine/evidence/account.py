@@ -32,7 +32,7 @@ class Account:
     letters: LetterCounts
     witnesses: Mapping[str, Future[KeyDigest]]
     _evidence: dict[str, GroupedKeys] = field(default_factory=dict)
-    """What was measured of the evidence of groups, by step."""
+    """The measured evidence of groups, by step."""
 
     def close(self, passed: Mapping[int, KeyDigest], *, marked: bool) -> Closed:
         """Build the partitions of the records, and a sub-ledger for every further level. `passed`

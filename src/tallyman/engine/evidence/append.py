@@ -14,6 +14,7 @@ from tallyman.engine.evidence import write
 from tallyman.engine.evidence.content import measure
 from tallyman.engine.expressions.column_names import SYSTEM, quoted
 from tallyman.engine.expressions.columns import col
+from tallyman.engine.files import parquet
 from tallyman.errors import RowsUnaccountedFor
 
 RANK = "_tm_rank"
@@ -33,7 +34,7 @@ def new_rows(
 ) -> NewRows:
     """Write the new rows to `target`, or return the made ones unchanged if all of them are new."""
     rows = spark.read.parquet(str(made))
-    total = write.rows_in(made)
+    total = parquet.rows_in(sorted(made.rglob("*.parquet")))
     kept = _once(rows, key)
     if current:
         there = spark.read.parquet(*current).select(*(col(name) for name in key)).distinct()
@@ -46,7 +47,7 @@ def new_rows(
     kept.write.mode("overwrite").parquet(str(unfinished))
     write.move_files(unfinished, target)
     write.clear(unfinished)
-    if (written := write.rows_in(target)) != left:
+    if (written := parquet.rows_in(sorted(target.rglob("*.parquet")))) != left:
         raise RowsUnaccountedFor(target.name, max(left - written, 0), max(written - left, 0), 0)
     digest = measure(spark.read.parquet(str(target)).drop(SYSTEM)).digest
     return NewRows(target, left, total - left, digest)

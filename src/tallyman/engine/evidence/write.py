@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import NullType
@@ -234,11 +233,6 @@ def move_files(origin: Path, target: Path, suffix: str = ".parquet") -> None:
     files = sorted(p for p in origin.rglob("part-*") if p.is_file()) if origin.exists() else []
     for number, file in enumerate(files):
         os.rename(file, target / f"part-{number:05d}{suffix}")
-
-
-def rows_in(folder: Path) -> int:
-    """Count the written rows from footers."""
-    return sum(pq.read_metadata(p).num_rows for p in folder.rglob("*.parquet"))
 
 
 def clear(folder: Path) -> None:

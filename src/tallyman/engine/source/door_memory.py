@@ -1,4 +1,4 @@
-"""What doors measured, remembered by content: the same bytes are measured once.
+"""Memory of doors by content: the same bytes are measured once.
 
 Count, digest and repeated keys belong to the bytes of an input and to the way its keys are read.
 The bytes are identified by their sha256, which every run computes anyway.

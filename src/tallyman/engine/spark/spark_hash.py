@@ -55,10 +55,6 @@ def row_hashes(columns: Sequence[pa.ChunkedArray], rows: int, seed: int) -> Hash
     return hashes
 
 
-def has_hash(kind: pa.DataType) -> bool:
-    return _writer(kind) is not None
-
-
 def _bytes(values: pa.ChunkedArray) -> list[bytes | None]:
     write = _writer(values.type)
     if write is None:
