@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pyspark
 
+from tallyman.engine.spark import class_archive
 from tests.world.waiting import wait_until
 
 SPARK_HOME = Path(pyspark.__file__).parent
@@ -38,12 +39,17 @@ def spark_class(folder: Path, name: str, *words: str) -> subprocess.Popen[bytes]
     with (folder / "spark.log").open("ab") as log:
         return subprocess.Popen(
             [str(SPARK_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", *words],
-            env={**os.environ, **OURS},
+            env={**os.environ, **OURS, **_class_archive()},
             cwd=folder,
             stdout=log,
             stderr=log,
             start_new_session=True,
         )
+
+
+def _class_archive() -> dict[str, str]:
+    found = class_archive.archive()
+    return {class_archive.SUBMIT_OPTIONS: class_archive.options(found)} if found.is_file() else {}
 
 
 def start_connect_server(folder: Path, cores: int) -> tuple[int, str]:

@@ -13,8 +13,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import pyspark
-
 from tallyman.engine.spark.secrets import HIDDEN, SECRET, without_assigned
 from tallyman.engine.spark.settings import settings_for
 
@@ -23,8 +21,8 @@ def environment(master: str | None, conf: Mapping[str, str]) -> dict[str, Any]:
     return {
         "tallyman_version": metadata.version("tallyman"),
         "python_version": platform.python_version(),
-        "pyspark_version": pyspark.__version__,
-        "spark_version": pyspark.__version__,
+        "pyspark_version": metadata.version("pyspark"),
+        "spark_version": metadata.version("pyspark"),
         "java_version": java_version(),
         "platform": f"{platform.system()} {platform.machine()}",
         "spark_settings": without_secrets(settings_for(master, conf)),

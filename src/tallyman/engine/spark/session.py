@@ -15,6 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
+from tallyman.engine.spark import class_archive
 from tallyman.engine.spark.mode import is_connect
 from tallyman.engine.spark.settings import LOCAL, settings_for
 
@@ -43,6 +44,7 @@ def open_session(master: str | None, conf: Mapping[str, str], state: str) -> Spa
     with ExitStack() as around:
         around.enter_context(_stderr_to(os.path.join(state, LOG)))
         around.enter_context(_this_python())
+        around.enter_context(class_archive.in_use())
         around.enter_context(_interrupts_as_they_are())
         return builder.getOrCreate()
 
