@@ -83,7 +83,6 @@ def test_a_folder_without_pipelines_is_a_mistake(tally: TallyKit, tmp_path: Any)
     [
         ("orders", ROW | {"amuont": 1}, "there is no column 'amuont'. Did you mean 'amount'?"),
         ("orders", ROW | {"amount": object()}, "cannot be written as JSON"),
-        ("countries", {"code": "a\nb"}, "has a line break, and a record of a CSV file is one line"),
         ("countries", {"code": ["a"]}, "cannot be written as CSV"),
         ("rates", {"rate": "high"}, "not every 'rate' is double"),
         ("rates", "{}", "a line of text, and it has no lines"),

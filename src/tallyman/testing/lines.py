@@ -9,6 +9,8 @@ from datetime import date
 from decimal import Decimal
 from typing import Any
 
+from tallyman.engine.source.csv_dialect import CsvDialect
+
 
 def json_line(record: Mapping[str, Any]) -> str:
     return _json(record)
@@ -41,15 +43,15 @@ def csv_line(record: Mapping[str, Any], columns: Sequence[str], options: Mapping
 
 
 def _csv(value: object, separator: str, options: Mapping[str, str]) -> str:
-    quote, escape = options.get("quote", '"'), options.get("escape", "\\")
+    dialect = CsvDialect.of(options)
+    quote, escape = dialect.quote, dialect.escape
     nothing = options.get("nullValue", "")
     if value is None:
         return nothing
     text = _text(value)
-    if "\n" in text or "\r" in text:
-        raise ValueError(f"{text!r} has a line break, and a record of a CSV file is one line")
     plain = text != nothing and text == text.strip()
-    if plain and not any(special in text for special in (separator, quote, escape) if special):
+    specials = (separator, quote, escape, "\n", "\r")
+    if plain and not any(special in text for special in specials if special):
         return text
     for special in dict.fromkeys([escape, quote]):
         text = text.replace(special, escape + special)

@@ -78,7 +78,7 @@ def _origin(origin: RecordOrigin, pad: str, word: str, on: str = "") -> Iterator
 
 
 def _records(records: Sequence[Record], pad: str) -> Iterator[str]:
-    places = [f"{r.file}:{r.line}" if r.file else r.key or "·" for r in records]
+    places = [record.place or record.key or "·" for record in records]
     width = max(map(len, places), default=0)
     for record, place in zip(records, places, strict=True):
         yield f"{pad}{place:<{width}}  {_values(record.values)}"

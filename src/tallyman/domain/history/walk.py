@@ -30,14 +30,22 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """A row of a file. `line` is the line of a text or the row of a Parquet file, counted from
-    1.
+    """A row of a file. `line` is the line of a text or the row of a Parquet file, counted from 1;
+    `last_line` is given if the record has more than one.
     """
 
     key: str | None
     values: Mapping[str, Any] = field(default_factory=dict)
     file: str | None = None
     line: int | None = None
+    last_line: int | None = None
+
+    @property
+    def place(self) -> str | None:
+        if self.file is None:
+            return None
+        until = "" if self.last_line is None else f"-{self.last_line}"
+        return f"{self.file}:{self.line}{until}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -216,8 +216,9 @@ def source(
     texts = {
         k: str(v).lower() if isinstance(v, bool) else str(v) for k, v in (options or {}).items()
     }
-    if texts.get("multiLine", "false") == "true":
-        raise UsageError(f"source {name}: multiLine is not supported: one record is one line")
+    if format == "json" and texts.get("multiLine", "false") == "true":
+        reason = "one record is one line; `jq -c .` converts the file"
+        raise UsageError(f"source {name}: multiLine is not supported for JSON: {reason}")
     return _record(
         Source(
             name=_checked_name("source", name),

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tallyman.domain.pipeline.pipeline import Source
 from tallyman.engine.files.listing import InputFiles
+from tallyman.engine.readback.csv_records import CsvRecords
 from tallyman.engine.readback.parquet_records import ParquetRecords
 from tallyman.engine.readback.records import Records
 from tallyman.engine.readback.session import DuckSession
@@ -33,7 +34,8 @@ class OpenRecords:
         given = (self.duck, source.name, files, source.key)
         if source.format == "parquet":
             return ParquetRecords(*given, hive=True)
-        return TextRecords(*given, source, self._aside)
+        kind = CsvRecords if source.format == "csv" else TextRecords
+        return kind(*given, source, self._aside)
 
     def dataset(self, name: str, files: InputFiles, key: Sequence[str]) -> ParquetRecords:
         files.check_recorded()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import mmap
 import os
-import shutil
 from pathlib import Path
 
 import duckdb
@@ -18,6 +17,8 @@ from tallyman.engine.files.duck import connect, text
 LONGEST = 1 << 28
 NOWHERE = "\x1d\x1e\x1f\x07"
 """A column separator that occurs in no text: a line is one column."""
+RETURN = "\x1c"
+"""The mark of a return in a copy."""
 
 
 def lines(path: str, shown: str) -> str:
@@ -33,18 +34,22 @@ def lines(path: str, shown: str) -> str:
     )
 
 
-def readable(path: str, aside: Path, *, look_at_bytes: bool) -> str:
-    """Return the file itself, or a copy that DuckDB counts and reads as Spark does."""
+def readable(path: str, aside: Path, *, look_at_bytes: bool, keep_returns: bool = False) -> str:
+    """Return the file itself, or a copy that DuckDB counts and reads as Spark does. In a copy that
+    keeps them, the returns are RETURN, because DuckDB would end a line at each.
+    """
     if os.path.getsize(path) == 0:
         return path
     if not _has_returns(path) and not (look_at_bytes and _has_bad_bytes(path)):
         return path
     copy = aside / f"{len(list(aside.iterdir()))}.txt"
+    newline = "\n" if keep_returns else None
     with (
-        open(path, encoding="utf-8", errors="replace") as source,
+        open(path, encoding="utf-8", errors="replace", newline=newline) as source,
         open(copy, "w", encoding="utf-8", newline="\n") as target,
     ):
-        shutil.copyfileobj(source, target, 1 << 22)
+        while some := source.read(1 << 22):
+            target.write(some.replace("\r", RETURN) if keep_returns else some)
     return str(copy)
 
 

@@ -1,15 +1,14 @@
-"""Records in lines of JSON or CSV. Values are the texts in the line; types are declared ones."""
+"""Records in lines of JSON. Values are the texts in the line; types are declared ones."""
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from tallyman.domain.history.walk import Record
 from tallyman.domain.pipeline.pipeline import Source
@@ -21,10 +20,7 @@ from tallyman.errors import DatasetDamaged
 BATCH = 100
 """The number of text files in one query."""
 # Trimming every line would take longer than everything else: few lines begin with a space.
-BLANK = (
-    "CASE WHEN starts_with(line, ' ') OR starts_with(line, chr(9)) "
-    "THEN trim(line, ' ' || chr(9)) = '' ELSE false END"
-)
+BLANK = "CASE WHEN line < '!' THEN trim(line, ' ' || chr(9) || chr(13)) = '' ELSE false END"
 ONE_JSON_VALUE = r'\s*:\s*("(?:[^"\\]|\\.)*"|[^,}\s]+)'
 
 
@@ -32,6 +28,7 @@ ONE_JSON_VALUE = r'\s*:\s*("(?:[^"\\]|\\.)*"|[^,}\s]+)'
 class TextRecords(Records):
     source: Source
     aside: Path
+    keep_returns: ClassVar[bool] = False
     _readable: dict[str, str] = field(default_factory=dict)
     _has_bad_bytes: bool = False
 
@@ -39,40 +36,17 @@ class TextRecords(Records):
     def types(self) -> Mapping[str, str]:
         return key_text.declared_types(self.source.schema or "")
 
-    @cached_property
-    def _header(self) -> list[str]:
-        names = list(self.types)
-        if self.source.format != "csv" or self.source.options.get("header", "true") != "true":
-            return names
-        with open(self.files.files[0].path, encoding="utf-8-sig", errors="replace") as file:
-            first = file.readline().rstrip("\r\n")
-        return [name.strip().strip('"') for name in first.split(self._separator)] or names
-
     @property
-    def _has_header(self) -> bool:
-        return self.source.format == "csv" and self.source.options.get("header", "true") == "true"
-
-    @property
-    def _separator(self) -> str:
-        return self.source.options.get("sep", ",")
+    def records(self) -> str:
+        """Write the condition that a line is a record."""
+        return f"line IS NOT NULL AND NOT {BLANK}"
 
     def value(self, name: str) -> str:
         """Return the text of a column in a line, as an expression."""
-        if self.source.format == "json":
-            parsed = key_text.field("line", name)
-            cut = f"regexp_extract(line, {text(_escaped(json.dumps(name)) + ONE_JSON_VALUE)}, 1)"
-            # Only for lines that are not JSON: as in the engine, the key is read from the text.
-            return f"coalesce({parsed}, CASE WHEN NOT json_valid(line) THEN trim({cut}, '\"') END)"
-        sep = _escaped(self._separator)
-        quoted_value = r'"(?:[^"\\]|\\.|"")*"'
-        pattern = f"(?:^|{sep})({quoted_value}|[^{sep}]*)"
-        place = self._header.index(name) + 1
-        cut = f"regexp_extract_all(line, {text(pattern)}, 1)[{place}]"
-        inside = f"replace(substring({cut}, 2, length({cut}) - 2), '\"\"', '\"')"
-        unquoted = f"CASE WHEN starts_with({cut}, '\"') THEN {inside} ELSE {cut} END"
-        plain = f"string_split(line, {text(self._separator)})[{place}]"
-        value = f"CASE WHEN contains(line, '\"') THEN {unquoted} ELSE {plain} END"
-        return f"nullif({value}, '')"
+        parsed = key_text.field("line", name)
+        cut = f"regexp_extract(line, {text(_escaped(json.dumps(name)) + ONE_JSON_VALUE)}, 1)"
+        # Only for lines that are not JSON: as in the engine, the key is read from the text.
+        return f"coalesce({parsed}, CASE WHEN NOT json_valid(line) THEN trim({cut}, '\"') END)"
 
     def column(self, name: str) -> str:
         kind = self.types[name]
@@ -83,15 +57,17 @@ class TextRecords(Records):
         found = []
         for start in range(0, len(self.files.files), BATCH):
             some = self.files.files[start : start + BATCH]
-            found.append(
-                " UNION ALL ".join(text_lines.lines(self._path(f.path), f.name) for f in some)
-            )
+            found.append(" UNION ALL ".join(self._lines(self._path(f.path), f.name) for f in some))
         return found
+
+    def _lines(self, path: str, shown: str) -> str:
+        """Query `_tm_file`, `_tm_line`, `_tm_last` and `line` of a file."""
+        return f"SELECT *, _tm_line AS _tm_last FROM ({text_lines.lines(path, shown)})"
 
     def _path(self, path: str) -> str:
         if path not in self._readable:
             self._readable[path] = text_lines.readable(
-                path, self.aside, look_at_bytes=self._has_bad_bytes
+                path, self.aside, look_at_bytes=self._has_bad_bytes, keep_returns=self.keep_returns
             )
         return self._readable[path]
 
@@ -109,10 +85,8 @@ class TextRecords(Records):
 
     def _fill(self, columns: str, rest: str) -> str:
         hits = None
-        records = f"WHERE line IS NOT NULL AND NOT {BLANK}"
-        records += " AND _tm_line > 1" if self._has_header else ""
         for batch in self._batches():
-            lines = f"(SELECT *, _tm_file AS _tm_name FROM ({batch}) {records})"
+            lines = f"(SELECT *, _tm_file AS _tm_name FROM ({batch}) WHERE {self.records})"
             query = f"SELECT {columns} FROM {lines} {rest}"
             if hits is None:
                 hits = self.duck.keep(query)
@@ -126,7 +100,7 @@ class TextRecords(Records):
         last = self.last_shown(keys, shown)
         line = "line" if last is None else f"CASE WHEN k <= {text(last)} THEN line END AS line"
         same = self.same_key([self.column(name) for name in self.key], keys)
-        columns = f"k, _tm_file, _tm_line, {line}"
+        columns = f"k, _tm_file, _tm_line, _tm_last, {line}"
         found = [
             self._filled(columns, f"JOIN {table} w ON {condition}")
             for table, condition in ((by_key, same), (by_place, f"w.found_at = {self.place()}"))
@@ -138,11 +112,13 @@ class TextRecords(Records):
 
     def matching(self, conditions: Mapping[str, str]) -> str:
         where = condition(self.types, conditions, {n: self.column(n) for n in conditions})
-        return self._filled(f"{self._key()} AS k, _tm_file, _tm_line, line", f"WHERE {where}")
+        return self._filled(
+            f"{self._key()} AS k, _tm_file, _tm_line, _tm_last, line", f"WHERE {where}"
+        )
 
     def at_place(self, place: str) -> str:
         return self._filled(
-            f"{self._key()} AS k, _tm_file, _tm_line, line",
+            f"{self._key()} AS k, _tm_file, _tm_line, _tm_last, line",
             f"WHERE {self.place()} = {text(place)}",
         )
 
@@ -161,12 +137,13 @@ class TextRecords(Records):
     def by_values(self, values: str, columns: Sequence[str]) -> str:
         same = equal([self.column(name) for name in columns])
         return self._filled(
-            f"{self._key()} AS k, _tm_file, _tm_line, line", f"SEMI JOIN {values} w ON {same}"
+            f"{self._key()} AS k, _tm_file, _tm_line, _tm_last, line",
+            f"SEMI JOIN {values} w ON {same}",
         )
 
     def shown(self, hits: str, limit: int | None) -> list[Record]:
         found = self.duck.rows(
-            f"SELECT k, _tm_file, _tm_line, line FROM {first(hits, limit)}"
+            f"SELECT k, _tm_file, _tm_line, _tm_last, line FROM {first(hits, limit)}"
             " ORDER BY k, _tm_file, _tm_line"
         )
         return [
@@ -174,22 +151,18 @@ class TextRecords(Records):
                 key=row["k"],
                 file=row["_tm_file"],
                 line=row["_tm_line"],
+                last_line=None if row["_tm_last"] == row["_tm_line"] else row["_tm_last"],
                 values=self._parsed(row["line"]),
             )
             for row in found
         ]
 
     def _parsed(self, line: str) -> dict[str, Any]:
-        if self.source.format == "json":
-            try:
-                found = json.loads(line, parse_float=Decimal)
-            except ValueError:
-                return {"line": line}
-            return found if isinstance(found, dict) else {"line": line}
-        [cells] = csv.reader([line], delimiter=self._separator)
-        if len(cells) != len(self._header):
+        try:
+            found = json.loads(line, parse_float=Decimal)
+        except ValueError:
             return {"line": line}
-        return dict(zip(self._header, cells, strict=True))
+        return found if isinstance(found, dict) else {"line": line}
 
 
 def _escaped(words: str) -> str:

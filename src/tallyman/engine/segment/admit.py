@@ -112,14 +112,10 @@ class _Rules:
         strings = [StructField(f.name, StringType()) for f in source.positions]
         raw = source.parse(text, strings)
         reasons = []
-        for number, declared in enumerate(source.positions):
+        for declared in source.positions:
             if declared.name not in self.misfits:
                 continue
-            alone = (
-                [declared]
-                if source.format == "json"
-                else [declared if i == number else s for i, s in enumerate(strings)]
-            )
+            alone = source.fields([declared.name])
             misfit = source.parse(text, alone).getField(CORRUPT).isNotNull()
             value = raw.getField(declared.name)
             shown = source.redaction.shown(declared.name, value)
@@ -133,7 +129,8 @@ class _Rules:
         if source.redaction.columns:  # a line shows all its columns, declared or not
             line = source.redaction.text(line)
         whole = F.array(rejection(self.broken, line))
-        unreadable = raw.getField(CORRUPT).isNotNull() | (F.size(listed) == 0)
+        broken = raw.isNull() | raw.getField(CORRUPT).isNotNull()
+        unreadable = broken | (F.size(listed) == 0)
         return F.when(unreadable, whole).otherwise(listed)
 
 
@@ -155,9 +152,7 @@ def _rules(source: Input, book: Book) -> _Rules:
     }
     if not isinstance(source, LinesInput):
         return _Rules(source, missing, {}, None)
-    fields = len(source.positions)
-    shape = "one JSON object on the line" if source.format == "json" else f"{fields} fields"
-    broken = rule(ErrorType.PARSE, "line", shape)
+    broken = rule(ErrorType.PARSE, "line", source.one_record)
     misfits = {
         f.name: rule(ErrorType.TYPE_CAST, f.name, f.dataType.simpleString()) for f in source.schema
     }

@@ -87,7 +87,7 @@ def corrections(shape: CorrectionShape, path: str, project: Path) -> Corrections
     schema = StructType([*shape.schema.fields, StructField(NAMED, StringType())])
     options = {name: value for name, value in shape.options.items() if name in FORMATS}
     files = list_files(shape.name, path, project)
-    return CorrectionsInput(shape.name, shape.spark, files, schema, shape.key, options, "json")
+    return CorrectionsInput(shape.name, shape.spark, files, schema, shape.key, options)
 
 
 def keys_in(spark: SparkSession, folder: Path) -> DataFrame:

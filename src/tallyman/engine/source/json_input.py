@@ -122,7 +122,6 @@ class JsonInput(LinesInput):
             self.schema,
             self.key,
             self.options,
-            self.format,
             self.prefix,
             redaction=self.redaction,
             memory=self.memory,

@@ -7,6 +7,7 @@ its position in its split plus the lines of the earlier splits; splits are count
 from __future__ import annotations
 
 from dataclasses import dataclass
+from urllib.parse import unquote
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -24,6 +25,8 @@ class Splits:
     table: DataFrame
     first_lines: dict[str, str]
     lines: int
+    marked: frozenset[str] = frozenset()
+    """The paths of files with a line for which the given condition holds."""
 
 
 def _raw(spark: SparkSession, files: InputFiles, separator: str | None) -> DataFrame:
@@ -36,6 +39,10 @@ def _raw(spark: SparkSession, files: InputFiles, separator: str | None) -> DataF
     )
 
 
+def local_path(uri: str) -> str:
+    return "/" + unquote(uri).removeprefix("file:").lstrip("/")
+
+
 def relative_name(path: Column, root: str) -> Column:
     """Return the file's name relative to the root of its input. Spark gives paths as URIs."""
     plain = F.expr("url_decode(replace({}, '+', '%2B'))".format("_tm_path"))
@@ -43,7 +50,14 @@ def relative_name(path: Column, root: str) -> Column:
     return F.substr(plain, start + F.lit(len(root) + 1))
 
 
-def splits(spark: SparkSession, files: InputFiles, separator: str | None = None) -> Splits:
+def splits(
+    spark: SparkSession,
+    files: InputFiles,
+    separator: str | None = None,
+    mark: Column | None = None,
+) -> Splits:
+    """Count the lines of each split; note the files with a line for which `mark` holds."""
+    marks = [F.max(mark).alias("marked")] if mark is not None else []
     found = (
         _raw(spark, files, separator)
         .groupBy("_tm_path", "_tm_split")
@@ -51,6 +65,7 @@ def splits(spark: SparkSession, files: InputFiles, separator: str | None = None)
             F.count(F.lit(1)).alias("lines"),
             F.min("_tm_position").alias("first"),
             F.min_by(TEXT, "_tm_position").alias("text"),
+            *marks,
         )
         .collect()  # one row per split, not per record
     )
@@ -63,13 +78,14 @@ def splits(spark: SparkSession, files: InputFiles, separator: str | None = None)
         rows.append((path, row["_tm_split"], before.get(path, 0) - row["first"] + 1))
         before[path] = before.get(path, 0) + row["lines"]
     kinds = ["_tm_path string", "_tm_split int64", "_tm_offset int64"]
-    return Splits(table(spark, kinds, rows), first_lines, sum(before.values()))
+    marked = frozenset(local_path(row["_tm_path"]) for row in found if marks and row["marked"])
+    return Splits(table(spark, kinds, rows), first_lines, sum(before.values()), marked)
 
 
 def numbered(
     spark: SparkSession, files: InputFiles, known: Splits, separator: str | None = None
 ) -> DataFrame:
-    """Read text, file and line number (from 1) of every line that is not blank."""
+    """Read text, file and line number (from 1) of every line."""
     lines = _raw(spark, files, separator).join(
         F.broadcast(known.table), ["_tm_path", "_tm_split"], "left"
     )
@@ -77,7 +93,7 @@ def numbered(
         TEXT,
         relative_name(F.col("_tm_path"), files.root).alias(FILE),
         (F.col("_tm_position") + F.col("_tm_offset")).alias(NUMBER),
-    ).where(~is_blank(F.col(TEXT)))
+    )
 
 
 def is_blank(text: Column) -> Column:

@@ -1,4 +1,4 @@
-"""Text inputs read line by line: JSON and CSV with the text and the number of each line."""
+"""Text inputs read line by line, with the text and the number of each line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
-from tallyman.engine.expressions.column_names import CORRUPT, KEY, PLACE, quoted
+from tallyman.engine.expressions.column_names import CORRUPT, KEY, PLACE
 from tallyman.engine.expressions.columns import col
 from tallyman.engine.source import lines
 from tallyman.engine.source.door_memory import Door
@@ -35,7 +35,6 @@ IRREGULAR = (
 class LinesInput(Input):
     """Text lines parsed one by one; every line keeps its text and its number."""
 
-    format: str
     prefix: str | None = None
     """The text before a textual key in a JSON line, learned from the first line."""
 
@@ -45,7 +44,7 @@ class LinesInput(Input):
 
     @property
     def _reading(self) -> str:
-        return f"{super()._reading} {self.format} {self.prefix}"
+        return f"{super()._reading} {self.prefix}"
 
     @cached_property
     def _splits(self) -> lines.Splits:
@@ -58,47 +57,33 @@ class LinesInput(Input):
         """Parse the fields as a struct; CORRUPT holds the text if one of them did not fit."""
         options = {**self.options, "columnNameOfCorruptRecord": CORRUPT, "mode": "PERMISSIVE"}
         options.pop("lineSep", None)
-        if self.format == "json":
-            return F.from_json(text, self._typed(fields), options)
-        options.pop("header", None)
-        return F.from_csv(text, ", ".join(map(schema_text, self._typed(fields))), options)
+        return F.from_json(text, self._typed(fields), options)
 
-    @cached_property
+    @property
     def positions(self) -> list[StructField]:
-        """List the fields in the order of the line: for CSV with a header, the order of the
-        header.
-        """
-        if self.format == "json" or not self.header:
-            return list(self.schema.fields)
-        declared = {field.name: field for field in self.schema.fields}
-        return [declared.get(n, StructField(n, StringType())) for n in self.header]
+        """List the fields in the order of the line."""
+        return list(self.schema.fields)
 
     def fields(self, wanted: Collection[str]) -> list[StructField]:
         """List the line's fields with a type only for the wanted ones, so that no other can
         fail.
         """
-        if self.format == "json":
-            return [f for f in self.positions if f.name in wanted]
-        return [
-            f if f.name in wanted else StructField(f.name, StringType()) for f in self.positions
-        ]
+        return [f for f in self.positions if f.name in wanted]
 
     @property
-    def first_lines(self) -> list[str]:
-        return list(self._splits.first_lines.values())
-
-    @cached_property
-    def header(self) -> list[str]:
-        if self.format != "csv" or self.options.get("header", "true") != "true":
-            return []
-        if not self.first_lines:
-            return []
-        separator, first = self.options.get("sep", ","), self.first_lines[0]
-        return [name.strip().strip('"') for name in first.lstrip("\ufeff").split(separator)]
+    def one_record(self) -> str:
+        """Say what a line has to be, for people."""
+        return "one JSON object on the line"
 
     def _lines(self) -> DataFrame:
+        """Read every line that is not blank."""
         found = lines.numbered(self.spark, self.files, self._splits, self.options.get("lineSep"))
-        return found.where(f"{lines.NUMBER} > 1") if self.header else found
+        return found.where(~lines.is_blank(F.col(lines.TEXT)))
+
+    @property
+    def _unreadable(self) -> str:
+        """Write the condition that a line cannot be parsed at all."""
+        return f"{BAD_UTF8} OR {IRREGULAR}"
 
     def records(self, columns: Sequence[str] | None = None) -> DataFrame:
         return self._typed_lines(self.schema.names if columns is None else columns, self.positions)
@@ -108,9 +93,8 @@ class LinesInput(Input):
         return self._typed_lines([], self.fields(self.key)).select(KEY)
 
     def _typed_lines(self, names: Sequence[str], fields: Sequence[StructField]) -> DataFrame:
-        unreadable = BAD_UTF8 if self.format == "csv" else f"{BAD_UTF8} OR {IRREGULAR}"
         text = F.col(lines.TEXT)
-        parsed = F.when(~F.expr(unreadable), self.parse(text, fields)).alias("_tm_parsed")
+        parsed = F.when(~F.expr(self._unreadable), self.parse(text, fields)).alias("_tm_parsed")
         found = self._lines().select(lines.TEXT, lines.FILE, lines.NUMBER, parsed)
         place = F.concat(
             F.lit("@"), F.col(lines.FILE), F.lit("#"), F.col(lines.NUMBER).cast("string")
@@ -147,9 +131,11 @@ class LinesInput(Input):
         row = found.agg(
             *digest.lanes(F.col(KEY)), F.count_if(lines.is_place(F.col(KEY))).alias("n")
         ).first()
+        return Door(digest.of_row(row), row["n"] if row else 0, self._blank_lines())
+
+    def _blank_lines(self) -> int:
         raw = self.spark.read.text(self.files.paths)
-        blank = raw.where(lines.is_blank(F.col("value"))).count()
-        return Door(digest.of_row(row), row["n"] if row else 0, blank)
+        return raw.where(lines.is_blank(F.col("value"))).count()
 
 
 def textual_key(text: Column, prefix: str) -> Column:
@@ -162,7 +148,3 @@ def textual_key(text: Column, prefix: str) -> Column:
     rest = F.substr(text, start, F.lit(64))
     value = F.trim(F.substring_index(F.substring_index(rest, ",", 1), "}", 1))
     return F.when((found > 0) & ~value.isin("", "null"), value)
-
-
-def schema_text(field: StructField) -> str:
-    return f"{quoted(field.name)} {field.dataType.simpleString()}"

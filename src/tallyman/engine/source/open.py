@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -15,6 +15,7 @@ from tallyman.engine.expressions.column_names import SYSTEM
 from tallyman.engine.expressions.redact import Redaction
 from tallyman.engine.files.listing import InputFiles, list_files
 from tallyman.engine.plan.check import nearest, source_schema
+from tallyman.engine.source.csv_input import CsvInput
 from tallyman.engine.source.door_memory import DoorMemory
 from tallyman.engine.source.json_input import JsonInput, sniff_prefix
 from tallyman.engine.source.lines_input import LinesInput
@@ -23,15 +24,23 @@ from tallyman.engine.source.source import NOTHING_REDACTED, Input
 from tallyman.errors import DefinitionError, Problem
 
 SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
-SKIPS_BAD_RECORDS = ("mode", "columnNameOfCorruptRecord", "badRecordsPath")
+LOSES_RECORDS = "could lose records; remove it"
+REFUSED: Mapping[str, str] = {
+    "mode": LOSES_RECORDS,
+    "columnNameOfCorruptRecord": LOSES_RECORDS,
+    "badRecordsPath": LOSES_RECORDS,
+    "comment": LOSES_RECORDS,
+    "encoding": "is not supported: text files are read as UTF-8; convert them with iconv",
+    "charset": "is not supported: text files are read as UTF-8; convert them with iconv",
+}
 
 
 def declared_schema(spark: SparkSession, source: Source, project: Path) -> StructType:
     """Return the declared schema; for Parquet without one, the schema of its files."""
     problems = [
-        Problem(f"source {source.name}", f"option {name!r} could lose records; remove it")
-        for name in SKIPS_BAD_RECORDS
-        if name in source.options
+        Problem(f"source {source.name}", f"option {name!r} {reason}")
+        for name, reason in REFUSED.items()
+        if name.lower() in {given.lower() for given in source.options}
     ]
     if problems:
         raise DefinitionError(problems)
@@ -65,14 +74,14 @@ def open_source(
         _check_parquet(spark, source, schema, files)
         return ParquetInput(*given, **shared)
     if source.format == "csv":
-        opened = LinesInput(*given, "csv", **shared)
+        opened = CsvInput(*given, **shared)
         _check_header(opened)
         return opened
     prefix = sniff_prefix(files, source.key[0]) if len(source.key) == 1 else None
-    careful = LinesInput(*given, "json", prefix, **shared)
+    careful = LinesInput(*given, prefix, **shared)
     # Use the fast reader if the text of a key equals its typed form and every line is one object.
     if prefix and isinstance(schema[source.key[0]].dataType, (StringType, IntegralType)):
-        fast = JsonInput(*given, "json", prefix, **shared)
+        fast = JsonInput(*given, prefix, **shared)
         return fast if fast.regular else careful
     return careful
 
@@ -114,8 +123,8 @@ def _check_parquet(
         raise DefinitionError(problems)
 
 
-def _check_header(source: LinesInput) -> None:
-    if not source.header:
+def _check_header(source: CsvInput) -> None:
+    if not source.headers:
         return
     where = f"source {source.name}"
     lacking = [name for name in source.schema.names if name not in source.header]
@@ -124,13 +133,18 @@ def _check_header(source: LinesInput) -> None:
         for name in lacking
     ]
     if len(lacking) == len(source.schema.names):
-        first = ",".join(source.header)[:80]
+        first = source.first_line[:80]
         problems = [
             Problem(
                 where, f'the first line is not a header: {first!r}; set options={{"header": False}}'
             )
         ]
-    if len(set(source.first_lines)) > 1:
+    repeated = [name for name in source.schema.names if source.header.count(name) > 1]
+    problems += [
+        Problem(where, f"the header has {source.header.count(name)} columns {name!r}")
+        for name in repeated
+    ]
+    if any(header != source.headers[0] for header in source.headers):
         problems.append(Problem(where, "its files have different headers"))
     if problems:
         raise DefinitionError(problems)

@@ -108,7 +108,8 @@ def _counted(kept: Kept, name: str, written: WrittenOutput) -> Check:
     files = [file for file in sorted(place.glob("part-*")) if file.stat().st_size]
     found = 0
     if files:  # Spark cannot read a folder without files
-        options = {"header": "true", "multiLine": "true"} if form == "csv" else {}
+        csv = {"header": "true", "multiLine": "true", "escape": '"'}
+        options = csv if form == "csv" else {}
         found = kept.spark().read.format(form).options(**options).load(str(place)).count()
     what = f"rows of output step {name}"
     return Check(what=what, expected=KeyDigest(written.rows), found=KeyDigest(found))

@@ -294,7 +294,7 @@ class WorkingSet:
         writer = rows.select(*map(col, wanted))
         if is_file(step.path):
             writer = writer.coalesce(1)
-        options = {"header": "true"} if step.format == "csv" else {}
+        options = {"header": "true", "escape": '"'} if step.format == "csv" else {}
         if step.format == "csv" and len(wanted) == 1:
             options["nullValue"] = '""'  # Spark omits an empty line, and with it the row
         if step.format == "json":
