@@ -27,10 +27,14 @@ KNOWN = (
     "database",
     "trace",
     "signing_key",
+    "keep_runs",
 )
 DATABASE_VARIABLE = "TALLYMAN_DATABASE_URL"
 KEY_VARIABLE = "TALLYMAN_SIGNING_KEY"
 CONNECT_VARIABLE = "SPARK_REMOTE"
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+LONGEST_S = 1e9
+"""The longest age that can be meant, in seconds."""
 HOST = re.compile(r"(\[[^\]]*\]|[^:]*)(:\d*)?")
 
 
@@ -92,6 +96,8 @@ class Settings:
     """Columns for which a trace keeps a keyed hash instead of the value."""
     signing_key: Path | None = None
     """The file of the private key that signs seals; by default the key of `tallyman keys init`."""
+    keep_runs_s: float | None = None
+    """The age in seconds from which a cleanup removes runs that nothing needs; None: never."""
     actor: str = "unknown"
     """The person or program recorded as responsible: TALLYMAN_ACTOR, or the operating system user.
     """
@@ -147,7 +153,17 @@ def _parsed(home: Path) -> Settings:
     rest["database"] = _database(home, found.get("database"))
     rest["redacted"] = _redacted(home, found.get("trace"))
     rest["signing_key"] = _signing_key(home, found.get("signing_key"))
+    if (kept := found.get("keep_runs")) is not None:
+        rest["keep_runs_s"] = age_s(str(kept), f"{home / FILE}: keep_runs")
     return Settings(home=home, name=name, spark=texts, actor=_actor(), **rest)
+
+
+def age_s(text: str, where: str) -> float:
+    """Read an age such as 12h or 7d, in seconds."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw])", text.strip())
+    if not found:
+        raise UsageError(f"{where}: expected a number and s, m, h, d or w, not {text!r}")
+    return min(float(found[1]) * UNITS[found[2]], LONGEST_S)
 
 
 def _redacted(home: Path, written: object) -> tuple[str, ...]:

@@ -68,6 +68,7 @@ from tallyman.errors.run import (
     RunCanceled,
     RunDamaged,
     RunExists,
+    RunRemoved,
     RunTaken,
 )
 from tallyman.errors.seal import (
@@ -148,6 +149,7 @@ __all__ = [
     "RunDamaged",
     "RunExists",
     "RunNotFinished",
+    "RunRemoved",
     "RunTaken",
     "SchemaChanged",
     "SigningKeyExists",

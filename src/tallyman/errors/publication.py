@@ -144,7 +144,7 @@ class InUse(Conflict):
         self.what, self.why = what, why
 
     def __str__(self) -> str:
-        return f"{self.what} cannot be purged: {self.why}."
+        return f"{self.what} cannot be removed: {self.why}."
 
 
 class NothingToRead(NotFound):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 
-from tallyman.errors.base import Conflict, TallymanError
+from tallyman.errors.base import Conflict, NotFound, TallymanError
 
 
 class RunExists(TallymanError):
@@ -34,6 +35,23 @@ class RunBusy(Conflict):
 
     def __str__(self) -> str:
         return f"run {self.run} is still running on {self.node}."
+
+
+class RunRemoved(NotFound):
+    """The folder of the run was removed; the registry still knows the run."""
+
+    code = "run_removed"
+    hint = (
+        "Its evidence, trace and rejections are gone; `tallyman runs`, `lineage` and the chain of "
+        "seals still name it."
+    )
+
+    def __init__(self, run: str, at: datetime, by: str) -> None:
+        super().__init__("run", run)
+        self.run, self.at, self.by = run, at, by
+
+    def __str__(self) -> str:
+        return f"run {self.run} was removed on {self.at:%Y-%m-%d} by {self.by}."
 
 
 class NotRunning(Conflict):

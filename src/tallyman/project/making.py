@@ -17,7 +17,7 @@ from tallyman.domain.history.run import RunIdentity, RunResult, Status
 from tallyman.domain.pipeline.approval import Decision
 from tallyman.domain.pipeline.selection import find_asset, named, select
 from tallyman.domain.pipeline.threshold import Thresholds
-from tallyman.errors import UsageError
+from tallyman.errors import RunRemoved, UsageError
 from tallyman.on_demand import OnDemand
 from tallyman.project.runs import ProjectRuns
 from tallyman.registry.audit import Audit
@@ -122,6 +122,8 @@ class ProjectMaking:
         if jobs is not None:
             check_jobs(jobs)
         record = self._runs.find(run)
+        if record.removed_at is not None:
+            raise RunRemoved(record.name, record.removed_at, str(record.removed_by))
         then = record.params.options
         options = then if jobs is None else then.with_jobs(jobs)
         if record.status is Status.SUCCESS:

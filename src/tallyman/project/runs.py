@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from tallyman.control.bind.vouch import vouched
 from tallyman.control.conclude import upkeep
 from tallyman.control.pipeline.workspace import Workspace
+from tallyman.control.publish.old_runs import OldRun, OldRuns
 from tallyman.control.rejections.chosen import Chosen
 from tallyman.domain.history.materialization import Materialization, RunRecord
 from tallyman.domain.history.run import RunResult, Status
 from tallyman.domain.pipeline.selection import find_asset
 from tallyman.domain.pipeline.target import Target
 from tallyman.engine.files.past_run import Run, find_folder
-from tallyman.errors import NotFound, UsageError
+from tallyman.errors import NotFound, RunRemoved, UsageError
 from tallyman.on_demand import OnDemand
 from tallyman.query.report.run import KnownRun, Report, report
 from tallyman.registry.run.materializations import Materializations
@@ -30,7 +33,7 @@ else:
 
 @dataclass(frozen=True, slots=True)
 class ProjectRuns:
-    """Answers questions about runs; nothing here makes anything."""
+    """Answers questions about runs, and removes them; nothing here makes anything."""
 
     workspace: Workspace
 
@@ -48,11 +51,31 @@ class ProjectRuns:
             lambda tx: Runs(tx).list(self.workspace.name, limit=limit)
         )
 
+    def unfinished(self) -> list[Materialization]:
+        """List targets that failed or were never made, in any run, and were not made since."""
+        upkeep.upkeep(self.workspace.database, self.workspace.settings)
+        return self.workspace.database.durably(
+            lambda tx: Materializations(tx).unfinished(self.workspace.name)
+        )
+
+    def remove(self, runs: Sequence[str], *, confirm: bool = False) -> list[OldRun]:
+        """Remove the folders of these runs; without `confirm`, only list them."""
+        upkeep.upkeep(self.workspace.database, self.workspace.settings)
+        return OldRuns(self.workspace).named(runs, confirm=confirm)
+
+    def remove_old(self, *, older_than_s: float, confirm: bool = False) -> list[OldRun]:
+        """Remove the folders of runs that are older, where nothing needs them."""
+        upkeep.upkeep(self.workspace.database, self.workspace.settings)
+        return OldRuns(self.workspace).older_than(older_than_s, confirm=confirm)
+
     def find(self, run: str) -> RunRecord:
         """Find a run by name, unique prefix, folder, or `latest`, with its status brought up to
         date."""
         upkeep.upkeep(self.workspace.database, self.workspace.settings)
         return self.workspace.database.durably(lambda tx: Runs(tx).get(run, self.workspace.name))
+
+    def by_id(self, run: UUID) -> RunRecord:
+        return self.workspace.database.durably(lambda tx: Runs(tx).by_id(run))
 
     def latest(self) -> list[Materialization]:
         """Return the newest row of every asset and partition."""
@@ -88,6 +111,8 @@ class ProjectRuns:
         record: RunRecord | None = None
         try:
             record = self.find(run)
+            if record.removed_at is not None:
+                raise RunRemoved(record.name, record.removed_at, str(record.removed_by))
             place = self.workspace.home / record.folder
             if place.is_dir():
                 return place, record

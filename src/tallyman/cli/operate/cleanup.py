@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated
 
 import typer
 
 from tallyman.cli.terminal.options import AsJson, ProjectFolder, opened
-from tallyman.cli.terminal.output import as_json, out, table
+from tallyman.cli.terminal.output import as_json, out, short, table
 from tallyman.control.publish.cleanup import Cleaned
+from tallyman.control.publish.old_runs import OldRun
 from tallyman.errors import UsageError
-
-LONGEST = 1e9
-"""Seconds; the most that --older-than can mean."""
-
-
-UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+from tallyman.settings import age_s
 
 
 def cleanup(
@@ -37,24 +32,34 @@ def cleanup(
 
     Runs and mutations that failed or lost a race leave such files. A version that is current, named
     by a snapshot, read by a run, or the next target of a rollback is never removed. Lineage events
-    that were sent are also removed; waiting and refused events stay.
+    that were sent are also removed; waiting and refused events stay. With `keep_runs: 90d` in
+    tallyman.yaml, runs of that age that nothing needs are removed too, as by `tallyman runs rm`.
     """
     if keep_versions is not None and keep_versions < 1:
         raise UsageError("--keep-versions must be at least 1")
-    found = opened(project)
-    done = found.cleanup(
-        older_than_s=seconds(older_than), keep_versions=keep_versions, confirm=confirm
-    )
-    events = found.cleanup_events(older_than_s=seconds(older_than), confirm=confirm)
+    found, age = opened(project), age_s(older_than, "--older-than")
+    done = found.cleanup(older_than_s=age, keep_versions=keep_versions, confirm=confirm)
+    events = found.cleanup_events(older_than_s=age, confirm=confirm)
+    kept_s = found.settings.keep_runs_s
+    runs: list[OldRun] = []
+    if kept_s is not None:
+        old = found.runs.remove_old(older_than_s=kept_s, confirm=confirm)
+        runs = [one for one in old if one.kept is None]
     root = found.settings.home
     if json_output:
-        listed = [one.to_json(root) for one in done]
-        as_json({"confirmed": confirm, "datasets": listed, "sent_events_removed": events})
+        as_json(
+            {
+                "confirmed": confirm,
+                "datasets": [one.to_json(root) for one in done],
+                "sent_events_removed": events,
+                "runs": [one.to_json() for one in runs],
+            }
+        )
         return
-    show_cleaned(done, events, confirm=confirm)
+    show_cleaned(done, events, runs, confirm=confirm)
 
 
-def show_cleaned(done: list[Cleaned], events: int, *, confirm: bool) -> None:
+def show_cleaned(done: list[Cleaned], events: int, runs: list[OldRun], *, confirm: bool) -> None:
     rows = [
         {
             "dataset": one.dataset,
@@ -65,22 +70,19 @@ def show_cleaned(done: list[Cleaned], events: int, *, confirm: bool) -> None:
         }
         for one in done
     ]
-    if not rows and not events:
+    if not rows and not events and not runs:
         out.print("nothing to remove", markup=False)
         return
     if rows:
         table(rows, ("dataset", "leftovers", "versions", "bytes", "error"))
     if events:
         out.print(f"sent lineage events: {events}", markup=False)
+    if runs:
+        size = sum(one.bytes for one in runs)
+        names = ", ".join(short(one.run.name) for one in runs)
+        out.print(f"runs: {names}   {size:,} bytes", markup=False)
     if not confirm:
         out.print("nothing was removed; add --confirm to remove them", markup=False)
-
-
-def seconds(text: str) -> float:
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw])", text.strip())
-    if not found:
-        raise UsageError(f"--older-than: expected a number and s, m, h, d or w, not {text!r}")
-    return min(float(found[1]) * UNITS[found[2]], LONGEST)
 
 
 def register(app: typer.Typer, panel: str) -> None:

@@ -87,3 +87,5 @@ class RunRecord:
     lease_expired: bool = False
     cancel_requested_at: datetime | None = None
     completed_at: datetime | None = None
+    removed_at: datetime | None = None
+    removed_by: str | None = None

@@ -99,6 +99,16 @@ LATEST_OF_EACH = f"""
     WHERE r.project = %(project)s
     ORDER BY m.asset_name, coalesce(m.partition, ''), m.inserted_at DESC
 """
+UNFINISHED = f"""
+    SELECT {COLUMNS} FROM (
+        SELECT DISTINCT ON (m.asset_name, coalesce(m.partition, '')) m.*
+        FROM materializations m JOIN runs r ON r.id = m.run_id
+        WHERE r.project = %(project)s AND r.removed_at IS NULL
+        ORDER BY m.asset_name, coalesce(m.partition, ''), m.inserted_at DESC
+    ) m JOIN runs r ON r.id = m.run_id
+    WHERE m.status IN ('failed', 'pending', 'canceled') AND r.status <> 'running'
+    ORDER BY m.inserted_at, m.asset_name, m.partition
+"""
 INVALIDATE = """
     UPDATE materializations SET invalidated_at = clock_timestamp(), updated_at = now()
     WHERE asset_name = %(asset)s AND status = 'success' AND invalidated_at IS NULL
@@ -239,6 +249,11 @@ class Materializations:
         """Return, for each result, the definitions that made the same rows."""
         rows = self.tx.execute(DEFINITIONS_OF, {"ids": list(ids)}).fetchall()
         return [frozenset(row["hashes"]) for row in rows]
+
+    def unfinished(self, project: str) -> list[Materialization]:
+        """List the newest row of each target where it is not a result."""
+        rows = self.tx.execute(UNFINISHED, {"project": project}).fetchall()
+        return [_materialization(row) for row in rows]
 
     def latest_of_each(self, project: str) -> list[Materialization]:
         """Return the newest row of every asset and partition, in any state."""

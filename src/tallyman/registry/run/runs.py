@@ -21,7 +21,7 @@ LEASE = "30 seconds"
 COLUMNS = """
     id, name, project, status, folder, actor, started_at, params, pins, executor, executor_node,
     coalesce(lease_until < clock_timestamp(), false) AS lease_expired,
-    cancel_requested_at, completed_at
+    cancel_requested_at, completed_at, removed_at, removed_by
 """
 ADD = """
     INSERT INTO runs (id, name, project, params, pins, folder, actor, executor, executor_node,
