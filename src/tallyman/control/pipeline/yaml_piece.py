@@ -139,6 +139,17 @@ def texts(piece: YamlPiece) -> dict[str, str] | None:
     return piece.each(text, "names and texts")
 
 
+def plain_entries(piece: YamlPiece) -> dict[str, object] | None:
+    """Read names with texts, lists of texts, or mappings of them."""
+    return piece.each(_plain, "names and values")
+
+
+def _plain(piece: YamlPiece) -> object | None:
+    if isinstance(piece.node, Items):
+        return names(piece)
+    return text(piece) if isinstance(piece.node, YamlText) else plain_entries(piece)
+
+
 def number(piece: YamlPiece) -> int | None:
     node = piece.node
     if isinstance(node, YamlText) and node.plain and re.fullmatch(r"-?[0-9]{1,18}", node.text):

@@ -16,6 +16,7 @@ from tallyman.control.pipeline.yaml_piece import (
     expression,
     names,
     number,
+    plain_entries,
     read_selectors,
     text,
     texts,
@@ -122,7 +123,8 @@ SOURCE = {
 TABLE = {
     "schema": Key(text, required=True),
     "key": Key(names, required=True),
-    "references": Key(texts),
+    "references": Key(plain_entries),
+    "rules": Key(plain_entries),
 }
 ASSET = {
     "key": Key(names),

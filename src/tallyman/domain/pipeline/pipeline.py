@@ -236,13 +236,16 @@ def table(
     *,
     schema: str,
     key: str | Sequence[str],
-    references: Mapping[str, str] | None = None,
+    references: Mapping[str, object] | None = None,
+    rules: Mapping[str, object] | None = None,
 ) -> Table:
     """Declare rows that people write with `tallyman mutate` and `tallyman load`, not with a run.
 
-    `references` maps a column to "table.column", the key of another table.
+    `references` maps a column to "table.column", the key of another table, or to a mapping with
+    `to`, `at_least` and `at_most`. `rules` maps a column to some of `one_of`, `min`, `max` and
+    `pattern`.
     """
-    return _record(Table.of(name, schema, key, references))
+    return _record(Table.of(name, schema, key, references, rules))
 
 
 def _check_strategy(asset: str, strategy: str, unique_key: tuple[str, ...]) -> None:

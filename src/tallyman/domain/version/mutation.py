@@ -103,6 +103,7 @@ def needed(tables: Mapping[str, Table], mutation: Mutation) -> set[str]:
             problems.append(Problem(f"statements[{place}]", message, near))
         else:
             names |= {statement.dataset, *_bound(tables, statement)}
+            names |= _counted(tables, statement.dataset)
     if problems:
         raise InvalidMutation(problems)
     return names
@@ -111,6 +112,7 @@ def needed(tables: Mapping[str, Table], mutation: Mutation) -> set[str]:
 def needed_by_load(tables: Mapping[str, Table], dataset: str, mode: str) -> set[str]:
     """List the tables that a load needs; only an overwrite can remove rows others refer to."""
     names = {dataset, *(reference.table for reference in tables[dataset].references)}
+    names |= _counted(tables, dataset)
     return names | set(referrers(tables, dataset)) if mode == "overwrite" else names
 
 
@@ -120,6 +122,17 @@ def referrers(tables: Mapping[str, Table], dataset: str) -> list[str]:
         for name, table in tables.items()
         if any(reference.table == dataset for reference in table.references)
     ]
+
+
+def _counted(tables: Mapping[str, Table], dataset: str) -> set[str]:
+    """List tables whose number of references a change of the dataset may leave too small."""
+    of_own = {each.table for each in tables[dataset].references if each.at_least}
+    of_others = {
+        name
+        for name, table in tables.items()
+        if any(each.table == dataset and each.at_least for each in table.references)
+    }
+    return of_own | of_others
 
 
 def _bound(tables: Mapping[str, Table], statement: Statement) -> Iterator[str]:

@@ -7,10 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tallyman.domain.version.dataset import DATASET_NAME, checked_name
+from tallyman.domain.version.table_rules import ValueRule, value_rules
 from tallyman.errors import UsageError
 from tallyman.errors.wording import nearest
 
 RESERVED = "_tm"
+LIMITS = ("at_least", "at_most")
+"""How many rows may refer to one key."""
 SUPPORTED = (
     "string, boolean, tinyint, smallint, int, bigint, float, double, decimal(p,s), date, "
     "timestamp, timestamp_ntz, binary"
@@ -37,11 +40,24 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """A rule that every value of `column` except NULL is a key of `table`, in its column `to`."""
+    """A rule that every value of `column` except NULL is a key of `table`, in its column `to`; and
+    that each key is referred to by at least and at most so many rows.
+    """
 
     column: str
     table: str
     to: str
+    at_least: int = 0
+    at_most: int | None = None
+
+    @property
+    def counts(self) -> str | None:
+        """Say how many rows may refer to a key; None if any number may."""
+        if not self.at_least and self.at_most is None:
+            return None
+        least = f"at least {self.at_least}" if self.at_least else ""
+        most = "" if self.at_most is None else f"at most {self.at_most}"
+        return " and ".join(filter(None, (least, most)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +69,7 @@ class Table:
     columns: tuple[Column, ...]
     key: tuple[str, ...]
     references: tuple[Reference, ...] = ()
+    rules: tuple[ValueRule, ...] = ()
 
     @classmethod
     def of(
@@ -60,25 +77,26 @@ class Table:
         name: str,
         schema: str,
         key: str | Sequence[str],
-        references: Mapping[str, str] | None = None,
+        references: Mapping[str, object] | None = None,
+        rules: Mapping[str, object] | None = None,
     ) -> Table:
         """Declare a table; UsageError lists every mistake."""
         keys = (key,) if isinstance(key, str) else tuple(key)
         given = dict(references or {})
         columns, mistakes = _columns(schema, keys)
         mistakes += [*_key_mistakes(keys, columns), *_reference_mistakes(given, columns)]
+        ruled, wrong = value_rules(rules or {}, columns)
+        mistakes += wrong
         if mistakes:
             raise UsageError(f"table {name}: " + "; ".join(mistakes))
-        pairs = {column: to.partition(".") for column, to in given.items()}
-        made = [
-            Reference(column=column, table=table, to=to) for column, (table, _, to) in pairs.items()
-        ]
+        made = [_reference(column, to) for column, to in given.items()]
         return cls(
             name=checked_name(name),
             schema=schema,
             columns=tuple(columns),
             key=keys,
             references=tuple(made),
+            rules=tuple(ruled),
         )
 
     @property
@@ -165,13 +183,36 @@ def _key_mistakes(keys: Sequence[str], columns: Sequence[Column]) -> Iterator[st
     yield from (_unknown("the key", name, columns) for name in keys if not _has(columns, name))
 
 
-def _reference_mistakes(given: Mapping[str, str], columns: Sequence[Column]) -> Iterator[str]:
-    for column, to in given.items():
+def _reference(column: str, given: object) -> Reference:
+    """Read "table.column", or a mapping with `to`, `at_least` and `at_most`."""
+    limits = dict(given) if isinstance(given, Mapping) else {"to": given}
+    table, _, to = str(limits.pop("to")).partition(".")
+    numbers = {str(word): int(str(number)) for word, number in limits.items()}
+    return Reference(column=column, table=table, to=to, **numbers)
+
+
+def _reference_mistakes(given: Mapping[str, object], columns: Sequence[Column]) -> Iterator[str]:
+    for column, written in given.items():
         if not _has(columns, column):
             yield _unknown("a reference", column, columns)
-        table, _, referenced = to.partition(".")
+        limits = dict(written) if isinstance(written, Mapping) else {"to": written}
+        to = limits.pop("to", None)
+        table, _, referenced = str(to).partition(".")
         if not DATASET_NAME.fullmatch(table) or not referenced:
             yield f"column {column!r} refers to {to!r}: write it as table.column"
+        yield from (f"column {column!r}: {each}" for each in _limit_mistakes(limits))
+
+
+def _limit_mistakes(limits: Mapping[object, object]) -> Iterator[str]:
+    """Report what is wrong with the numbers of rows that may refer to a key."""
+    for word, number in limits.items():
+        if word not in LIMITS:
+            yield f"a reference has `to`, {' and '.join(LIMITS)}, not {word!r}"
+        elif not str(number).isdecimal():
+            yield f"{word}: expected a whole number, not {number!r}"
+    least, most = (limits.get(word) for word in LIMITS)
+    if str(least).isdecimal() and str(most).isdecimal() and int(str(least)) > int(str(most)):
+        yield f"at_least {least} is more than at_most {most}"
 
 
 def _has(columns: Sequence[Column], name: str) -> bool:

@@ -37,6 +37,7 @@ def load(
         if mode == "overwrite":
             _remove_others(state, dataset)
         state.check_references(dataset, GIVEN)
+        state.check_counts()
         if not state.changes[dataset].is_any:
             return None
         return state.written(dataset, folder(dataset))

@@ -47,6 +47,8 @@ def mutate(
                     _update(state, statement, where_path(number, statement))
                 case DeleteRows():
                     _delete(state, statement, where_path(number, statement))
+        state.statement = None
+        state.check_counts()
         changed = [name for name in held if state.changes[name].is_any]
         return {name: state.written(name, folder(name)) for name in changed}
 
@@ -83,6 +85,7 @@ def _update(state: TableState, statement: UpdateRows, path: str) -> None:
     sets = ", ".join(f"{column} = {new}" for column, new in pairs)
     state.ask(f"UPDATE {own} SET {sets}, {FRAGMENT} = {NEW} FROM {GIVEN} {which}", chosen.values)
     state.changes[table.name].updated += rows
+    state.check_rules(table.name, own, values.keys())
     state.check_references(table.name, own, values.keys())
     if not values.keys().isdisjoint(table.key):
         state.check_key(table.name, own)

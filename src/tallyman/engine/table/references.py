@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
+import duckdb
+
+from tallyman.domain.version.table import Reference
 from tallyman.engine.files.duck import connect
 from tallyman.engine.table.file import read_files
-from tallyman.engine.table.state import Held, shown
+from tallyman.engine.table.rules import miscount, miscounted, shown
+from tallyman.engine.table.state import Held
 from tallyman.engine.table.values import arrow_schema
 from tallyman.errors import MutationRefused
 
@@ -35,6 +40,16 @@ def check_references(held: Mapping[str, Held]) -> None:
                         for value, _ in found[:SAMPLES]
                     ]
                     raise MutationRefused(name, "reference", sum(n for _, n in found), samples)
+                if reference.counts:
+                    _check_counts(connection, name, reference)
+
+
+def _check_counts(connection: duckdb.DuckDBPyConnection, name: str, reference: Reference) -> None:
+    alike = replace(reference, column="value", to="value")
+    found = connection.execute(f"{miscounted('refers', 'keys', alike)} ORDER BY 1").fetchall()
+    if found:
+        samples = [miscount(name, reference, *row) for row in found[:SAMPLES]]
+        raise MutationRefused(name, f"the number of {reference.column}", len(found), samples)
 
 
 def _column(held: Held, column: str) -> object:

@@ -19,6 +19,7 @@ import pyarrow as pa
 from tallyman.domain.version.table import Column, Reference, Table
 from tallyman.engine.files.duck import connect, quoted
 from tallyman.engine.table.file import lacks_columns, read_files, write_file
+from tallyman.engine.table.rules import holds, miscount, miscounted, named, shown
 from tallyman.engine.table.values import arrow_schema, duck_type
 from tallyman.errors import KeyConflict, MutationRefused
 
@@ -183,6 +184,44 @@ class TableState:
             ]
             raise self.refused(dataset, "not_null", count, samples)
         self.check_key(dataset, GIVEN)
+        self.check_rules(dataset, GIVEN)
+
+    def check_rules(self, dataset: str, rows: str, columns: Collection[str] = ()) -> None:
+        """Check the values of `rows`: all rules, or those of `columns`. Given rows are named by
+        their number, others by their key.
+        """
+        table = self.table(dataset)
+        for rule in table.rules:
+            if columns and rule.column not in columns:
+                continue
+            column = quoted(rule.column)
+            broken = f"{column} IS NOT NULL AND NOT ({holds(rule, table.column(rule.column))})"
+            names = [ROW] if rows == GIVEN else [quoted(name) for name in table.key]
+            query = f"SELECT {', '.join(names)}, {column} FROM {rows} WHERE {broken}"
+            count, found = self.rows(query)
+            if count:
+                labels = ["row"] if rows == GIVEN else [f"{name} =" for name in table.key]
+                samples = [
+                    f"{named(labels, row[:-1])}: {rule.column} = {shown(row[-1])} is not {rule}"
+                    for row in found
+                ]
+                raise self.refused(dataset, f"the rule of {rule.column}", count, samples)
+
+    def check_counts(self) -> None:
+        """Check how many rows refer to each key, once all changes are made."""
+        for name, held in self.held.items():
+            for reference in held.table.references:
+                changed = self.changes[name].is_any or (
+                    reference.table in self.held and self.changes[reference.table].is_any
+                )
+                if changed and reference.counts:
+                    keys = self.name(reference.table) if reference.table in self.held else None
+                    count, found = self.rows(miscounted(self.name(name), keys, reference))
+                    if count:
+                        samples = [miscount(name, reference, *row) for row in found]
+                        raise self.refused(
+                            name, f"the number of {reference.column}", count, samples
+                        )
 
     def check_key(self, dataset: str, rows: str) -> None:
         keys = self.table(dataset).key
@@ -278,10 +317,6 @@ class TableState:
         query = _replaced(_listed(table.names), self.name(dataset), removed)
         reader = self.connection.sql(query).to_arrow_reader(_BATCH)
         return write_file(folder, arrow_schema(table), reader)
-
-
-def shown(value: object) -> str:
-    return repr(value) if isinstance(value, (str, bytes)) else str(value)
 
 
 def _replaced(what: str, table: str, removed: Collection[int]) -> str:
