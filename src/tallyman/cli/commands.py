@@ -19,7 +19,8 @@ PANELS = {
         "invalidate",
     ),
     "Read": (
-        "ls", "graph", "runs", "show", "report", "compare", "read", "versions", "commits", "diff",
+        "ls", "graph", "status", "runs", "show", "report", "compare", "read", "versions",
+        "commits", "diff",
     ),
     "Publish": (
         "plan", "apply", "rollback", "snapshot", "rename", "hide", "expose", "mutate", "load",

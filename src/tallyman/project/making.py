@@ -53,6 +53,7 @@ class ProjectMaking:
         thresholds: Thresholds | str | Mapping[str, object] | None = None,
         go_on: bool = True,
         good_partitions: bool = False,
+        meta: Mapping[str, str] | None = None,
         listen: Listener = lambda *_: None,
     ) -> RunResult:
         """Run the selected assets, or all if none is named. Unchanged assets are skipped."""
@@ -79,6 +80,7 @@ class ProjectMaking:
             identity=identity,
             targets=begin.targets_of(pipeline, chosen, wanted),
             options=options.with_force(forced),
+            meta=dict(meta or {}),
         )
         return executed(begin.begin(asked, self._definitions(chosen, options), listen))
 
@@ -88,13 +90,17 @@ class ProjectMaking:
         *,
         first: str | None = None,
         last: str | None = None,
+        partitions: Sequence[str] = (),
         jobs: int = 1,
         on_error: str = "continue",
         force: bool = False,
+        meta: Mapping[str, str] | None = None,
         listen: Listener = lambda *_: None,
     ) -> tuple[RunResult, dict[str, int]]:
-        """Run every partition from `first` to `last`. Also return how many succeeded, failed and
-        were skipped."""
+        """Run every partition from `first` to `last`, or those that are listed. Also return how
+        many succeeded, failed and were skipped."""
+        if partitions and (first or last):
+            raise UsageError("backfill: list partitions, or give a first and a last, not both")
         if on_error not in ("continue", "halt"):
             raise UsageError(f"on_error is continue or halt, not {on_error!r}")
         terms = (selection,) if isinstance(selection, str) else tuple(selection)
@@ -103,7 +109,7 @@ class ProjectMaking:
         declared = [p for name in chosen if (p := assets[name].partitioned_by)]
         if not declared:
             raise UsageError(f"backfill: none of {', '.join(chosen)} is partitioned")
-        keys = declared[0].keys(first, last)
+        keys = list(partitions) or declared[0].keys(first, last)
         result = self.run(
             terms,
             partition=keys,
@@ -111,6 +117,7 @@ class ProjectMaking:
             jobs=jobs,
             go_on=on_error == "continue",
             good_partitions=on_error == "continue",
+            meta=meta,
             listen=listen,
         )
         return result, result.by_partition()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -44,11 +44,13 @@ class ProjectRuns:
             raise UsageError(f"{asset} is not partitioned")
         return Target(asset, declared.parse(partition) if declared and partition else None)
 
-    def __call__(self, *, limit: int = 20) -> list[RunRecord]:
-        """List runs, newest first."""
+    def __call__(
+        self, *, limit: int = 20, meta: Mapping[str, str] | None = None
+    ) -> list[RunRecord]:
+        """List runs, newest first; with `meta`, only those with these notes."""
         upkeep.upkeep(self.workspace.database, self.workspace.settings)
         return self.workspace.database.durably(
-            lambda tx: Runs(tx).list(self.workspace.name, limit=limit)
+            lambda tx: Runs(tx).list(self.workspace.name, limit=limit, meta=meta)
         )
 
     def unfinished(self) -> list[Materialization]:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tallyman.cli.terminal.options import AsJson, ProjectFolder, opened
+from tallyman.cli.terminal.options import AsJson, ProjectFolder, opened, pairs
 from tallyman.cli.terminal.output import as_json, counted, out, short, table
 from tallyman.errors import UsageError
 from tallyman.project import Project
@@ -16,6 +16,9 @@ runs = typer.Typer(
     help="List runs, newest first, and remove old ones.", invoke_without_command=True
 )
 Limit = Annotated[int, typer.Option(help="List at most this many, newest first.")]
+OnlyMeta = Annotated[
+    list[str] | None, typer.Option("--meta", help="Only runs with this note, name=value.")
+]
 Failed = Annotated[
     bool,
     typer.Option(
@@ -32,11 +35,12 @@ def runs_list(
     project: ProjectFolder = None,
     limit: Limit = 20,
     failed: Failed = False,
+    meta: OnlyMeta = None,
     json_output: AsJson = False,
 ) -> None:
     """List runs, newest first, and remove old ones."""
     if context.invoked_subcommand is None:
-        runs_ls(project, limit, failed, json_output)
+        runs_ls(project, limit, failed, meta, json_output)
 
 
 @runs.command("ls")
@@ -44,6 +48,7 @@ def runs_ls(
     project: ProjectFolder = None,
     limit: Limit = 20,
     failed: Failed = False,
+    meta: OnlyMeta = None,
     json_output: AsJson = False,
 ) -> None:
     """List runs, newest first."""
@@ -61,8 +66,9 @@ def runs_ls(
             "actor": run.actor,
             "folder": run.folder if run.removed_at is None else "(removed)",
             "assets": ", ".join(run.params.assets),
+            "meta": dict(run.params.meta),
         }
-        for run in found.runs(limit=limit)
+        for run in found.runs(limit=limit, meta=pairs(meta or [], "--meta"))
     ]
     if json_output:
         as_json(rows)

@@ -40,6 +40,8 @@ def show(
     )
     if replayed := record.params.options.replay_of:
         out.print(f"a replay of rejections of run {replayed}", markup=False)
+    for name, value in record.params.meta.items():
+        out.print(f"{name}: {value}", markup=False)
     for made, row in zip(result.assets, rows, strict=True):
         _show_asset(made, row)
     for target in keys_uncounted(folder.places()) if folder else ():
@@ -66,6 +68,7 @@ def _shown(known: KnownRun, folder: Run | None, seal: Mapping[str, Any] | None) 
         "completed_at": record.completed_at,
         "duration_ms": stored.get("duration_ms"),
         "replay_of": record.params.options.replay_of,
+        "meta": dict(record.params.meta),
         **run_facts(assets),
         "versions": stored["versions"],
         "timings": stored["timings"],

@@ -11,11 +11,13 @@ from tallyman.cli.terminal.options import (
     Force,
     Jobs,
     Master,
+    Meta,
     Partition,
     ProjectFolder,
     Selection,
     SparkConf,
     opened,
+    pairs,
 )
 from tallyman.cli.terminal.progress import supervised
 from tallyman.cli.terminal.result import show_result
@@ -40,6 +42,7 @@ def run(
     run_id: Annotated[
         str | None, typer.Option(help="Use this run id instead of a generated one.")
     ] = None,
+    meta: Meta = None,
     project: ProjectFolder = None,
     master: Master = None,
     spark_conf: SparkConf = None,
@@ -61,6 +64,7 @@ def run(
             evidence=evidence,
             run_id=run_id,
             thresholds=thresholds,
+            meta=pairs(meta or [], "--meta"),
             listen=progress,
         ),
     )

@@ -28,9 +28,8 @@ Partition = Annotated[
 Jobs = Annotated[
     int, typer.Option("--jobs", "-j", help="How many targets to make at once, 1 to 32.")
 ]
-RunName = Annotated[
-    str, typer.Argument(help="A run id, a prefix of one, a folder name, or 'latest'.")
-]
+RUN_HELP = "A run id, a prefix of one, a folder name, or 'latest'."
+RunName = Annotated[str, typer.Argument(help=RUN_HELP)]
 Selection = Annotated[
     list[str] | None,
     typer.Argument(
@@ -40,6 +39,12 @@ Selection = Annotated[
 ]
 Force = Annotated[
     bool, typer.Option("--force", help="Run the named assets even if nothing changed.")
+]
+Meta = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--meta", help="A note about the run, name=value; repeatable. `runs --meta` finds it."
+    ),
 ]
 DatasetName = Annotated[str, typer.Argument(help="A dataset, or the asset that makes it.")]
 AtVersion = Annotated[

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
@@ -60,6 +60,8 @@ class Begun:
     options: Options
     pins: Mapping[UUID, int] | None = None
     """The versions that the request was based on; None means the current ones."""
+    meta: Mapping[str, str] = field(default_factory=dict)
+    """Notes about the run, by name."""
 
 
 def targets_of(
@@ -184,6 +186,7 @@ def _params(asked: Begun, pipeline: Pipeline, version: str, before: str | None) 
         append=tuple(appended),
         pipeline_version=version,
         pipeline_before=before,
+        meta=asked.meta,
     )
 
 

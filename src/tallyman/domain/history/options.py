@@ -108,6 +108,8 @@ class RunParams:
     pipeline_version: str | None = None
     pipeline_before: str | None = None
     """The pipeline version that was active when the run began."""
+    meta: Mapping[str, str] = field(default_factory=dict)
+    """Notes of whoever started the run, by name. They decide nothing."""
 
     @classmethod
     def of_json(cls, found: Mapping[str, Any]) -> RunParams:
@@ -117,10 +119,12 @@ class RunParams:
             append=tuple(found.get("append", ())),
             pipeline_version=found.get("pipeline_version"),
             pipeline_before=found.get("pipeline_before"),
+            meta=dict(found.get("meta", {})),
         )
 
     def to_json(self) -> dict[str, Any]:
         return {
+            **({"meta": dict(self.meta)} if self.meta else {}),
             "assets": list(self.assets),
             "append": list(self.append),
             **self.options.to_json(),

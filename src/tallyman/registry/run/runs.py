@@ -91,6 +91,7 @@ FIND_PREFIX = f"""
 LIST = f"""
     SELECT {COLUMNS} FROM runs
     WHERE project = %(project)s AND (%(status)s::text IS NULL OR status = %(status)s)
+      AND (%(meta)s::jsonb IS NULL OR params -> 'meta' @> %(meta)s::jsonb)
     ORDER BY started_at DESC, inserted_at DESC LIMIT %(limit)s
 """
 FOREIGN = """
@@ -202,13 +203,19 @@ class Runs:
         return _record(row)
 
     def list(
-        self, project: str, *, status: Status | None = None, limit: int = 20
+        self,
+        project: str,
+        *,
+        status: Status | None = None,
+        limit: int = 20,
+        meta: Mapping[str, str] | None = None,
     ) -> list[RunRecord]:
         """List runs, newest first."""
         given = {
             "project": project,
             "status": status.value if status else None,
             "limit": limit,
+            "meta": Jsonb(dict(meta)) if meta else None,
         }
         return [_record(row) for row in self.tx.execute(LIST, given).fetchall()]
 
