@@ -10,7 +10,11 @@ from pathlib import Path
 
 import yaml
 
+from tallyman.engine.plan.helper_modules import helper_modules
+
 YAML = (".yaml", ".yml")
+IMPORTED = "import "
+"""What stands before the name of a module outside of the folder."""
 _NOT_TEXT = frozenset({"", "~", "null", "true", "false"})
 """Scalars that mean something else in YAML when they are quoted."""
 
@@ -30,6 +34,7 @@ def python_of(folder: Path) -> str:
 
 def _python_in(folder: Path) -> list[list[object]]:
     files = sorted((path.relative_to(folder).as_posix(), path) for path in folder.rglob("*.py"))
+    files += [(f"{IMPORTED}{name}", path) for name, path in helper_modules(folder)]
     return [[name, _meaning(path.read_bytes())] for name, path in files]
 
 

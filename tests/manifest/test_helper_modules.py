@@ -1,0 +1,57 @@
+"""Modules that a pipeline imports are part of its code, unless they are installed packages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tallyman.engine.plan.code_hash import code_of, python_of
+from tallyman.engine.plan.code_version import code_version
+from tallyman.engine.plan.helper_modules import helper_modules
+
+
+@pytest.fixture
+def pipelines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A pipeline that imports a module, which imports a package, which imports the module."""
+    folder = tmp_path / "pipelines"
+    folder.mkdir()
+    (folder / "p.py").write_text("import json\nimport pyarrow\nimport tm_helper\nimport tallyman\n")
+    (tmp_path / "tm_helper.py").write_text("from tm_package.sub import rate\n")
+    (tmp_path / "tm_package").mkdir()
+    (tmp_path / "tm_package" / "__init__.py").write_text("")
+    (tmp_path / "tm_package" / "sub.py").write_text("import tm_helper\nrate = 2\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return folder
+
+
+def hashes(folder: Path) -> tuple[str, str, str | None]:
+    return code_of(folder), python_of(folder), code_version(folder).source_hash
+
+
+def test_modules_are_followed_and_packages_of_others_are_not(pipelines: Path) -> None:
+    assert [name for name, _ in helper_modules(pipelines)] == [
+        "tm_helper.py",
+        "tm_package/__init__.py",
+        "tm_package/sub.py",
+    ]
+
+
+def test_a_change_in_a_module_is_a_change_of_the_pipeline(pipelines: Path) -> None:
+    before = hashes(pipelines)
+    assert hashes(pipelines) == before
+    (pipelines.parent / "tm_package" / "sub.py").write_text("import tm_helper\nrate = 3\n")
+    after = hashes(pipelines)
+    assert all(now != then for now, then in zip(after, before, strict=True))
+
+
+def test_a_module_that_is_not_imported_changes_nothing(pipelines: Path) -> None:
+    before = hashes(pipelines)
+    (pipelines.parent / "tm_other.py").write_text("a = 1\n")
+    assert hashes(pipelines) == before
+
+
+@pytest.mark.parametrize("text", ["import", "import tm_nowhere\n", "from . import x\n", "\0"])
+def test_what_cannot_be_read_or_found_is_passed_over(pipelines: Path, text: str) -> None:
+    (pipelines / "odd.py").write_text(text)
+    assert len(helper_modules(pipelines)) == 3
