@@ -20,6 +20,14 @@ from tallyman.engine.spark import digest
 BAD_UTF8 = f"NOT is_valid_utf8({lines.TEXT})"
 # Compare bytes: counting characters would cost more than everything else at the door.
 _ALL_BUT_LAST = f"substring(CAST({lines.TEXT} AS BINARY), 1, octet_length({lines.TEXT}) - 1)"
+# Half of a character of two parts (`\\ud83d` alone), which the reader would turn into `?`. Escaped
+# backslashes and whole characters are taken out first.
+_PAIR = r"\\\\u[dD][89abAB][0-9a-fA-F]{2}\\\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+_HALF_CHARACTER = (
+    rf"((contains({lines.TEXT}, '\\ud') OR contains({lines.TEXT}, '\\uD')) AND regexp_like("
+    rf"regexp_replace(regexp_replace({lines.TEXT}, '\\\\\\\\', ''), '{_PAIR}', ''),"
+    r" '\\\\u[dD][89a-fA-F]'))"
+)
 # Lines that Spark's JSON reader would silently turn into no row, several rows, or half a row. A
 # line is examined only if a brace closes before its last byte: wrapped in brackets and wrapped in
 # braces it must be one element both times, which only one whole value is.
@@ -27,7 +35,8 @@ IRREGULAR = (
     f"(startswith(ltrim({lines.TEXT}), '[')"
     f" OR (contains({_ALL_BUT_LAST}, X'7D')"
     f" AND NOT coalesce(json_array_length(concat('[', {lines.TEXT}, ']')) = 1"
-    f" AND size(json_object_keys(concat('{{\"a\":', {lines.TEXT}, '}}'))) = 1, false)))"
+    f" AND size(json_object_keys(concat('{{\"a\":', {lines.TEXT}, '}}'))) = 1, false))"
+    f" OR {_HALF_CHARACTER})"
 )
 
 
