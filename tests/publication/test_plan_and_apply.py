@@ -78,6 +78,11 @@ def test_an_edit_is_built_aside_and_cut_over_to_in_one_commit(home: ThreeHome) -
     told = {p["name"]: (p["action"], p["version"], p["rows"]) for p in plan["planned"]}
     assert told == {"a": ("reuse", 1, 1), "b": ("rebuild", 1, 1), "c": ("rebuild", 1, 1)}
     assert "b" in next(p["reason"] for p in plan["planned"] if p["name"] == "c")
+    costs = {p["name"]: p["estimate"] for p in plan["planned"]}
+    assert costs["a"] is None  # nothing to build
+    assert (costs["b"]["results"], costs["b"]["rows"]) == (1, 1)
+    assert costs["b"]["seconds"] > 0
+    assert costs["b"]["bytes"] > 0
     assert home.count(*EVERYTHING) == counted
     assert home.count("plans") == {"plans": 2}
 

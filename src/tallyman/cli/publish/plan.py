@@ -28,6 +28,10 @@ def plan(project: ProjectFolder = None, json_output: AsJson = False) -> None:
 def _show_plan(plan: ChangePlan) -> None:
     for one in plan.planned:
         out.print(str(one), markup=False)
+    if plan.estimate:
+        new = [one for one in plan.builds if one.estimate is None]
+        unknown = f"; nothing is known about {len(new)} new" if new else ""
+        out.print(f"all builds: {plan.estimate}, as before{unknown}", markup=False)
 
 
 def register(app: typer.Typer, panel: str) -> None:

@@ -21,7 +21,7 @@ def status(
     project: ProjectFolder = None,
     json_output: AsJson = False,
 ) -> None:
-    """Show the newest result of an asset: its state, run, version, and what it lacks.
+    """Show the newest result of an asset: state, run, version, error.
 
     Exit 0 if every listed result is good, 1 if one failed, waits or was never made: a script can
     ask before it goes on.

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import uuid4
 
 from tallyman.control.pipeline.definitions import Definitions
 from tallyman.domain.pipeline.pipeline import Asset
 from tallyman.domain.pipeline.target import same_partitions
-from tallyman.domain.version.change_plan import Action, ChangePlan, Planned
+from tallyman.domain.version.change_plan import Action, ChangePlan, Estimate, Planned
 from tallyman.domain.version.dataset import Dataset, Fragment, Kind
 from tallyman.errors import UsageError
 from tallyman.registry.database import Transaction
@@ -43,6 +43,8 @@ def plan(definitions: Definitions) -> ChangePlan:
     planned: dict[str, Planned] = {}
     for name in definitions.pipeline.order():
         planned[name] = _asset(definitions, definitions.pipeline.assets[name], there, planned)
+    costs = database.durably(lambda tx: Materializations(tx).costs(project))
+    planned = {name: _estimated(one, costs.get(name)) for name, one in planned.items()}
     known = {(Kind.ASSET, name) for name in planned}
     known |= {(Kind.TABLE, name) for name in definitions.pipeline.tables}
     # A dataset that an output step registered is kept or removed with its asset.
@@ -58,6 +60,13 @@ def plan(definitions: Definitions) -> ChangePlan:
         planned=(*planned.values(), *gone),
         expected={str(dataset.id): dataset.ordinal for dataset in listed if dataset.ordinal},
     )
+
+
+def _estimated(one: Planned, cost: Estimate | None) -> Planned:
+    if cost is None or not one.builds:
+        return one
+    targets = 1 if one.partitions is None else len(one.partitions)
+    return replace(one, estimate=cost.times(targets))
 
 
 def _there(tx: Transaction, listed: Iterable[Dataset]) -> list[_There]:

@@ -16,6 +16,23 @@ class Action(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """What making a target cost before: medians of the newest results, for one target."""
+
+    results: int
+    seconds: float
+    rows: int
+    bytes: int
+
+    def times(self, targets: int) -> Estimate:
+        many = (self.seconds * targets, self.rows * targets, self.bytes * targets)
+        return Estimate(results=self.results, seconds=many[0], rows=many[1], bytes=many[2])
+
+    def __str__(self) -> str:
+        return f"about {self.seconds:,.1f} s, {self.rows:,} rows, {self.bytes:,} bytes"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
     """The planned action for one asset or table, and its reason. Numbers describe the current
     state.
@@ -33,6 +50,8 @@ class Planned:
     rename_to: str | None = None
     publish: bool | None = None
     """True to show the dataset to outside readers, False to hide it; None: no change."""
+    estimate: Estimate | None = None
+    """What building it will cost, if it was built before."""
 
     @property
     def builds(self) -> bool:
@@ -47,7 +66,8 @@ class Planned:
             said += f"; its dataset will be called {self.rename_to} (metadata only)"
         if self.publish is not None:
             said += f"; {'to be shown to' if self.publish else 'to be hidden from'} outside readers"
-        return f"{said}: {self.reason}"
+        cost = f"; {self.estimate}" if self.estimate else ""
+        return f"{said}: {self.reason}{cost}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +85,19 @@ class ChangePlan:
     @property
     def builds(self) -> list[Planned]:
         return [one for one in self.planned if one.builds]
+
+    @property
+    def estimate(self) -> Estimate | None:
+        """Add up what is known about the builds; None if nothing is."""
+        known = [one.estimate for one in self.builds if one.estimate]
+        if not known:
+            return None
+        return Estimate(
+            results=sum(one.results for one in known),
+            seconds=sum(one.seconds for one in known),
+            rows=sum(one.rows for one in known),
+            bytes=sum(one.bytes for one in known),
+        )
 
     @property
     def empty(self) -> bool:
@@ -87,4 +120,6 @@ def _planned(found: Mapping[str, Any]) -> Planned:
     given["action"] = Action(found["action"])
     if found["partitions"] is not None:
         given["partitions"] = tuple(found["partitions"])
+    if found.get("estimate") is not None:
+        given["estimate"] = Estimate(**found["estimate"])
     return Planned(**given)

@@ -11,6 +11,7 @@ from psycopg.types.json import Jsonb
 from tallyman.domain.history.materialization import Made, Materialization, dependency_hash
 from tallyman.domain.history.run import Status
 from tallyman.domain.pipeline.target import Target
+from tallyman.domain.version.change_plan import Estimate
 from tallyman.registry.database import Transaction
 
 COLUMNS = """
@@ -138,6 +139,22 @@ DEFINITIONS_OF = """
     WHERE m.id = ANY(%(ids)s) AND same.status = 'success'
     GROUP BY m.id
 """
+COSTS = """
+    SELECT asset_name, count(*) AS results,
+           percentile_disc(0.5) WITHIN GROUP (ORDER BY duration_ms) AS ms,
+           percentile_disc(0.5) WITHIN GROUP (ORDER BY row_count) AS rows,
+           percentile_disc(0.5) WITHIN GROUP (ORDER BY byte_count) AS bytes
+    FROM (
+        SELECT m.asset_name, m.duration_ms, f.row_count, f.byte_count,
+               row_number() OVER (PARTITION BY m.asset_name ORDER BY m.completed_at DESC) AS newest
+        FROM materializations m
+        JOIN runs r ON r.id = m.run_id
+        JOIN fragments f ON f.id = m.fragment_id
+        WHERE r.project = %(project)s AND m.status = 'success' AND m.adds_to IS NULL
+    ) AS made
+    WHERE newest <= 10
+    GROUP BY 1
+"""
 KNOWN_DEFINITIONS = """
     SELECT DISTINCT asset_name, definition_hash FROM materializations
     WHERE asset_name = ANY(%(assets)s) AND status = 'success'
@@ -249,6 +266,18 @@ class Materializations:
         """Return, for each result, the definitions that made the same rows."""
         rows = self.tx.execute(DEFINITIONS_OF, {"ids": list(ids)}).fetchall()
         return [frozenset(row["hashes"]) for row in rows]
+
+    def costs(self, project: str) -> dict[str, Estimate]:
+        """Return, for each asset, the medians of its ten newest results."""
+        return {
+            row["asset_name"]: Estimate(
+                results=row["results"],
+                seconds=(row["ms"] or 0) / 1000,
+                rows=row["rows"] or 0,
+                bytes=row["bytes"] or 0,
+            )
+            for row in self.tx.execute(COSTS, {"project": project}).fetchall()
+        }
 
     def unfinished(self, project: str) -> list[Materialization]:
         """List the newest row of each target where it is not a result."""
