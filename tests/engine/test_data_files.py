@@ -83,7 +83,7 @@ def test_a_link_that_leads_nowhere_is_named(tmp_path: Path) -> None:
 def test_a_pipe_among_the_files_is_named_and_not_opened(tmp_path: Path) -> None:
     make(tmp_path, "data/a.json")
     os.mkfifo(tmp_path / "data/pipe")
-    with pytest.raises(InputUnreadable, match="'pipe'.*not a regular file"):
+    with pytest.raises(InputUnreadable, match=r"'pipe'.*not a regular file"):
         names(tmp_path, "data")
 
 

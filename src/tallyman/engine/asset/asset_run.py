@@ -22,6 +22,7 @@ from tallyman.engine.segment.fate_book import Book
 from tallyman.engine.segment.stage import WrittenRows
 from tallyman.engine.segment.stage_checks import Halted, StageChecks
 from tallyman.engine.source.doors import Doors
+from tallyman.engine.source.read_failure import unreadable
 from tallyman.engine.source.source import Input
 from tallyman.engine.working.trace import RowIds, Tracer
 from tallyman.engine.working.working_run import WorkingRun
@@ -29,6 +30,11 @@ from tallyman.errors import StepFailed, StructuralError
 
 SPARK_ERRORS = ("pyspark", "py4j", "grpc")
 """Packages of exceptions that mean that Spark could not evaluate a step."""
+
+
+def of_spark(error: BaseException) -> bool:
+    """True if an error came from Spark, in this process or from a server."""
+    return type(error).__module__.split(".")[0] in SPARK_ERRORS
 
 
 class AssetRun:
@@ -111,7 +117,9 @@ class AssetRun:
             self.observer.phase("proving")
             return self._conclude(made, content)
         except Exception as error:
-            if type(error).__module__.split(".")[0] not in SPARK_ERRORS:
+            if (found := unreadable(error, self.doors.inputs.values())) is not None:
+                raise found from error
+            if not of_spark(error):
                 raise
             name, reason = self.work.asset.name, self.work.redaction.reason(error)
             raise StepFailed(name, reason) from error

@@ -30,6 +30,7 @@ from tallyman.engine.expressions.column_names import (
     PART,
     PLACE,
     REJECTIONS,
+    UNFIT,
     quoted,
 )
 from tallyman.engine.expressions.columns import col
@@ -79,18 +80,23 @@ class _Rules:
     """The rules of required columns."""
     misfits: Mapping[str, int]
     """The rules of columns that are read from text."""
+    unfit: Mapping[str, int]
+    """The rules of columns with values that no output can hold."""
     broken: int | None
     """The rule of lines without any columns; None if the input has no lines."""
 
     def unread(self, name: str) -> frozenset[int]:
         """List the rules that leave the column without a value when broken."""
-        found = (self.misfits.get(name), self.broken)
+        found = (self.misfits.get(name), self.unfit.get(name), self.broken)
         return frozenset(rule for rule in found if rule is not None)
 
     def tags(self) -> dict[str, Column]:
         # As text: built call by call, the same expressions take most of the time of a small run.
         absent = [f"CASE WHEN {quoted(n)} IS NULL THEN {self._absent(n)} END" for n in self.missing]
+        absent += [self._too_far(name) for name in self.unfit]
         wrong = " OR ".join(f"{quoted(name)} IS NULL" for name in self.missing) or "false"
+        if self.unfit:
+            wrong = f"{UNFIT} IS NOT NULL OR {wrong}"
         reasons = F.expr(f"array_compact(array({', '.join(absent)}))" if absent else "array()")
         if isinstance(self.source, LinesInput):
             bad = F.col(CORRUPT).isNotNull()
@@ -103,6 +109,12 @@ class _Rules:
 
     def _absent(self, name: str) -> str:
         return f"named_struct('rule', {self.missing[name]}, 'actual', 'NULL')"
+
+    def _too_far(self, name: str) -> str:
+        shown = f"try_element_at({UNFIT}, {_literal(name)})"
+        wrong = f"array_contains(map_keys({UNFIT}), {_literal(name)})"
+        reason = f"named_struct('rule', {self.unfit[name]}, 'actual', coalesce({shown}, 'NULL'))"
+        return f"CASE WHEN {wrong} THEN {reason} END"
 
     def _diagnosis(self, source: LinesInput) -> Column:
         """Find what is wrong with a line, field by field; evaluated only for the few broken
@@ -126,6 +138,8 @@ class _Rules:
             reason = F.when(misfit, rejection(self.misfits[declared.name], shown))
             if declared.name in self.missing:
                 reason = reason.when(value.isNull(), F.expr(self._absent(declared.name)))
+            if declared.name in self.unfit:
+                reason = F.coalesce(reason, F.expr(self._too_far(declared.name)))
             reasons.append(reason)
         listed = F.array_compact(F.array(*reasons))
         assert self.broken is not None
@@ -153,12 +167,21 @@ def _rules(source: Input, book: Book) -> _Rules:
     missing = {
         f.name: rule(ErrorType.NULL, f.name, "not null") for f in source.schema if not f.nullable
     }
+    unfit = {
+        name: rule(ErrorType.TYPE_CAST, name, expected)
+        for name, expected in source.unfit_columns.items()
+    }
     if not isinstance(source, LinesInput):
-        return _Rules(source, missing, {}, None)
+        return _Rules(source, missing, {}, unfit, None)
     fields = len(source.positions)
     shape = "one JSON object on the line" if source.format == "json" else f"{fields} fields"
     broken = rule(ErrorType.PARSE, "line", shape)
     misfits = {
         f.name: rule(ErrorType.TYPE_CAST, f.name, f.dataType.simpleString()) for f in source.schema
     }
-    return _Rules(source, missing, misfits, broken)
+    return _Rules(source, missing, misfits, unfit, broken)
+
+
+def _literal(words: str) -> str:
+    escaped = words.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"

@@ -12,8 +12,9 @@ from pyspark.sql import functions as F
 
 from tallyman.engine.expressions.column_names import CORRUPT, KEY
 from tallyman.engine.expressions.columns import col
+from tallyman.engine.files import compressed
 from tallyman.engine.files.listing import InputFiles
-from tallyman.engine.source import lines
+from tallyman.engine.source import lines, unfit
 from tallyman.engine.source.door_memory import Door
 from tallyman.engine.source.lines_input import IRREGULAR, LinesInput, textual_key
 from tallyman.engine.source.source import Input
@@ -39,7 +40,9 @@ class JsonInput(LinesInput):
 
     def records(self, columns: Sequence[str] | None = None) -> DataFrame:
         names = list(self.schema.names if columns is None else columns)
-        return self._rows().select(*map(col, names), self._decided().alias(CORRUPT), self._key())
+        unfit_values = unfit.unfit(unfit.outside_years(self.schema, col, self.redaction))
+        decided = self._decided().alias(CORRUPT)
+        return self._rows().select(*map(col, names), decided, *unfit_values, self._key())
 
     def keys(self) -> DataFrame:
         return self._rows().select(self._key())
@@ -101,7 +104,7 @@ class JsonInput(LinesInput):
         # An escaped key reads differently once it is parsed.
         odd = F.col("irregular") | F.col(KEY).isNull() | F.contains(F.col(KEY), F.lit("\\"))
         shown = self.redaction.shown(self.key[0], F.col(KEY))
-        if self.files.bytes <= FEW_BYTES:
+        if self.files.bytes <= FEW_BYTES and not compressed.any_compressed(self.files):
             lines_here = found.select("blank", odd.alias("odd"), shown.alias(KEY)).collect()
             written = [line for line in lines_here if not line["blank"]]
             keys = [line[KEY] for line in written]
@@ -135,7 +138,7 @@ def sniff_prefix(files: InputFiles, key: str) -> str | None:
     """
     name = json.dumps(key)
     for file in files.files[:1]:
-        with open(file.path, encoding="utf-8", errors="replace") as opened:
+        with compressed.text_of(files, file) as opened:
             first = opened.readline(1 << 16)
         for prefix in (f'{name}:"', f'{name}: "', f"{name}:", f"{name}: "):
             at = first.find(prefix)

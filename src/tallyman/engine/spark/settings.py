@@ -15,6 +15,8 @@ ANYWHERE: Mapping[str, str] = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.adaptive.enabled": "true",
     "spark.sql.parquet.compression.codec": "snappy",
+    # Spark has no nanoseconds; they are read as counts, and converted here.
+    "spark.sql.legacy.parquet.nanosAsLong": "true",
     # A flipped bit in a page must be an error, not another value.
     "parquet.page.write-checksum.enabled": "true",
     "parquet.page.verify-checksum.enabled": "true",
