@@ -164,6 +164,7 @@ def _against(run: AssetRun, outcome: AssetOutcome, ledger: Ledger) -> TallymanEr
     try:
         gate.check(ledger)
         _check_partition(run.work, outcome)
+        run.refuse_far_years()
         run.key_check.refuse_repeated(ledger)
     except TallymanError as found:
         if not ledger.balanced:
@@ -205,6 +206,7 @@ def _measured(
         rows_out=outcome.rows_out,
         rejections=outcome.rejections,
         null_keys=null_values(work.folders.output, work.asset.key),
+        missing_columns={a.dataset: a.missing_columns for a in ledger.inputs if a.missing_columns},
     )
 
 

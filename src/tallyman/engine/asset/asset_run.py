@@ -16,6 +16,7 @@ from tallyman.engine.evidence.content import Content, measure_files
 from tallyman.engine.evidence.evidence_jobs import EvidenceJobs
 from tallyman.engine.evidence.key_check import KeyCheck, KeyedOutput
 from tallyman.engine.evidence.write import EvidenceWriter, clear, move_files
+from tallyman.engine.evidence.year_check import refuse_far_years
 from tallyman.engine.observer import SILENT, Observer
 from tallyman.engine.segment.evaluate import Evaluation
 from tallyman.engine.segment.fate_book import Book
@@ -197,6 +198,14 @@ class AssetRun:
         self.doors.check_unchanged()
         self.doors.remember()
         return AssetOutcome(ledger, by_type(letters), measured, rows_out, error)
+
+    def refuse_far_years(self) -> None:
+        """Refuse an output with dates that Iceberg and Python cannot hold."""
+        work = self.work
+        beside = sorted(p for p in (work.folders.result / "outputs").glob("*") if p.is_dir())
+        folders = [work.folders.output, *beside]
+        given = (self.doors.spark(), str(work.target), folders, work.asset.key, work.redaction)
+        refuse_far_years(*given)
 
     def unfinished_ledger(self) -> Ledger:
         return self.closing.unfinished_ledger()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -201,7 +201,7 @@ class ParquetSet:
                     found[path] = found.get(path, 0) + rows
         return found
 
-    def groups(self, wanted: Mapping[str, ColumnType]) -> list[ReadTogether]:
+    def groups(self, wanted: Collection[str]) -> list[ReadTogether]:
         """Split the files so that no column of a group has two types."""
         found: list[ReadTogether] = []
         for shape in self._shapes:

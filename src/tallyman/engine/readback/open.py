@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tallyman.domain.pipeline.pipeline import Source
 from tallyman.engine.files.listing import InputFiles
+from tallyman.engine.readback import key_text
 from tallyman.engine.readback.parquet_records import ParquetRecords
 from tallyman.engine.readback.records import Records
 from tallyman.engine.readback.session import DuckSession
@@ -32,7 +33,8 @@ class OpenRecords:
     def source(self, source: Source, files: InputFiles) -> Records:
         given = (self.duck, source.name, files, source.key)
         if source.format == "parquet":
-            return ParquetRecords(*given, hive=True)
+            declared = key_text.declared_types(source.schema or "")
+            return ParquetRecords(*given, hive=True, declared=declared)
         return TextRecords(*given, source, self._aside)
 
     def dataset(self, name: str, files: InputFiles, key: Sequence[str]) -> ParquetRecords:

@@ -6,6 +6,7 @@ are copied first, with one kind of line end, and with bad bytes replaced.
 
 from __future__ import annotations
 
+import io
 import mmap
 import os
 import shutil
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import duckdb
 
+from tallyman.engine.files.compressed import compression, opened
 from tallyman.engine.files.duck import connect, text
 
 LONGEST = 1 << 28
@@ -37,11 +39,12 @@ def readable(path: str, aside: Path, *, look_at_bytes: bool) -> str:
     """Return the file itself, or a copy that DuckDB counts and reads as Spark does."""
     if os.path.getsize(path) == 0:
         return path
-    if not _has_returns(path) and not (look_at_bytes and _has_bad_bytes(path)):
+    known = compression(path) in (None, "gzip", "zstd")  # DuckDB has no bzip2
+    if known and not _has_returns(path) and not (look_at_bytes and _has_bad_bytes(path)):
         return path
     copy = aside / f"{len(list(aside.iterdir()))}.txt"
     with (
-        open(path, encoding="utf-8", errors="replace") as source,
+        io.TextIOWrapper(opened(path), encoding="utf-8", errors="replace") as source,
         open(copy, "w", encoding="utf-8", newline="\n") as target,
     ):
         shutil.copyfileobj(source, target, 1 << 22)
@@ -49,6 +52,9 @@ def readable(path: str, aside: Path, *, look_at_bytes: bool) -> str:
 
 
 def _has_returns(path: str) -> bool:
+    if compression(path):
+        with opened(path) as text:
+            return any(b"\r" in piece for piece in iter(lambda: text.read(1 << 22), b""))
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as bytes_:
         return bytes_.find(b"\r") >= 0
 

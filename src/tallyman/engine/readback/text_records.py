@@ -13,6 +13,7 @@ from typing import Any
 
 from tallyman.domain.history.walk import Record
 from tallyman.domain.pipeline.pipeline import Source
+from tallyman.engine.files.compressed import text_of
 from tallyman.engine.files.duck import text
 from tallyman.engine.readback import key_text, text_lines
 from tallyman.engine.readback.records import Records, condition, equal, first
@@ -44,7 +45,7 @@ class TextRecords(Records):
         names = list(self.types)
         if self.source.format != "csv" or self.source.options.get("header", "true") != "true":
             return names
-        with open(self.files.files[0].path, encoding="utf-8-sig", errors="replace") as file:
+        with text_of(self.files, self.files.files[0]) as file:
             first = file.readline().rstrip("\r\n")
         return [name.strip().strip('"') for name in first.split(self._separator)] or names
 
