@@ -18,6 +18,7 @@ from tallyman.engine.source import lines, unfit
 from tallyman.engine.source.door_memory import Door
 from tallyman.engine.source.lines_input import IRREGULAR, LinesInput, textual_key
 from tallyman.engine.source.source import Input
+from tallyman.engine.source.tasks import in_few_tasks
 from tallyman.engine.spark import digest
 from tallyman.engine.spark.spark_hash import digest_of
 
@@ -42,15 +43,17 @@ class JsonInput(LinesInput):
         names = list(self.schema.names if columns is None else columns)
         unfit_values = unfit.unfit(unfit.outside_years(self.schema, col, self.redaction))
         decided = self._decided().alias(CORRUPT)
-        return self._rows().select(*map(col, names), decided, *unfit_values, self._key())
+        return self._rows.select(*map(col, names), decided, *unfit_values, self._key())
 
     def keys(self) -> DataFrame:
-        return self._rows().select(self._key())
+        return self._rows.select(self._key())
 
+    @cached_property
     def _rows(self) -> DataFrame:
         reader = self.spark.read.options(**self.options)
         reader = reader.option("columnNameOfCorruptRecord", CORRUPT)
-        return reader.schema(self._typed(self.schema.fields)).json(self.files.paths)
+        rows = reader.schema(self._typed(self.schema.fields)).json(self.files.paths)
+        return in_few_tasks(rows, self.files)
 
     def _key(self) -> Column:
         written = textual_key(self._keyless(), str(self.prefix))
@@ -95,6 +98,7 @@ class JsonInput(LinesInput):
     @cached_property
     def _scan(self) -> _Scan:
         text = self.spark.read.text(self.files.paths).select(F.col("value").alias(lines.TEXT))
+        text = in_few_tasks(text, self.files)
         key = textual_key(F.col(lines.TEXT), str(self.prefix))
         found = text.select(
             lines.is_blank(F.col(lines.TEXT)).alias("blank"),

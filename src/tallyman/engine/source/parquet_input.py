@@ -23,6 +23,7 @@ from tallyman.engine.source import lines, unfit
 from tallyman.engine.source.door_memory import Door
 from tallyman.engine.source.parquet_widen import as_read, widened
 from tallyman.engine.source.source import Input, nullable, placed
+from tallyman.engine.source.tasks import in_few_tasks
 from tallyman.engine.spark import digest
 from tallyman.engine.spark.spark_hash import digest_of
 from tallyman.engine.spark.spark_text import NoSparkText, texts
@@ -151,7 +152,7 @@ class ParquetInput(Input):
         tests = unfit.unfit(self._unfit(group))
         if self.unfit_columns and not tests:  # other files have what is tested
             tests = [F.lit(None).cast(unfit.KIND).alias(UNFIT)]
-        return rows.select(*found, *hidden, *tests)
+        return in_few_tasks(rows.select(*found, *hidden, *tests), self.files)
 
     def records(self, columns: Sequence[str] | None = None) -> DataFrame:
         names = self.schema.names if columns is None else list(columns)

@@ -20,6 +20,8 @@ ANYWHERE: Mapping[str, str] = {
     # A flipped bit in a page must be an error, not another value.
     "parquet.page.write-checksum.enabled": "true",
     "parquet.page.verify-checksum.enabled": "true",
+    # Above 32 paths, Spark would list them by a job with a task for each; they are listed already.
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000000",
     # `${name}` in a text is text: what a step means must not depend on settings.
     "spark.sql.variable.substitute": "false",
     # One open file per fate instead of a sort of every row by fate.
