@@ -14,6 +14,7 @@ from tallyman.errors.asset import (
     StorageFailed,
     StructuralError,
     ThresholdExceeded,
+    YearOutOfRange,
 )
 from tallyman.errors.base import (
     Conflict,
@@ -170,4 +171,5 @@ __all__ = [
     "UnpublishableType",
     "UsageError",
     "VersionConflict",
+    "YearOutOfRange",
 ]

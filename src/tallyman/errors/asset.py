@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tallyman.errors.base import TallymanError
 
@@ -24,7 +24,10 @@ class InputUnreadable(TallymanError):
     """A file of an input is not in the declared format at all."""
 
     code = "input_unreadable"
-    hint = "Nothing was published. Replace the file, or remove it from the input."
+    hint = (
+        "Nothing was published. Replace the file or remove it from the input, then run again; "
+        "`tallyman resume` completes a run that had begun."
+    )
 
     def __init__(self, name: str, file: str, reason: str) -> None:
         super().__init__(name, file, reason)
@@ -244,6 +247,31 @@ class KeysRepeat(TallymanError):
     def facts(self) -> dict[str, object]:
         counts = {"repeated_keys": self.keys, "rows": self.rows, "samples": list(self.samples)}
         return {**super().facts(), **counts}
+
+
+class YearOutOfRange(TallymanError):
+    """A step made a date or timestamp that no file of an output can hold for every reader."""
+
+    code = "year_out_of_range"
+    hint = (
+        "Nothing was published. Dates have years from 1 to 9999: add an expect on the column to "
+        "reject the records, or compute it differently."
+    )
+
+    def __init__(
+        self, target: str, column: str, count: int, row: Mapping[str, str], value: str
+    ) -> None:
+        super().__init__(target, column, count, dict(row), value)
+        self.target, self.column, self.count = target, column, count
+        self.row, self.value = dict(row), value
+
+    def __str__(self) -> str:
+        at = ", ".join(f"{name}={value}" for name, value in self.row.items())
+        shown = f"the row with {at}" if at else "a row"
+        return (
+            f"{self.target}: {self.count:,} row(s) have a year outside 1 to 9999 in column "
+            f"{self.column!r}; {shown} has {self.value}."
+        )
 
 
 class RowsOutsidePartition(TallymanError):

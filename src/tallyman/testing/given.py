@@ -14,7 +14,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from tallyman.domain.pipeline.pipeline import Source
-from tallyman.engine.source.open import SPARK_SCHEMA
+from tallyman.engine.files.parquet_set import SPARK_SCHEMA
 from tallyman.engine.source.source import nullable
 from tallyman.errors import UsageError
 from tallyman.errors.wording import first_line, nearest

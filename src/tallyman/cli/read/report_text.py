@@ -128,6 +128,9 @@ def _proof(report: Report) -> Iterator[str]:
         yield f"  {one['target']}"
         yield f"    keys in {one['door_digest']}   of all fates {one['fates_digest']}"
         yield f"    {counts}   {one['method']}"
+        for place, columns in (one.get("missing_columns") or {}).items():
+            lacking = ", ".join(f"{name} in {count:,}" for name, count in columns.items())
+            yield f"    NULL for columns that files of {place} lack, records: {lacking}"
         if one.get("duplicate_keys") is None and one["balanced"]:
             yield f"    repeated keys not counted: tallyman verify {report.head['run_id']} --exact"
     if report.seal is None:

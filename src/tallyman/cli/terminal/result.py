@@ -46,6 +46,10 @@ def _print_problems(made: AssetResult) -> None:
     for column, count in made.null_keys.items():
         note = f"warning: {made.name}: key column {column} is NULL in {count:,} row(s)"
         err.print(note, style="yellow", markup=False)
+    for place, columns in made.missing_columns.items():
+        lacking = ", ".join(f"{name} in {count:,}" for name, count in columns.items())
+        note = f"note: {made.name}: NULL for columns that files of {place} lack, records: {lacking}"
+        err.print(note, markup=False)
 
 
 def _named(made: AssetResult) -> str:

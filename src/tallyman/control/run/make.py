@@ -25,7 +25,7 @@ from tallyman.domain.account.sub_tally import sub_tallies
 from tallyman.domain.account.verification_query import verification_query
 from tallyman.domain.history.run import AssetResult, RunIdentity, Status
 from tallyman.domain.pipeline.target import Target, folder_of
-from tallyman.engine.asset.asset_run import AssetRun
+from tallyman.engine.asset.asset_run import AssetRun, of_spark
 from tallyman.engine.asset.closing import AssetOutcome, withdraw
 from tallyman.engine.asset.work import Folders, Work
 from tallyman.engine.evidence import write
@@ -35,7 +35,7 @@ from tallyman.engine.files.listing import hash_files
 from tallyman.engine.files.run_folder import LEDGER, write_json, write_text
 from tallyman.engine.observer import SILENT, Observer
 from tallyman.engine.source.source import Input
-from tallyman.errors import RowsOutsidePartition, TallymanError, ThresholdExceeded
+from tallyman.errors import RowsOutsidePartition, StepFailed, TallymanError, ThresholdExceeded
 from tallyman.faults import Point
 
 
@@ -114,7 +114,13 @@ class Maker:
             return Making(_result(work, status, error=error.facts()), error=error)
 
     def _opened(self, work: Work, inputs: TargetInputs) -> dict[str, Input]:
-        return inputs.open(self.spark, self.definition, work.redaction, work.folders.project)
+        try:
+            return inputs.open(self.spark, self.definition, work.redaction, work.folders.project)
+        except Exception as error:
+            if not of_spark(error):
+                raise
+            reason = f"opening its inputs: {work.redaction.reason(error)}"
+            raise StepFailed(work.asset.name, reason) from error
 
     def _conclude(
         self, run: AssetRun, outcome: AssetOutcome, work: Work, inputs: TargetInputs
@@ -158,6 +164,7 @@ def _against(run: AssetRun, outcome: AssetOutcome, ledger: Ledger) -> TallymanEr
     try:
         gate.check(ledger)
         _check_partition(run.work, outcome)
+        run.refuse_far_years()
         run.key_check.refuse_repeated(ledger)
     except TallymanError as found:
         if not ledger.balanced:
@@ -199,6 +206,7 @@ def _measured(
         rows_out=outcome.rows_out,
         rejections=outcome.rejections,
         null_keys=null_values(work.folders.output, work.asset.key),
+        missing_columns={a.dataset: a.missing_columns for a in ledger.inputs if a.missing_columns},
     )
 
 

@@ -157,6 +157,8 @@ class InputAccount:
     blank_lines: int = 0
     named_by_place: bool = False
     """True if evidence also names records by place, because keys did not distinguish them."""
+    missing_columns: Mapping[str, int] = field(default_factory=dict)
+    """The columns that some files lack, with the number of records in them: NULL there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

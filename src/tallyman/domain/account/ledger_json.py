@@ -105,7 +105,12 @@ def _inputs_json(inputs: StoredInputs) -> dict[str, Any]:
         "blank_lines": inputs.blank_lines,
         "key_digest": str(inputs.digest),
         **({"named_by_place": True} if inputs.named_by_place else {}),
+        **({"missing_columns": _plain(inputs.missing_columns)} if inputs.missing_columns else {}),
     }
+
+
+def _plain(missing: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
+    return {name: dict(columns) for name, columns in missing.items()}
 
 
 def _partition_json(part: Partition) -> dict[str, Any]:
@@ -165,6 +170,7 @@ def _read_inputs(found: Mapping[str, Any]) -> StoredInputs:
         duplicate_keys=_count(found.get("duplicate_keys")),
         blank_lines=_count(found.get("blank_lines")),
         named_by_place=bool(found.get("named_by_place")),
+        missing_columns=_plain(found.get("missing_columns", {})),
     )
 
 

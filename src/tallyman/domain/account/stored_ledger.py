@@ -37,6 +37,8 @@ class StoredInputs:
     """None if duplicates were not counted."""
     blank_lines: int | None = None
     named_by_place: bool = False
+    missing_columns: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """By input and column, the records of files without that column."""
 
     @property
     def records(self) -> int:
@@ -151,6 +153,7 @@ def _inputs(ledger: Ledger) -> StoredInputs:
         duplicate_keys=None if None in duplicates else sum(d or 0 for d in duplicates),
         blank_lines=sum(account.blank_lines for account in ledger.inputs),
         named_by_place=any(account.named_by_place for account in ledger.inputs),
+        missing_columns={a.dataset: a.missing_columns for a in ledger.inputs if a.missing_columns},
     )
 
 

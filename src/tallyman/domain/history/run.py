@@ -100,6 +100,8 @@ class AssetResult:
     rejections: int = 0
     null_keys: Mapping[str, int] = field(default_factory=dict)
     """The number of rows without a value, for each such column of the key."""
+    missing_columns: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """By input and column, the number of records in files without that column."""
     duration_ms: int = 0
     unchanged_since: str | None = None
     """If skipped: the run that made the result which stands."""
@@ -126,6 +128,8 @@ class AssetResult:
         }
         if self.null_keys:
             found["null_keys"] = dict(self.null_keys)
+        if self.missing_columns:
+            found["missing_columns"] = {k: dict(v) for k, v in self.missing_columns.items()}
         if self.unchanged_since:
             found["unchanged_since"] = self.unchanged_since
         return found | ({"error": dict(self.error)} if self.error else {})
@@ -140,6 +144,7 @@ class AssetResult:
             fates={Fate(name): count for name, count in found.get("fates", {}).items()},
             sub_ledgers=tuple(map(SubTally.of_json, found.get("sub_ledgers", ()))),
             null_keys=found.get("null_keys", {}),
+            missing_columns=found.get("missing_columns", {}),
             error=found.get("error"),
             unchanged_since=found.get("unchanged_since"),
             **known,

@@ -16,12 +16,14 @@ from tallyman.engine.evidence.content import Content, measure_files
 from tallyman.engine.evidence.evidence_jobs import EvidenceJobs
 from tallyman.engine.evidence.key_check import KeyCheck, KeyedOutput
 from tallyman.engine.evidence.write import EvidenceWriter, clear, move_files
+from tallyman.engine.evidence.year_check import refuse_far_years
 from tallyman.engine.observer import SILENT, Observer
 from tallyman.engine.segment.evaluate import Evaluation
 from tallyman.engine.segment.fate_book import Book
 from tallyman.engine.segment.stage import WrittenRows
 from tallyman.engine.segment.stage_checks import Halted, StageChecks
 from tallyman.engine.source.doors import Doors
+from tallyman.engine.source.read_failure import unreadable
 from tallyman.engine.source.source import Input
 from tallyman.engine.working.trace import RowIds, Tracer
 from tallyman.engine.working.working_run import WorkingRun
@@ -29,6 +31,11 @@ from tallyman.errors import StepFailed, StructuralError
 
 SPARK_ERRORS = ("pyspark", "py4j", "grpc")
 """Packages of exceptions that mean that Spark could not evaluate a step."""
+
+
+def of_spark(error: BaseException) -> bool:
+    """True if an error came from Spark, in this process or from a server."""
+    return type(error).__module__.split(".")[0] in SPARK_ERRORS
 
 
 class AssetRun:
@@ -111,7 +118,9 @@ class AssetRun:
             self.observer.phase("proving")
             return self._conclude(made, content)
         except Exception as error:
-            if type(error).__module__.split(".")[0] not in SPARK_ERRORS:
+            if (found := unreadable(error, self.doors.inputs.values())) is not None:
+                raise found from error
+            if not of_spark(error):
                 raise
             name, reason = self.work.asset.name, self.work.redaction.reason(error)
             raise StepFailed(name, reason) from error
@@ -189,6 +198,14 @@ class AssetRun:
         self.doors.check_unchanged()
         self.doors.remember()
         return AssetOutcome(ledger, by_type(letters), measured, rows_out, error)
+
+    def refuse_far_years(self) -> None:
+        """Refuse an output with dates that Iceberg and Python cannot hold."""
+        work = self.work
+        beside = sorted(p for p in (work.folders.result / "outputs").glob("*") if p.is_dir())
+        folders = [work.folders.output, *beside]
+        given = (self.doors.spark(), str(work.target), folders, work.asset.key, work.redaction)
+        refuse_far_years(*given)
 
     def unfinished_ledger(self) -> Ledger:
         return self.closing.unfinished_ledger()

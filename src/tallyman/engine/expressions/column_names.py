@@ -11,6 +11,8 @@ REJECTIONS = "_tm_rejections"
 PLACE = "_tm_place"
 """The place of a record, `input@file#number`; carried if keys do not distinguish records."""
 CORRUPT = "_tm_corrupt"
+UNFIT = "_tm_unfit"
+"""The values of a record that no output can hold, as texts by column; NULL if there are none."""
 SYSTEM = "_tm"
 """Our only column in an output file: NULL unless the row's key is not among its columns."""
 

@@ -12,7 +12,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TypeAlias
 
-from tallyman.errors import InputChanged, InputMissing
+from tallyman.engine.files import data_files
+from tallyman.errors import InputChanged, InputMissing, InputUnreadable
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,15 +82,18 @@ def list_files(name: str, path: str, project: Path, advice: str = "Check the pat
     full = os.path.normpath(os.path.join(project, path.removeprefix("file://")))
     if os.path.isfile(full):
         return InputFiles(name, os.path.dirname(full), (_file(full, os.path.dirname(full)),))
-    if glob.has_magic(full) and not os.path.exists(full):
+    is_pattern = glob.has_magic(full) and not os.path.exists(full)
+    root = full
+    if is_pattern:
         root = full.split("*")[0].split("?")[0].split("[")[0].rpartition("/")[0]
-        found = [p for p in glob.glob(full, recursive=True) if os.path.isfile(p)]
-        found += [p for d in glob.glob(full) if os.path.isdir(d) for p in _walk(d)]
-    else:
-        root, found = full, list(_walk(full))
+    try:
+        found = data_files.matching(full, root) if is_pattern else data_files.in_folder(full)
+    except data_files.NoDataFile as error:
+        shown = os.path.relpath(error.path, root)
+        raise InputUnreadable(name, shown, error.reason) from None
     if not found:
         raise InputMissing(name, path, advice)
-    return InputFiles(name, root, tuple(_file(p, root) for p in sorted(set(found))))
+    return InputFiles(name, root, tuple(_file(p, root) for p in found))
 
 
 def listed_files(name: str, files: Mapping[str, str], root: Path) -> InputFiles:
@@ -100,14 +104,6 @@ def listed_files(name: str, files: Mapping[str, str], root: Path) -> InputFiles:
         raise InputMissing(name, shown, f"Look with `tallyman verify dataset {name}`.")
     listed = [InputFile(shown, path, *_stamp(path)) for shown, path in sorted(files.items())]
     return InputFiles(name, str(root), tuple(listed), False)
-
-
-def _walk(folder: str) -> list[str]:
-    found: list[str] = []
-    for place, folders, files in os.walk(folder):
-        folders[:] = [f for f in folders if not f.startswith((".", "_"))]
-        found += [os.path.join(place, f) for f in files if not f.startswith((".", "_"))]
-    return found
 
 
 def _file(path: str, root: str) -> InputFile:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
+from tallyman.engine.files.compressed import text_of
 from tallyman.engine.files.duck import text
 from tallyman.engine.readback import text_lines
 from tallyman.engine.readback.text_records import TextRecords
@@ -39,8 +40,7 @@ class CsvRecords(TextRecords):
         names = list(self.types)
         if not self._has_header:
             return names
-        path = self.files.files[0].path
-        with open(path, encoding="utf-8-sig", errors="replace", newline="\n") as file:
+        with text_of(self.files, self.files.files[0]) as file:
             found = self._declared.cells(file.readline().rstrip("\n"))
         return [name.strip() for name in found] if found else names
 

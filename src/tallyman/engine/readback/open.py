@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tallyman.domain.pipeline.pipeline import Source
 from tallyman.engine.files.listing import InputFiles
+from tallyman.engine.readback import key_text
 from tallyman.engine.readback.csv_records import CsvRecords
 from tallyman.engine.readback.parquet_records import ParquetRecords
 from tallyman.engine.readback.records import Records
@@ -33,7 +34,8 @@ class OpenRecords:
     def source(self, source: Source, files: InputFiles) -> Records:
         given = (self.duck, source.name, files, source.key)
         if source.format == "parquet":
-            return ParquetRecords(*given, hive=True)
+            declared = key_text.declared_types(source.schema or "")
+            return ParquetRecords(*given, hive=True, declared=declared)
         kind = CsvRecords if source.format == "csv" else TextRecords
         return kind(*given, source, self._aside)
 

@@ -2,31 +2,77 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from tallyman.domain.history.walk import Record
 from tallyman.engine.files.duck import quoted, text
 from tallyman.engine.files.listing import InputFile
 from tallyman.engine.readback.records import Records, condition, equal, first
 from tallyman.engine.readback.session import parquet
+from tallyman.on_demand import OnDemand
+
+if TYPE_CHECKING:
+    from tallyman.engine.files import parquet_set
+else:
+    parquet_set = OnDemand("tallyman.engine.files.parquet_set")
+
+NANOSECONDS = re.compile("TIMESTAMP(TZ)?_NS")
+ZONED = "TIMESTAMP WITH TIME ZONE"
 
 
 @dataclass
 class ParquetRecords(Records):
     hive: bool = False
     """True if `a=1/` in a path is a column."""
+    declared: Mapping[str, str] = field(default_factory=dict)
+    """The types in DuckDB of declared columns, which a file may have in a narrower type."""
 
     @cached_property
     def _source(self) -> str:
-        found = parquet([file.path for file in self.files.files], place=True)
+        whole = self._read(self.files.files)
+        found = self.duck.columns(f"SELECT * FROM {whole}")
+        if not any(map(NANOSECONDS.search, found.values())):
+            return f"(SELECT *{self._typed(found)} FROM {whole})"
+        # Times in nanoseconds end in 2262: other files must not be read in their type.
+        lots = parquet_set.ParquetSet(self.files).groups(found)
+        queries = []
+        for lot in lots:
+            read = self._read(lot.files)
+            own = self.duck.columns(f"SELECT * FROM {read}")
+            queries.append(f"SELECT *{self._typed(own)} FROM {read}")
+        return f"({' UNION ALL BY NAME '.join(queries)})"
+
+    def _read(self, files: Sequence[InputFile]) -> str:
+        found = parquet([file.path for file in files], place=True)
         found = found.replace("hive_partitioning = false", f"hive_partitioning = {self.hive}")
-        names = ", ".join(f"{text(f.path)}: {text(f.name)}" for f in self.files.files)
+        names = ", ".join(f"{text(f.path)}: {text(f.name)}" for f in files)
         return (
             "(SELECT * EXCLUDE (file_row_number), file_row_number + 1 AS _tm_line, "
             f"MAP {{{names}}}[_tm_file] AS _tm_name FROM {found})"
         )
+
+    def _typed(self, found: Mapping[str, str]) -> str:
+        """Write the columns with another type than a run reads, converted to it."""
+        wanted = {name: self._wanted(name, kind) for name, kind in found.items()}
+        other = {name: sql for name, sql in wanted.items() if sql != quoted(name)}
+        shown = ", ".join(f"{sql} AS {quoted(name)}" for name, sql in other.items())
+        return f" REPLACE ({shown})" if other else ""
+
+    def _wanted(self, name: str, kind: str) -> str:
+        declared = self.declared.get(name)
+        fine = NANOSECONDS.search(kind) is not None
+        if fine and declared == "BIGINT":
+            return f"epoch_ns({quoted(name)})"
+        if fine and declared is None:
+            plain = kind.replace("TIMESTAMPTZ_NS", ZONED).replace("TIMESTAMP_NS", "TIMESTAMP")
+            return f"CAST({quoted(name)} AS {plain})"
+        if declared in (None, "VARCHAR", kind):  # nested types are declared as text here
+            return quoted(name)
+        return f"CAST({quoted(name)} AS {declared})"
 
     @cached_property
     def types(self) -> Mapping[str, str]:

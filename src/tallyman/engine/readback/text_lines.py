@@ -6,12 +6,14 @@ are copied first, with one kind of line end, and with bad bytes replaced.
 
 from __future__ import annotations
 
+import io
 import mmap
 import os
 from pathlib import Path
 
 import duckdb
 
+from tallyman.engine.files.compressed import compression, opened
 from tallyman.engine.files.duck import connect, text
 
 LONGEST = 1 << 28
@@ -40,12 +42,15 @@ def readable(path: str, aside: Path, *, look_at_bytes: bool, keep_returns: bool 
     """
     if os.path.getsize(path) == 0:
         return path
-    if not _has_returns(path) and not (look_at_bytes and _has_bad_bytes(path)):
+    known = compression(path) in (None, "gzip", "zstd")  # DuckDB has no bzip2
+    if known and not _has_returns(path) and not (look_at_bytes and _has_bad_bytes(path)):
         return path
     copy = aside / f"{len(list(aside.iterdir()))}.txt"
     newline = "\n" if keep_returns else None
     with (
-        open(path, encoding="utf-8", errors="replace", newline=newline) as source,
+        io.TextIOWrapper(
+            opened(path), encoding="utf-8", errors="replace", newline=newline
+        ) as source,
         open(copy, "w", encoding="utf-8", newline="\n") as target,
     ):
         while some := source.read(1 << 22):
@@ -54,6 +59,9 @@ def readable(path: str, aside: Path, *, look_at_bytes: bool, keep_returns: bool 
 
 
 def _has_returns(path: str) -> bool:
+    if compression(path):
+        with opened(path) as text:
+            return any(b"\r" in piece for piece in iter(lambda: text.read(1 << 22), b""))
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as bytes_:
         return bytes_.find(b"\r") >= 0
 

@@ -13,12 +13,15 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
+    ArrayType,
     BooleanType,
     DateType,
     DecimalType,
     IntegralType,
+    MapType,
     StringType,
     StructField,
+    StructType,
 )
 
 from tallyman.domain.account.rejection import ErrorType, Rule
@@ -30,6 +33,7 @@ from tallyman.engine.expressions.column_names import (
     PART,
     PLACE,
     REJECTIONS,
+    UNFIT,
     quoted,
 )
 from tallyman.engine.expressions.columns import col
@@ -40,6 +44,8 @@ from tallyman.engine.source.source import Input
 
 SAME_TEXT = (StringType, BooleanType, IntegralType, DecimalType, DateType)
 """Types with only one text per value, in Spark and elsewhere."""
+RAW, TYPED, FOUND = "_tm_raw", "_tm_typed", "_tm_found"
+"""The fields of a broken line as text, with their types as far as they fit, and what is wrong."""
 
 
 def admit(source: Input, book: Book, read: Collection[str]) -> Flow:
@@ -55,7 +61,7 @@ def admit(source: Input, book: Book, read: Collection[str]) -> Flow:
     place = [PLACE] if placed else []
     lots = [(_rules(lot, book), rows) for lot, rows in source.lots(asked)]
     admitted = [
-        rows.withColumns(rules.tags()).select(*map(col, names), KEY, PART, REJECTIONS, *place)
+        rules.tagged(rows).select(*map(col, names), KEY, PART, REJECTIONS, *place)
         for rules, rows in lots
     ]
     unread = {n: frozenset().union(*(rules.unread(n) for rules, _ in lots)) for n in names}
@@ -79,18 +85,36 @@ class _Rules:
     """The rules of required columns."""
     misfits: Mapping[str, int]
     """The rules of columns that are read from text."""
+    unfit: Mapping[str, int]
+    """The rules of columns with values that no output can hold."""
     broken: int | None
     """The rule of lines without any columns; None if the input has no lines."""
 
     def unread(self, name: str) -> frozenset[int]:
         """List the rules that leave the column without a value when broken."""
-        found = (self.misfits.get(name), self.broken)
+        found = (self.misfits.get(name), self.unfit.get(name), self.broken)
         return frozenset(rule for rule in found if rule is not None)
 
-    def tags(self) -> dict[str, Column]:
+    def tagged(self, rows: DataFrame) -> DataFrame:
+        """Add part and rejections. Broken lines are parsed twice more, in steps of their own: as
+        text, and with types. Parsed again for each column, 2,000 columns would take minutes.
+        """
+        if isinstance(self.source, LinesInput):
+            source, bad = self.source, F.col(CORRUPT).isNotNull()
+            strings = [StructField(f.name, StringType()) for f in source.positions]
+            parsed = {RAW: strings, TYPED: source.positions}
+            each = {n: source.parse(F.col(CORRUPT), fields) for n, fields in parsed.items()}
+            rows = rows.withColumns({name: F.when(bad, value) for name, value in each.items()})
+            rows = rows.withColumn(FOUND, F.when(bad, self._found(source)))
+        return rows.withColumns(self._tags())
+
+    def _tags(self) -> dict[str, Column]:
         # As text: built call by call, the same expressions take most of the time of a small run.
         absent = [f"CASE WHEN {quoted(n)} IS NULL THEN {self._absent(n)} END" for n in self.missing]
+        absent += [self._too_far(name) for name in self.unfit]
         wrong = " OR ".join(f"{quoted(name)} IS NULL" for name in self.missing) or "false"
+        if self.unfit:
+            wrong = f"{UNFIT} IS NOT NULL OR {wrong}"
         reasons = F.expr(f"array_compact(array({', '.join(absent)}))" if absent else "array()")
         if isinstance(self.source, LinesInput):
             bad = F.col(CORRUPT).isNotNull()
@@ -104,34 +128,70 @@ class _Rules:
     def _absent(self, name: str) -> str:
         return f"named_struct('rule', {self.missing[name]}, 'actual', 'NULL')"
 
-    def _diagnosis(self, source: LinesInput) -> Column:
-        """Find what is wrong with a line, field by field; evaluated only for the few broken
-        lines.
+    def _too_far(self, name: str) -> str:
+        shown = f"try_element_at({UNFIT}, {_literal(name)})"
+        wrong = f"array_contains(map_keys({UNFIT}), {_literal(name)})"
+        reason = f"named_struct('rule', {self.unfit[name]}, 'actual', coalesce({shown}, 'NULL'))"
+        return f"CASE WHEN {wrong} THEN {reason} END"
+
+    def _found(self, source: LinesInput) -> Column:
+        """Find what is wrong with a line, field by field."""
+        plain = [f for f in source.positions if f.name in self.misfits and _is_plain(source, f)]
+        texts = ", ".join(map(self._misfit, plain))
+        others = [
+            self._other_misfit(source, f)
+            for f in source.positions
+            if f.name in self.misfits and f not in plain
+        ]
+        listed = F.expr(f"CAST(array({texts}) AS array<{REJECTION}>)")
+        return F.array_compact(F.concat(listed, F.array(*others)) if others else listed)
+
+    def _misfit(self, declared: StructField) -> str:
+        """Write the reason against a plain value. As text: see `_tags`."""
+        name, field = declared.name, quoted(declared.name)
+        raw, typed = f"{RAW}.{field}", f"{TYPED}.{field}"
+        reason = f"named_struct('rule', {self.misfits[name]}, 'actual', {raw})"
+        reasons = f"WHEN {typed} IS NULL AND {raw} IS NOT NULL THEN {reason}"
+        if name in self.missing:
+            reasons += f" WHEN {raw} IS NULL THEN {self._absent(name)}"
+        other = f"ELSE {self._too_far(name)} " if name in self.unfit else ""
+        return f"CASE {reasons} {other}END"
+
+    def _other_misfit(self, source: LinesInput, declared: StructField) -> Column:
+        """Write the reason against a value that is redacted, or nested: of a nested value that does
+        not fit, a part may be there, so it is parsed alone.
         """
-        text = F.col(CORRUPT)
-        strings = [StructField(f.name, StringType()) for f in source.positions]
-        raw = source.parse(text, strings)
-        reasons = []
-        for declared in source.positions:
-            if declared.name not in self.misfits:
-                continue
-            alone = source.fields([declared.name])
-            misfit = source.parse(text, alone).getField(CORRUPT).isNotNull()
-            value = raw.getField(declared.name)
-            shown = source.redaction.shown(declared.name, value)
-            reason = F.when(misfit, rejection(self.misfits[declared.name], shown))
-            if declared.name in self.missing:
-                reason = reason.when(value.isNull(), F.expr(self._absent(declared.name)))
-            reasons.append(reason)
-        listed = F.array_compact(F.array(*reasons))
+        name, value = declared.name, F.col(RAW).getField(declared.name)
+        alone = source.fields([name])
+        misfit = source.parse(F.col(CORRUPT), alone).getField(CORRUPT).isNotNull()
+        reason = F.when(misfit, rejection(self.misfits[name], source.redaction.shown(name, value)))
+        if name in self.missing:
+            reason = reason.when(value.isNull(), F.expr(self._absent(name)))
+        if name in self.unfit:
+            reason = F.coalesce(reason, F.expr(self._too_far(name)))
+        return reason.cast(REJECTION)
+
+    def _diagnosis(self, source: LinesInput) -> Column:
+        """Return what is wrong with a broken line: its fields, or the line as a whole."""
         assert self.broken is not None
         line = F.expr(f"make_valid_utf8({CORRUPT})")
         if source.redaction.columns:  # a line shows all its columns, declared or not
             line = source.redaction.text(line)
         whole = F.array(rejection(self.broken, line))
-        broken = raw.isNull() | raw.getField(CORRUPT).isNotNull()
-        unreadable = broken | (F.size(listed) == 0)
-        return F.when(unreadable, whole).otherwise(listed)
+        broken = F.col(RAW).isNull() | F.col(RAW).getField(CORRUPT).isNotNull()
+        unreadable = broken | (F.size(FOUND) == 0)
+        return F.when(unreadable, whole).otherwise(F.col(FOUND))
+
+
+def _is_plain(source: LinesInput, field: StructField) -> bool:
+    """True if a value is all there or NULL, and may be shown."""
+    nested = isinstance(field.dataType, (ArrayType, MapType, StructType))
+    return not nested and not source.redaction.covers(field.name)
+
+
+def _literal(words: str) -> str:
+    escaped = words.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
 
 
 def _rules(source: Input, book: Book) -> _Rules:
@@ -150,10 +210,14 @@ def _rules(source: Input, book: Book) -> _Rules:
     missing = {
         f.name: rule(ErrorType.NULL, f.name, "not null") for f in source.schema if not f.nullable
     }
+    unfit = {
+        name: rule(ErrorType.TYPE_CAST, name, expected)
+        for name, expected in source.unfit_columns.items()
+    }
     if not isinstance(source, LinesInput):
-        return _Rules(source, missing, {}, None)
+        return _Rules(source, missing, {}, unfit, None)
     broken = rule(ErrorType.PARSE, "line", source.one_record)
     misfits = {
         f.name: rule(ErrorType.TYPE_CAST, f.name, f.dataType.simpleString()) for f in source.schema
     }
-    return _Rules(source, missing, misfits, broken)
+    return _Rules(source, missing, misfits, unfit, broken)

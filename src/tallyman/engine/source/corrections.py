@@ -152,6 +152,10 @@ class Overlay(Input):
         return Door(digest.of_row(row), row["n"] if row else 0, blank)
 
     @property
+    def missing_columns(self) -> Mapping[str, int]:
+        return self.base.missing_columns if self.base is not None and self.only is None else {}
+
+    @property
     def rejects(self) -> bool:
         sides = (self.base, self.corrected)
         return any(side.rejects for side in sides if side is not None)

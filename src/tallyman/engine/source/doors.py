@@ -103,6 +103,7 @@ class Doors:
             duplicate_keys=self.repeated.counts.get(name),
             named_by_place=source.places is not None,
             blank_lines=door.blank_lines,
+            missing_columns=source.missing_columns,
         )
 
 

@@ -12,11 +12,13 @@ from pyspark.sql import functions as F
 
 from tallyman.engine.expressions.column_names import CORRUPT, KEY
 from tallyman.engine.expressions.columns import col
+from tallyman.engine.files import compressed
 from tallyman.engine.files.listing import InputFiles
-from tallyman.engine.source import lines
+from tallyman.engine.source import lines, unfit
 from tallyman.engine.source.door_memory import Door
 from tallyman.engine.source.lines_input import IRREGULAR, LinesInput, textual_key
 from tallyman.engine.source.source import Input
+from tallyman.engine.source.tasks import in_few_tasks
 from tallyman.engine.spark import digest
 from tallyman.engine.spark.spark_hash import digest_of
 
@@ -39,15 +41,19 @@ class JsonInput(LinesInput):
 
     def records(self, columns: Sequence[str] | None = None) -> DataFrame:
         names = list(self.schema.names if columns is None else columns)
-        return self._rows().select(*map(col, names), self._decided().alias(CORRUPT), self._key())
+        unfit_values = unfit.unfit(unfit.outside_years(self.schema, col, self.redaction))
+        decided = self._decided().alias(CORRUPT)
+        return self._rows.select(*map(col, names), decided, *unfit_values, self._key())
 
     def keys(self) -> DataFrame:
-        return self._rows().select(self._key())
+        return self._rows.select(self._key())
 
+    @cached_property
     def _rows(self) -> DataFrame:
         reader = self.spark.read.options(**self.options)
         reader = reader.option("columnNameOfCorruptRecord", CORRUPT)
-        return reader.schema(self._typed(self.schema.fields)).json(self.files.paths)
+        rows = reader.schema(self._typed(self.schema.fields)).json(self.files.paths)
+        return in_few_tasks(rows, self.files)
 
     def _key(self) -> Column:
         written = textual_key(self._keyless(), str(self.prefix))
@@ -92,6 +98,7 @@ class JsonInput(LinesInput):
     @cached_property
     def _scan(self) -> _Scan:
         text = self.spark.read.text(self.files.paths).select(F.col("value").alias(lines.TEXT))
+        text = in_few_tasks(text, self.files)
         key = textual_key(F.col(lines.TEXT), str(self.prefix))
         found = text.select(
             lines.is_blank(F.col(lines.TEXT)).alias("blank"),
@@ -101,7 +108,7 @@ class JsonInput(LinesInput):
         # An escaped key reads differently once it is parsed.
         odd = F.col("irregular") | F.col(KEY).isNull() | F.contains(F.col(KEY), F.lit("\\"))
         shown = self.redaction.shown(self.key[0], F.col(KEY))
-        if self.files.bytes <= FEW_BYTES:
+        if self.files.bytes <= FEW_BYTES and not compressed.any_compressed(self.files):
             lines_here = found.select("blank", odd.alias("odd"), shown.alias(KEY)).collect()
             written = [line for line in lines_here if not line["blank"]]
             keys = [line[KEY] for line in written]
@@ -134,7 +141,7 @@ def sniff_prefix(files: InputFiles, key: str) -> str | None:
     """
     name = json.dumps(key)
     for file in files.files[:1]:
-        with open(file.path, encoding="utf-8", errors="replace") as opened:
+        with compressed.text_of(files, file) as opened:
             first = opened.readline(1 << 16)
         for prefix in (f'{name}:"', f'{name}: "', f"{name}:", f"{name}: "):
             at = first.find(prefix)

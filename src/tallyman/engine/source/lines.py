@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tallyman.engine.files.listing import InputFiles
+from tallyman.engine.source.tasks import in_few_tasks
 from tallyman.engine.spark.small_tables import table
 
 TEXT, FILE, NUMBER = "_tm_text", "_tm_file", "_tm_number"
@@ -31,12 +32,13 @@ class Splits:
 
 def _raw(spark: SparkSession, files: InputFiles, separator: str | None) -> DataFrame:
     reader = spark.read if separator is None else spark.read.option("lineSep", separator)
-    return reader.text(files.paths).select(
+    rows = reader.text(files.paths).select(
         F.col("value").alias(TEXT),
         F.col("_metadata.file_path").alias("_tm_path"),
         F.col("_metadata.file_block_start").alias("_tm_split"),
         F.monotonically_increasing_id().alias("_tm_position"),
     )
+    return in_few_tasks(rows, files)
 
 
 def local_path(uri: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,9 +10,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
-from tallyman.engine.expressions.column_names import CORRUPT, KEY, PLACE
+from tallyman.engine.expressions.column_names import CORRUPT, KEY, PLACE, UNFIT
 from tallyman.engine.expressions.columns import col
-from tallyman.engine.source import lines
+from tallyman.engine.source import lines, unfit
 from tallyman.engine.source.door_memory import Door
 from tallyman.engine.source.source import Input, key_text, nullable, placed
 from tallyman.engine.spark import digest
@@ -50,6 +50,11 @@ class LinesInput(Input):
     @property
     def textual(self) -> bool:
         return True
+
+    @property
+    def unfit_columns(self) -> Mapping[str, str]:
+        dated = filter(unfit.dated, self.schema)
+        return {f.name: f"{f.dataType.simpleString()} in {unfit.YEARS}" for f in dated}
 
     @property
     def _reading(self) -> str:
@@ -109,6 +114,10 @@ class LinesInput(Input):
             F.lit("@"), F.col(lines.FILE), F.lit("#"), F.col(lines.NUMBER).cast("string")
         )
         broken = F.col("_tm_parsed").isNull()
+        declared = [f for f in fields if f.name in self.schema.names]
+        unfit_values = unfit.unfit(
+            unfit.outside_years(declared, F.col("_tm_parsed").getField, self.redaction)
+        )
         typed = found.select(
             *(F.col("_tm_parsed").getField(n).alias(n) for n in dict.fromkeys([*names, *self.key])),
             F.when(broken, F.expr(f"make_valid_utf8({lines.TEXT})"))
@@ -116,13 +125,15 @@ class LinesInput(Input):
             .alias(CORRUPT),
             place.alias(PLACE),
             broken.alias("_tm_broken"),
+            *unfit_values,
         )
         candidates = [self.own_key()] if self.key else []
         if self.prefix:
             unread = F.when(F.col("_tm_broken"), F.col(CORRUPT)).otherwise(self._keyless())
             candidates.append(self.redaction.shown(self.key[0], textual_key(unread, self.prefix)))
         key = F.coalesce(*candidates, F.col(PLACE)).alias(KEY)
-        return typed.select(*map(col, names), CORRUPT, key, *placed(self, F.col(PLACE)))
+        also = [CORRUPT, *([UNFIT] if unfit_values else [])]
+        return typed.select(*map(col, names), *also, key, *placed(self, F.col(PLACE)))
 
     def at_most(self) -> int:
         return self._splits.lines

@@ -11,19 +11,22 @@ from pyspark.sql.types import IntegralType, StringType, StructType
 
 from tallyman.domain.pipeline.pipeline import Source
 from tallyman.domain.pipeline.target import source_path
-from tallyman.engine.expressions.column_names import SYSTEM
+from tallyman.engine.expressions.column_names import SYSTEM, quoted
 from tallyman.engine.expressions.redact import Redaction
+from tallyman.engine.files import compressed
 from tallyman.engine.files.listing import InputFiles, list_files
+from tallyman.engine.files.parquet_set import Misfit, ParquetSet
 from tallyman.engine.plan.check import nearest, source_schema
 from tallyman.engine.source.csv_input import CsvInput
 from tallyman.engine.source.door_memory import DoorMemory
 from tallyman.engine.source.json_input import JsonInput, sniff_prefix
 from tallyman.engine.source.lines_input import LinesInput
-from tallyman.engine.source.parquet_input import ParquetInput, footers
+from tallyman.engine.source.parquet_input import ParquetInput
+from tallyman.engine.source.read_failure import unreadable
 from tallyman.engine.source.source import NOTHING_REDACTED, Input
 from tallyman.errors import DefinitionError, Problem
 
-SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
+_LINE = "_tm_line"
 LOSES_RECORDS = "could lose records; remove it"
 REFUSED: Mapping[str, str] = {
     "mode": LOSES_RECORDS,
@@ -47,17 +50,55 @@ def declared_schema(spark: SparkSession, source: Source, project: Path) -> Struc
     if source.schema is not None:
         return source_schema(spark, source)
     files = list_files(source.name, source_path(source, None), project)
-    return _file_schema(spark, files)
+    return _keyed(source, _file_schema(spark, source, files))
 
 
-def _file_schema(spark: SparkSession, files: InputFiles) -> StructType:
-    """Read the schema from the footer if Spark wrote the file; asking Spark costs a job."""
-    said = footers(files)[0].metadata or {}
-    if SPARK_SCHEMA in said and "=" not in files.files[0].name:
-        known = StructType.fromJson(json.loads(said[SPARK_SCHEMA]))
-        return StructType([f for f in known if f.name != SYSTEM])
-    found = spark.read.option("basePath", files.root).parquet(*files.paths).schema
-    return StructType([f for f in found if f.name != SYSTEM])
+def _keyed(source: Source, schema: StructType) -> StructType:
+    problems = [
+        Problem(f"source {source.name}", f"bad key: there is no column {name!r}", near)
+        for name in source.key
+        if name not in schema.names
+        for near in [nearest(name, schema.names)]
+    ]
+    if problems:
+        raise DefinitionError(problems)
+    return schema
+
+
+def _file_schema(spark: SparkSession, source: Source, files: InputFiles) -> StructType:
+    """Merge the columns of all files; DefinitionError lists those that cannot be merged."""
+    where, found = f"source {source.name}", ParquetSet(files)
+    folders = _folder_columns(spark, where, found)
+    known = found.spark_schema()
+    if known is not None:
+        return _without_ours(StructType.fromJson(json.loads(known)), folders)
+    merged, misfits = found.union()
+    if misfits:
+        raise DefinitionError([Problem(where, f"column {m.column!r}: {m.reason}") for m in misfits])
+    text = ", ".join(f"{quoted(name)} {kind}" for name, kind in merged.items())
+    schema = StructType.fromDDL(text)
+    assert isinstance(schema, StructType)
+    return _without_ours(schema, folders)
+
+
+def _without_ours(columns: StructType, folders: StructType) -> StructType:
+    """Leave out our own column, and take the columns of folders as Spark does: they win."""
+    named = {field.name: field for field in folders}
+    inside = [named.pop(f.name, f) for f in columns if f.name != SYSTEM]
+    return StructType([*inside, *named.values()])
+
+
+def _folder_columns(spark: SparkSession, where: str, found: ParquetSet) -> StructType:
+    """Ask Spark for the types of the columns that `name=value` folders stand for."""
+    if (mixed := found.mixed_folders()) is not None:
+        reason = "stand for different columns; give each kind of folder its own source"
+        files = f"the folders of {mixed[0]!r} and {mixed[1]!r}"
+        raise DefinitionError([Problem(where, f"{files} {reason}")])
+    if not found.folder_columns:
+        return StructType()
+    reader = spark.read.option("basePath", found.files.root).schema(f"{_LINE} string")
+    schema = reader.text(found.files.paths).schema
+    return StructType([field for field in schema if field.name != _LINE])
 
 
 def open_source(
@@ -71,19 +112,33 @@ def open_source(
     given = (source.name, spark, files, schema, source.key, dict(source.options))
     shared = {"redaction": redaction, "memory": memory}
     if source.format == "parquet":
-        _check_parquet(spark, source, schema, files)
-        return ParquetInput(*given, **shared)
-    if source.format == "csv":
-        opened = CsvInput(*given, **shared)
-        _check_header(opened)
-        return opened
-    prefix = sniff_prefix(files, source.key[0]) if len(source.key) == 1 else None
-    careful = LinesInput(*given, prefix, **shared)
-    # Use the fast reader if the text of a key equals its typed form and every line is one object.
-    if prefix and isinstance(schema[source.key[0]].dataType, (StringType, IntegralType)):
-        fast = JsonInput(*given, prefix, **shared)
-        return fast if fast.regular else careful
-    return careful
+        parquet = ParquetInput(*given, **shared)
+        _check_parquet(source, parquet)
+        return parquet
+    compressed.check(files)
+    prefix = None
+    if source.format == "json" and len(source.key) == 1:
+        prefix = sniff_prefix(files, source.key[0])
+    csv, careful = CsvInput(*given, **shared), LinesInput(*given, prefix, **shared)
+    try:
+        if source.format == "csv":
+            _check_header(csv)
+            return csv
+        return _fastest(careful, JsonInput(*given, prefix, **shared))
+    except Exception as error:
+        if (found := unreadable(error, [careful])) is None:
+            raise
+        raise found from error
+
+
+def _fastest(careful: LinesInput, fast: JsonInput) -> Input:
+    """Use the fast reader if the text of a key equals its typed form and every line is one
+    object.
+    """
+    of_text = (StringType, IntegralType)
+    if not fast.prefix or not isinstance(fast.schema[fast.key[0]].dataType, of_text):
+        return careful
+    return fast if fast.regular else careful
 
 
 def open_output(
@@ -97,30 +152,35 @@ def open_output(
     """Open the rows of an upstream asset, after checking that the files are as published."""
     files.check_recorded()
     given = (files.input, spark, files, schema, tuple(key), {})
-    return ParquetInput(*given, redaction=redaction, memory=memory)
+    opened = ParquetInput(*given, redaction=redaction, memory=memory, own=True)
+    if misfits := _misfits(opened):
+        where = f"input {files.input}"
+        raise DefinitionError([Problem(where, f"column {m.column!r} {m.reason}") for m in misfits])
+    return opened
 
 
-def _check_parquet(
-    spark: SparkSession, source: Source, schema: StructType, files: InputFiles
-) -> None:
+def _check_parquet(source: Source, opened: ParquetInput) -> None:
     """Check declared types against the files: a difference is a mistake, not bad data."""
-    found = {f.name: f.dataType for f in _file_schema(spark, files)}
-    where = f"source {source.name}"
-    problems = []
-    for field in schema:
-        if field.name not in found:
-            near = nearest(field.name, list(found))
-            problems.append(Problem(where, f"the files have no column {field.name!r}", near))
-        elif found[field.name].simpleString() != field.dataType.simpleString():
-            kinds = (field.dataType.simpleString(), found[field.name].simpleString())
-            problems.append(
-                Problem(
-                    where,
-                    f"column {field.name!r} is declared {kinds[0]}, the files hold {kinds[1]}",
-                )
-            )
+    where, found = f"source {source.name}", opened.file_set
+    folders = _folder_columns(opened.spark, where, found)
+    there = [*found.columns(), *folders.names]
+    problems = [Problem(where, f"column {m.column!r} {m.reason}") for m in _misfits(opened)]
+    named = {problem.message.split("'")[1] for problem in problems}
+    for field in opened.schema if source.schema is not None else ():
+        if field.name in folders.names:
+            kinds = (field.dataType.simpleString(), folders[field.name].dataType.simpleString())
+            if kinds[0] != kinds[1]:
+                said = f"is declared {kinds[0]}, the folders hold {kinds[1]}"
+                problems.append(Problem(where, f"column {field.name!r} {said}"))
+        elif field.name not in there and field.name not in named:
+            said = f"the files have no column {field.name!r}"
+            problems.append(Problem(where, said, nearest(field.name, there)))
     if problems:
         raise DefinitionError(problems)
+
+
+def _misfits(opened: ParquetInput) -> list[Misfit]:
+    return opened.file_set.misfits(opened.wanted)
 
 
 def _check_header(source: CsvInput) -> None:

@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from tallyman.engine.expressions.column_names import KEY
+from tallyman.engine.expressions.column_names import KEY, UNFIT, quoted
 from tallyman.engine.expressions.columns import col
 from tallyman.engine.files import parquet
-from tallyman.engine.files.listing import InputFiles
-from tallyman.engine.source import lines
+from tallyman.engine.files.listing import escaped
+from tallyman.engine.files.parquet_set import ParquetSet, ReadTogether, outside_years, top_column
+from tallyman.engine.files.parquet_types import NANOSECONDS, ColumnType, converted, of_spark
+from tallyman.engine.source import lines, unfit
 from tallyman.engine.source.door_memory import Door
+from tallyman.engine.source.parquet_widen import as_read, widened
 from tallyman.engine.source.source import Input, nullable, placed
+from tallyman.engine.source.tasks import in_few_tasks
 from tallyman.engine.spark import digest
 from tallyman.engine.spark.spark_hash import digest_of
 from tallyman.engine.spark.spark_text import NoSparkText, texts
-from tallyman.errors import InputUnreadable
 
 KEYS = 100_000
 """The largest number of keys that this process reads at the door: a tenth of a second."""
@@ -34,30 +37,33 @@ READABLE = {
     "date": pa.date32(),
 }
 """Types of keys that this process reads as Spark does, and how their files declare them."""
+PATH, ROW = "_tm_path", "_tm_row"
 
 
-def footers(files: InputFiles) -> list[pq.FileMetaData]:
-    """Read the footer of every file; InputUnreadable names the first that is not Parquet."""
-    found = []
-    for file in files.files:
-        try:
-            found.append(pq.read_metadata(file.path))
-        except (pa.ArrowException, OSError) as error:
-            raise InputUnreadable(files.input, file.name, str(error)) from None
-    return found
+def column_types(schema: StructType) -> dict[str, ColumnType]:
+    return of_spark(schema.jsonValue()).fields
 
 
 @dataclass(frozen=True)
 class ParquetInput(Input):
     """A Parquet input; a record without a key is named by its row number."""
 
+    own: bool = False
+    """True for files that a run of this project wrote and proved."""
+
     @cached_property
-    def _footers(self) -> list[pq.FileMetaData]:
-        return footers(self.files)
+    def file_set(self) -> ParquetSet:
+        return ParquetSet(self.files)
+
+    @cached_property
+    def wanted(self) -> dict[str, ColumnType]:
+        return column_types(self.schema)
 
     @cached_property
     def every_record_keyed(self) -> bool:
-        return bool(self.key) and all(map(self._keyed, self._footers))
+        if not self.key or self._in_nanoseconds & {*self.key}:
+            return False
+        return all(map(self._keyed, self.file_set.footers))
 
     def _keyed(self, footer: pq.FileMetaData) -> bool:
         if footer.num_rows == 0:
@@ -69,43 +75,120 @@ class ParquetInput(Input):
         statistics = [g.column(names.index(k)).statistics for g in groups for k in self.key]
         return all(s is not None and s.has_null_count and s.null_count == 0 for s in statistics)
 
-    def _read(self) -> DataFrame:
+    @property
+    def missing_columns(self) -> Mapping[str, int]:
+        return self.file_set.missing(self.wanted)
+
+    # ---- values that do not fit -----------------------------------------------------------
+
+    @cached_property
+    def _in_nanoseconds(self) -> set[str]:
+        return self.file_set.nanosecond_columns(self.wanted)
+
+    @cached_property
+    def _doubtful(self) -> set[str]:
+        """The columns with dates that may be outside the years 1 to 9999, by the footers."""
+        names = list(self.wanted)
+        paths = {path for footer in self.file_set.footers for path in outside_years(footer)}
+        folders = {f.name for f in filter(unfit.dated, self.schema)} & {
+            *self.file_set.folder_columns
+        }
+        return {top_column(path, names) for path in paths} & {*names} | folders
+
+    @cached_property
+    def unfit_columns(self) -> dict[str, str]:
+        if self.own:  # proved when it was written
+            return {}
+        found = dict.fromkeys(self._doubtful, unfit.YEARS)
+        found |= dict.fromkeys(self._in_nanoseconds, unfit.WHOLE)
+        return {n: f"{kind} in {found[n]}" for n, kind in self.wanted.items() if n in found}
+
+    def _unfit(self, group: ReadTogether) -> list[unfit.UnfitColumn]:
+        """Test the columns that footers leave in doubt, on the values as they are in the files."""
+        found: list[unfit.UnfitColumn] = []
+        for name in self.unfit_columns:
+            value, wanted = col(name), self.wanted[name]
+            kind = group.types.get(name, wanted)
+            split = unfit.split_microseconds(value, converted(kind, wanted))
+            far = unfit.far_years(widened(value, kind, wanted), wanted)
+            tests = [split, far if name in self._doubtful else None]
+            if (wrong := unfit.either(tests)) is not None:
+                text = unfit.nanosecond_text(value) if kind.name in NANOSECONDS else value
+                shown = self.redaction.shown(name, text)
+                found.append(unfit.UnfitColumn(name, wrong, shown))
+        return found
+
+    # ---- reading --------------------------------------------------------------------------
+
+    @cached_property
+    def _groups(self) -> list[ReadTogether]:
+        return self.file_set.groups(self.wanted)
+
+    def _read(self, group: ReadTogether) -> DataFrame:
         reader = self.spark.read.options(**self.options)
         if self.files.folders_are_columns:
             reader = reader.option("basePath", self.files.root)
-        return reader.schema(StructType(nullable(self.schema.fields))).parquet(*self.files.paths)
+        schema: StructType | str = StructType(nullable(self.schema.fields))
+        if not self._as_wanted(group):
+            types = {n: as_read(group.types.get(n, kind)) for n, kind in self.wanted.items()}
+            schema = ", ".join(f"{quoted(name)} {kind}" for name, kind in types.items())
+        return reader.schema(schema).parquet(*(escaped(file.path) for file in group.files))
+
+    def _as_wanted(self, group: ReadTogether) -> bool:
+        return all(kind == self.wanted[name] for name, kind in group.types.items())
+
+    def _rows(self, group: ReadTogether, names: Sequence[str], *, numbered: bool) -> DataFrame:
+        """Read columns of some files in their wanted types, with file and row if `numbered`."""
+        rows = self._read(group)
+        hidden: list[Column] = []
+        if numbered:
+            own = rows.metadataColumn("_metadata")  # a user's column may have the same name
+            hidden.append(own.getField("file_path").alias(PATH))
+            hidden.append((own.getField("row_index") + 1).alias(ROW))
+        found = [
+            widened(col(n), group.types.get(n, self.wanted[n]), self.wanted[n]).alias(n)
+            for n in names
+        ]
+        tests = unfit.unfit(self._unfit(group))
+        if self.unfit_columns and not tests:  # other files have what is tested
+            tests = [F.lit(None).cast(unfit.KIND).alias(UNFIT)]
+        return in_few_tasks(rows.select(*found, *hidden, *tests), self.files)
 
     def records(self, columns: Sequence[str] | None = None) -> DataFrame:
         names = self.schema.names if columns is None else list(columns)
-        if self.every_record_keyed and self.places is None:
-            return self._read().select(*map(col, names), self.own_key().alias(KEY))
-        rows = self._read()
-        hidden = rows.metadataColumn("_metadata")  # a user's column may have the same name
-        path = hidden.getField("file_path").alias("_tm_path")
-        row = (hidden.getField("row_index") + 1).alias("_tm_row")
-        found = rows.select("*", path, row)
-        name = lines.relative_name(F.col("_tm_path"), self.files.root)
-        fallback = F.concat(F.lit("@"), name, F.lit("#"), F.col("_tm_row").cast("string"))
+        numbered = not self.every_record_keyed or self.places is not None
+        asked = list(dict.fromkeys([*names, *self.key]))
+        found = [self._rows(group, asked, numbered=numbered) for group in self._groups]
+        rows = reduce(DataFrame.unionByName, found)
+        also = [F.col(UNFIT)] if self.unfit_columns else []
+        if not numbered:
+            return rows.select(*map(col, names), *also, self.own_key().alias(KEY))
+        name = lines.relative_name(F.col(PATH), self.files.root)
+        fallback = F.concat(F.lit("@"), name, F.lit("#"), F.col(ROW).cast("string"))
         key = F.coalesce(self.own_key(), fallback) if self.key else fallback
-        return found.select(*map(col, names), key.alias(KEY), *placed(self, fallback))
+        return rows.select(*map(col, names), *also, key.alias(KEY), *placed(self, fallback))
+
+    # ---- the door -------------------------------------------------------------------------
 
     def at_most(self) -> int:
-        return sum(footer.num_rows for footer in self._footers)
+        return self.file_set.rows
 
     @cached_property
     def keys_here(self) -> Sequence[str | None] | None:
         """The texts of a key column without NULLs, of a type with one text per value."""
         if len(self.key) != 1 or self.places is not None or self.hides_key:
             return None
-        declared = READABLE.get(self.schema[self.key[0]].dataType.simpleString())
+        [key] = self.key
+        declared = READABLE.get(self.schema[key].dataType.simpleString())
         if declared is None or not self.every_record_keyed or not parquet.few(self.at_most(), KEYS):
             return None
-        paths = [Path(file.path) for file in self.files.files]
-        if any(pq.read_schema(path).field(self.key[0]).type != declared for path in paths):
+        schemas = (footer.schema.to_arrow_schema() for footer in self.file_set.footers)
+        if any(key not in s.names or s.field(key).type != declared for s in schemas):
             return None
+        paths = [Path(file.path) for file in self.files.files]
         try:
-            read = parquet.batches(paths, [self.key[0]])
-            return [text for batch in read for text in texts(batch[self.key[0]])]
+            read = parquet.batches(paths, [key])
+            return [text for batch in read for text in texts(batch[key])]
         except NoSparkText:
             return None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -86,7 +86,18 @@ class Input(ABC):
     @property
     def rejects(self) -> bool:
         """True if a record of this input can fail before the first step."""
-        return self.textual or any(not field.nullable for field in self.schema)
+        required = any(not field.nullable for field in self.schema)
+        return self.textual or required or bool(self.unfit_columns)
+
+    @property
+    def unfit_columns(self) -> Mapping[str, str]:
+        """The columns that may have values that no output can hold, and what is expected."""
+        return {}
+
+    @property
+    def missing_columns(self) -> Mapping[str, int]:
+        """The columns that some files lack, and the number of records in these files."""
+        return {}
 
     @property
     def textual(self) -> bool:

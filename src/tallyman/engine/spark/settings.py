@@ -15,9 +15,13 @@ ANYWHERE: Mapping[str, str] = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.adaptive.enabled": "true",
     "spark.sql.parquet.compression.codec": "snappy",
+    # Spark has no nanoseconds; they are read as counts, and converted here.
+    "spark.sql.legacy.parquet.nanosAsLong": "true",
     # A flipped bit in a page must be an error, not another value.
     "parquet.page.write-checksum.enabled": "true",
     "parquet.page.verify-checksum.enabled": "true",
+    # Above 32 paths, Spark would list them by a job with a task for each; they are listed already.
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000000",
     # `${name}` in a text is text: what a step means must not depend on settings.
     "spark.sql.variable.substitute": "false",
     # One open file per fate instead of a sort of every row by fate.

@@ -192,4 +192,5 @@ def _proof(target: Target, ledger: StoredLedger, hidden: bool) -> dict[str, Any]
         "null_keys": read.null_keys,
         "duplicate_keys": read.duplicate_keys,
         "blank_lines": read.blank_lines,
+        "missing_columns": {name: dict(found) for name, found in read.missing_columns.items()},
     }
