@@ -26,6 +26,7 @@ from tallyman.errors.database import (
     DatabaseBehind,
     DatabaseNewer,
     DatabaseUnavailable,
+    NoReader,
 )
 from tallyman.errors.definition import (
     DefinitionError,
@@ -127,6 +128,7 @@ __all__ = [
     "MutationRefused",
     "NameTaken",
     "NoDestination",
+    "NoReader",
     "NoTrace",
     "NotBound",
     "NotFound",

@@ -107,6 +107,8 @@ class Project:
     rename = Delegated(lambda project: project.versions.rename)
     hide = Delegated(lambda project: project.versions.hide)
     expose = Delegated(lambda project: project.versions.expose)
+    differing_outside = Delegated(lambda project: project.versions.differing_outside)
+    restore_outside = Delegated(lambda project: project.versions.restore_outside)
     purge = Delegated(lambda project: project.versions.purge)
     cleanup = Delegated(lambda project: project.versions.cleanup)
     cleanup_events = Delegated(lambda project: project.versions.cleanup_events)

@@ -85,7 +85,10 @@ def _sub_tally(made: SubTally) -> str:
 def published(commit: Commit) -> str:
     """Write a commit: published   daily_revenue v7 (was v6)   commit 1f0c…"""
     moved = ", ".join(map(str, commit.moves))
-    return f"published   {moved or 'no new version'}   commit {short(str(commit.id))}"
+    if not moved:
+        active = short(commit.pipeline_version or "")
+        moved = f"no new version; pipeline version {active} is active now"
+    return f"published   {moved}   commit {short(str(commit.id))}"
 
 
 def next_steps(result: RunResult) -> list[str]:

@@ -115,7 +115,9 @@ class Execution:
         it."""
         try:
             if result.status is not Status.CANCELED:
-                result = result.with_commit(self.bench.journal.publish(self.bench.warehouse))
+                commit, restored = self.bench.journal.publish(self.bench.warehouse)
+                notes = [f"restored for outside readers: {entry}" for entry in restored]
+                result = result.with_commit(commit).with_notes(notes)
                 faults.reach(Point.COMMITTED)
                 if result.commit is not None:
                     self._export()
