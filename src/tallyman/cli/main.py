@@ -58,8 +58,8 @@ def main() -> None:
             raise
         failure(error, json_output="--json" in arguments)
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        err.print("interrupted")
+    except KeyboardInterrupt as error:
+        err.print(f"interrupted {error}".strip(), markup=False)
         sys.exit(130)
     finally:
         close_all()

@@ -86,6 +86,7 @@ from tallyman.errors.table import (
 from tallyman.errors.trace import (
     ExportFailed,
     NoTrace,
+    OutputTaken,
     RowsNotDistinct,
     RunNotFinished,
     StepOutOfRange,
@@ -135,6 +136,7 @@ __all__ = [
     "NotReplayable",
     "NotRunning",
     "NothingToRead",
+    "OutputTaken",
     "PipelineRolledBack",
     "PlanOutdated",
     "Problem",

@@ -139,7 +139,7 @@ def partition_plan(pipeline: Pipeline, target: Target, schemas: Mapping[str, Str
         else Frame(reading.name)
         for reading in readings(pipeline, target)
     ]
-    return asset.function(*frames)
+    return asset(*frames)
 
 
 def _cut_down(

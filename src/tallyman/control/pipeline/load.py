@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import traceback
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -67,8 +68,32 @@ def _imported(path: Path) -> list[Source | Asset | Table]:
         try:
             spec.loader.exec_module(module)
         except TallymanError as error:
-            raise DefinitionError([Problem(path.name, str(error))]) from error
-        except Exception as error:
+            raise _mistake(path, str(error), error) from error
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(f"while importing {_shown(path)}") from None
+        except SystemExit as error:
+            reason = f"the file ended the program: SystemExit({error.code!r})"
+            raise _mistake(path, f"cannot be imported: {reason}", error) from error
+        except BaseException as error:  # whatever a file raises must not end a command as a success
             reason = f"{type(error).__name__}: {error}"
-            raise DefinitionError([Problem(path.name, f"cannot be imported: {reason}")]) from error
+            raise _mistake(path, f"cannot be imported: {reason}", error) from error
     return declared
+
+
+def _mistake(path: Path, message: str, error: BaseException) -> DefinitionError:
+    return DefinitionError(
+        [Problem(path.name, message, file=_shown(path), line=_line(path, error))]
+    )
+
+
+def _shown(path: Path) -> str:
+    return f"{path.parent.name}/{path.name}"
+
+
+def _line(path: Path, error: BaseException) -> int | None:
+    """Return the line of the file at which the error came up."""
+    if isinstance(error, SyntaxError) and error.filename == str(path):
+        return error.lineno
+    frames = traceback.walk_tb(error.__traceback__)
+    lines = [line for frame, line in frames if frame.f_code.co_filename == str(path)]
+    return lines[-1] if lines else None

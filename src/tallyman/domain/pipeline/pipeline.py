@@ -25,6 +25,19 @@ Declared = TypeVar("Declared", "Source", "Asset", Table)
 FORMATS = ("json", "csv", "parquet")
 STRATEGIES = ("replace", "append")
 TRACES = ("off", "changes")
+RUN_FOLDER_NAMES = frozenset(
+    (
+        "attempts",
+        "config.json",
+        "ledger.json",
+        "lineage",
+        "manifest.json",
+        "processing_report.json",
+        "seal.json",
+    )
+)
+"""What a run folder contains next to the folders of its assets; in any case, because some file
+systems do not distinguish it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,10 +82,23 @@ class Asset:
 
     def plan(self) -> Frame:
         """Call the function on empty Frames to get its steps."""
-        return self.function(*(Frame(name) for name in self.inputs))
+        return self(*(Frame(name) for name in self.inputs))
 
     def __call__(self, *frames: Frame) -> Frame:
-        return self.function(*frames)
+        """Call the function. It must not end the program: a scheduler would take that for a
+        success."""
+        try:
+            return self.function(*frames)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(f"while calling the function of asset {self.name}") from None
+        except SystemExit as error:
+            raise UsageError(
+                f"the function ended the program: SystemExit({error.code!r})"
+            ) from error
+        except Exception:
+            raise
+        except BaseException as error:
+            raise UsageError(f"{type(error).__name__}: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +128,7 @@ class Pipeline:
                 if name not in seen:
                     near = nearest(name, seen)
                     problems.append(Problem(_where(item), f"unknown input {name!r}", near))
+        problems += _reserved_names(assets)
         problems += [*_datasets(assets, tables), *_references(tables), *_cycles(assets)]
         if problems:
             raise DefinitionError(problems)
@@ -130,6 +157,17 @@ def _cycles(assets: Mapping[str, Asset]) -> list[Problem]:
             graph[path[0]].remove(path[-2])
         else:
             return problems
+
+
+def _reserved_names(assets: Mapping[str, Asset]) -> Iterator[Problem]:
+    """Report assets whose folder would be a file or folder that every run folder has."""
+    for asset in assets.values():
+        if asset.name.lower() in RUN_FOLDER_NAMES:
+            message = (
+                f"{asset.name!r} is the name of a file or folder of every run folder; "
+                "name the asset differently, and set publish= to keep the name of its dataset"
+            )
+            yield Problem(_where(asset), message)
 
 
 def _datasets(assets: Mapping[str, Asset], tables: Mapping[str, Table]) -> Iterator[Problem]:
