@@ -41,7 +41,7 @@ def where(
 
     For each asset that read the record, show its rejections with rule, expected and actual value;
     or the filter that removed it and the reason; or the rows it is part of, and what later assets
-    made of those rows.
+    made of those rows. column=null matches NULL, "column='null'" the text; bytes are given in hex.
 
     Example:  tallyman where segments segment_id=SEG-0000530
     """

@@ -22,7 +22,12 @@ from tallyman.cli.terminal.options import (
 from tallyman.cli.terminal.output import as_json, err, out
 from tallyman.domain.history.walk import Hop
 
-Row = Annotated[list[str], typer.Argument(help="column=value pairs that identify the row.")]
+Row = Annotated[
+    list[str],
+    typer.Argument(
+        help="column=value pairs that identify the row; null is NULL, 'null' is the text."
+    ),
+]
 
 
 def why(
@@ -43,8 +48,8 @@ def why(
 
     Follow the row back through every asset, in the versions that the runs read, to the source
     records with their file and line. Values are compared by the column's type; column=null matches
-    NULL. Spark starts only for a run that stored digests instead of keys: its keys are recomputed,
-    and their digests must match.
+    NULL, "column='null'" the text, and bytes are given in hex. Spark starts only for a run that
+    stored digests instead of keys: its keys are recomputed, and their digests must match.
 
     Example:  tallyman why daily_revenue flight_date=2024-01-15 --limit 3
     """

@@ -26,6 +26,7 @@ from tallyman.cli.terminal.options import (
     opened,
 )
 from tallyman.cli.terminal.output import as_json
+from tallyman.domain.version.outside_entry import OutsideEntry
 
 
 class RunByDefault(TyperGroup):
@@ -116,7 +117,7 @@ def dataset(
     """
     checking = opened(project)
     found, damage = checking.damaged(dataset, version)
-    outside = [] if version is not None else checking.differing_outside(dataset)
+    outside = checking.differing_outside(dataset) if version is None else list[OutsideEntry]()
     files = sum(len(fragment.files) for fragment in found.fragments)
     facts = {
         "dataset": found.dataset.name,

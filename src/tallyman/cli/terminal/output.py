@@ -37,7 +37,12 @@ WORDS = {
 
 
 def as_json(value: object) -> None:
-    print(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+    print(json.dumps(value, indent=2, ensure_ascii=False, default=text_of))
+
+
+def text_of(value: object) -> str:
+    """Write a value that JSON does not have; bytes as hex."""
+    return value.hex().upper() if isinstance(value, bytes) else str(value)
 
 
 def counted(number: int, word: str) -> str:
@@ -132,5 +137,5 @@ def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
 def _cell(value: object) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
-    text = printable("" if value is None else str(value))
+    text = printable("" if value is None else text_of(value))
     return (text if len(text) <= 120 else text[:117] + "…").replace("[", "\\[")

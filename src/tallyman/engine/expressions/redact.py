@@ -14,6 +14,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from tallyman.domain.account.redaction import BEGINS, LENGTH, covers
+from tallyman.engine.expressions.columns import as_text
 
 _ERROR_CLASS = re.compile(r"\[([A-Z][A-Z0-9_.]+)\]")
 
@@ -40,7 +41,7 @@ class Redaction:
 
     def shown(self, name: str, value: Column) -> Column:
         """Convert a value to text, or to its hash if redacted. NULL stays NULL."""
-        text = value.cast("string")
+        text = as_text(value)
         return self.text(text) if self.covers(name) else text
 
     def text(self, text: Column) -> Column:

@@ -8,6 +8,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from tallyman.domain.history.asked_row import said
 from tallyman.domain.history.materialization import Materialization, RunRecord
 from tallyman.domain.history.run import Status
 from tallyman.domain.history.walk import Became, Ended, Record, Where
@@ -68,8 +69,8 @@ class ForwardWalk:
             raise NotFound(f"result in {_of(run)} that read", source)
         became = self._became(followed, [self.past.result(made.id) for made in readers])
         if not count and not any(_known(one) for one in became):
-            said = " ".join(f"{name}={value}" for name, value in self.asked.row.items())
-            raise NotFound(f"record in {source}, nor in the evidence of {_of(run)}, with", said)
+            row = said(self.asked.row)
+            raise NotFound(f"record in {source}, nor in the evidence of {_of(run)}, with", row)
         notes = () if count else (f"the files of {source} no longer contain this record",)
         return Where(
             source=source,
