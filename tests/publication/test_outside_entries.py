@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from tests.world.home import Home
+from tests.world.homes import Homes
 
 PIPELINE = """\
 import tallyman as tm
@@ -18,9 +17,9 @@ def kept(orders: tm.Frame) -> tm.Frame:
 
 
 def test_a_run_of_something_unchanged_restores_the_entry_without_a_commit(
-    new_home: Callable[..., Home],
+    homes: Homes,
 ) -> None:
-    home = new_home(PIPELINE).data("orders.jsonl", {"id": 1}, {"id": 2})
+    home = homes.make(Home, "outside").pipeline(PIPELINE).data("orders.jsonl", {"id": 1}, {"id": 2})
     assert home.ok("run")["commit"]
     assert home.outside("kept") == [(2,)]
     commits = home.count("commits", "versions")
@@ -36,8 +35,8 @@ def test_a_run_of_something_unchanged_restores_the_entry_without_a_commit(
     assert "restored" not in home.printed("run").stderr
 
 
-def test_a_commit_that_only_moves_the_pipeline_says_so(new_home: Callable[..., Home]) -> None:
-    home = new_home(PIPELINE).data("orders.jsonl", {"id": 1}, {"id": 2})
+def test_a_commit_that_only_moves_the_pipeline_says_so(homes: Homes) -> None:
+    home = homes.make(Home, "moved").pipeline(PIPELINE).data("orders.jsonl", {"id": 1}, {"id": 2})
     home.ok("run")
     home.edit('key="id")\ndef', 'key="id", tags=["daily"])\ndef')
     [line] = [line for line in home.printed("run").stdout.splitlines() if "published" in line]

@@ -13,6 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tallyman.errors import UsageError
+from tallyman.project import Project
 from tests.world.home import Home
 from tests.world.homes import Homes
 
@@ -50,7 +52,7 @@ def of_cells(cells):
 def of_stored(stored, looked):
     few = looked.select("v0", "v1", "file_row_number").withColumnRenamed("v1", "w1")
     few = few.withColumnRenamed("file_row_number", "row2")
-    return stored.join(few, "v0 = v0", how="left", unmatched="keep", name="looked_up")
+    return stored.join(few, "v0", how="left", unmatched="keep", name="looked_up")
 
 
 @tm.asset(key=["k", "v0"])
@@ -167,9 +169,10 @@ def test_where_names_the_filter_of_a_record(home: Home) -> None:
     assert became["filtered"][0]["reason"] == "thirty"
 
 
-def test_rows_are_read_compared_and_traced(home: Home) -> None:
+def test_rows_are_read_compared_and_traced(homes: Homes) -> None:
+    home = homes.make(Home, "compared").pipeline(PIPELINE).data("lines.jsonl", *rows(1, 2, 3))
+    home.ok("run", "of_lines")
     assert home.ok("read", "of_lines") == rows(1, 2)
-    home.data("lines.jsonl", *rows(1, 2, 4))
     more = rows(5)[0] | {"k": 2, "v0": 20}
     home.data("lines.jsonl", rows(1)[0], more, rows(4)[0])
     home.ok("run", "of_lines", "changed_rows")
@@ -253,14 +256,19 @@ def test_null_and_the_text_null_are_told_apart(odd: Home, asked: str, v: str) ->
 
 
 def test_python_takes_values_as_they_are(odd: Home) -> None:
-    why: Callable[..., Any] = odd.project.why
+    with Project.open(odd.path) as project:
+        _ask(project)
+
+
+def _ask(project: Project) -> None:
+    why: Callable[..., Any] = project.why
     assert why("kept", {"k": 5}).hops[0].shown[0]["v"] == "x"
     assert why("kept", {"k": None}).hops[0].shown[0]["v"] == "nothing"
     assert why("kept", {"k": "'null'"}).hops[0].shown[0]["v"] == "text"
     assert why("of_blobs", {"b": b"abc"}).rows == 1
     assert why("of_blobs", {"d": date(2026, 1, 2)}).rows == 2
-    assert odd.project.where("words", {"k": None}).count == 1
-    assert odd.project.where("blobs", {"n": 2}).count == 1
+    assert project.where("words", {"k": None}).count == 1
+    assert project.where("blobs", {"n": 2}).count == 1
 
 
 def test_a_limit_that_is_too_small_says_how_to_raise_it_in_both_ways(odd: Home) -> None:
@@ -268,8 +276,11 @@ def test_a_limit_that_is_too_small_says_how_to_raise_it_in_both_ways(odd: Home) 
     assert reply.code == 2
     assert "2 rows of of_blobs v1 have d=2026-01-02, more than 1: add b=…" in reply.stderr
     assert "raise the limit (--limit 0, in Python limit=None, is none)" in reply.stderr
-    with pytest.raises(Exception, match="1 row of kept v1 has k=5, more than 0"):
-        odd.project.why("kept", {"k": 5}, limit=0)
+    with (
+        Project.open(odd.path) as project,
+        pytest.raises(UsageError, match="1 row of kept v1 has k=5, more than 0"),
+    ):
+        project.why("kept", {"k": 5}, limit=0)
 
 
 @pytest.mark.parametrize("dataset", ["of_blobs", "by_blob"])

@@ -25,7 +25,7 @@ PANELS = {
         "plan", "apply", "rollback", "snapshot", "rename", "hide", "expose", "mutate", "load",
     ),
     "Ask": ("why", "where", "trace", "lineage"),
-    "Check": ("verify", "reproduce", "audit", "keys"),
+    "Check": ("check", "verify", "reproduce", "audit", "keys"),
     "Operate": ("cleanup", "purge", "db"),
 }  # fmt: skip
 IN_MODULE = {"reject": "approve", "approvals": "approve", "hide": "rename", "expose": "rename"}

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tallyman.project import (
         checks,
         datasets,
+        definitions,
         lineage,
         making,
         plans,
@@ -38,6 +39,7 @@ else:
     making = OnDemand("tallyman.project.making")
     plans = OnDemand("tallyman.project.plans")
     datasets = OnDemand("tallyman.project.datasets")
+    definitions = OnDemand("tallyman.project.definitions")
     versions = OnDemand("tallyman.project.versions")
     tables = OnDemand("tallyman.project.tables")
     rows = OnDemand("tallyman.project.rows")
@@ -122,6 +124,8 @@ class Project:
     where = Delegated(lambda project: project.rows.where)
     trace = Delegated(lambda project: project.rows.trace)
 
+    check = Delegated(lambda project: project.definitions.check)
+
     verify = Delegated(lambda project: project.seals.verify)
     chain = Delegated(lambda project: project.seals.chain)
 
@@ -165,6 +169,10 @@ class Project:
     @cached_property
     def checks(self) -> checks.ProjectChecks:
         return checks.ProjectChecks(self.workspace)
+
+    @cached_property
+    def definitions(self) -> definitions.ProjectDefinitions:
+        return definitions.ProjectDefinitions(self.workspace)
 
     @cached_property
     def seals(self) -> seals.ProjectSeals:

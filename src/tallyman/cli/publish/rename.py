@@ -35,7 +35,10 @@ def hide(dataset: DatasetName, project: ProjectFolder = None, json_output: AsJso
 def expose(
     dataset: DatasetName, project: ProjectFolder = None, json_output: AsJson = False
 ) -> None:
-    """Show a hidden dataset to outside readers again, or restore an entry that they lost."""
+    """Show a hidden dataset to outside readers again.
+
+    Also restores what outside readers find, if somebody else changed or removed it.
+    """
     found = opened(project)
     wrong = found.differing_outside(dataset)
     _show(found.expose(dataset), json_output)

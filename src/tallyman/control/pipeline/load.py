@@ -9,8 +9,7 @@ from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from tallyman.domain.pipeline.pipeline import Asset, Pipeline, Source, declaring
-from tallyman.domain.version.table import Table
+from tallyman.domain.pipeline.pipeline import Declarations, Pipeline, declaring
 from tallyman.engine.plan.code_hash import YAML
 from tallyman.errors import DefinitionError, Problem, TallymanError
 from tallyman.on_demand import OnDemand
@@ -23,28 +22,38 @@ else:
 
 def load(folder: Path) -> Pipeline:
     """Read every Python and YAML file of the folder and collect what it declares."""
-    if not folder.is_dir():
-        raise DefinitionError([Problem(str(folder.name), "the pipelines folder does not exist")])
-    declared: list[Source | Asset | Table] = []
-    problems: list[Problem] = []
-    for path in sorted(folder.glob("*")):
-        try:
-            declared += declared_in(path)
-        except DefinitionError as error:
-            problems += error.problems
-    if not declared and not problems:
-        where = f"{folder.name}/*.py, *.yaml"
-        problems = [Problem(where, "no source and no asset is declared")]
+    declared, problems = collected(folder)
     if problems:
         raise DefinitionError(problems)
     return Pipeline.of(declared)
 
 
-def declared_in(path: Path) -> list[Source | Asset | Table]:
+def collected(folder: Path) -> tuple[Declarations, list[Problem]]:
+    """Collect what the files of the folder declare, and the mistakes of those that cannot be
+    read."""
+    declared, problems = Declarations(), list[Problem]()
+    if not folder.is_dir():
+        return declared, [Problem(str(folder.name), "the pipelines folder does not exist")]
+    for path in sorted(folder.glob("*")):
+        try:
+            found = declared_in(path)
+            declared += found
+            declared.places |= found.places
+        except DefinitionError as error:
+            problems += error.problems
+    if not declared and not problems:
+        where = f"{folder.name}/*.py, *.yaml"
+        problems = [Problem(where, "no source and no asset is declared")]
+    return declared, problems
+
+
+def declared_in(path: Path) -> Declarations:
     """Return what one file declares, in its order; nothing if it is neither Python nor YAML."""
     if path.suffix == ".py":
         return _imported(path)
-    return yaml_pipeline.declared_in(path) if path.suffix in YAML and path.is_file() else []
+    if path.suffix in YAML and path.is_file():
+        return yaml_pipeline.declared_in(path)
+    return Declarations()
 
 
 class _AsWritten(SourceFileLoader):
@@ -56,7 +65,7 @@ class _AsWritten(SourceFileLoader):
         raise OSError(path)
 
 
-def _imported(path: Path) -> list[Source | Asset | Table]:
+def _imported(path: Path) -> Declarations:
     name = f"tallyman_pipelines_{path.stem}"
     loader = _AsWritten(name, str(path))
     spec = importlib.util.spec_from_file_location(name, path, loader=loader)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -206,13 +207,25 @@ def _where(item: Source | Asset | Table) -> str:
     return f"{type(item).__name__.lower()} {item.name}"
 
 
-_declared: ContextVar[list[Source | Asset | Table] | None] = ContextVar("declared", default=None)
+class Declarations(list[Source | Asset | Table]):
+    """What was declared, in order, and at which file and line."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.places: dict[str, tuple[str, int]] = {}
+        """By kind and name, as in `asset x`."""
+
+    def place(self, item: Source | Asset | Table, file: str, line: int) -> None:
+        self.places.setdefault(_where(item), (file, line))
+
+
+_declared: ContextVar[Declarations | None] = ContextVar("declared", default=None)
 
 
 @contextmanager
-def declaring() -> Iterator[list[Source | Asset | Table]]:
+def declaring() -> Iterator[Declarations]:
     """Collect the declarations made inside the block, in order."""
-    collected: list[Source | Asset | Table] = []
+    collected = Declarations()
     token = _declared.set(collected)
     try:
         yield collected
@@ -223,7 +236,19 @@ def declaring() -> Iterator[list[Source | Asset | Table]]:
 def _record(item: Declared) -> Declared:
     if (declared := _declared.get()) is not None:
         declared.append(item)
+        declared.place(item, *_written_at(item))
     return item
+
+
+def _written_at(item: Source | Asset | Table) -> tuple[str, int]:
+    """Return file and line of the function of an asset, or of the code that declares the item."""
+    code = getattr(item.function, "__code__", None) if isinstance(item, Asset) else None
+    if code is not None:
+        return code.co_filename, code.co_firstlineno
+    frame = sys._getframe(1)
+    while frame.f_code.co_filename == __file__ and frame.f_back is not None:
+        frame = frame.f_back
+    return frame.f_code.co_filename, frame.f_lineno
 
 
 def _names(key: str | Sequence[str] | None) -> tuple[str, ...]:
