@@ -56,8 +56,8 @@ def check(
     """Find every mistake in the definitions, without a run.
 
     Checks settings, files, tables and assets, and lists all mistakes at once with file and line.
-    Reads no data, except the footers of Parquet files without a declared schema; writes nothing,
-    and does not use the database. Spark starts to analyze columns and types.
+    Reads no data, except the footers of Parquet files without a declared schema. Writes nothing
+    but Spark's log, and does not use the database. Spark starts to analyze columns and types.
 
     Exit code 2 if there are mistakes.
 

@@ -120,6 +120,11 @@ def failure(error: TallymanError, *, json_output: bool) -> None:
         err.print(error.hint, markup=False)
 
 
+def interrupted(error: KeyboardInterrupt) -> None:
+    """Say that the command was interrupted, and in which code of the pipeline if it was there."""
+    err.print(f"interrupted {error}".strip(), markup=False)
+
+
 def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
     shown = Table(box=None, pad_edge=False, header_style="bold")
     for name in columns:

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, NoReturn
 
 from tallyman.domain.pipeline.pipeline import Declarations, Pipeline, declaring
 from tallyman.engine.plan.code_hash import YAML
+from tallyman.engine.spark.pipeline_modules import PREFIX, send_by_value
 from tallyman.errors import DefinitionError, Problem, TallymanError
+from tallyman.errors.wording import described
 from tallyman.on_demand import OnDemand
 
 if TYPE_CHECKING:
@@ -66,7 +68,7 @@ class _AsWritten(SourceFileLoader):
 
 
 def _imported(path: Path) -> Declarations:
-    name = f"tallyman_pipelines_{path.stem}"
+    name = f"{PREFIX}{path.stem}"
     loader = _AsWritten(name, str(path))
     spec = importlib.util.spec_from_file_location(name, path, loader=loader)
     assert spec is not None
@@ -76,6 +78,7 @@ def _imported(path: Path) -> Declarations:
         sys.modules[name] = module
         try:
             spec.loader.exec_module(module)
+            send_by_value()
         except TallymanError as error:
             raise _mistake(path, str(error), error) from error
         except KeyboardInterrupt:
@@ -84,8 +87,7 @@ def _imported(path: Path) -> Declarations:
             reason = f"the file ended the program: SystemExit({error.code!r})"
             raise _mistake(path, f"cannot be imported: {reason}", error) from error
         except BaseException as error:  # whatever a file raises must not end a command as a success
-            reason = f"{type(error).__name__}: {error}"
-            raise _mistake(path, f"cannot be imported: {reason}", error) from error
+            raise _mistake(path, f"cannot be imported: {described(error)}", error) from error
     return declared
 
 

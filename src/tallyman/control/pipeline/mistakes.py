@@ -16,6 +16,7 @@ from tallyman.domain.pipeline.pipeline import Asset, Declarations, Pipeline
 from tallyman.domain.pipeline.selection import select
 from tallyman.domain.pipeline.threshold import Thresholds
 from tallyman.errors import DefinitionError, NotFound, Problem, TallymanError, UsageError
+from tallyman.errors.wording import described
 from tallyman.on_demand import OnDemand
 from tallyman.settings import FILE
 
@@ -161,7 +162,7 @@ def _plan(build: Callable[[], Frame]) -> Frame:
     except Exception as error:  # the author's code: any error in it is a mistake
         if _in_pyspark(error):
             raise _NeedsSpark from error
-        raise UsageError(f"{type(error).__name__}: {error}") from error
+        raise UsageError(described(error)) from error
     if not isinstance(plan, Frame):
         raise UsageError(f"the function must return a Frame, not {type(plan).__name__}")
     return plan

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,6 +23,7 @@ from tallyman.domain.version.dataset import Dataset, Kind
 from tallyman.errors import (
     DependencyNotReady,
     NotRunning,
+    PlaceUnusable,
     PlanOutdated,
     ReplayInterrupted,
     UsageError,
@@ -104,6 +106,19 @@ def check_ready(pipeline: Pipeline, targets: Sequence[Target], pins: Pins) -> No
         raise DependencyNotReady(missing)
 
 
+def check_places(settings: Settings) -> None:
+    """Check before anything is registered that the run's files can be written."""
+    places = {"runs": settings.runs_folder, "warehouse": settings.warehouse_folder}
+    for name, place in (places | {".tallyman": settings.state_folder}).items():
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+            reason = None if os.access(place, os.W_OK | os.X_OK) else "it cannot be written to"
+        except OSError as error:
+            reason = f"it cannot be made: {error.strerror}"
+        if reason:
+            raise PlaceUnusable(name, os.path.relpath(place, settings.home), reason)
+
+
 def begin(asked: Begun, definitions: Definitions, listen: Listener) -> execute.Execution:
     """Check and register a run, which this process then holds."""
     with imported_meanwhile(*MAKING):
@@ -115,6 +130,7 @@ def begin(asked: Begun, definitions: Definitions, listen: Listener) -> execute.E
 def register(asked: Begun, definitions: Definitions) -> journal.Journal:
     """Check the request, and register the run with this process as its executor."""
     settings, database = definitions.settings, definitions.database
+    check_places(settings)
     upkeep.upkeep(database, settings)
     sign = database.durably(lambda tx: signer(tx, settings))
     names = list(dict.fromkeys(target.asset for target in asked.targets))
@@ -198,6 +214,7 @@ def resume(
         definitions.database.durably(lambda tx: refuse_rolled_back(tx, project, version))
     elif options.plan.pipeline_to != version:
         raise PlanOutdated(options.plan.id, "the pipeline was edited since")
+    check_places(definitions.settings)
     with imported_meanwhile(*MAKING):
         definitions.check_what_is_new()
     sign = definitions.database.durably(lambda tx: signer(tx, definitions.settings))

@@ -19,7 +19,7 @@ from tallyman.domain.pipeline.threshold import Thresholds
 from tallyman.domain.version.dataset import DATASET_NAME
 from tallyman.domain.version.table import Reference, Table
 from tallyman.errors import DefinitionError, Problem, UsageError
-from tallyman.errors.wording import nearest
+from tallyman.errors.wording import described, nearest
 
 Declared = TypeVar("Declared", "Source", "Asset", Table)
 
@@ -99,7 +99,7 @@ class Asset:
         except Exception:
             raise
         except BaseException as error:
-            raise UsageError(f"{type(error).__name__}: {error}") from error
+            raise UsageError(described(error)) from error
 
 
 @dataclass(frozen=True, slots=True)

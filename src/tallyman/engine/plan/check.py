@@ -23,6 +23,7 @@ from tallyman.engine.plan import check_working, in_place, plain, timed_plan
 from tallyman.engine.plan.check_expressions import Place, refusals
 from tallyman.engine.spark import small_tables
 from tallyman.errors import DefinitionError, Problem, TallymanError
+from tallyman.errors.wording import described
 
 _PROBE = "_tm_probe"
 
@@ -81,7 +82,7 @@ def check_asset(
     except TallymanError as error:
         return None, StructType(), [Problem(where, str(error))]
     except Exception as error:  # the author's code: any error in it is a mistake
-        return None, StructType(), [Problem(where, f"{type(error).__name__}: {error}")]
+        return None, StructType(), [Problem(where, described(error))]
     if not isinstance(frame, Frame):
         kind = type(frame).__name__
         return None, StructType(), [Problem(where, f"the function must return a Frame, not {kind}")]
