@@ -108,7 +108,7 @@ class StepFailed(TallymanError):
 
     @property
     def hint(self) -> str:  # type: ignore[override]
-        """What to do, by cause."""
+        """Return what to do, by cause."""
         return self.advice
 
     def __str__(self) -> str:

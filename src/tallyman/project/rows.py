@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -26,8 +26,9 @@ from tallyman.query.trace.asset import Trace
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from tallyman.query.walk import results, where, why
+    from tallyman.query.walk import past_plans, results, where, why
 else:
+    past_plans = OnDemand("tallyman.query.walk.past_plans")
     results = OnDemand("tallyman.query.walk.results")
     where = OnDemand("tallyman.query.walk.where")
     why = OnDemand("tallyman.query.walk.why")
@@ -74,7 +75,7 @@ class ProjectRows:
         except duckdb.Error as error:
             raise DatasetDamaged(name, first_line(error)) from error
 
-    def why(
+    def why(  # noqa: PLR0913  the options of `tallyman why`
         self,
         dataset: str,
         row: Mapping[str, object],
@@ -83,9 +84,11 @@ class ProjectRows:
         partition: str | None = None,
         limit: int | None = 20,
         keys: bool = False,
+        starting: Callable[[str], None] = lambda _: None,
     ) -> Why:
         """Follow rows of a dataset back to the records and files of sources. None and the text
-        `null` are NULL, `'null'` is the text; bytes may be given as hex. `limit=None` is none."""
+        `null` are NULL, `'null'` is the text; bytes may be given as hex. `limit=None` is none.
+        `starting` is called with the reason if Spark has to start."""
         found = self._datasets.resolve(dataset, version)
         asset, registered, _ = found.dataset.producer.partition("/")
         if registered:
@@ -99,7 +102,9 @@ class ProjectRows:
             fragments = [f for f in fragments if f.partition == wanted]
         if not fragments:
             raise NotFound(f"row in v{found.version.ordinal} of", str(Target(dataset, partition)))
-        with why.Walk.begun(self._past(), why.RowQuestion(asked_row(row), limit, keys)) as walk:
+        with why.Walk.begun(
+            self._past(starting), why.RowQuestion(asked_row(row), limit, keys)
+        ) as walk:
             return walk.why(found, fragments)
 
     def where(
@@ -109,11 +114,14 @@ class ProjectRows:
         *,
         run: str | None = None,
         limit: int | None = 20,
+        starting: Callable[[str], None] = lambda _: None,
     ) -> Where:
         """Follow records of a source to everything they reached, or to the step where they
         ended. Values are given as for `why`."""
         only = None if run is None else self._runs.find(run)
-        with where.ForwardWalk.begun(self._past(), why.RowQuestion(asked_row(row), limit)) as walk:
+        with where.ForwardWalk.begun(
+            self._past(starting), why.RowQuestion(asked_row(row), limit)
+        ) as walk:
             return walk.where(source, only)
 
     def trace(self, run: str) -> Trace:
@@ -121,9 +129,9 @@ class ProjectRows:
         Spark."""
         return Trace(self._runs.folder(run))
 
-    def _past(self) -> results.Past:
+    def _past(self, starting: Callable[[str], None]) -> results.Past:
         self.workspace.session.enter_mode()  # plans may be built before Spark starts
-        return results.Past(self.workspace)
+        return results.Past(self.workspace, past_plans.PastPlans(self.workspace, starting))
 
     @property
     def _datasets(self) -> ProjectDatasets:

@@ -16,7 +16,7 @@ from tallyman.cli.terminal.options import (
     opened,
     pairs,
 )
-from tallyman.cli.terminal.output import as_json, out
+from tallyman.cli.terminal.output import as_json, out, starting_spark
 from tallyman.errors import UsageError
 
 
@@ -46,7 +46,7 @@ def where(
     Example:  tallyman where segments segment_id=SEG-0000530
     """
     found = opened(project, master, spark_conf).where(
-        source, _record(row), run=run, limit=limit or None
+        source, _record(row), run=run, limit=limit or None, starting=starting_spark
     )
     if json_output:
         as_json(found.to_json())

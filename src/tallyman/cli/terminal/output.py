@@ -125,6 +125,11 @@ def interrupted(error: KeyboardInterrupt) -> None:
     err.print(f"interrupted {error}".strip(), markup=False)
 
 
+def starting_spark(reason: str) -> None:
+    """Say why a command that usually needs no Spark takes longer."""
+    err.print(f"starting Spark: {reason}", markup=False)
+
+
 def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
     shown = Table(box=None, pad_edge=False, header_style="bold")
     for name in columns:

@@ -130,8 +130,12 @@ class Definitions:
 
     def _hash(self, name: str) -> str:
         asset = self.pipeline.assets[name]
+        return self.hash_of(asset, self._plan(asset))
+
+    def hash_of(self, asset: Asset, plan: Frame) -> str:
+        """Hash the definition of an asset whose plan is already built."""
         return definition_hash(
-            self._plan(asset),
+            plan,
             asset=asset,
             sources=self.pipeline.sources,
             evidence=self.evidence(asset),

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
@@ -110,13 +111,17 @@ def check_places(settings: Settings) -> None:
     """Check before anything is registered that the run's files can be written."""
     places = {"runs": settings.runs_folder, "warehouse": settings.warehouse_folder}
     for name, place in (places | {".tallyman": settings.state_folder}).items():
-        try:
-            place.mkdir(parents=True, exist_ok=True)
-            reason = None if os.access(place, os.W_OK | os.X_OK) else "it cannot be written to"
-        except OSError as error:
-            reason = f"it cannot be made: {error.strerror}"
-        if reason:
+        if reason := _unusable(place):
             raise PlaceUnusable(name, os.path.relpath(place, settings.home), reason)
+
+
+def _unusable(place: Path) -> str | None:
+    """Say why a folder cannot be written to, or cannot be made; None if it can."""
+    there = next(one for one in (place, *place.parents) if os.path.lexists(one))
+    if not there.is_dir():
+        what = "a link to nothing" if there.is_symlink() and not there.exists() else "not a folder"
+        return f"{there.name!r} is {what}"
+    return None if os.access(there, os.W_OK | os.X_OK) else f"{there.name!r} cannot be written to"
 
 
 def begin(asked: Begun, definitions: Definitions, listen: Listener) -> execute.Execution:

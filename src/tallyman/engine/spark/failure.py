@@ -111,8 +111,8 @@ def _fragment(text: str) -> str | None:
 def _of_python(text: str, first: str) -> SparkFailure:
     """Name type, message and line of what a Python function raised."""
     trace = text[text.rindex("Traceback (most recent call last)") :].splitlines()
-    told = [line for line in trace[1:] if line and not line[0].isspace()]
-    raised = _RAISED.match(told[0].strip()) if told else None
+    ends = [line for line in trace[1:] if line and not line[0].isspace()]
+    raised = _RAISED.match(ends[0].strip()) if ends else None
     if raised is None:
         return SparkFailure(first, OWN_FUNCTION)
     kind, message = raised[1], raised[2] or ""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tallyman.control.publish.resolve import Resolved
 from tallyman.domain.account.redaction import without_redacted
+from tallyman.domain.definition.frame import Frame
 from tallyman.domain.definition.plan import step_ids
 from tallyman.domain.history.asked_row import AskedRow, said
 from tallyman.domain.history.walk import Hop, Joined, Record, RecordOrigin, WalkCounts, Why
@@ -35,6 +36,10 @@ else:
     joins_on_spark = OnDemand("tallyman.query.walk.joins_on_spark")
 
 
+NEEDS_PLAN = (
+    "join {step} compares computed columns, or its reference leaves rows out: only evaluating the "
+    "plan shows what matched"
+)
 MORE = "raise the limit (--limit 0, in Python limit=None, is none)"
 
 
@@ -277,11 +282,19 @@ class Walk:
     def links(self, result: Result) -> list[JoinLink]:
         """List the joins of a result's plan, as far as its inputs can be read."""
         assert result.plan is not None
+        return self._links(result, result.plan)
+
+    def with_spark(self, result: Result, plan: Frame, link: JoinLink) -> JoinLink:
+        """Return the same join of a plan that Spark can evaluate."""
+        found = self._links(result, plan)
+        return next(o for o in found if (o.step, o.reference) == (link.step, link.reference))
+
+    def _links(self, result: Result, plan: Frame) -> list[JoinLink]:
         known = {
             given.name: list(self.records(result, given.name).types) if given.files else []
             for given in result.inputs
         }
-        return joins.links(result.plan, known)
+        return joins.links(plan, known)
 
     def _reference(
         self, result: Result, given: PastInput, link: JoinLink, hits: Mapping[str, str], keys: str
@@ -296,7 +309,9 @@ class Walk:
         opened = {name: self.records(result, name) for name in (link.reference, *hits)}
         found = joins.matched(link, hits, opened, self.asked.limit)
         if found is None:
+            self.past.plans.start_spark(NEEDS_PLAN.format(step=link.step))
             again, limit = self.past.again(result), self.asked.limit
+            link = self.with_spark(result, again.plan, link)
             rows = joins_on_spark.matched_by_plan(again, link, self.duck, keys, limit)
             shown = tuple(self.past.shown(Record(key=None, values=row), ()) for row in rows)
             return replace(origin, records=shown, by_plan=True)
