@@ -174,8 +174,6 @@ def test_a_backfill_goes_on_or_halts_where_a_partition_fails(home: NumbersHome) 
     words = ("backfill", "numbers", "--from", "2025-01-01", "--to", "2025-01-03")
     going = home.tallyman(*words)
     assert (going.code, going.json["succeeded"], going.json["failed"]) == (1, 2, 1)
-    [failed] = [one for one in going.json["assets"] if one["status"] == "failed"]
-    assert failed["error"]["hint"].startswith("Nothing of it was published.")
     halted = home.tallyman(*words, "--force", "--on-error", "halt")
     counts = {name: halted.json[name] for name in ("succeeded", "failed", "skipped", "not_run")}
     assert counts == {"succeeded": 1, "failed": 1, "skipped": 0, "not_run": 1}
