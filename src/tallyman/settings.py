@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import yaml
 
@@ -35,6 +35,7 @@ CONNECT_VARIABLE = "SPARK_REMOTE"
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 LONGEST_S = 1e9
 """The longest age that can be meant, in seconds."""
+LONGEST_NAME = 255
 HOST = re.compile(r"(\[[^\]]*\]|[^:]*)(:\d*)?")
 
 
@@ -128,27 +129,17 @@ def read_settings(start: str | Path | None = None) -> Settings:
 
 
 def _parsed(home: Path) -> Settings:
-    try:
-        found = yaml.safe_load((home / FILE).read_text(encoding="utf-8")) or {}
-    except yaml.YAMLError as error:
-        raise UsageError(f"{home / FILE} is not valid YAML: {_where(error)}") from None
-    if not isinstance(found, dict):
-        raise UsageError(f"{home / FILE}: expected names and values")
-    for key in found:
-        if key not in KNOWN:
-            near = nearest(str(key), KNOWN)
-            meant = f" Did you mean {near!r}?" if near else ""
-            raise UsageError(f"{home / FILE}: unknown setting {key!r}.{meant}")
-    spark = found.get("spark") or {}
-    if not isinstance(spark, dict):
-        raise UsageError(f"{home / FILE}: spark: expected names and values")
-    texts = {str(k): str(v).lower() if isinstance(v, bool) else str(v) for k, v in spark.items()}
+    found = _read(home)
+    texts = _spark(home, found.get("spark"))
     plain = ("pipelines", "runs", "warehouse", "master", "thresholds")
     rest = {k: found[k] for k in plain if k in found}
     for name in ("pipelines", "runs", "warehouse"):
-        if not isinstance(rest.get(name, ""), str):
-            raise UsageError(f"{home / FILE}: {name}: expected a folder, not {rest[name]!r}")
-    name = str(found.get("name", home.name))
+        if name in rest and not _is_text(rest[name]):
+            raise UsageError(f"{home / FILE}: {name}: expected a folder, not {_shown(rest[name])}")
+    if rest.get("master") is not None and not _is_text(rest["master"]):
+        given = _shown(rest["master"])
+        raise UsageError(f"{home / FILE}: master: expected an address of Spark, not {given}")
+    name = _name(home, found.get("name"))
     rest["master"] = rest.get("master") or _connect_server()
     rest["database"] = _database(home, found.get("database"))
     rest["redacted"] = _redacted(home, found.get("trace"))
@@ -166,11 +157,69 @@ def age_s(text: str, where: str) -> float:
     return min(float(found[1]) * UNITS[found[2]], LONGEST_S)
 
 
+def _read(home: Path) -> dict[str, Any]:
+    try:
+        found = yaml.safe_load((home / FILE).read_text(encoding="utf-8")) or {}
+    except yaml.YAMLError as error:
+        raise UsageError(f"{home / FILE} is not valid YAML: {_where(error)}") from None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{home / FILE} is not UTF-8: byte {error.start + 1}") from None
+    except RecursionError:
+        raise UsageError(f"{home / FILE} is nested too deeply to be read") from None
+    except ValueError as error:  # a date or number that YAML has and Python does not
+        raise UsageError(f"{home / FILE} has a value that cannot be read: {error}") from None
+    except OSError as error:
+        raise UsageError(f"{home / FILE} cannot be read: {error.strerror}") from None
+    if not isinstance(found, dict):
+        raise UsageError(f"{home / FILE}: expected names and values")
+    for key in found:
+        if key not in KNOWN:
+            near = nearest(str(key), KNOWN)
+            meant = f" Did you mean {near!r}?" if near else ""
+            raise UsageError(f"{home / FILE}: unknown setting {_shown(key)}.{meant}")
+    return found
+
+
+def _is_text(value: object) -> bool:
+    """True for a text that can be a path or an address."""
+    return isinstance(value, str) and bool(value.strip()) and value.isprintable()
+
+
+def _shown(value: object) -> str:
+    """Describe a value for a message; aliases can make a list or mapping of any size."""
+    if isinstance(value, (dict, list)):
+        return "a mapping" if isinstance(value, dict) else "a list"
+    return repr(value)[:80]
+
+
+def _name(home: Path, written: object) -> str:
+    name = home.name if written is None else written
+    plain = isinstance(name, (str, int, float)) and not isinstance(name, bool)
+    if not plain or not _is_text(str(name)) or len(str(name)) > LONGEST_NAME:
+        expected = f"a text of at most {LONGEST_NAME} characters"
+        raise UsageError(f"{home / FILE}: name: expected {expected}, not {_shown(name)}")
+    return str(name)
+
+
+def _spark(home: Path, written: object) -> dict[str, str]:
+    if written is None:
+        return {}
+    if not isinstance(written, dict):
+        raise UsageError(f"{home / FILE}: spark: expected names and values")
+    for name, value in written.items():
+        if isinstance(value, (dict, list)) or value is None:
+            expected = "expected a text, a number, true or false"
+            raise UsageError(f"{home / FILE}: spark: {name}: {expected}, not {_shown(value)}")
+    return {str(k): str(v).lower() if isinstance(v, bool) else str(v) for k, v in written.items()}
+
+
 def _redacted(home: Path, written: object) -> tuple[str, ...]:
     if written is None:
         return ()
     if not isinstance(written, dict) or not set(written) <= {"redact"}:
-        raise UsageError(f"{home / FILE}: trace: expected `redact: [columns]`, not {written!r}")
+        raise UsageError(
+            f"{home / FILE}: trace: expected `redact: [columns]`, not {_shown(written)}"
+        )
     listed = written.get("redact") or []
     if not isinstance(listed, list) or not all(isinstance(name, str) for name in listed):
         raise UsageError(f"{home / FILE}: trace: redact: expected a list of columns")

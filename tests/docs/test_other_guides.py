@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-GUIDES = ["history", "tables", "trace", "why", "yaml"]
+GUIDES = ["check", "history", "tables", "trace", "why", "yaml"]
 
 
 @pytest.mark.parametrize("guide", GUIDES)

@@ -185,7 +185,7 @@ def test_asking_for_the_status_makes_nothing(
 def test_the_status_tells_what_is_there(tallyman: Callable[..., str], home: Path) -> None:
     assert "stopped (started only for this command)" in tallyman("status")
     assert not Embedded(home / ".tallyman").running
-    address = tallyman("url").strip()
+    address = tallyman("url", "--owner").strip()
     with psycopg.connect(address) as other:
         assert other.execute(NOTES).fetchone() == (0,)
         told = tallyman("status")
@@ -223,4 +223,8 @@ def test_the_password_is_printed_on_demand_only(tallyman: Callable[..., str], gu
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TALLYMAN_DATABASE_URL", guarded)
         assert PASSWORD not in tallyman("url") + tallyman("status") + tallyman("status", "--json")
-        assert quote(PASSWORD) in tallyman("url", "--show-password")
+        assert PASSWORD not in tallyman("url", "--owner")
+        assert quote(PASSWORD) in tallyman("url", "--owner", "--show-password")
+        # The reader's password is not ours: the address has none.
+        assert "//tallyman_reader@" in tallyman("url", "--show-password")
+        assert quote(PASSWORD) not in tallyman("url", "--show-password")

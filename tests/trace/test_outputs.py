@@ -173,3 +173,41 @@ def test_what_a_failed_run_kept_back_comes_with_the_run_that_publishes_it(
         "all",
         "before.csv",
     ]
+
+
+def test_a_file_that_no_run_of_the_asset_wrote_is_never_replaced(
+    home: Home, tmp_path: Path
+) -> None:
+    (tmp_path / "tallyman.yaml").write_text((home.path / "tallyman.yaml").read_text())
+    (tmp_path / "data").mkdir()
+    stock = tmp_path / "data" / "stock.csv"
+    stock.write_text("item,n,kind\nx,1,a\n")
+    precious = tmp_path / "exports" / "before.csv"
+    precious.parent.mkdir()
+    precious.write_text("precious")
+    own = Home(tmp_path).pipeline(PIPELINE)
+    said = own.tallyman("run")
+    assert said.code == 1, said
+    [asset] = said.json["assets"]
+    assert asset["error"]["code"] == "output_taken"
+    assert "no run of asset 'counted' wrote the file that is there" in asset["error"]["message"]
+    assert precious.read_text() == "precious"
+    assert [path.name for path in precious.parent.iterdir()] == ["before.csv"]
+    assert own.ok("commits") == [], "nothing was published"
+    precious.unlink()
+    own.ok("run")
+    first = precious.read_text()
+    stock.write_text("item,n,kind\nx,2,a\n")
+    own.ok("run")
+    assert precious.read_text() != first, "what a run wrote is replaced"
+    precious.write_text("edited by hand")
+    said = own.tallyman("run", "--force")
+    assert said.code == 1, said
+    assert "changed since run" in said.stdout
+    assert precious.read_text() == "edited by hand"
+    # An earlier release recorded nothing: what lies in a run folder is known all the same.
+    precious.write_text(first)
+    for record in (tmp_path / ".tallyman" / "exports").iterdir():
+        record.unlink()
+    own.ok("run", "--force")
+    assert precious.read_text() != first

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tallyman.domain.history.asked_row import asked_row
 from tallyman.domain.pipeline.pipeline import Source
 from tallyman.engine.files.listing import list_files
 from tallyman.engine.readback.open import OpenRecords
@@ -30,7 +31,7 @@ def opened(
 
 
 def places(records: Records, **wanted: str) -> list[tuple[str | None, int | None]]:
-    return [(r.key, r.line) for r in records.shown(records.matching(wanted), None)]
+    return [(r.key, r.line) for r in records.shown(records.matching(asked_row(wanted)), None)]
 
 
 JSON = b"""{"id": "a", "n": 1}\r

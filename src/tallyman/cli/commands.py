@@ -10,6 +10,8 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from tallyman.cli.terminal.output import interrupted
+
 # The panels of `tallyman --help`, and the commands of each in the order they are listed. A panel is
 # a room of `tallyman.cli`, a command is a module there.
 PANELS = {
@@ -26,7 +28,7 @@ PANELS = {
         "plan", "apply", "rollback", "snapshot", "rename", "hide", "expose", "mutate", "load",
     ),
     "Ask": ("why", "where", "trace", "lineage"),
-    "Check": ("verify", "reproduce", "audit", "keys"),
+    "Check": ("check", "verify", "reproduce", "audit", "keys"),
     "Operate": ("cleanup", "purge", "db"),
 }  # fmt: skip
 IN_MODULE = {"reject": "approve", "approvals": "approve", "hide": "rename", "expose": "rename"}
@@ -42,6 +44,13 @@ class Commands(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         return [name for names in PANELS.values() for name in names]
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            interrupted(error)  # Typer would end without a word
+            raise typer.Exit(130) from None
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         panel = next((panel for panel, names in PANELS.items() if cmd_name in names), None)

@@ -15,8 +15,8 @@ import typer
 from tallyman import __version__
 from tallyman.cli.commands import Commands
 from tallyman.cli.terminal.options import close_all
-from tallyman.cli.terminal.output import err, failure
-from tallyman.errors import TallymanError
+from tallyman.cli.terminal.output import failure, interrupted
+from tallyman.errors import StorageFailed, TallymanError
 
 app = typer.Typer(
     name="tallyman",
@@ -58,8 +58,16 @@ def main() -> None:
             raise
         failure(error, json_output="--json" in arguments)
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        err.print("interrupted")
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        if debug:
+            raise
+        storage = StorageFailed("this command", f"{error.strerror or error}: {error.filename}")
+        failure(storage, json_output="--json" in arguments)
+        sys.exit(storage.exit_code)
+    except KeyboardInterrupt as error:
+        interrupted(error)
         sys.exit(130)
     finally:
         close_all()

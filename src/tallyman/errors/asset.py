@@ -96,22 +96,49 @@ class StepFailed(TallymanError):
     """Spark could not evaluate a step, so no fate was decided."""
 
     code = "step_failed"
-    hint = (
-        "Nothing was published. Guard the expression (try_cast, try_divide) and add an expect "
-        "that rejects the records it cannot handle."
-    )
 
-    def __init__(self, asset: str, reason: str, seq: int | None = None) -> None:
-        super().__init__(asset, reason, seq)
-        self.asset, self.reason, self.seq = asset, reason, seq
+    def __init__(
+        self,
+        asset: str,
+        reason: str,
+        seq: int | None = None,
+        step: str | None = None,
+        advice: str = "Nothing was published.",
+    ) -> None:
+        super().__init__(asset, reason, seq, step, advice)
+        self.asset, self.reason, self.seq, self.step = asset, reason, seq, step
+        self.advice = advice
+
+    @property
+    def hint(self) -> str:  # type: ignore[override]
+        """Return what to do, by cause."""
+        return self.advice
 
     def __str__(self) -> str:
-        at = "" if self.seq is None else f" at step {self.seq}"
+        named = self.step if self.seq is None else self.seq
+        at = "" if named is None else f" at step {named}"
         return f"{self.asset} stopped{at}: {self.reason}"
 
     def facts(self) -> dict[str, object]:
-        order = {} if self.seq is None else {"operation_order": self.seq}
-        return {**super().facts(), **order}
+        known = {"operation_order": self.seq, "step": self.step}
+        return {**super().facts(), **{name: v for name, v in known.items() if v is not None}}
+
+
+class PlaceUnusable(TallymanError):
+    """A folder of the project cannot be made or written to."""
+
+    code = "place_unusable"
+    hint = (
+        "Nothing was run, and nothing was written. Repair the folder, or set another one in "
+        "tallyman.yaml."
+    )
+
+    def __init__(self, name: str, place: str, reason: str) -> None:
+        super().__init__(name, place, reason)
+        self.name, self.place, self.reason = name, place, reason
+
+    def __str__(self) -> str:
+        return f"the folder {self.place!r} ({self.name}) cannot be used: {self.reason}"
 
 
 class StorageFailed(TallymanError):

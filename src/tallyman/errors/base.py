@@ -30,6 +30,9 @@ class Problem:
     where: str
     message: str
     nearest: str | None = None
+    file: str | None = None
+    """The file with the mistake, relative to the project; None if it is not known."""
+    line: int | None = None
 
     def __str__(self) -> str:
         if not self.nearest:

@@ -52,3 +52,24 @@ class DatabaseBehind(TallymanError):
 
     def __str__(self) -> str:
         return f"the database is at version {self.found}; this program needs {self.needed}."
+
+
+class NoReader(TallymanError):
+    """A server that is not ours has no role that can only read the published catalog."""
+
+    code = "no_reader"
+    exit_code = 2
+    hint = (
+        "Nothing was printed for outside readers. As the owner of the tables, make a reader: "
+        "CREATE ROLE reader LOGIN PASSWORD '…'; "
+        "GRANT SELECT ON iceberg_tables, iceberg_namespace_properties TO reader; "
+        "and ask again. `tallyman db url --owner` prints the address you configured; its role can "
+        "change tables."
+    )
+
+    def __init__(self, place: str) -> None:
+        super().__init__(place)
+        self.place = place
+
+    def __str__(self) -> str:
+        return f"the database ({self.place}) has no role that can only read the published catalog."

@@ -46,6 +46,23 @@ class ExportFailed(TallymanError):
         return f"output {self.path!r} of run {self.run} was not written: {self.reason}{written}."
 
 
+class OutputTaken(TallymanError):
+    """An output step would write over a file that no run of its asset wrote."""
+
+    code = "output_taken"
+    hint = (
+        "The file is as it was; nothing was read, written or published. Move it away, or give the "
+        "output another path."
+    )
+
+    def __init__(self, asset: str, path: str, reason: str) -> None:
+        super().__init__(asset, path, reason)
+        self.asset, self.path, self.reason = asset, path, reason
+
+    def __str__(self) -> str:
+        return f"{self.asset}: output {self.path!r} is not written: {self.reason}."
+
+
 class RowsNotDistinct(TallymanError):
     """Rows of a working set share a key, so their changes cannot be distinguished."""
 

@@ -15,3 +15,11 @@ def first_line(error: BaseException | str, most: int | None = None) -> str:
     """Take the first line of a library's error, or the error's class name if it has no text."""
     said = str(error).strip() or type(error).__name__
     return said.splitlines()[0][:most]
+
+
+def described(error: BaseException) -> str:
+    """Return type and message of an error; an error of a user's class may have no text at all."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:
+        return type(error).__name__

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tallyman.project import (
         checks,
         datasets,
+        definitions,
         lineage,
         making,
         plans,
@@ -38,6 +39,7 @@ else:
     making = OnDemand("tallyman.project.making")
     plans = OnDemand("tallyman.project.plans")
     datasets = OnDemand("tallyman.project.datasets")
+    definitions = OnDemand("tallyman.project.definitions")
     versions = OnDemand("tallyman.project.versions")
     tables = OnDemand("tallyman.project.tables")
     rows = OnDemand("tallyman.project.rows")
@@ -107,6 +109,8 @@ class Project:
     rename = Delegated(lambda project: project.versions.rename)
     hide = Delegated(lambda project: project.versions.hide)
     expose = Delegated(lambda project: project.versions.expose)
+    differing_outside = Delegated(lambda project: project.versions.differing_outside)
+    restore_outside = Delegated(lambda project: project.versions.restore_outside)
     purge = Delegated(lambda project: project.versions.purge)
     cleanup = Delegated(lambda project: project.versions.cleanup)
     cleanup_events = Delegated(lambda project: project.versions.cleanup_events)
@@ -119,6 +123,8 @@ class Project:
     why = Delegated(lambda project: project.rows.why)
     where = Delegated(lambda project: project.rows.where)
     trace = Delegated(lambda project: project.rows.trace)
+
+    check = Delegated(lambda project: project.definitions.check)
 
     verify = Delegated(lambda project: project.seals.verify)
     chain = Delegated(lambda project: project.seals.chain)
@@ -163,6 +169,10 @@ class Project:
     @cached_property
     def checks(self) -> checks.ProjectChecks:
         return checks.ProjectChecks(self.workspace)
+
+    @cached_property
+    def definitions(self) -> definitions.ProjectDefinitions:
+        return definitions.ProjectDefinitions(self.workspace)
 
     @cached_property
     def seals(self) -> seals.ProjectSeals:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +10,7 @@ import duckdb
 
 from tallyman.control.pipeline.workspace import Workspace
 from tallyman.control.publish.resolve import Resolved
+from tallyman.domain.history.asked_row import asked_row
 from tallyman.domain.history.walk import Where, Why
 from tallyman.domain.pipeline.target import Target
 from tallyman.engine.expressions.column_names import SYSTEM
@@ -25,8 +26,9 @@ from tallyman.query.trace.asset import Trace
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from tallyman.query.walk import results, where, why
+    from tallyman.query.walk import past_plans, results, where, why
 else:
+    past_plans = OnDemand("tallyman.query.walk.past_plans")
     results = OnDemand("tallyman.query.walk.results")
     where = OnDemand("tallyman.query.walk.where")
     why = OnDemand("tallyman.query.walk.why")
@@ -41,7 +43,7 @@ class ProjectRows:
     def __call__(
         self, name: str, version: int | None = None, *, limit: int = 20
     ) -> tuple[Resolved, list[dict[str, Any]]]:
-        """Return the first rows of a version, without Spark."""
+        """Return the version, and its first rows (20, unless `limit` says more), without Spark."""
         found = self._datasets.resolve(name, version)
         return found, first_rows(name, self.workspace.warehouse.expected(found.fragments), limit)
 
@@ -73,17 +75,20 @@ class ProjectRows:
         except duckdb.Error as error:
             raise DatasetDamaged(name, first_line(error)) from error
 
-    def why(
+    def why(  # noqa: PLR0913  the options of `tallyman why`
         self,
         dataset: str,
-        row: Mapping[str, str],
+        row: Mapping[str, object],
         *,
         version: int | None = None,
         partition: str | None = None,
         limit: int | None = 20,
         keys: bool = False,
+        starting: Callable[[str], None] = lambda _: None,
     ) -> Why:
-        """Follow rows of a dataset back to the records and files of sources."""
+        """Follow rows of a dataset back to the records and files of sources. None and the text
+        `null` are NULL, `'null'` is the text; bytes may be given as hex. `limit=None` is none.
+        `starting` is called with the reason if Spark has to start."""
         found = self._datasets.resolve(dataset, version)
         asset, registered, _ = found.dataset.producer.partition("/")
         if registered:
@@ -97,21 +102,26 @@ class ProjectRows:
             fragments = [f for f in fragments if f.partition == wanted]
         if not fragments:
             raise NotFound(f"row in v{found.version.ordinal} of", str(Target(dataset, partition)))
-        with why.Walk.begun(self._past(), why.RowQuestion(row, limit, keys)) as walk:
+        with why.Walk.begun(
+            self._past(starting), why.RowQuestion(asked_row(row), limit, keys)
+        ) as walk:
             return walk.why(found, fragments)
 
     def where(
         self,
         source: str,
-        row: Mapping[str, str],
+        row: Mapping[str, object],
         *,
         run: str | None = None,
         limit: int | None = 20,
+        starting: Callable[[str], None] = lambda _: None,
     ) -> Where:
         """Follow records of a source to everything they reached, or to the step where they
-        ended."""
+        ended. Values are given as for `why`."""
         only = None if run is None else self._runs.find(run)
-        with where.ForwardWalk.begun(self._past(), why.RowQuestion(row, limit)) as walk:
+        with where.ForwardWalk.begun(
+            self._past(starting), why.RowQuestion(asked_row(row), limit)
+        ) as walk:
             return walk.where(source, only)
 
     def trace(self, run: str) -> Trace:
@@ -119,9 +129,9 @@ class ProjectRows:
         Spark."""
         return Trace(self._runs.folder(run))
 
-    def _past(self) -> results.Past:
+    def _past(self, starting: Callable[[str], None]) -> results.Past:
         self.workspace.session.enter_mode()  # plans may be built before Spark starts
-        return results.Past(self.workspace)
+        return results.Past(self.workspace, past_plans.PastPlans(self.workspace, starting))
 
     @property
     def _datasets(self) -> ProjectDatasets:

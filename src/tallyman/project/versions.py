@@ -9,11 +9,12 @@ from uuid import UUID, uuid4
 
 from tallyman.control.conclude import upkeep
 from tallyman.control.pipeline.workspace import Workspace
-from tallyman.control.publish import rename
+from tallyman.control.publish import outside, rename
 from tallyman.control.publish.cleanup import Cleaned, Cleanup, Policy
 from tallyman.control.publish.resolve import resolve
 from tallyman.domain.version.commit import Commit
 from tallyman.domain.version.dataset import Dataset, Version, checked_name
+from tallyman.domain.version.outside_entry import OutsideEntry
 from tallyman.errors import UsageError
 from tallyman.on_demand import OnDemand
 from tallyman.project.datasets import ProjectDatasets
@@ -21,6 +22,7 @@ from tallyman.registry.audit import Audit
 from tallyman.registry.database import Transaction
 from tallyman.registry.version.commits import Commits
 from tallyman.registry.version.datasets import Datasets
+from tallyman.registry.version.outside_entries import OutsideEntries
 from tallyman.registry.version.snapshots import Snapshots
 
 if TYPE_CHECKING:
@@ -62,6 +64,23 @@ class ProjectVersions:
             dataset, lambda tx, meant: rename.hide(tx, meant, self.workspace.actor)
         )
 
+    def differing_outside(self, dataset: str | None = None) -> list[OutsideEntry]:
+        """List what outside readers do not find as it was published: of one dataset and its
+        snapshots, or of the whole database."""
+
+        def work(tx: Transaction) -> list[OutsideEntry]:
+            if dataset is None:
+                return OutsideEntries(tx).differing()
+            found = resolve(tx, self.workspace.name, dataset).dataset
+            return OutsideEntries(tx).differing([found.id])
+
+        return self.workspace.database.durably(work)
+
+    def restore_outside(self) -> list[OutsideEntry]:
+        """Let outside readers find everything as it was published; return what was wrong."""
+        actor = self.workspace.actor
+        return self.workspace.database.durably(lambda tx: outside.put_all_right(tx, actor))
+
     def _relabel(self, dataset: str, change: Callable[[Transaction, UUID], Dataset]) -> Dataset:
         # Find the dataset first: when the transaction is repeated, its old name may not exist
         # anymore.
@@ -81,7 +100,7 @@ class ProjectVersions:
             Datasets(tx).lock([meant.dataset.id])  # cleanup waits, or has already marked it
             found = resolve(tx, self.workspace.name, name, ordinal)
             if Snapshots(tx).add(alias, found.dataset.id, ordinal, self.workspace.actor):
-                Commits(tx).expose({alias: found.version.metadata_location})
+                OutsideEntries(tx).put({alias: found.version.metadata_location})
                 details = {"dataset": found.dataset.name, "version": ordinal}
                 Audit(tx).add("snapshot.made", self.workspace.actor, alias, details=details)
             return found.version

@@ -19,6 +19,7 @@ from tallyman.errors import DatabaseUnavailable
 from tallyman.registry import migrate
 from tallyman.registry.server.address import Transaction, brief, connect, hopeless, redacted
 from tallyman.registry.server.embedded import Embedded
+from tallyman.registry.server.reader import reader_address
 
 __all__ = ["Database", "Transaction", "redacted"]
 
@@ -72,6 +73,12 @@ class Database:
     def owner_url(self) -> str:
         """The address for migrations: the program's own role may not change tables."""
         return self._given if self._given is not None else self._own().owner_url
+
+    def reader_url(self) -> str | None:
+        """Return the address of a role that can only read what outside readers need; None if a
+        server that is not ours has no such role. Creates or migrates the tables first."""
+        self._prepare()
+        return reader_address(self._given) if self._given is not None else self._own().reader_url
 
     def _own(self) -> Embedded:
         with self._lock:

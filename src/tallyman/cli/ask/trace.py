@@ -17,6 +17,7 @@ from tallyman.cli.ask.trace_text import (
 )
 from tallyman.cli.terminal.options import AsJson, Partition, ProjectFolder, RunName, opened, pairs
 from tallyman.cli.terminal.output import as_json, err
+from tallyman.domain.history.asked_row import asked_row, said
 from tallyman.domain.history.trace import Changes, Diagnostic, TargetTrace, plain
 from tallyman.errors import UsageError
 
@@ -64,7 +65,8 @@ def trace(
         typer.Option(
             "--key",
             help="Find the row by values it had when it was loaded or created, instead of by id: "
-            "column=value,column=value; `null` is NULL. Repeat --key for values with a comma.",
+            "column=value,column=value; `null` is NULL, `'null'` is the text. Repeat --key for "
+            "values with a comma.",
         ),
     ] = None,
     at_step: Annotated[
@@ -169,7 +171,7 @@ def _about_row(trace: Trace, asked: TraceQuestion) -> TraceAnswer:
             "more": len(found) > MATCHES,
         }
         return TraceAnswer(facts, lambda: print_matches(found, MATCHES), None, code=2)
-    shown = ", ".join(f"{name}={value}" for name, value in values.items())
+    shown = said(asked_row(values), ", ")
     reason = f"this run changed or created no row that started with {shown}"
     return TraceAnswer({"matches": []}, None, trace.diagnostic or Diagnostic("RowNotFound", reason))
 

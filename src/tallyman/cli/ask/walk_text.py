@@ -6,7 +6,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tallyman.cli.terminal.output import counted, short
+from tallyman.cli.terminal.output import counted, short, text_of
+from tallyman.domain.history.asked_row import said
 from tallyman.domain.history.walk import Became, Hop, Joined, Record, RecordOrigin, Where, Why
 
 INDENT = "   "
@@ -85,8 +86,8 @@ def _records(records: Sequence[Record], pad: str) -> Iterator[str]:
 
 
 def where_lines(found: Where) -> Iterator[str]:
-    said = " ".join(f"{name}={value}" for name, value in found.row.items())
-    yield f"source {found.source}   {said.replace('@=', '')}   {counted(found.count, 'record')}"
+    row = said(found.row).removeprefix("@=")
+    yield f"source {found.source}   {row}   {counted(found.count, 'record')}"
     yield from _records(found.records, INDENT)
     for note in found.notes:
         yield f"{INDENT}note: {note}"
@@ -136,6 +137,6 @@ def _values(row: Mapping[str, Any]) -> str:
 
 def _value(value: object) -> str:
     if isinstance(value, (dict, list)):
-        value = json.dumps(value, ensure_ascii=False, default=str)
-    shown = "null" if value is None else str(value)
+        value = json.dumps(value, ensure_ascii=False, default=text_of)
+    shown = "null" if value is None else text_of(value)
     return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in shown)

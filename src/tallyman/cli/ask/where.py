@@ -16,7 +16,7 @@ from tallyman.cli.terminal.options import (
     opened,
     pairs,
 )
-from tallyman.cli.terminal.output import as_json, out
+from tallyman.cli.terminal.output import as_json, out, starting_spark
 from tallyman.errors import UsageError
 
 
@@ -41,12 +41,12 @@ def where(
 
     For each asset that read the record, show its rejections with rule, expected and actual value;
     or the filter that removed it and the reason; or the rows it is part of, and what later assets
-    made of those rows.
+    made of those rows. column=null matches NULL, "column='null'" the text; bytes are given in hex.
 
     Example:  tallyman where segments segment_id=SEG-0000530
     """
     found = opened(project, master, spark_conf).where(
-        source, _record(row), run=run, limit=limit or None
+        source, _record(row), run=run, limit=limit or None, starting=starting_spark
     )
     if json_output:
         as_json(found.to_json())

@@ -19,10 +19,15 @@ from tallyman.cli.terminal.options import (
     opened,
     pairs,
 )
-from tallyman.cli.terminal.output import as_json, err, out
+from tallyman.cli.terminal.output import as_json, err, out, starting_spark
 from tallyman.domain.history.walk import Hop
 
-Row = Annotated[list[str], typer.Argument(help="column=value pairs that identify the row.")]
+Row = Annotated[
+    list[str],
+    typer.Argument(
+        help="column=value pairs that identify the row; null is NULL, 'null' is the text."
+    ),
+]
 
 
 def why(
@@ -43,8 +48,9 @@ def why(
 
     Follow the row back through every asset, in the versions that the runs read, to the source
     records with their file and line. Values are compared by the column's type; column=null matches
-    NULL. Spark starts only for a run that stored digests instead of keys: its keys are recomputed,
-    and their digests must match.
+    NULL, "column='null'" the text, and bytes are given in hex. Spark starts, and a line says why,
+    only if a run stored digests instead of keys (they are recomputed, and must match), or if a join
+    cannot be followed by its columns.
 
     Example:  tallyman why daily_revenue flight_date=2024-01-15 --limit 3
     """
@@ -55,6 +61,7 @@ def why(
         partition=partition,
         limit=limit or None,
         keys=keys,
+        starting=starting_spark,
     )
     if json_output:
         as_json(found.to_json())

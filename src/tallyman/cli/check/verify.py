@@ -8,7 +8,13 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from tallyman.cli.check.verify_text import print_chain, print_damage, print_inputs, print_verdict
+from tallyman.cli.check.verify_text import (
+    print_chain,
+    print_damage,
+    print_inputs,
+    print_outside,
+    print_verdict,
+)
 from tallyman.cli.terminal.options import (
     AsJson,
     AtVersion,
@@ -20,6 +26,7 @@ from tallyman.cli.terminal.options import (
     opened,
 )
 from tallyman.cli.terminal.output import as_json
+from tallyman.domain.version.outside_entry import OutsideEntry
 
 
 class RunByDefault(TyperGroup):
@@ -104,9 +111,13 @@ def dataset(
 ) -> None:
     """Check every file of a version, byte for byte.
 
+    Without --version, also that outside readers find the current version and the snapshots.
+
     Example:  tallyman verify dataset daily_revenue --version 6
     """
-    found, damage = opened(project).damaged(dataset, version)
+    checking = opened(project)
+    found, damage = checking.damaged(dataset, version)
+    outside = checking.differing_outside(dataset) if version is None else list[OutsideEntry]()
     files = sum(len(fragment.files) for fragment in found.fragments)
     facts = {
         "dataset": found.dataset.name,
@@ -114,10 +125,15 @@ def dataset(
         "files": files,
         "intact": not damage,
         "damaged": [asdict(one) for one in damage],
+        "outside": [entry.to_json() for entry in outside],
     }
     at = f"{found.dataset.name} v{found.version.ordinal}"
-    as_json(facts) if json_output else print_damage(at, files, damage)
-    raise typer.Exit(1 if damage else 0)
+    if json_output:
+        as_json(facts)
+    else:
+        print_damage(at, files, damage)
+        print_outside(outside)
+    raise typer.Exit(1 if damage or outside else 0)
 
 
 def register(app: typer.Typer, panel: str) -> None:

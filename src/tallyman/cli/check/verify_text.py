@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from tallyman.control.seal.chain import Chain
     from tallyman.control.verify.inputs import Checked
     from tallyman.control.verify.verify import Verification
+    from tallyman.domain.version.outside_entry import OutsideEntry
     from tallyman.engine.files.intact import Damage
 
 
@@ -97,4 +98,15 @@ def print_damage(at: str, files: int, damage: Sequence[Damage]) -> None:
     if damage:
         out.print(
             "other versions may be intact:  tallyman versions, tallyman rollback", markup=False
+        )
+
+
+def print_outside(differing: Sequence[OutsideEntry]) -> None:
+    """Print what outside readers do not find as it was published."""
+    for entry in differing:
+        out.print(f"OUTSIDE   {entry}", markup=False)
+    if differing:
+        out.print(
+            "the next publication of the dataset restores it; now:  tallyman doctor --fix",
+            markup=False,
         )

@@ -11,6 +11,7 @@ import typer
 
 from tallyman.cli.terminal.options import AsJson, ProjectFolder, opened
 from tallyman.cli.terminal.output import as_json, out
+from tallyman.errors import NoReader
 from tallyman.registry import migrate as migrations
 from tallyman.registry.server.address import shareable
 from tallyman.registry.status import DatabaseStatus, psql
@@ -92,15 +93,24 @@ def url(
     owner: Annotated[
         bool,
         typer.Option(
-            "--owner", help="Log in as the owner of the tables, for pg_dump and pg_restore."
+            "--owner",
+            help="Log in as the owner of the tables, for pg_dump and pg_restore; on a server of "
+            "your own, as the role you configured.",
         ),
     ] = False,
     project: ProjectFolder = None,
     json_output: AsJson = False,
 ) -> None:
-    """Print the database URL for other programs, and leave the embedded server running."""
+    """Print a read-only URL for outside readers, and leave the embedded server running.
+
+    Its role may read the published catalog and nothing else. On a server of your own, Tallyman
+    makes no role that can log in: it prints the URL of a reader that it finds there, without the
+    password.
+    """
     database = opened(project).database
-    address = database.owner_url if owner else database.url()
+    address = database.owner_url if owner else database.reader_url()
+    if address is None:
+        raise NoReader(database.place)
     shown = shareable(address, show_password=show_password)
     database.close(leave_running=True)
     as_json({"url": shown}) if json_output else print(shown)

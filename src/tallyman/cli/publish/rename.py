@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tallyman.cli.terminal.options import AsJson, DatasetName, ProjectFolder, opened
-from tallyman.cli.terminal.output import as_json, out
+from tallyman.cli.terminal.output import as_json, err, out
 from tallyman.domain.version.dataset import Dataset
 
 
@@ -35,8 +35,15 @@ def hide(dataset: DatasetName, project: ProjectFolder = None, json_output: AsJso
 def expose(
     dataset: DatasetName, project: ProjectFolder = None, json_output: AsJson = False
 ) -> None:
-    """Show a hidden dataset to outside readers again."""
-    _show(opened(project).expose(dataset), json_output)
+    """Show a hidden dataset to outside readers again.
+
+    Also restores what outside readers find, if somebody else changed or removed it.
+    """
+    found = opened(project)
+    wrong = found.differing_outside(dataset)
+    _show(found.expose(dataset), json_output)
+    for entry in wrong:
+        err.print(f"restored for outside readers: {entry}", style="yellow", markup=False)
 
 
 def _show(dataset: Dataset, json_output: bool) -> None:

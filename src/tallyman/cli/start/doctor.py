@@ -17,6 +17,7 @@ from tallyman.cli.terminal.options import AsJson, ProjectFolder, opened
 from tallyman.cli.terminal.output import as_json, out
 from tallyman.engine.spark import class_archive
 from tallyman.errors import NotFound
+from tallyman.project import Project
 from tallyman.registry.status import status
 from tallyman.settings import read_settings
 
@@ -25,14 +26,17 @@ Check = tuple[str, bool, str]
 
 Fix = Annotated[
     bool,
-    typer.Option("--fix", help="Repair what can be repaired, such as a missing class archive."),
+    typer.Option(
+        "--fix",
+        help="Repair what can be repaired: the class archive, what outside readers find.",
+    ),
 ]
 
 
 def doctor(project: ProjectFolder = None, fix: Fix = False, json_output: AsJson = False) -> None:
     """Check this machine and project: Java, Spark, disk, database."""
     checks = [_python(), _java(), _packages(), _archive(fix), _disk(), _project(project)]
-    checks += _database(project)
+    checks += _database(project, fix)
     if json_output:
         as_json([{"check": n, "ok": ok, "found": text} for n, ok, text in checks])
     else:
@@ -85,14 +89,29 @@ def _project(folder: str | None) -> Check:
     return "project", True, f"{settings.name} in {settings.home}"
 
 
-def _database(folder: str | None) -> list[Check]:
+def _database(folder: str | None, fix: bool) -> list[Check]:
     try:
-        found = status(opened(folder).database)
+        project = opened(folder)
     except NotFound:
         return []
+    found = status(project.database)
     good = found.state != "unreachable"
     text = f"{found.place}, {found.state.replace('_', ' ')}"
-    return [("database", good, text if good else f"{text}: {found.problem}")]
+    checks = [("database", good, text if good else f"{text}: {found.problem}")]
+    if good and found.schema_version == found.program_version:
+        checks.append(_outside(project, fix))
+    return checks
+
+
+def _outside(project: Project, fix: bool) -> Check:
+    """Compare what outside readers find with the current versions."""
+    wrong = project.restore_outside() if fix else project.differing_outside()
+    if not wrong:
+        return "outside", True, "outside readers find every published version"
+    listed = "; ".join(map(str, wrong))
+    if fix:
+        return "outside", True, f"restored for outside readers: {listed}"
+    return "outside", False, f"{listed}; run: doctor --fix"
 
 
 def register(app: typer.Typer, panel: str) -> None:

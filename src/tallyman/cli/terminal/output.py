@@ -37,7 +37,12 @@ WORDS = {
 
 
 def as_json(value: object) -> None:
-    print(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+    print(json.dumps(value, indent=2, ensure_ascii=False, default=text_of))
+
+
+def text_of(value: object) -> str:
+    """Write a value that JSON does not have; bytes as hex."""
+    return value.hex().upper() if isinstance(value, bytes) else str(value)
 
 
 def counted(number: int, word: str) -> str:
@@ -85,7 +90,10 @@ def _sub_tally(made: SubTally) -> str:
 def published(commit: Commit) -> str:
     """Write a commit: published   daily_revenue v7 (was v6)   commit 1f0c…"""
     moved = ", ".join(map(str, commit.moves))
-    return f"published   {moved or 'no new version'}   commit {short(str(commit.id))}"
+    if not moved:
+        active = short(commit.pipeline_version or "")
+        moved = f"no new version; pipeline version {active} is active now"
+    return f"published   {moved}   commit {short(str(commit.id))}"
 
 
 def next_steps(result: RunResult) -> list[str]:
@@ -112,6 +120,16 @@ def failure(error: TallymanError, *, json_output: bool) -> None:
         err.print(error.hint, markup=False)
 
 
+def interrupted(error: KeyboardInterrupt) -> None:
+    """Say that the command was interrupted, and in which code of the pipeline if it was there."""
+    err.print(f"interrupted {error}".strip(), markup=False)
+
+
+def starting_spark(reason: str) -> None:
+    """Say why a command that usually needs no Spark takes longer."""
+    err.print(f"starting Spark: {reason}", markup=False)
+
+
 def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
     shown = Table(box=None, pad_edge=False, header_style="bold")
     for name in columns:
@@ -129,5 +147,5 @@ def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
 def _cell(value: object) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
-    text = printable("" if value is None else str(value))
+    text = printable("" if value is None else text_of(value))
     return (text if len(text) <= 120 else text[:117] + "…").replace("[", "\\[")

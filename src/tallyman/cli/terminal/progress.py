@@ -66,10 +66,12 @@ def supervised(project: Project, json_output: bool, work: Callable[[Progress], T
     try:
         progress.begin()
         return work(progress)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         progress.stop()
-        err.print("interrupted: nothing more was published. Finished results are kept.")
-        for run in project.runs(limit=1):
+        where = f" {error}" if error.args else ""  # while the pipeline's own code ran
+        done = "nothing more was published. Finished results are kept."
+        err.print(f"interrupted{where}: {done}", markup=False)
+        for run in project.runs(limit=1) if not where else ():
             err.print(f"to continue it:  tallyman resume {run.name}", markup=False)
         sys.stderr.flush()
         project.close()

@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from tallyman.control.conclude import upkeep
-from tallyman.control.conclude.exports import export, made_in
+from tallyman.control.conclude.exports import export, made_in, records_of
 from tallyman.control.publish.of_run import publish_run
 from tallyman.control.seal.signature import signer
 from tallyman.domain.history.materialization import RunRecord
@@ -63,7 +63,7 @@ def decide(
     concluded = database.durably(work)
     upkeep.rewrite_report(database, home, concluded, sign)
     if concluded.status is Status.SUCCESS:
-        export(home, concluded.name, made_in(database, home, concluded))
+        export(records_of(settings), concluded.name, made_in(database, home, concluded))
     return concluded
 
 

@@ -9,42 +9,62 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from tallyman.control.conclude.export_records import ExportRecords
+from tallyman.domain.definition.working_step import Output
 from tallyman.domain.history.materialization import RunRecord
+from tallyman.engine.asset.work import Work
 from tallyman.engine.files.durable import sync
 from tallyman.engine.files.run_folder import write_json
 from tallyman.engine.working.working_run import outputs_in
-from tallyman.errors import ExportFailed
+from tallyman.engine.working.working_set import is_file
+from tallyman.errors import ExportFailed, OutputTaken
 from tallyman.registry.database import Database
 from tallyman.registry.run.materializations import Materializations
+from tallyman.settings import Settings
 
 MARK = "_tallyman.json"
 """The file that marks a folder as written by Tallyman: only such a folder is ever replaced."""
 
 
-def export(home: Path, run: str, places: Iterable[Path]) -> list[str]:
-    """Copy the exports of a run's targets and return the written paths. Raises ExportFailed at the
-    first error."""
+def records_of(settings: Settings) -> ExportRecords:
+    return ExportRecords(settings.home, settings.state_folder, settings.runs_folder)
+
+
+def export(records: ExportRecords, run: str, made: Iterable[tuple[str, Path]]) -> list[str]:
+    """Copy the exports of a run's targets, given as asset and folder, and return the written paths.
+    Raises ExportFailed at the first error."""
     done: list[str] = []
-    for place in places:
+    for asset, place in made:
         for one in outputs_in(place):
             try:
-                _put(home, run, place / "outputs" / one["id"], one)
+                _put(records, run, asset, place / "outputs" / one["id"], one)
             except OSError as error:
                 raise ExportFailed(run, one["path"], str(error), done) from error
             done.append(one["path"])
     return done
 
 
-def made_in(database: Database, home: Path, run: RunRecord) -> list[Path]:
-    """List the folders of the targets that a run published; partitions with a failed target are
-    left out."""
+def refuse_foreign_files(records: ExportRecords, work: Work) -> None:
+    """Refuse to make a target that would write over a file that no run of its asset wrote."""
+    for step in work.plan.steps():
+        if isinstance(step, Output) and is_file(step.path):
+            path = step.path.replace("{partition}", work.partition_label)
+            reason = records.refusal(work.asset.name, path)
+            if reason:
+                raise OutputTaken(work.asset.name, path, reason)
+
+
+def made_in(database: Database, home: Path, run: RunRecord) -> list[tuple[str, Path]]:
+    """List the assets and folders of the targets that a run published; partitions with a failed
+    target are left out."""
     rows = database.durably(lambda tx: Materializations(tx).of_run(run.id))
     bad = {row.target.partition for row in rows if not row.status.good}
-    made = [row.location for row in rows if row.location and row.target.partition not in bad]
-    return [(home / location).parent for location in made]
+    made = [row for row in rows if row.location and row.target.partition not in bad]
+    return [(row.target.asset, (home / str(row.location)).parent) for row in made]
 
 
-def _put(home: Path, run: str, origin: Path, one: dict[str, Any]) -> None:
+def _put(records: ExportRecords, run: str, asset: str, origin: Path, one: dict[str, Any]) -> None:
+    home = records.home
     target = home / one["path"]
     if target.resolve() != home.resolve() / one["path"]:
         raise OSError("the path is outside the project")
@@ -52,10 +72,13 @@ def _put(home: Path, run: str, origin: Path, one: dict[str, Any]) -> None:
     aside = target.with_name(f".{target.name}.{os.getpid()}.part")
     files = sorted(file for file in origin.iterdir() if file.is_file())
     if one["single_file"]:
-        if target.is_dir():
-            raise IsADirectoryError("a folder with this name exists")
+        # Another program may have written there since the run began.
+        reason = records.refusal(asset, one["path"])
+        if reason:
+            raise FileExistsError(reason)
         shutil.copyfile(files[0], aside)
         sync(aside)
+        records.add(asset, one["path"], run, aside)
         os.replace(aside, target)
         sync(target)
         return

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -12,17 +10,17 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+from tallyman.control.pipeline.outputs import output_problems
 from tallyman.domain.definition.frame import Frame
 from tallyman.domain.definition.plan import accounted_inputs, loading
 from tallyman.domain.definition.step import Expect, Filter
-from tallyman.domain.definition.working_step import Output
 from tallyman.domain.pipeline.partition import encode
 from tallyman.domain.pipeline.pipeline import Asset, Pipeline
 from tallyman.domain.pipeline.target import PLACEHOLDER, Reading, Target, readings
 from tallyman.engine.expressions.column_names import quoted
 from tallyman.engine.plan.check import check_asset, parsed_schema
 from tallyman.engine.source.open import declared_schema
-from tallyman.errors import DefinitionError, Problem, UsageError
+from tallyman.errors import DefinitionError, Problem, TallymanError, UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,19 +37,54 @@ class Definition:
         return partition_plan(self.pipeline, target, self.schemas)
 
 
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """What a check found: the definition as far as it is sound, and every mistake."""
+
+    definition: Definition
+    problems: list[Problem]
+    unreadable: Mapping[str, TallymanError]
+    """Sources whose schema is in their files, and why those cannot be read."""
+
+    @property
+    def unknown(self) -> dict[str, str]:
+        """Map the assets that could not be checked to the input that prevented it."""
+        schemas, assets = self.definition.schemas, self.definition.pipeline.assets
+        found = {}
+        for name, asset in assets.items():
+            if missing := [given for given in asset.inputs if given not in schemas]:
+                found[name] = missing[0]
+        return found
+
+
 def check(
     spark: SparkSession, pipeline: Pipeline, needed: Sequence[str], project: Path
 ) -> Definition:
     """Check the needed assets and everything they read; raise one error with all mistakes."""
-    wanted = _upstream(pipeline, needed)
+    found = examine(spark, pipeline, needed, project)
+    for error in found.unreadable.values():
+        raise error
+    if found.problems:
+        raise DefinitionError(found.problems)
+    return found.definition
+
+
+def examine(
+    spark: SparkSession, pipeline: Pipeline, needed: Sequence[str], project: Path
+) -> Examined:
+    """Find all mistakes of the needed assets and everything they read."""
+    wanted = upstream(pipeline, needed)
     problems: list[Problem] = []
     schemas: dict[str, StructType] = {}
+    unreadable: dict[str, TallymanError] = {}
     for name, source in pipeline.sources.items():
         if name in wanted:
             try:
                 schemas[name] = declared_schema(spark, source, project)
             except DefinitionError as error:
                 problems += error.problems
+            except TallymanError as error:
+                unreadable[name] = error
     for name, table in pipeline.tables.items():
         if name in wanted:
             schemas[name] = parsed_schema(f"table {name}", table.schema, table.key)
@@ -69,45 +102,11 @@ def check(
             written[name] = plan
         if plan is not None and not found:
             plans[name], schemas[name] = plan, schema
-    problems += _output_problems(pipeline, written, project)
-    if problems:
-        raise DefinitionError(problems)
-    return Definition(pipeline, plans, schemas)
+    problems += output_problems(pipeline, written, project)
+    return Examined(Definition(pipeline, plans, schemas), problems, unreadable)
 
 
-OURS = ("tallyman.yaml", ".tallyman", "pipelines", "runs", "warehouse")
-
-
-def _place(path: str, project: Path) -> str:
-    """Return the path relative to the project, up to the first part that contains a pattern."""
-    plain = re.split(r"[*?\[{]", path)[0]
-    if plain != path:
-        plain = plain.rpartition("/")[0]
-    own = os.path.normpath(plain or ".")
-    return os.path.relpath(own, project) if os.path.isabs(own) else own
-
-
-def _output_problems(
-    pipeline: Pipeline, plans: Mapping[str, Frame], project: Path
-) -> list[Problem]:
-    """Find outputs that would overwrite what the project reads, or each other."""
-    read = {_place(s.path, project): f"source {s.name!r}" for s in pipeline.sources.values()}
-    taken = read | dict.fromkeys(OURS, "Tallyman")
-    found: list[Problem] = []
-    for name, plan in plans.items():
-        for step in plan.steps():
-            if not isinstance(step, Output):
-                continue
-            own = _place(step.path, project)
-            for path, whose in taken.items():
-                if own == path or f"{own}/".startswith(f"{path}/") or path.startswith(f"{own}/"):
-                    text = f"output to {step.path!r} would write over {path!r} of {whose}"
-                    found.append(Problem(f"asset {name}", text))
-            taken[own] = f"asset {name!r}"
-    return found
-
-
-def _upstream(pipeline: Pipeline, needed: Sequence[str]) -> set[str]:
+def upstream(pipeline: Pipeline, needed: Sequence[str]) -> set[str]:
     found, todo = set(needed), list(needed)
     while todo:
         asset = pipeline.assets.get(todo.pop())
@@ -139,7 +138,7 @@ def partition_plan(pipeline: Pipeline, target: Target, schemas: Mapping[str, Str
         else Frame(reading.name)
         for reading in readings(pipeline, target)
     ]
-    return asset.function(*frames)
+    return asset(*frames)
 
 
 def _cut_down(

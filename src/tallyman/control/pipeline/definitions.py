@@ -11,10 +11,9 @@ from pyspark.sql import SparkSession
 
 from tallyman.control.pipeline import check
 from tallyman.control.pipeline.check import Definition
-from tallyman.control.pipeline.redaction import hidden_columns
+from tallyman.control.pipeline.redaction import shown_partitions
 from tallyman.control.pipeline.workspace import Workspace
 from tallyman.domain.account.fate import Evidence
-from tallyman.domain.account.redaction import covers
 from tallyman.domain.definition.frame import Frame
 from tallyman.domain.history.materialization import Materialization
 from tallyman.domain.pipeline.pipeline import Asset, Pipeline
@@ -23,7 +22,7 @@ from tallyman.domain.pipeline.threshold import Thresholds
 from tallyman.engine.plan.canonical import definition_hash
 from tallyman.engine.plan.code_hash import code_of, python_of
 from tallyman.engine.plan.timed_plan import asks_time
-from tallyman.errors import DefinitionError, Problem
+from tallyman.errors import DefinitionError
 from tallyman.registry.database import Database
 from tallyman.registry.run.materializations import Materializations
 from tallyman.settings import Settings
@@ -86,17 +85,7 @@ class Definitions:
     def _refuse_shown(self, found: Definition) -> None:
         """Refuse partitions by a redacted column: folders, messages and events name a partition by
         its value."""
-        hidden = hidden_columns(found.plans.values(), self.settings.redacted)
-        declared = {name: self.pipeline.assets[name].partitioned_by for name in found.plans}
-        problems = [
-            Problem(
-                f"asset {name}",
-                f"it is partitioned by {by.column!r}, which is redacted: the names of partitions "
-                "would show its values",
-            )
-            for name, by in declared.items()
-            if by is not None and covers(hidden, by.column)
-        ]
+        problems = shown_partitions(self.pipeline, found.plans, self.settings.redacted)
         if problems:
             raise DefinitionError(problems)
 
@@ -141,8 +130,12 @@ class Definitions:
 
     def _hash(self, name: str) -> str:
         asset = self.pipeline.assets[name]
+        return self.hash_of(asset, self._plan(asset))
+
+    def hash_of(self, asset: Asset, plan: Frame) -> str:
+        """Hash the definition of an asset whose plan is already built."""
         return definition_hash(
-            self._plan(asset),
+            plan,
             asset=asset,
             sources=self.pipeline.sources,
             evidence=self.evidence(asset),

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import traceback
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from tallyman.domain.pipeline.pipeline import Asset, Pipeline, Source, declaring
-from tallyman.domain.version.table import Table
+from tallyman.domain.pipeline.pipeline import Declarations, Pipeline, declaring
 from tallyman.engine.plan.code_hash import YAML
+from tallyman.engine.spark.pipeline_modules import PREFIX, send_by_value
 from tallyman.errors import DefinitionError, Problem, TallymanError
+from tallyman.errors.wording import described
 from tallyman.on_demand import OnDemand
 
 if TYPE_CHECKING:
@@ -22,28 +24,38 @@ else:
 
 def load(folder: Path) -> Pipeline:
     """Read every Python and YAML file of the folder and collect what it declares."""
-    if not folder.is_dir():
-        raise DefinitionError([Problem(str(folder.name), "the pipelines folder does not exist")])
-    declared: list[Source | Asset | Table] = []
-    problems: list[Problem] = []
-    for path in sorted(folder.glob("*")):
-        try:
-            declared += declared_in(path)
-        except DefinitionError as error:
-            problems += error.problems
-    if not declared and not problems:
-        where = f"{folder.name}/*.py, *.yaml"
-        problems = [Problem(where, "no source and no asset is declared")]
+    declared, problems = collected(folder)
     if problems:
         raise DefinitionError(problems)
     return Pipeline.of(declared)
 
 
-def declared_in(path: Path) -> list[Source | Asset | Table]:
+def collected(folder: Path) -> tuple[Declarations, list[Problem]]:
+    """Collect what the files of the folder declare, and the mistakes of those that cannot be
+    read."""
+    declared, problems = Declarations(), list[Problem]()
+    if not folder.is_dir():
+        return declared, [Problem(str(folder.name), "the pipelines folder does not exist")]
+    for path in sorted(folder.glob("*")):
+        try:
+            found = declared_in(path)
+            declared += found
+            declared.places |= found.places
+        except DefinitionError as error:
+            problems += error.problems
+    if not declared and not problems:
+        where = f"{folder.name}/*.py, *.yaml"
+        problems = [Problem(where, "no source and no asset is declared")]
+    return declared, problems
+
+
+def declared_in(path: Path) -> Declarations:
     """Return what one file declares, in its order; nothing if it is neither Python nor YAML."""
     if path.suffix == ".py":
         return _imported(path)
-    return yaml_pipeline.declared_in(path) if path.suffix in YAML and path.is_file() else []
+    if path.suffix in YAML and path.is_file():
+        return yaml_pipeline.declared_in(path)
+    return Declarations()
 
 
 class _AsWritten(SourceFileLoader):
@@ -55,8 +67,8 @@ class _AsWritten(SourceFileLoader):
         raise OSError(path)
 
 
-def _imported(path: Path) -> list[Source | Asset | Table]:
-    name = f"tallyman_pipelines_{path.stem}"
+def _imported(path: Path) -> Declarations:
+    name = f"{PREFIX}{path.stem}"
     loader = _AsWritten(name, str(path))
     spec = importlib.util.spec_from_file_location(name, path, loader=loader)
     assert spec is not None
@@ -66,9 +78,33 @@ def _imported(path: Path) -> list[Source | Asset | Table]:
         sys.modules[name] = module
         try:
             spec.loader.exec_module(module)
+            send_by_value()
         except TallymanError as error:
-            raise DefinitionError([Problem(path.name, str(error))]) from error
-        except Exception as error:
-            reason = f"{type(error).__name__}: {error}"
-            raise DefinitionError([Problem(path.name, f"cannot be imported: {reason}")]) from error
+            raise _mistake(path, str(error), error) from error
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(f"while importing {_shown(path)}") from None
+        except SystemExit as error:
+            reason = f"the file ended the program: SystemExit({error.code!r})"
+            raise _mistake(path, f"cannot be imported: {reason}", error) from error
+        except BaseException as error:  # whatever a file raises must not end a command as a success
+            raise _mistake(path, f"cannot be imported: {described(error)}", error) from error
     return declared
+
+
+def _mistake(path: Path, message: str, error: BaseException) -> DefinitionError:
+    return DefinitionError(
+        [Problem(path.name, message, file=_shown(path), line=_line(path, error))]
+    )
+
+
+def _shown(path: Path) -> str:
+    return f"{path.parent.name}/{path.name}"
+
+
+def _line(path: Path, error: BaseException) -> int | None:
+    """Return the line of the file at which the error came up."""
+    if isinstance(error, SyntaxError) and error.filename == str(path):
+        return error.lineno
+    frames = traceback.walk_tb(error.__traceback__)
+    lines = [line for frame, line in frames if frame.f_code.co_filename == str(path)]
+    return lines[-1] if lines else None

@@ -5,14 +5,17 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from uuid import uuid4
 
+from tallyman.domain.account.redaction import covers
 from tallyman.domain.account.stored_ledger import StoredLedger
 from tallyman.domain.definition.frame import Frame
+from tallyman.domain.pipeline.pipeline import Pipeline
 from tallyman.engine.columns.tainted import tainted
 from tallyman.engine.expressions.redact import Redaction
 from tallyman.engine.files import durable
+from tallyman.errors import Problem
 from tallyman.settings import Settings
 
 KEY_FILE = "trace.key"
@@ -47,6 +50,24 @@ def hidden_columns(plans: Iterable[Frame], redacted: Collection[str]) -> frozens
         for plan in listed:
             found |= tainted(plan, found)
     return found
+
+
+def shown_partitions(
+    pipeline: Pipeline, plans: Mapping[str, Frame], redacted: Collection[str]
+) -> list[Problem]:
+    """Find partitions by a redacted column: folders, messages and events name a partition by its
+    value."""
+    hidden = hidden_columns(plans.values(), redacted)
+    declared = {name: pipeline.assets[name].partitioned_by for name in plans}
+    return [
+        Problem(
+            f"asset {name}",
+            f"it is partitioned by {by.column!r}, which is redacted: the names of partitions "
+            "would show its values",
+        )
+        for name, by in declared.items()
+        if by is not None and covers(hidden, by.column)
+    ]
 
 
 def _key(settings: Settings) -> str:

@@ -62,9 +62,9 @@ def read(file: str, content: bytes) -> tuple[Node | None, list[Problem]]:
         return (None if root is None else reader.node(root), reader.problems)
     except Unreadable as error:
         where = file if error.line is None else f"{file}:{error.line}"
-        return None, [Problem(where, error.message)]
+        return None, [Problem(where, error.message, file=file, line=error.line)]
     except RecursionError:
-        return None, [Problem(file, "it is nested too deeply to be read")]
+        return None, [Problem(file, "it is nested too deeply to be read", file=file)]
 
 
 def _composed(content: bytes) -> yaml.Node | None:
@@ -152,7 +152,8 @@ class _YamlReader:
         return Mapped(line, tuple(entries.values()), bool(given.flow_style)), size
 
     def _fail(self, line: int, message: str) -> None:
-        self.problems.append(Problem(f"{self.file}:{line}", message))
+        where = f"{self.file}:{line}"
+        self.problems.append(Problem(where, message, file=self.file, line=line))
 
 
 def _text(given: yaml.ScalarNode) -> str:

@@ -42,7 +42,9 @@ class YamlPiece:
 
     def fail(self, message: str, nearest: str | None = None) -> None:
         where = f"{self.notes.file}:{self.node.line}: {self.path}"
-        self.notes.problems.append(Problem(where.removesuffix(": "), message, nearest))
+        file, line = self.notes.file, self.node.line
+        found = Problem(where.removesuffix(": "), message, nearest, file, line)
+        self.notes.problems.append(found)
 
     @property
     def is_nothing(self) -> bool:

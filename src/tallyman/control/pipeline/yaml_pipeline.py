@@ -27,34 +27,36 @@ from tallyman.control.pipeline.yaml_verbs import steps as read_steps
 from tallyman.domain.definition.frame import Frame
 from tallyman.domain.pipeline.approval import Approval, approval
 from tallyman.domain.pipeline.partition import Partitioning, daily, partitions
-from tallyman.domain.pipeline.pipeline import Asset, Source, asset, source, table
+from tallyman.domain.pipeline.pipeline import Asset, Declarations, Source, asset, source, table
 from tallyman.domain.version.table import Table
 from tallyman.errors import DefinitionError, TallymanError
 
 Made = TypeVar("Made")
 
 
-def declared_in(path: Path) -> list[Source | Asset | Table]:
+def declared_in(path: Path) -> Declarations:
     """Read what a file declares, in its order, or raise DefinitionError with all its mistakes."""
     file = f"{path.parent.name}/{path.name}"
     root, problems = read(file, path.read_bytes())
     notes = Notes(file, problems)
-    found = [] if root is None else _declared(YamlPiece("", root, notes))
+    found = Declarations() if root is None else _declared(YamlPiece("", root, notes))
     if notes.problems:
         raise DefinitionError(notes.problems)
     return found
 
 
-def _declared(root: YamlPiece) -> list[Source | Asset | Table]:
+def _declared(root: YamlPiece) -> Declarations:
     sections = root.entries(("sources", "tables", "selectors", "assets"))
     if "selectors" in sections:
         read_selectors(sections.pop("selectors").entries())
-    read = [
-        READERS[section](name, piece)
-        for section, whole in sections.items()
-        for name, piece in whole.entries().items()
-    ]
-    return [item for item in read if item is not None]
+    found = Declarations()
+    for section, whole in sections.items():
+        for name, piece in whole.entries().items():
+            item = READERS[section](name, piece)
+            if item is not None:
+                found.append(item)
+                found.place(item, piece.notes.file, piece.node.line)
+    return found
 
 
 def _made(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 from tallyman import faults
+from tallyman.control.publish.outside import put_right
 from tallyman.domain.version.commit import Change, Commit, Operation, Publication
 from tallyman.domain.version.dataset import DataFile, Dataset, Fragment, Kind, Version
 from tallyman.engine.warehouse.warehouse import Warehouse
@@ -33,6 +34,7 @@ from tallyman.registry.run.pipelines import Pipelines
 from tallyman.registry.version.commits import Commits
 from tallyman.registry.version.datasets import Datasets
 from tallyman.registry.version.fragments import Fragments
+from tallyman.registry.version.outside_entries import OutsideEntries
 
 if TYPE_CHECKING:
     from tallyman.engine.warehouse import iceberg
@@ -70,6 +72,7 @@ def publish(tx: Transaction, warehouse: Warehouse, asked: Publication) -> Commit
     done = Commits(tx).by_key(asked.key)
     if done is not None:
         return done
+    put_right(tx, [change.dataset_id for change in asked.changes], asked.actor)
     for dataset_id, ordinal in asked.reads.items():
         _compare(locked[dataset_id], ordinal)
     planned = []
@@ -80,7 +83,7 @@ def publish(tx: Transaction, warehouse: Warehouse, asked: Publication) -> Commit
             Invalidations(tx).process(change.dataset_id, change.scopes, asked.pins)
         if found is not None:
             planned.append(found)
-    if not planned and not _moves_pipeline(tx, asked):
+    if not planned and not _moves_pipeline(tx, _with_pipeline(tx, asked)):
         return None
     described = {p.version: _describe(tx, warehouse, p) for p in planned}
     faults.reach(Point.METADATA_WRITTEN)
@@ -242,7 +245,7 @@ def _commit(
         current = one.version if locations[one.version] else None
         Datasets(tx).move(dataset.id, ordinal=ordinal, version=current)
     shown = {p.dataset.name: locations[p.version] for p in planned if p.dataset.published}
-    commits.expose(shown)
+    OutsideEntries(tx).put(shown)
     for one in planned:
         _invalidate(tx, one, commit)
     if asked.pipeline_version is not None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from tallyman.control.publish.outside import put_right
 from tallyman.domain.version.dataset import Dataset, checked_name
 from tallyman.registry.audit import Audit
 from tallyman.registry.database import Transaction
 from tallyman.registry.version.commits import Commits
 from tallyman.registry.version.datasets import Datasets
+from tallyman.registry.version.outside_entries import OutsideEntries
 
 
 def rename(tx: Transaction, dataset: UUID, name: str, actor: str) -> Dataset:
@@ -18,7 +20,7 @@ def rename(tx: Transaction, dataset: UUID, name: str, actor: str) -> Dataset:
         return found
     Datasets(tx).rename(found.id, name)
     location = _location(tx, found)
-    Commits(tx).expose({found.name: None, name: location})
+    OutsideEntries(tx).put({found.name: None, name: location})
     Audit(tx).add("dataset.renamed", actor, name, details={"was": found.name})
     return Datasets(tx).by_ids([found.id])[found.id]
 
@@ -35,11 +37,12 @@ def hide(tx: Transaction, dataset: UUID, actor: str) -> Dataset:
 
 def _expose(tx: Transaction, dataset: UUID, published: bool, actor: str) -> Dataset:
     found = Datasets(tx).lock([dataset])[dataset]
+    put_right(tx, [dataset], actor)
     if found.published is published:
         return found
     Datasets(tx).expose(found.id, published=published)
     shown = Datasets(tx).by_ids([found.id])[found.id]
-    Commits(tx).expose({found.name: _location(tx, shown)})
+    OutsideEntries(tx).put({found.name: _location(tx, shown)})
     Audit(tx).add("dataset.shown" if published else "dataset.hidden", actor, found.name)
     return shown
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
@@ -22,6 +24,7 @@ from tallyman.domain.version.dataset import Dataset, Kind
 from tallyman.errors import (
     DependencyNotReady,
     NotRunning,
+    PlaceUnusable,
     PlanOutdated,
     ReplayInterrupted,
     UsageError,
@@ -106,6 +109,23 @@ def check_ready(pipeline: Pipeline, targets: Sequence[Target], pins: Pins) -> No
         raise DependencyNotReady(missing)
 
 
+def check_places(settings: Settings) -> None:
+    """Check before anything is registered that the run's files can be written."""
+    places = {"runs": settings.runs_folder, "warehouse": settings.warehouse_folder}
+    for name, place in (places | {".tallyman": settings.state_folder}).items():
+        if reason := _unusable(place):
+            raise PlaceUnusable(name, os.path.relpath(place, settings.home), reason)
+
+
+def _unusable(place: Path) -> str | None:
+    """Say why a folder cannot be written to, or cannot be made; None if it can."""
+    there = next(one for one in (place, *place.parents) if os.path.lexists(one))
+    if not there.is_dir():
+        what = "a link to nothing" if there.is_symlink() and not there.exists() else "not a folder"
+        return f"{there.name!r} is {what}"
+    return None if os.access(there, os.W_OK | os.X_OK) else f"{there.name!r} cannot be written to"
+
+
 def begin(asked: Begun, definitions: Definitions, listen: Listener) -> execute.Execution:
     """Check and register a run, which this process then holds."""
     with imported_meanwhile(*MAKING):
@@ -117,6 +137,7 @@ def begin(asked: Begun, definitions: Definitions, listen: Listener) -> execute.E
 def register(asked: Begun, definitions: Definitions) -> journal.Journal:
     """Check the request, and register the run with this process as its executor."""
     settings, database = definitions.settings, definitions.database
+    check_places(settings)
     upkeep.upkeep(database, settings)
     sign = database.durably(lambda tx: signer(tx, settings))
     names = list(dict.fromkeys(target.asset for target in asked.targets))
@@ -201,6 +222,7 @@ def resume(
         definitions.database.durably(lambda tx: refuse_rolled_back(tx, project, version))
     elif options.plan.pipeline_to != version:
         raise PlanOutdated(options.plan.id, "the pipeline was edited since")
+    check_places(definitions.settings)
     with imported_meanwhile(*MAKING):
         definitions.check_what_is_new()
     sign = definitions.database.durably(lambda tx: signer(tx, definitions.settings))

@@ -11,7 +11,7 @@ from tallyman import faults
 from tallyman.control.bind.manifest import bind, config_file, manifest_of
 from tallyman.control.conclude import finish, upkeep
 from tallyman.control.conclude.approve import conclude
-from tallyman.control.conclude.exports import export, made_in
+from tallyman.control.conclude.exports import export, made_in, records_of
 from tallyman.control.run.schedule import in_order
 from tallyman.control.run.target import TargetMaker
 from tallyman.control.run.timings import Stopwatch
@@ -115,7 +115,9 @@ class Execution:
         it."""
         try:
             if result.status is not Status.CANCELED:
-                result = result.with_commit(self.bench.journal.publish(self.bench.warehouse))
+                commit, restored = self.bench.journal.publish(self.bench.warehouse)
+                notes = [f"restored for outside readers: {entry}" for entry in restored]
+                result = result.with_commit(commit).with_notes(notes)
                 faults.reach(Point.COMMITTED)
                 if result.commit is not None:
                     self._export()
@@ -141,8 +143,9 @@ class Execution:
         return upkeep.result_of(database, concluded)
 
     def _export(self) -> None:
-        home, journal = self.bench.settings.home, self.bench.journal
-        export(home, journal.run.name, made_in(journal.database, home, journal.run))
+        settings, journal = self.bench.settings, self.bench.journal
+        made = made_in(journal.database, settings.home, journal.run)
+        export(records_of(settings), journal.run.name, made)
 
     def _in_order(self, rows: Mapping[Target, Materialization]) -> list[Materialization]:
         return [rows[target] for target in self.bench.targets]

@@ -19,6 +19,7 @@ from tallyman.domain.pipeline.approval import Approval
 from tallyman.domain.pipeline.target import Target
 from tallyman.domain.version.commit import Commit
 from tallyman.domain.version.dataset import Fragment
+from tallyman.domain.version.outside_entry import OutsideEntry
 from tallyman.engine.warehouse.warehouse import Warehouse
 from tallyman.errors import ForeignAsset, FragmentGone
 from tallyman.registry.audit import Audit
@@ -30,6 +31,7 @@ from tallyman.registry.run.runs import Runs
 from tallyman.registry.seals import Seals
 from tallyman.registry.spool import Spool
 from tallyman.registry.version.fragments import Fragments
+from tallyman.registry.version.outside_entries import OutsideEntries
 
 T = TypeVar("T")
 Events = Sequence[LineageEvent]
@@ -158,9 +160,17 @@ class Journal:
     def opened(self, fragment: Fragment) -> None:
         self._write(lambda tx: Fragments(tx).open(fragment, self.run.id))
 
-    def publish(self, warehouse: Warehouse) -> Commit | None:
-        """Publish the whole run in one commit, or raise a conflict."""
-        return self._write(lambda tx: publish_run(tx, warehouse, self.run, self.actor))
+    def publish(self, warehouse: Warehouse) -> tuple[Commit | None, list[OutsideEntry]]:
+        """Publish the whole run in one commit, or raise a conflict. Return also the outside entries
+        that were wrong before."""
+
+        def work(tx: Transaction) -> tuple[Commit | None, list[OutsideEntry]]:
+            wrong = OutsideEntries(tx).differing()
+            commit = publish_run(tx, warehouse, self.run, self.actor)
+            left = OutsideEntries(tx).differing() if wrong else []
+            return commit, [entry for entry in wrong if entry not in left]
+
+        return self._write(work)
 
     def succeeded(
         self,

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from tallyman import faults
 from tallyman.control.bind.inputs import Pin
 from tallyman.control.bind.read_facts import inputs_read
+from tallyman.control.conclude.exports import records_of, refuse_foreign_files
 from tallyman.control.run.make import Maker, Making, work_on
 from tallyman.control.run.progress import TargetProgress
 from tallyman.control.run.target_inputs import TargetInputs
@@ -120,6 +121,7 @@ class TargetMaker:
         folders = Folders(*bench.folder.begin(name, attempt), bench.settings.home)
         work = work_on(bench.definitions, target, bench.identity, folders)
         work = self.adapted(replace(work, attempt=attempt, tag=str(journal.run.id)))
+        refuse_foreign_files(records_of(bench.settings), work)
         observer = TargetProgress(target, journal, bench.watch, bench.terminal)
         making = Maker(bench.definitions.spark(), definition).make(work, inputs, observer)
         bench.folder.put(name, attempt)

@@ -170,7 +170,12 @@ class RunResult:
         return replace(self, notes=(*self.notes, *notes))
 
     def with_commit(self, commit: Commit | None) -> RunResult:
-        return replace(self, commit=commit)
+        """Add the commit. If there is one, a target that failed says so of itself alone: a backfill
+        publishes the partitions that succeeded."""
+        if commit is None:
+            return replace(self, commit=None)
+        assets = [replace(made, error=_of_itself(made.error)) for made in self.assets]
+        return replace(self, commit=commit, assets=tuple(assets))
 
     def with_error(self, error: Mapping[str, object]) -> RunResult:
         return replace(self, status=Status.FAILED, error=error)
@@ -213,3 +218,10 @@ class RunResult:
     def published(self) -> dict[str, int]:
         """Map each published dataset to its new version."""
         return {move.dataset: move.ordinal for move in self.commit.moves} if self.commit else {}
+
+
+def _of_itself(error: Mapping[str, object] | None) -> Mapping[str, object] | None:
+    if error is None or "hint" not in error:
+        return error
+    hint = str(error["hint"]).replace("Nothing was published", "Nothing of it was published")
+    return {**error, "hint": hint}

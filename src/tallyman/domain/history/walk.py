@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
+from tallyman.domain.history.asked_row import AskedRow
+
 
 def _plain(value: object) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
@@ -110,7 +112,7 @@ class Hop(Answer):
 class Why(Answer):
     dataset: str
     version: int
-    row: Mapping[str, str]
+    row: AskedRow
     rows: int
     hops: tuple[Hop, ...] = ()
     commit: str | None = None
@@ -183,7 +185,7 @@ class Became:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Where(Answer):
     source: str
-    row: Mapping[str, str]
+    row: AskedRow
     count: int
     records: tuple[Record, ...] = ()
     became: tuple[Became, ...] = ()

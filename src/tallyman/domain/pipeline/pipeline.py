@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -18,13 +19,26 @@ from tallyman.domain.pipeline.threshold import Thresholds
 from tallyman.domain.version.dataset import DATASET_NAME
 from tallyman.domain.version.table import Reference, Table
 from tallyman.errors import DefinitionError, Problem, UsageError
-from tallyman.errors.wording import nearest
+from tallyman.errors.wording import described, nearest
 
 Declared = TypeVar("Declared", "Source", "Asset", Table)
 
 FORMATS = ("json", "csv", "parquet")
 STRATEGIES = ("replace", "append")
 TRACES = ("off", "changes")
+RUN_FOLDER_NAMES = frozenset(
+    (
+        "attempts",
+        "config.json",
+        "ledger.json",
+        "lineage",
+        "manifest.json",
+        "processing_report.json",
+        "seal.json",
+    )
+)
+"""What a run folder contains next to the folders of its assets; in any case, because some file
+systems do not distinguish it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,10 +83,23 @@ class Asset:
 
     def plan(self) -> Frame:
         """Call the function on empty Frames to get its steps."""
-        return self.function(*(Frame(name) for name in self.inputs))
+        return self(*(Frame(name) for name in self.inputs))
 
     def __call__(self, *frames: Frame) -> Frame:
-        return self.function(*frames)
+        """Call the function. It must not end the program: a scheduler would take that for a
+        success."""
+        try:
+            return self.function(*frames)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(f"while calling the function of asset {self.name}") from None
+        except SystemExit as error:
+            raise UsageError(
+                f"the function ended the program: SystemExit({error.code!r})"
+            ) from error
+        except Exception:
+            raise
+        except BaseException as error:
+            raise UsageError(described(error)) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +129,7 @@ class Pipeline:
                 if name not in seen:
                     near = nearest(name, seen)
                     problems.append(Problem(_where(item), f"unknown input {name!r}", near))
+        problems += _reserved_names(assets)
         problems += [*_datasets(assets, tables), *_references(tables), *_cycles(assets)]
         if problems:
             raise DefinitionError(problems)
@@ -130,6 +158,17 @@ def _cycles(assets: Mapping[str, Asset]) -> list[Problem]:
             graph[path[0]].remove(path[-2])
         else:
             return problems
+
+
+def _reserved_names(assets: Mapping[str, Asset]) -> Iterator[Problem]:
+    """Report assets whose folder would be a file or folder that every run folder has."""
+    for asset in assets.values():
+        if asset.name.lower() in RUN_FOLDER_NAMES:
+            message = (
+                f"{asset.name!r} is the name of a file or folder of every run folder; "
+                "name the asset differently, and set publish= to keep the name of its dataset"
+            )
+            yield Problem(_where(asset), message)
 
 
 def _datasets(assets: Mapping[str, Asset], tables: Mapping[str, Table]) -> Iterator[Problem]:
@@ -168,13 +207,25 @@ def _where(item: Source | Asset | Table) -> str:
     return f"{type(item).__name__.lower()} {item.name}"
 
 
-_declared: ContextVar[list[Source | Asset | Table] | None] = ContextVar("declared", default=None)
+class Declarations(list[Source | Asset | Table]):
+    """What was declared, in order, and at which file and line."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.places: dict[str, tuple[str, int]] = {}
+        """By kind and name, as in `asset x`."""
+
+    def place(self, item: Source | Asset | Table, file: str, line: int) -> None:
+        self.places.setdefault(_where(item), (file, line))
+
+
+_declared: ContextVar[Declarations | None] = ContextVar("declared", default=None)
 
 
 @contextmanager
-def declaring() -> Iterator[list[Source | Asset | Table]]:
+def declaring() -> Iterator[Declarations]:
     """Collect the declarations made inside the block, in order."""
-    collected: list[Source | Asset | Table] = []
+    collected = Declarations()
     token = _declared.set(collected)
     try:
         yield collected
@@ -185,7 +236,19 @@ def declaring() -> Iterator[list[Source | Asset | Table]]:
 def _record(item: Declared) -> Declared:
     if (declared := _declared.get()) is not None:
         declared.append(item)
+        declared.place(item, *_written_at(item))
     return item
+
+
+def _written_at(item: Source | Asset | Table) -> tuple[str, int]:
+    """Return file and line of the function of an asset, or of the code that declares the item."""
+    code = getattr(item.function, "__code__", None) if isinstance(item, Asset) else None
+    if code is not None:
+        return code.co_filename, code.co_firstlineno
+    frame = sys._getframe(1)
+    while frame.f_code.co_filename == __file__ and frame.f_back is not None:
+        frame = frame.f_back
+    return frame.f_code.co_filename, frame.f_lineno
 
 
 def _names(key: str | Sequence[str] | None) -> tuple[str, ...]:

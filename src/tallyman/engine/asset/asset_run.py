@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -18,6 +19,7 @@ from tallyman.engine.evidence.key_check import KeyCheck, KeyedOutput
 from tallyman.engine.evidence.write import EvidenceWriter, clear, move_files
 from tallyman.engine.evidence.year_check import refuse_far_years
 from tallyman.engine.observer import SILENT, Observer
+from tallyman.engine.plan.blame import failed_step
 from tallyman.engine.segment.evaluate import Evaluation
 from tallyman.engine.segment.fate_book import Book
 from tallyman.engine.segment.stage import WrittenRows
@@ -25,6 +27,7 @@ from tallyman.engine.segment.stage_checks import Halted, StageChecks
 from tallyman.engine.source.doors import Doors
 from tallyman.engine.source.read_failure import unreadable
 from tallyman.engine.source.source import Input
+from tallyman.engine.spark.failure import failure_of
 from tallyman.engine.working.trace import RowIds, Tracer
 from tallyman.engine.working.working_run import WorkingRun
 from tallyman.errors import StepFailed, StructuralError
@@ -122,10 +125,21 @@ class AssetRun:
                 raise found from error
             if not of_spark(error):
                 raise
-            name, reason = self.work.asset.name, self.work.redaction.reason(error)
-            raise StepFailed(name, reason) from error
+            raise self._explained(error) from error
         finally:
             self.pool.shutdown(wait=True, cancel_futures=True)
+
+    def _explained(self, error: Exception) -> StepFailed:
+        """Say which step failed and why; keep the whole message, unless it may show values that are
+        redacted."""
+        redaction, place = self.work.redaction, self.work.folders.result
+        failure = failure_of(error, redaction.reason)
+        if not redaction.columns:
+            with contextlib.suppress(OSError):
+                (place / "SPARK_ERROR.txt").write_text(f"{error}\n", encoding="utf-8")
+        step = failed_step(self.work.plan, failure)
+        name, advice = self.work.asset.name, failure.advice
+        return StepFailed(name, failure.reason, step=step, advice=advice)
 
     def _break_early(self) -> None:
         """Apply the circuit breaker: check the first records before the dead letters fill up."""

@@ -27,8 +27,8 @@ from tallyman.engine.expressions.column_names import SYSTEM
 from tallyman.engine.expressions.columns import col
 from tallyman.engine.expressions.redact import Redaction
 from tallyman.engine.files import duck, parquet
+from tallyman.engine.spark.failure import failure_of, said_plainly
 from tallyman.errors import KeysRepeat, StepFailed
-from tallyman.errors.wording import first_line
 
 EXAMPLES = 5
 ROWS = 10_000_000
@@ -125,8 +125,9 @@ class KeyCheck:
         try:
             found = self._counted.result() if self._counted is not None else self._count()
         except PySparkException as error:
-            reason = first_line(error, 500)
-            raise StepFailed(self.asset.name, f"counting its keys: {reason}") from error
+            found = failure_of(error, said_plainly)
+            reason = f"counting its keys: {found.reason}"
+            raise StepFailed(self.asset.name, reason, advice=found.advice) from error
         if found is not None:
             key = self.asset.key
             raise KeysRepeat(self.asset.name, key, found.keys, found.rows, found.examples)

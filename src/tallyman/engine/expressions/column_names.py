@@ -23,5 +23,10 @@ LIVE = 0
 ERROR = 1
 
 
+def is_ours(name: str) -> bool:
+    """True if a column is the engine's. Case does not matter: DuckDB ignores it."""
+    return name.lower() == SYSTEM or name.lower().startswith(HIDDEN)
+
+
 def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"

@@ -34,6 +34,13 @@ def col(name: str) -> Column:
     return F.col(quoted(name))
 
 
+def as_text(value: Column) -> Column:
+    """Convert a value to text as keys and dead letters have it. Bytes become hex: as they are, they
+    need not be text. The type is known when Spark plans, so rows cost nothing more."""
+    text = value.cast("string")
+    return F.when(F.typeof(value) == "binary", F.hex(text)).otherwise(text)
+
+
 def to_column(expression: object, columns: Sequence[str]) -> Column:
     """Convert to a Column: the name of an existing column means that column, other text is SQL."""
     if isinstance(expression, Timed):

@@ -14,6 +14,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from tallyman.domain.account.redaction import BEGINS, LENGTH, covers
+from tallyman.engine.expressions.columns import as_text
+from tallyman.engine.spark.failure import said_plainly
 
 _ERROR_CLASS = re.compile(r"\[([A-Z][A-Z0-9_.]+)\]")
 
@@ -40,7 +42,7 @@ class Redaction:
 
     def shown(self, name: str, value: Column) -> Column:
         """Convert a value to text, or to its hash if redacted. NULL stays NULL."""
-        text = value.cast("string")
+        text = as_text(value)
         return self.text(text) if self.covers(name) else text
 
     def text(self, text: Column) -> Column:
@@ -49,10 +51,9 @@ class Redaction:
 
     def reason(self, error: Exception, limit: int = 500) -> str:
         """Return the first line of an error, or only its kind if it may quote a redacted value."""
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        said = lines[0] if lines else type(error).__name__
+        said = said_plainly(error, limit)
         if not self.columns:
-            return said[:limit]
+            return said
         kind = _ERROR_CLASS.search(said)
         named = kind.group(1) if kind else type(error).__name__
         return f"{named}: its message may show redacted values"

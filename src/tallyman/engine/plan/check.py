@@ -17,12 +17,13 @@ from tallyman.domain.definition.step import Expect, Join, Select
 from tallyman.domain.definition.step_facts import Step
 from tallyman.domain.pipeline.pipeline import Asset, Source
 from tallyman.engine.expressions.clock import EPOCH
-from tallyman.engine.expressions.column_names import HIDDEN, SYSTEM
+from tallyman.engine.expressions.column_names import HIDDEN, is_ours
 from tallyman.engine.expressions.columns import col
 from tallyman.engine.plan import check_working, in_place, plain, timed_plan
 from tallyman.engine.plan.check_expressions import Place, refusals
 from tallyman.engine.spark import small_tables
 from tallyman.errors import DefinitionError, Problem, TallymanError
+from tallyman.errors.wording import described
 
 _PROBE = "_tm_probe"
 
@@ -53,14 +54,10 @@ def _checked_schema(where: str, schema: StructType, key: Sequence[str]) -> Struc
         Problem(where, f"column {name!r} is declared twice")
         for name in sorted({n for n in lowered if lowered.count(n) > 1})
     ]
-    problems += [_reserved(where, name) for name in schema.names if _is_reserved(name)]
+    problems += [_reserved(where, name) for name in schema.names if is_ours(name)]
     if problems:
         raise DefinitionError(problems)
     return schema
-
-
-def _is_reserved(name: str) -> bool:
-    return name == SYSTEM or name.lower().startswith(HIDDEN)
 
 
 def _reserved(where: str, name: str) -> Problem:
@@ -85,7 +82,7 @@ def check_asset(
     except TallymanError as error:
         return None, StructType(), [Problem(where, str(error))]
     except Exception as error:  # the author's code: any error in it is a mistake
-        return None, StructType(), [Problem(where, f"{type(error).__name__}: {error}")]
+        return None, StructType(), [Problem(where, described(error))]
     if not isinstance(frame, Frame):
         kind = type(frame).__name__
         return None, StructType(), [Problem(where, f"the function must return a Frame, not {kind}")]
@@ -214,7 +211,7 @@ class _Checker:
             for reason in refusals(expression, place):
                 self._add(where, reason)
         for name in step.made_names():
-            if _is_reserved(name):
+            if is_ours(name):
                 self.problems.append(_reserved(where, name))
         for name in step.needs():
             if name not in columns:

@@ -11,7 +11,7 @@ from tallyman.domain.account.ledger import Partition
 from tallyman.domain.account.redaction import covers
 from tallyman.domain.history.walk import Ended, Rejected, WalkCounts
 from tallyman.engine.files.duck import quoted, text
-from tallyman.engine.readback.key_text import KeyShape
+from tallyman.engine.readback.key_text import KeyShape, key_piece
 from tallyman.engine.readback.levels import EMPTY, NONE, Level, Levels, has_keys
 from tallyman.engine.readback.session import DuckSession, parquet, parquet_files
 from tallyman.engine.segment.group_key import WHOLE
@@ -177,9 +177,8 @@ class Forward:
             return made, self.duck.count(made)
         of_group = self.levels.shape(level)
         assert of_group is not None
-        named = ", ".join(
-            f"{text(n)}, CAST(group_key.{quoted(n)} AS VARCHAR)" for n in of_group.names
-        )
+        kinds = zip(of_group.names, of_group.types, strict=True)
+        named = ", ".join(f"{text(n)}, {key_piece(f'group_key.{quoted(n)}', k)}" for n, k in kinds)
         key = "'{}'" if of_group.names == (WHOLE,) else f"CAST(json_object({named}) AS VARCHAR)"
         made = self.duck.keep(
             f"SELECT DISTINCT {key} AS k, {NONE} AS p, {step} AS s "
@@ -190,10 +189,10 @@ class Forward:
     def _passed(self, keys: str, shape: KeyShape | None, found: Fates) -> None:
         if not self.output or not self.duck.count(keys):
             return
-        output = parquet(self.output, place=True)
+        output = self.duck.placed(self.output)
         types = self.duck.columns(f"SELECT * FROM {output}")
         if has_keys(types):
-            own = self.levels.own(self.duck.columns(f"SELECT unnest(_tm) FROM {output}"))
+            own = self.levels.own(output)
             where = self._among(own.key, own.place, keys, shape)
             if own.step != NONE:  # rows of a working set: records, and added rows
                 where = " OR ".join(
@@ -205,12 +204,11 @@ class Forward:
         else:
             pieces = ", ".join(f"{p} AS v{n}" for n, p in enumerate(shape.pieces("k")))
             same = " AND ".join(
-                f"{quoted(name)} IS NOT DISTINCT FROM v{n}" for n, name in enumerate(shape.names)
+                f"o.{quoted(name)} IS NOT DISTINCT FROM w.v{n}"
+                for n, name in enumerate(shape.names)
             )
             where = f"EXISTS (SELECT 1 FROM (SELECT {pieces} FROM {keys}) w WHERE {same})"
-        rows = self.duck.keep(
-            f"SELECT _tm_file, file_row_number + 1 AS _tm_line FROM {output} o WHERE {where}"
-        )
+        rows = self.duck.keep(f"SELECT _tm_file, _tm_line FROM {output} o WHERE {where}")
         if self.duck.count(rows):
             found.rows = rows
 

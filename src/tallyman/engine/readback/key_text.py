@@ -16,6 +16,7 @@ from tallyman.engine.readback.session import HIDDEN
 PLACE = "'^@.*#[0-9]+$'"
 """The pattern of a record's name if it has no key of its own: `@file#number`."""
 
+BLOB = "BLOB"
 _DUCK = {
     "string": "VARCHAR",
     "boolean": "BOOLEAN",
@@ -30,6 +31,7 @@ _DUCK = {
     "date": "DATE",
     "timestamp": "TIMESTAMP WITH TIME ZONE",
     "timestamp_ntz": "TIMESTAMP",
+    "binary": BLOB,
 }
 _DECIMAL = re.compile(r"decimal\s*\(\s*\d+\s*,\s*\d+\s*\)")
 _SAME_TEXT = re.compile(r"VARCHAR|BOOLEAN|(TINY|SMALL|BIG)?INT(EGER)?|DATE|DECIMAL.*")
@@ -50,6 +52,11 @@ def field(json: str, name: str) -> str:
     """Extract a field of a JSON text as text; NULL if the text is not JSON."""
     pointer = "/" + name.replace("~", "~0").replace("/", "~1")
     return f"TRY(json_extract_string({json}, {text(pointer)}))"
+
+
+def key_piece(value: str, kind: str) -> str:
+    """Write a value as the text it has in a key, as an expression; bytes are hex."""
+    return f"hex({value})" if kind == BLOB else f"CAST({value} AS VARCHAR)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +80,18 @@ class KeyShape:
     def pieces(self, key: str) -> list[str]:
         """List the typed columns in a key text, as expressions."""
         if not self.is_json:
-            return [f"TRY_CAST({key} AS {self.types[0]})"]
+            return [self._read(key, self.types[0])]
         return [
-            f"TRY_CAST({field(key, name)} AS {kind})"
+            self._read(field(key, name), kind)
             for name, kind in zip(self.names, self.types, strict=True)
         ]
+
+    def _read(self, piece: str, kind: str) -> str:
+        """Read a piece of a key text; Spark writes bytes in JSON as base64."""
+        if kind == BLOB:
+            in_base64 = self.is_json and not self.always_json
+            return f"TRY({'from_base64' if in_base64 else 'unhex'}({piece}))"
+        return f"TRY_CAST({piece} AS {kind})"
 
     def hidden(self, covered: Collection[str]) -> KeyShape:
         """Return the shape of keys in a run that kept hashes of these columns."""
@@ -104,12 +118,16 @@ class KeyShape:
         if self.is_json:
             names = ", ".join(map(text, self.names))
             return f"coalesce(TRY(list_has_all(json_keys({key}), [{names}])), false)"
-        return f"TRY_CAST({key} AS {self.types[0]}) IS NOT NULL"
+        return f"{self._read(key, self.types[0])} IS NOT NULL"
 
     def text_of(self, values: Sequence[str]) -> str:
         """Write the key text of columns, as an expression; NULL if one of them is NULL."""
         if not self.is_json:
-            return f"CAST({values[0]} AS VARCHAR)"
-        named = ", ".join(f"{text(n)}, {v}" for n, v in zip(self.names, values, strict=True))
+            return key_piece(values[0], self.types[0])
+        shown = [
+            f"to_base64({value})" if kind == BLOB else value
+            for value, kind in zip(values, self.types, strict=True)
+        ]
+        named = ", ".join(f"{text(n)}, {v}" for n, v in zip(self.names, shown, strict=True))
         known = " AND ".join(f"{value} IS NOT NULL" for value in values)
         return f"CASE WHEN {known} THEN CAST(json_object({named}) AS VARCHAR) END"

@@ -8,7 +8,7 @@ on unchanged.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +17,7 @@ from tallyman.domain.account.fate import Fate
 from tallyman.domain.account.stored_ledger import StoredLedger
 from tallyman.domain.history.walk import WalkCounts
 from tallyman.engine.files.duck import quoted, text
-from tallyman.engine.readback.key_text import KeyShape
+from tallyman.engine.readback.key_text import KeyShape, key_piece
 from tallyman.engine.readback.session import DuckSession, parquet, parquet_files
 from tallyman.engine.segment.group_key import WHOLE
 
@@ -132,15 +132,18 @@ class Levels:
 
     def keys_of(self, rows: str) -> str:
         """Make a table of the keys that output rows carry, and of the steps that made the rows."""
-        own = self.own(self.duck.columns(f"SELECT unnest(_tm) FROM {rows}"))
+        own = self.own(rows)
         named = f"{own.key} AS k, {own.place} AS p, {own.step} AS s"
         return self.duck.keep(f"SELECT {named} FROM {rows}")
 
-    def own(self, known: Collection[str]) -> Own:
-        """Find what an output row carries, among the fields of its `_tm`."""
+    def own(self, rows: str) -> Own:
+        """Find what output rows carry: in the fields of their `_tm`, or in their key column."""
+        known = self.duck.columns(f"SELECT unnest(_tm) FROM {rows}")
         key = "_tm.key"
         if self.key_columns:
-            key = f"coalesce(_tm.key, CAST({quoted(self.key_columns[0])} AS VARCHAR))"
+            name = self.key_columns[0]
+            kind = self.duck.columns(f"SELECT {quoted(name)} AS held FROM {rows}")["held"]
+            key = f"coalesce(_tm.key, {key_piece(quoted(name), kind)})"
         place, step = (f"_tm.{n}" if n in known else NONE for n in ("place", "step"))
         return Own(key, place, step)
 
@@ -180,10 +183,11 @@ class Levels:
             made = self.duck.keep(f"SELECT * FROM {keys} WHERE {here}")
             found = self._sources(level, made, pieces, names)
             groups = ", ".join(f"group_key.{quoted(n)} AS {quoted(n)}" for n in shape.names)
-            same = _same([quoted(n) for n in names], pieces) if names else "true"
+            of_row = shape.pieces("m.k") if names else []
+            same = _same([f"g.{quoted(n)}" for n in names], of_row) if names else "true"
             known = f"(SELECT DISTINCT {groups} FROM {parquet(level.files)})"
             rest = (
-                f"SELECT k, p, s FROM {made} ANTI JOIN {known} g ON {same} "
+                f"SELECT m.k, m.p, m.s FROM {made} m ANTI JOIN {known} g ON {same} "
                 f"UNION ALL SELECT k, p, s FROM {keys} WHERE ({here}) IS NOT TRUE"
             )
         counted = self.duck.count(found)

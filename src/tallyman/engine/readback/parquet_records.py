@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from tallyman.domain.history.asked_row import AskedRow
 from tallyman.domain.history.walk import Record
+from tallyman.engine.expressions.column_names import is_ours
 from tallyman.engine.files.duck import quoted, text
 from tallyman.engine.files.listing import InputFile
 from tallyman.engine.readback.records import Records, condition, equal, first
-from tallyman.engine.readback.session import parquet
 from tallyman.on_demand import OnDemand
 
 if TYPE_CHECKING:
@@ -47,13 +48,9 @@ class ParquetRecords(Records):
         return f"({' UNION ALL BY NAME '.join(queries)})"
 
     def _read(self, files: Sequence[InputFile]) -> str:
-        found = parquet([file.path for file in files], place=True)
-        found = found.replace("hive_partitioning = false", f"hive_partitioning = {self.hive}")
+        found = self.duck.placed([file.path for file in files], hive=self.hive)
         names = ", ".join(f"{text(f.path)}: {text(f.name)}" for f in files)
-        return (
-            "(SELECT * EXCLUDE (file_row_number), file_row_number + 1 AS _tm_line, "
-            f"MAP {{{names}}}[_tm_file] AS _tm_name FROM {found})"
-        )
+        return f"(SELECT *, MAP {{{names}}}[_tm_file] AS _tm_name FROM {found})"
 
     def _typed(self, found: Mapping[str, str]) -> str:
         """Write the columns with another type than a run reads, converted to it."""
@@ -77,19 +74,21 @@ class ParquetRecords(Records):
     @cached_property
     def types(self) -> Mapping[str, str]:
         found = self.duck.columns(f"SELECT * FROM {self._source}")
-        return {name: kind for name, kind in found.items() if not name.startswith("_tm")}
+        return {name: kind for name, kind in found.items() if not is_ours(name)}
 
     def _key(self) -> str:
+        """Write the key of a record of `_source r`, as an expression."""
         place = self.place()
         if not self.key:
             return place
-        return f"coalesce({self.shape.text_of([quoted(n) for n in self.key])}, {place})"
+        return f"coalesce({self.shape.text_of([self.column(n) for n in self.key])}, {place})"
 
     def by_keys(self, keys: str, *, shown: int | None = None) -> str:
         by_key, by_place = self.wanted(keys)
-        same = self.same_key([f"r.{quoted(name)}" for name in self.key], keys)
+        same = self.same_key([self.column(name) for name in self.key], keys)
         found = " UNION ALL ".join(
-            f"SELECT w.k, _tm_file, _tm_line FROM {self._source} r JOIN {table} w ON {condition}"
+            f"SELECT w.k, r._tm_file, r._tm_line FROM {self._source} r JOIN {table} w "
+            f"ON {condition}"
             for table, condition in ((by_key, same), (by_place, f"w.found_at = {self.place()}"))
         )
         return self.duck.keep(found)
@@ -98,7 +97,7 @@ class ParquetRecords(Records):
         return file.path
 
     def column(self, name: str) -> str:
-        return quoted(name)
+        return f"r.{quoted(name)}"
 
     def counts(self, hits: str) -> dict[str, int]:
         names = {file.path: file.name for file in self.files.files}
@@ -114,7 +113,7 @@ class ParquetRecords(Records):
 
     def at_place(self, place: str) -> str:
         return self.duck.keep(
-            f"SELECT {self._key()} AS k, _tm_file, _tm_line FROM {self._source} "
+            f"SELECT {self._key()} AS k, _tm_file, _tm_line FROM {self._source} r "
             f"WHERE {self.place()} = {text(place)}"
         )
 
@@ -126,16 +125,16 @@ class ParquetRecords(Records):
         )
 
     def by_values(self, values: str, columns: Sequence[str]) -> str:
-        same = equal([quoted(name) for name in columns])
+        same = equal([self.column(name) for name in columns])
         return self.duck.keep(
             f"SELECT {self._key()} AS k, _tm_file, _tm_line FROM {self._source} r "
             f"SEMI JOIN {values} w ON {same}"
         )
 
-    def matching(self, conditions: Mapping[str, str]) -> str:
-        where = condition(self.types, conditions, {n: quoted(n) for n in conditions})
+    def matching(self, conditions: AskedRow) -> str:
+        where = condition(self.types, conditions, {n: self.column(n) for n in conditions})
         return self.duck.keep(
-            f"SELECT {self._key()} AS k, _tm_file, _tm_line FROM {self._source} WHERE {where}"
+            f"SELECT {self._key()} AS k, _tm_file, _tm_line FROM {self._source} r WHERE {where}"
         )
 
     def shown(self, hits: str, limit: int | None) -> list[Record]:

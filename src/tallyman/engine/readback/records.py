@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tallyman.domain.account.redaction import BEGINS
+from tallyman.domain.history.asked_row import AskedRow
 from tallyman.domain.history.walk import Record
 from tallyman.engine.files.duck import text
 from tallyman.engine.files.listing import InputFile, InputFiles
-from tallyman.engine.readback.key_text import PLACE, KeyShape, field
+from tallyman.engine.readback.key_text import BLOB, PLACE, KeyShape, field, key_piece
 from tallyman.engine.readback.session import HIDDEN, DuckSession
 
 
@@ -37,7 +38,7 @@ class Records(ABC):
         """Find the keys in a table; the content of the record only for the first `shown` keys."""
 
     @abstractmethod
-    def matching(self, conditions: Mapping[str, str]) -> str:
+    def matching(self, conditions: AskedRow) -> str:
         """Find the records with these values."""
 
     @abstractmethod
@@ -88,7 +89,8 @@ class Records(ABC):
         )
 
     def _same_hash(self, columns: Sequence[str]) -> str:
-        texts = [f"CAST({own} AS VARCHAR)" for own in columns]
+        kinds = zip(columns, self.shape.types, strict=True)
+        texts = [key_piece(own, kind) for own, kind in kinds]
         if not self.shape.is_json:
             return f"{HIDDEN}({texts[0]}) = w.k"
         written = [field("w.k", name) for name in self.key]
@@ -151,14 +153,20 @@ def equal(columns: Sequence[str]) -> str:
     return " AND ".join(f"{own} = w.v{number}" for number, own in enumerate(columns))
 
 
-def condition(
-    types: Mapping[str, str], wanted: Mapping[str, str], columns: Mapping[str, str]
-) -> str:
-    """Write a condition for all `name=value`, compared by the column's type; `null` is NULL."""
+def condition(types: Mapping[str, str], wanted: AskedRow, columns: Mapping[str, str]) -> str:
+    """Write a condition for all `name=value`, compared by the column's type."""
     conditions = []
     for name, value in wanted.items():
-        if value.lower() == "null":
+        if value is None:
             conditions.append(f"{columns[name]} IS NULL")
         else:
-            conditions.append(f"{columns[name]} = TRY_CAST({text(value)} AS {types[name]})")
+            conditions.append(f"{columns[name]} = {typed(value, types[name])}")
     return " AND ".join(conditions) or "true"
+
+
+def typed(value: str | None, kind: str) -> str:
+    """Write a value of a question as an expression of the column's type, binary from hex; NULL if
+    it is not of this type."""
+    if value is None:
+        return f"CAST(NULL AS {kind})"
+    return f"TRY(unhex({text(value)}))" if kind == BLOB else f"TRY_CAST({text(value)} AS {kind})"

@@ -15,6 +15,8 @@ from tallyman.engine.files.duck import connect, text
 from tallyman.errors import DatasetDamaged
 from tallyman.errors.wording import first_line
 
+ROW_NUMBER = "file_row_number"
+"""DuckDB's column with the number of a row in its file; it cannot be renamed."""
 HIDDEN = "tm_hidden"
 """A macro: what a run wrote in place of a redacted text."""
 
@@ -68,6 +70,25 @@ class DuckSession:
             row["column_name"]: row["column_type"] for row in self.rows(f"DESCRIBE {sql}", given)
         }
 
+    def placed(self, files: Sequence[str], *, hive: bool = False) -> str:
+        """Read the rows of files with their place, as part of a query: `_tm_file`, and `_tm_line`
+        counted from 1."""
+        if ROW_NUMBER in map(str.lower, self.columns(f"SELECT * FROM {parquet(files, hive=hive)}")):
+            # DuckDB refuses to add its column: number the rows in the order of the file.
+            each = (
+                f"SELECT *, row_number() OVER () AS _tm_line FROM {parquet([file], hive=hive)}"
+                for file in files
+            )
+            named = (
+                f"SELECT *, {text(file)} AS _tm_file FROM ({one})"
+                for file, one in zip(files, each, strict=True)
+            )
+            return f"({' UNION ALL BY NAME '.join(named)})"
+        return (
+            f"(SELECT * EXCLUDE ({ROW_NUMBER}), {ROW_NUMBER} + 1 AS _tm_line "
+            f"FROM {parquet(files, place=True, hive=hive)})"
+        )
+
     def _do(self, sql: str, given: Mapping[str, Any] | None) -> duckdb.DuckDBPyConnection:
         try:
             return self.connection.execute(sql, dict(given or {}))
@@ -79,8 +100,9 @@ def parquet_files(folder: Path) -> list[str]:
     return [str(path) for path in sorted(folder.rglob("*.parquet"))]
 
 
-def parquet(files: Sequence[str], *, place: bool = False) -> str:
-    """Read the rows of files, as part of a query. `place` adds file and row number."""
+def parquet(files: Sequence[str], *, place: bool = False, hive: bool = False) -> str:
+    """Read the rows of files, as part of a query. `place` adds file and row number; `hive` makes
+    columns of folders named `a=1`."""
     listed = ", ".join(text(file) for file in files)
-    more = ", filename = '_tm_file', file_row_number = true" if place else ""
-    return f"read_parquet([{listed}], hive_partitioning = false, union_by_name = true{more})"
+    more = f", filename = '_tm_file', {ROW_NUMBER} = true" if place else ""
+    return f"read_parquet([{listed}], hive_partitioning = {hive}, union_by_name = true{more})"

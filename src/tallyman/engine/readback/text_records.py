@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
+from tallyman.domain.history.asked_row import AskedRow
 from tallyman.domain.history.walk import Record
 from tallyman.domain.pipeline.pipeline import Source
 from tallyman.engine.files.duck import text
@@ -49,8 +50,12 @@ class TextRecords(Records):
         return f"coalesce({parsed}, CASE WHEN NOT json_valid(line) THEN trim({cut}, '\"') END)"
 
     def column(self, name: str) -> str:
-        kind = self.types[name]
-        return self.value(name) if kind == "VARCHAR" else f"TRY_CAST({self.value(name)} AS {kind})"
+        kind, value = self.types[name], self.value(name)
+        if kind == key_text.BLOB:  # as Spark reads bytes: base64 in JSON, the text itself in CSV
+            return (
+                f"TRY(from_base64({value}))" if self.source.format == "json" else f"encode({value})"
+            )
+        return value if kind == "VARCHAR" else f"TRY_CAST({value} AS {kind})"
 
     def _batches(self) -> list[str]:
         """List queries for the lines of some files each."""
@@ -110,7 +115,7 @@ class TextRecords(Records):
             self.duck.rows(f"INSERT INTO {found[0]} SELECT * FROM {more}")
         return found[0] if found else self._filled(f"'' AS {columns}", "WHERE false")
 
-    def matching(self, conditions: Mapping[str, str]) -> str:
+    def matching(self, conditions: AskedRow) -> str:
         where = condition(self.types, conditions, {n: self.column(n) for n in conditions})
         return self._filled(
             f"{self._key()} AS k, _tm_file, _tm_line, _tm_last, line", f"WHERE {where}"

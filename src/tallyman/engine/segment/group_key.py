@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from tallyman.engine.expressions.columns import as_text
+
 GROUP_KEY, SOURCE_KEY, SOURCE_PLACE = "group_key", "source_key", "source_place"
 WHOLE = "_tm_all"
 """The field of the one group if groupBy names no column: a struct needs a field."""
@@ -15,7 +17,7 @@ PAIR = "\x1f"
 
 
 def group_text(names: Sequence[str], values: Sequence[Column]) -> Column:
-    shown = [value.cast("string").alias(n) for n, value in zip(names, values, strict=True)]
+    shown = [as_text(value).alias(n) for n, value in zip(names, values, strict=True)]
     return F.to_json(F.struct(*shown), {"ignoreNullFields": "false"}) if shown else F.lit("{}")
 
 

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import BinaryType, StructField, StructType
 
 from tallyman.engine.expressions.column_names import KEY, PLACE
 from tallyman.engine.expressions.columns import col
@@ -75,7 +75,12 @@ class Input(ABC):
         """All that decides, besides the bytes, which keys are read."""
         columns = self.schema.simpleString()
         folders = self.files.folders_are_columns
-        return repr((type(self).__name__, self.key, columns, sorted(self.options.items()), folders))
+        of_bytes = [
+            f.name for f in self.schema if f.name in self.key and f.dataType == BinaryType()
+        ]
+        hexed = (("hex", *of_bytes),) if of_bytes else ()  # an earlier release kept the bytes
+        options = sorted(self.options.items())
+        return repr((type(self).__name__, self.key, columns, options, folders, *hexed))
 
     def lots(self, columns: Sequence[str]) -> list[tuple[Input, DataFrame]]:
         """Split the records by how they are read, so that errors of each lot are found in one

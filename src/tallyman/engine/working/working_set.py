@@ -32,6 +32,7 @@ from tallyman.engine.segment.fate_book import Book
 from tallyman.engine.segment.group_key import GROUP_KEY, group_text
 from tallyman.engine.segment.segment import Flow
 from tallyman.engine.spark import digest
+from tallyman.engine.spark.failure import failure_of
 from tallyman.engine.working import changes
 from tallyman.engine.working.changes import SEEN, Member
 from tallyman.engine.working.trace import RowIds, Tracer
@@ -113,8 +114,12 @@ class WorkingSet:
         except PySparkException as error:
             if "cancel" in str(error).lower():
                 raise
-            reason = self.book.redaction.reason(error)
-            raise StepFailed(self.ids.asset, reason, self.numbers[node]) from error
+            raise self._failed(error, self.numbers[node]) from error
+
+    def _failed(self, error: PySparkException, seq: int) -> StepFailed:
+        found = failure_of(error, self.book.redaction.reason)
+        step = next((name for name, number in self.steps.items() if number == seq), None)
+        return StepFailed(self.ids.asset, found.reason, seq, step, found.advice)
 
     def _do(self, node: Frame) -> None:
         step, seq, name = node.step, self.numbers[node], self.names[node]
@@ -205,8 +210,7 @@ class WorkingSet:
                 ]
             except PySparkException as found:
                 self.tracer.segment(self._open[:number], good)
-                reason = self.book.redaction.reason(found)
-                raise StepFailed(self.ids.asset, reason, self._open[number]) from found
+                raise self._failed(found, self._open[number]) from found
             good = stored
 
     def _stored(self, member: Member) -> Member:

@@ -13,6 +13,7 @@ from typing import Self
 from uuid import UUID
 
 from tallyman.domain.account.redaction import covers
+from tallyman.domain.history.asked_row import AskedRow, asked_row
 from tallyman.domain.history.run import Status
 from tallyman.domain.history.trace import (
     Changes,
@@ -78,29 +79,31 @@ class Trace:
         return TraceRow(row_uuid(row_id), self._reader, folders, self.diagnostic)
 
     def find(
-        self, values: Mapping[str, str], asset: str | None = None, *, limit: int = PAGE
+        self, values: Mapping[str, object], asset: str | None = None, *, limit: int = PAGE
     ) -> list[UUID]:
         """Return the ids of rows that started with these values; see `matches`."""
         return [found.row_id for found in self.matches(values, asset, limit=limit)]
 
     def matches(
         self,
-        values: Mapping[str, str],
+        values: Mapping[str, object],
         asset: str | None = None,
         partition: str | None = None,
         *,
         limit: int = PAGE,
     ) -> list[FoundRow]:
-        """Find rows by values they had when they were loaded or created, compared as text; `null`
-        is NULL. Only rows that the run changed or created are in its trace."""
+        """Find rows by values they had when they were loaded or created, compared as text; None and
+        `null` are NULL, `'null'` is the text. Only rows that the run changed or created are in its
+        trace."""
         folders = self._folders(asset, partition)
-        _check_columns(values, folders)
+        row = asked_row(values)
+        _check_columns(row, folders)
         found: list[FoundRow] = []
         for folder in folders:
             for files in _groups(folder, "baseline", "created"):
                 columns = _columns(files[0])
-                if set(values) <= set(columns) and len(found) < limit:
-                    rest = f"WHERE {_condition(values)} ORDER BY row_id LIMIT {limit - len(found)}"
+                if set(row) <= set(columns) and len(found) < limit:
+                    rest = f"WHERE {_condition(row)} ORDER BY row_id LIMIT {limit - len(found)}"
                     records = self._reader.records(files, rest)
                     found += [FoundRow(folder.target, record) for record in records]
         return found
@@ -226,7 +229,7 @@ def _columns(file: TraceFile) -> tuple[str, ...]:
     return file.folder.loaded if file.kind == "baseline" else file.step.columns
 
 
-def _check_columns(values: Mapping[str, str], folders: list[TraceFolder]) -> None:
+def _check_columns(values: AskedRow, folders: list[TraceFolder]) -> None:
     if not values:
         raise UsageError("give at least one column and its value")
     every = [folder.loaded for folder in folders]
@@ -241,14 +244,16 @@ def _check_columns(values: Mapping[str, str], folders: list[TraceFolder]) -> Non
             raise UsageError(f"{name} is redacted in this trace: search by another column")
 
 
-def _condition(values: Mapping[str, str]) -> str:
+def _condition(values: AskedRow) -> str:
     conditions = []
     for name, value in values.items():
         held = f"struct_extract(after, {literal(name)})"
-        if value.lower() == "null":
+        if value is None:
             conditions.append(f"{held} IS NULL")
         else:
-            conditions.append(f"CAST({held} AS VARCHAR) = {literal(value)}")
+            shown, in_hex = f"CAST({held} AS VARCHAR)", f"TRY(unhex({literal(value)}))"
+            of_bytes = f"typeof({held}) = 'BLOB' AND {shown} = CAST({in_hex} AS VARCHAR)"
+            conditions.append(f"({shown} = {literal(value)} OR ({of_bytes}))")
     return " AND ".join(conditions)
 
 

@@ -6,18 +6,18 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from tallyman.domain.history.asked_row import said
 from tallyman.domain.history.walk import Record
 from tallyman.domain.pipeline.target import source_path
-from tallyman.engine.files.duck import text
 from tallyman.engine.files.listing import list_files
 from tallyman.engine.readback.key_text import KeyShape
 from tallyman.engine.readback.open import OpenRecords
-from tallyman.engine.readback.records import Records
+from tallyman.engine.readback.records import Records, typed
 from tallyman.engine.readback.session import DuckSession
 from tallyman.errors import NotFound, UsageError
 from tallyman.errors.wording import nearest
 from tallyman.query.walk.results import Past
-from tallyman.query.walk.why import RowQuestion, check_columns
+from tallyman.query.walk.why import MORE, RowQuestion, check_columns
 
 PLACE = "@"
 """The name under which a record without a key is identified by its place."""
@@ -67,18 +67,18 @@ class RecordSearch:
 
     def _hits(self, records: Records) -> str:
         if PLACE in self.asked.row:
-            return records.at_place(self.asked.row[PLACE])
+            return records.at_place(str(self.asked.row[PLACE]))
         check_columns(records, self.asked.row, f"source {records.name}")
         return records.matching(self.asked.row)
 
     def _check_count(self, count: int, records: Records) -> None:
         limit = self.asked.limit
         if limit is not None and count > limit:
-            said = " ".join(f"{name}={value}" for name, value in self.asked.row.items())
             others = [n for n in records.key or records.types if n not in self.asked.row]
+            records_have = "record has" if count == 1 else "records have"
             raise UsageError(
-                f"{count:,} records of {records.name} have {said}, more than {limit}: add "
-                f"{', '.join(f'{name}=…' for name in others[:4])}, or raise --limit (0 is no limit)"
+                f"{count:,} {records_have} {said(self.asked.row)} in {records.name}, more than "
+                f"{limit}: add {', '.join(f'{name}=…' for name in others[:4])}, or {MORE}"
             )
 
     def _said(self, records: Records) -> str:
@@ -88,8 +88,8 @@ class RecordSearch:
             return self.duck.keep("SELECT $k AS k", {"k": row[PLACE]})
         if not row or set(row) != set(records.key):
             return self.duck.keep("SELECT NULL::VARCHAR AS k WHERE false")
-        typed = [
-            f"CAST({text(row[name])} AS {kind})"
+        values = [
+            typed(row[name], kind)
             for name, kind in zip(records.shape.names, records.shape.types, strict=True)
         ]
-        return self.duck.keep(f"SELECT {records.shape.text_of(typed)} AS k")
+        return self.duck.keep(f"SELECT {records.shape.text_of(values)} AS k")

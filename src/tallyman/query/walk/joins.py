@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tallyman.domain.definition.frame import Frame
 from tallyman.domain.definition.plan import chain, step_ids
+from tallyman.domain.definition.step import DropDuplicates
 from tallyman.domain.definition.step_facts import Step
 from tallyman.engine.columns.origin import column_of, only_columns
 from tallyman.engine.expressions.columns import text_of
@@ -29,6 +30,9 @@ class JoinLink:
     left: Mapping[str, tuple[str, ...]] | None
     """The compared columns by accounted input; None if they were computed."""
     right: tuple[str, ...] | None
+    """The compared columns of the reference; None if they were computed, or rows left out."""
+    drops_repeated: bool
+    """True if the reference keeps one of several rows with equal values."""
     before: frozenset[str]
     """The ids of the steps that a record passes before this one."""
 
@@ -53,6 +57,7 @@ def links(plan: Frame, known: Mapping[str, Collection[str]]) -> list[JoinLink]:
                     equalities=on,
                     left=_together(left),
                     right=_right(right, looked_in),
+                    drops_repeated=not only_columns(looked_in),
                     before=frozenset(before),
                 )
             )
@@ -95,7 +100,9 @@ def _together(columns: Sequence[Mapping[str, str] | None]) -> dict[str, tuple[st
 
 
 def _right(columns: Sequence[Mapping[str, str] | None], looked_in: Frame) -> tuple[str, ...] | None:
-    if not only_columns(looked_in) or not all(columns):
+    steps = list(looked_in.steps())
+    kept = all(step.only_columns or isinstance(step, DropDuplicates) for step in steps)
+    if not kept or not all(columns):
         return None
     return tuple(found[looked_in.input] for found in columns if found)
 
@@ -120,8 +127,15 @@ def matched(
             continue
         values = opened[name].values(hits[name], columns, limit)
         part = reference.by_values(values, link.right)
+        if link.drops_repeated and not each_once(reference, part, link.right):
+            return None  # it kept one of several rows
         found = part if found is None else _both(reference, found, part)
     return found
+
+
+def each_once(records: Records, hits: str, columns: Sequence[str]) -> bool:
+    """True if no two of these records have the same values in these columns."""
+    return records.duck.count(hits) == records.duck.count(records.values(hits, columns))
 
 
 def _both(records: Records, first: str, second: str) -> str:

@@ -16,7 +16,6 @@ from uuid import UUID
 from tallyman.control.bind.changes import ChangedInput, changes
 from tallyman.control.bind.inputs import Pins, table_digest
 from tallyman.control.bind.vouch import vouched
-from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.pipeline.redaction import hidden_columns, known_key
 from tallyman.control.pipeline.workspace import Workspace
 from tallyman.domain.account.redaction import covers, hashed, without_redacted
@@ -39,6 +38,7 @@ from tallyman.engine.files.vouched import Vouched
 from tallyman.errors import DigestsDiffer, EvidenceGone, NotFound
 from tallyman.on_demand import OnDemand
 from tallyman.query.walk.inputs import PastInput, PastInputs
+from tallyman.query.walk.past_plans import PastPlans
 from tallyman.registry.database import Transaction
 from tallyman.registry.run.reads import Reads
 from tallyman.registry.run.runs import Runs
@@ -124,6 +124,7 @@ class Past:
     Columns."""
 
     workspace: Workspace
+    plans: PastPlans
     _results: dict[UUID, Result] = field(default_factory=dict)
     _vouched: dict[UUID, Vouched] = field(default_factory=dict)
     _hashes: dict[tuple[str, str | None], Future[str]] = field(default_factory=dict)
@@ -145,7 +146,7 @@ class Past:
         """Columns whose values are never shown."""
         if not self.workspace.settings.redacted:
             return frozenset()
-        plans = [self._plan(asset) for asset in self.workspace.pipeline.assets.values()]
+        plans = [self.plans.plan(asset) for asset in self.workspace.pipeline.assets.values()]
         return hidden_columns(plans, self.workspace.settings.redacted)
 
     def shown(self, record: Record, key: Collection[str]) -> Record:
@@ -180,7 +181,7 @@ class Past:
             return self._result(tx, made.reused_id)
         run = Runs(tx).by_id(made.run_id)
         asset = self.workspace.pipeline.assets.get(made.target.asset)
-        plan = self._plan(asset) if asset else None
+        plan = self.plans.plan(asset) if asset else None
         folder = self.workspace.home / run.folder
         if run.id not in self._vouched:
             self._vouched[run.id] = vouched(tx, self.workspace.settings, run, folder)
@@ -193,7 +194,7 @@ class Past:
             inputs=tuple(self.inputs.of(tx, made, run)),
             asset=asset,
             plan=plan,
-            as_defined=asset is not None and self._same_definition(asset, made, run),
+            as_defined=bool(asset and plan and self.plans.same(asset, plan, made, run)),
         )
 
     def _place(self, made: Materialization, folder: Path, known: Vouched) -> Path:
@@ -201,19 +202,6 @@ class Past:
             return (self.workspace.home / made.location).parent
         opened = Run.open(folder, vouched=known)
         return opened.place(made.target.asset, made.target.partition)[1]
-
-    def _plan(self, asset: Asset) -> Frame:
-        try:
-            return asset.plan()
-        except Exception:
-            self.workspace.spark()  # Columns can only be built with Spark
-            return asset.plan()
-
-    def _same_definition(self, asset: Asset, made: Materialization, run: RunRecord) -> bool:
-        options = run.params.options
-        evidence, thresholds = options.evidence, options.thresholds
-        now = Definitions.of(self.workspace, [asset.name], evidence, thresholds)
-        return now.hash(asset.name) == made.definition_hash
 
     def evidence_of(self, result: Result, dataset: str) -> None:
         """Check the evidence. Raises EvidenceGone if it no longer exists, RunDamaged if it was
@@ -307,6 +295,7 @@ class Past:
         if not result.digests_only or not groups:
             yield result.place
             return
+        self.plans.start_spark(f"run {result.run.name} stored digests instead of keys")
         again = self.again(result)
         work = by_digest.recomputed(
             again.asset, again.plan, again.clock, again.inputs, result.ledger, result.place

@@ -8,6 +8,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from tallyman.domain.history.asked_row import said
 from tallyman.domain.history.materialization import Materialization, RunRecord
 from tallyman.domain.history.run import Status
 from tallyman.domain.history.walk import Became, Ended, Record, Where
@@ -20,11 +21,12 @@ from tallyman.engine.readback.records import Records
 from tallyman.engine.readback.session import DuckSession, parquet_files
 from tallyman.errors import NotFound
 from tallyman.on_demand import OnDemand
+from tallyman.query.walk import joins
 from tallyman.query.walk.find_record import Followed, RecordSearch
 from tallyman.query.walk.inputs import PastInput
 from tallyman.query.walk.joins import JoinLink
 from tallyman.query.walk.results import Past, Result
-from tallyman.query.walk.why import RowQuestion, Walk
+from tallyman.query.walk.why import NEEDS_PLAN, RowQuestion, Walk
 from tallyman.registry.database import Transaction
 from tallyman.registry.run.materializations import Materializations
 from tallyman.registry.run.reads import Reads
@@ -68,8 +70,8 @@ class ForwardWalk:
             raise NotFound(f"result in {_of(run)} that read", source)
         became = self._became(followed, [self.past.result(made.id) for made in readers])
         if not count and not any(_known(one) for one in became):
-            said = " ".join(f"{name}={value}" for name, value in self.asked.row.items())
-            raise NotFound(f"record in {source}, nor in the evidence of {_of(run)}, with", said)
+            row = said(self.asked.row)
+            raise NotFound(f"record in {source}, nor in the evidence of {_of(run)}, with", row)
         notes = () if count else (f"the files of {source} no longer contain this record",)
         return Where(
             source=source,
@@ -278,17 +280,33 @@ class ForwardWalk:
         """Count the records that matched one of these rows, without those that ended before the
         join."""
         given = {one.name: one for one in result.inputs if one.files is not None}
-        if link.left is None or link.right is None or not set(link.left) <= set(given):
-            keys = self._keys(followed, result)
-            return joins_on_spark.met_by_plan(self.past.again(result), link, self.duck, keys)
         assert followed.records is not None
         assert followed.hits is not None
+        if not self._by_columns(link, followed, given):
+            self.past.plans.start_spark(NEEDS_PLAN.format(step=link.step))
+            keys, again = self._keys(followed, result), self.past.again(result)
+            link = self._walk.with_spark(result, again.plan, link)
+            return joins_on_spark.met_by_plan(again, link, self.duck, keys)
+        assert link.left is not None
+        assert link.right is not None
         values = followed.records.values(followed.hits, link.right)
         total = 0
         for name, columns in link.left.items():
             hits = self._walk.records(result, name).by_values(values, columns)
             total += self._alive(hits, link, result, given[name])
         return total
+
+    def _by_columns(
+        self, link: JoinLink, followed: Followed, given: Mapping[str, PastInput]
+    ) -> bool:
+        """True if the values of columns show which records matched these rows."""
+        if link.left is None or link.right is None or not set(link.left) <= set(given):
+            return False
+        records, hits = followed.records, followed.hits
+        if not link.drops_repeated or records is None or hits is None:
+            return True
+        equal = records.by_values(records.values(hits, link.right), link.right)
+        return joins.each_once(records, equal, link.right)
 
     def _alive(self, hits: str, link: JoinLink, result: Result, given: PastInput) -> int:
         levels = Levels(self.duck, result.place, result.ledger)

@@ -10,14 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 from tallyman.control.publish.resolve import Resolved
 from tallyman.domain.account.redaction import without_redacted
+from tallyman.domain.definition.frame import Frame
 from tallyman.domain.definition.plan import step_ids
+from tallyman.domain.history.asked_row import AskedRow, said
 from tallyman.domain.history.walk import Hop, Joined, Record, RecordOrigin, WalkCounts, Why
 from tallyman.domain.version.dataset import Dataset, Fragment, Kind
+from tallyman.engine.expressions.column_names import is_ours
 from tallyman.engine.files.duck import quoted, text
+from tallyman.engine.readback.key_text import BLOB
 from tallyman.engine.readback.levels import Levels
 from tallyman.engine.readback.open import OpenRecords
-from tallyman.engine.readback.records import Records
-from tallyman.engine.readback.session import DuckSession, parquet
+from tallyman.engine.readback.records import Records, typed
+from tallyman.engine.readback.session import DuckSession
 from tallyman.errors import NotFound, UsageError
 from tallyman.errors.wording import nearest
 from tallyman.on_demand import OnDemand
@@ -32,11 +36,22 @@ else:
     joins_on_spark = OnDemand("tallyman.query.walk.joins_on_spark")
 
 
+NEEDS_PLAN = (
+    "join {step} compares computed columns, or its reference leaves rows out: only evaluating the "
+    "plan shows what matched"
+)
+MORE = "raise the limit (--limit 0, in Python limit=None, is none)"
+
+
+def counted(rows: int) -> str:
+    return f"{rows:,} row{'' if rows == 1 else 's'}"
+
+
 @dataclass(frozen=True, slots=True)
 class RowQuestion:
     """A question about rows; `limit` None means no limit."""
 
-    row: Mapping[str, str]
+    row: AskedRow
     limit: int | None = 20
     keys: bool = False
 
@@ -75,16 +90,17 @@ class Walk:
         return replace(answer, hops=self.hops(dataset, version, fragments, hits))
 
     def _check_count(self, rows: int, dataset: Dataset, version: int, records: Records) -> None:
-        said = " ".join(f"{name}={value}" for name, value in self.asked.row.items())
+        row = said(self.asked.row)
         if not rows:
-            raise NotFound(f"row in {dataset.name} v{version} with", said)
+            raise NotFound(f"row in {dataset.name} v{version} with", row)
         if self.asked.limit is not None and rows > self.asked.limit:
             more = [name for name in dataset.key_columns if name not in self.asked.row]
             others = more or [name for name in records.types if name not in self.asked.row]
+            have = "has" if rows == 1 else "have"
             raise UsageError(
-                f"{rows:,} rows of {dataset.name} v{version} have {said or 'any value'}, more than "
-                f"{self.asked.limit}: add {', '.join(f'{n}=…' for n in others[:4])}, or raise "
-                "--limit (0 is no limit)"
+                f"{counted(rows)} of {dataset.name} v{version} {have} {row or 'any value'}, more "
+                f"than {self.asked.limit}: add {', '.join(f'{n}=…' for n in others[:4])}, or "
+                f"{MORE}"
             )
 
     # ---- hops -----------------------------------------------------------------------------
@@ -133,12 +149,12 @@ class Walk:
     ) -> tuple[str, list[WalkCounts], bool]:
         with self.past.evidence(result) as folder:
             levels = Levels(self.duck, folder, result.ledger)
-            source = parquet(paths, place=True)
+            source = self.duck.placed(paths)
             types = self.duck.columns(f"SELECT * FROM {source}")
-            needed = ", ".join(quoted(name) for name in levels.needed(types)) or "1 AS one"
+            needed = ", ".join(f"r.{quoted(name)}" for name in levels.needed(types)) or "1 AS one"
             rows = self.duck.keep(
                 f"SELECT {needed} FROM {source} r JOIN {hits} h "
-                "ON r._tm_file = h._tm_file AND r.file_row_number + 1 = h._tm_line"
+                "ON r._tm_file = h._tm_file AND r._tm_line = h._tm_line"
             )
             keys, steps = levels.behind(rows)
         return keys, steps, folder != result.place
@@ -147,14 +163,13 @@ class Walk:
         most = "" if self.asked.limit is None else f"LIMIT {self.asked.limit}"
         few = f"(SELECT * FROM {hits} ORDER BY k {most})"
         found = self.duck.rows(
-            "SELECT r.* FROM (SELECT * EXCLUDE (file_row_number), file_row_number + 1 AS _tm_line "
-            f"FROM {parquet(paths, place=True)}) r JOIN {few} h "
+            f"SELECT r.* FROM {self.duck.placed(paths)} r JOIN {few} h "
             "ON r._tm_file = h._tm_file AND r._tm_line = h._tm_line ORDER BY h.k"
         )
         return tuple(
             without_redacted(
                 self.past.hidden,
-                {name: value for name, value in row.items() if not name.startswith("_tm")},
+                {name: value for name, value in row.items() if not is_ours(name)},
             )
             for row in found
         )
@@ -267,11 +282,19 @@ class Walk:
     def links(self, result: Result) -> list[JoinLink]:
         """List the joins of a result's plan, as far as its inputs can be read."""
         assert result.plan is not None
+        return self._links(result, result.plan)
+
+    def with_spark(self, result: Result, plan: Frame, link: JoinLink) -> JoinLink:
+        """Return the same join of a plan that Spark can evaluate."""
+        found = self._links(result, plan)
+        return next(o for o in found if (o.step, o.reference) == (link.step, link.reference))
+
+    def _links(self, result: Result, plan: Frame) -> list[JoinLink]:
         known = {
             given.name: list(self.records(result, given.name).types) if given.files else []
             for given in result.inputs
         }
-        return joins.links(result.plan, known)
+        return joins.links(plan, known)
 
     def _reference(
         self, result: Result, given: PastInput, link: JoinLink, hits: Mapping[str, str], keys: str
@@ -286,7 +309,9 @@ class Walk:
         opened = {name: self.records(result, name) for name in (link.reference, *hits)}
         found = joins.matched(link, hits, opened, self.asked.limit)
         if found is None:
+            self.past.plans.start_spark(NEEDS_PLAN.format(step=link.step))
             again, limit = self.past.again(result), self.asked.limit
+            link = self.with_spark(result, again.plan, link)
             rows = joins_on_spark.matched_by_plan(again, link, self.duck, keys, limit)
             shown = tuple(self.past.shown(Record(key=None, values=row), ()) for row in rows)
             return replace(origin, records=shown, by_plan=True)
@@ -302,7 +327,7 @@ def _below(folder: str, name: str | None) -> str:
     return os.path.normpath(os.path.join(folder, name or ""))
 
 
-def check_columns(records: Records, wanted: Mapping[str, str], what: str) -> None:
+def check_columns(records: Records, wanted: AskedRow, what: str) -> None:
     """Raise UsageError for an unknown column, or a value that is not of its type."""
     for name, value in wanted.items():
         if name not in records.types:
@@ -311,7 +336,6 @@ def check_columns(records: Records, wanted: Mapping[str, str], what: str) -> Non
             known = ", ".join(records.types)
             raise UsageError(f"{what} has no column {name!r}.{meant} Its columns: {known}")
         kind = records.types[name]
-        if value.lower() != "null" and records.duck.value(
-            f"SELECT TRY_CAST($value AS {kind}) IS NULL", {"value": value}
-        ):
-            raise UsageError(f"{name}={value}: the column is {kind.lower()}, and {value!r} is not")
+        if value is not None and records.duck.value(f"SELECT {typed(value, kind)} IS NULL"):
+            expected = "binary, given in hex" if kind == BLOB else kind.lower()
+            raise UsageError(f"{name}={value}: the column is {expected}, and {value!r} is not")

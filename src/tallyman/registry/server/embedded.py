@@ -49,6 +49,16 @@ class Embedded:
     def owner_url(self) -> str:
         return self._url("postgres", NAME)
 
+    @property
+    def reader_url(self) -> str:
+        """The address for outside readers; makes their role if an older release made the
+        database."""
+        with connect(self._url("postgres", "postgres"), self.place) as connection:
+            with suppress(psycopg.errors.DuplicateObject):
+                connection.execute("CREATE ROLE tallyman_reader")
+            connection.execute("ALTER ROLE tallyman_reader LOGIN")
+        return self._url("tallyman_reader", NAME)
+
     def _url(self, role: str, database: str) -> str:
         assert self._socket_folder is not None
         place = quote(os.fsencode(self._socket_folder), safe="/")
@@ -160,6 +170,8 @@ class Embedded:
                 connection.execute("CREATE ROLE tallyman_app NOLOGIN")
             with suppress(psycopg.errors.DuplicateObject):
                 connection.execute("CREATE ROLE tallyman LOGIN IN ROLE tallyman_app")
+            with suppress(psycopg.errors.DuplicateObject):
+                connection.execute("CREATE ROLE tallyman_reader LOGIN")
             connection.execute("CREATE DATABASE tallyman")
 
     def _unavailable(self, reason: str) -> DatabaseUnavailable:

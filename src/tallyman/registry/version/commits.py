@@ -15,9 +15,6 @@ from tallyman.domain.version.dataset import DataFile, Dataset, Version
 from tallyman.errors import NotFound, UsageError
 from tallyman.registry.database import Transaction
 
-CATALOG = "tallyman"
-NAMESPACE = "published"
-
 COLUMNS = """
     c.id, c.seq, c.kind, c.parent, c.actor, c.project, c.run_id, c.message, c.pipeline_version,
     c.details, c.created_at
@@ -40,18 +37,6 @@ ADD_VERSION = """
                           byte_count, file_count, metadata_location, metadata_files)
     VALUES (%(id)s, %(dataset_id)s, %(ordinal)s, %(commit_id)s, %(operation)s, %(restores)s,
             %(rows)s, %(bytes)s, %(files)s, %(metadata_location)s, %(metadata_files)s)
-"""
-EXPOSE = """
-    INSERT INTO iceberg_tables (catalog_name, table_namespace, table_name, metadata_location,
-                                iceberg_type)
-    VALUES (%(catalog)s, %(namespace)s, %(name)s, %(location)s, 'TABLE')
-    ON CONFLICT (catalog_name, table_namespace, table_name) DO UPDATE
-    SET previous_metadata_location = iceberg_tables.metadata_location,
-        metadata_location = excluded.metadata_location
-"""
-HIDE = """
-    DELETE FROM iceberg_tables
-    WHERE catalog_name = %(catalog)s AND table_namespace = %(namespace)s AND table_name = %(name)s
 """
 BY_KEY = f"SELECT {COLUMNS} FROM commits c WHERE c.key = %(key)s"
 OF_RUN = f"""
@@ -139,18 +124,6 @@ class Commits:
                 for v in versions
             ]
             cursor.executemany(ADD_VERSION, rows)
-
-    def expose(self, names: Mapping[str, str | None]) -> None:
-        """Set the metadata location that outside readers find under each name; None hides the
-        name."""
-        fixed = {"catalog": CATALOG, "namespace": NAMESPACE}
-        shown = [fixed | {"name": n, "location": at} for n, at in names.items() if at]
-        hidden = [fixed | {"name": n} for n, at in names.items() if not at]
-        with self.tx.cursor() as cursor:
-            if shown:
-                cursor.executemany(EXPOSE, shown)
-            if hidden:
-                cursor.executemany(HIDE, hidden)
 
     # ---- queries ----------------------------------------------------------------------------
 

@@ -1,0 +1,125 @@
+"""`tallyman check`: find every mistake in the definitions, without a run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from tallyman.cli.terminal.options import (
+    AsJson,
+    Master,
+    ProjectFolder,
+    Selection,
+    SparkConf,
+    opened,
+)
+from tallyman.cli.terminal.output import as_json, counted, err, out
+from tallyman.errors import Problem, UsageError
+from tallyman.settings import FILE
+
+MISTAKES = 2
+"""The exit code if there are any."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckAnswer:
+    problems: tuple[Problem, ...]
+    checked: tuple[str, ...] = ()
+    not_checked: Mapping[str, str] | None = None
+    with_spark: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "ok": not self.problems,
+            "problems": [_facts(problem) for problem in self.problems],
+            "checked": list(self.checked),
+            "not_checked": dict(self.not_checked or {}),
+            "spark": self.with_spark,
+        }
+
+
+def check(
+    selection: Selection = None,
+    no_spark: Annotated[
+        bool,
+        typer.Option("--no-spark", help="Leave out what needs Spark: columns and types."),
+    ] = False,
+    project: ProjectFolder = None,
+    master: Master = None,
+    spark_conf: SparkConf = None,
+    json_output: AsJson = False,
+) -> None:
+    """Find every mistake in the definitions, without a run.
+
+    Checks settings, files, tables and assets, and lists all mistakes at once with file and line.
+    Reads no data, except the footers of Parquet files without a declared schema. Writes nothing
+    but Spark's log, and does not use the database. Spark starts to analyze columns and types.
+
+    Exit code 2 if there are mistakes.
+
+    Example:  tallyman check --json
+    """
+    answer = _answer(project, master, spark_conf, selection or [], with_spark=not no_spark)
+    if json_output:
+        as_json(answer.to_json())
+    else:
+        _print(answer)
+    raise typer.Exit(MISTAKES if answer.problems else 0)
+
+
+def _answer(
+    project: str | None,
+    master: str | None,
+    conf: list[str] | None,
+    terms: list[str],
+    *,
+    with_spark: bool,
+) -> CheckAnswer:
+    try:
+        found = opened(project, master, conf)
+    except UsageError as error:
+        if FILE not in str(error):
+            raise
+        return CheckAnswer((_in_settings(str(error)),))
+    done = found.check(terms, with_spark=with_spark)
+    return CheckAnswer(done.problems, done.checked, done.not_checked, done.with_spark)
+
+
+def _in_settings(message: str) -> Problem:
+    """Make a problem of an error about tallyman.yaml, without the path of this machine."""
+    said = re.sub(rf"^\S*{re.escape(FILE)}:? ?", "", message)
+    line = re.search(r"\bline (\d+)", said)
+    return Problem(FILE, said, file=FILE, line=int(line[1]) if line else None)
+
+
+def _facts(problem: Problem) -> dict[str, Any]:
+    at = f"{problem.file}:{problem.line}" if problem.line else str(problem.file)
+    return {
+        "file": problem.file,
+        "line": problem.line,
+        "path": problem.where.removeprefix(at).removeprefix(": "),
+        "message": problem.message,
+        "nearest": problem.nearest,
+    }
+
+
+def _print(answer: CheckAnswer) -> None:
+    for problem in answer.problems:
+        at = f"{problem.file}:{problem.line}: " if problem.line else ""
+        named = problem.file is not None and problem.where.startswith(problem.file)
+        out.print(str(problem) if named else f"{at}{problem}", markup=False)
+    for name, reason in (answer.not_checked or {}).items():
+        err.print(f"not checked: {name}: {reason}", style="yellow", markup=False)
+    if not answer.with_spark and answer.checked:
+        err.print("columns and types were not checked: Spark was not started", markup=False)
+    count = counted(len(answer.problems), "mistake")
+    done = f"{counted(len(answer.checked), 'definition')} checked"
+    out.print(f"{count if answer.problems else 'no mistakes'}   {done}", markup=False)
+
+
+def register(app: typer.Typer, panel: str) -> None:
+    app.command(rich_help_panel=panel)(check)
