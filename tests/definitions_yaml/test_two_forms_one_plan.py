@@ -52,6 +52,7 @@ def rows_in(lines, plans):
         .withColumnRenamed("half", "part")
         .filter("status = 'PAID'", reason="not paid", name="paid")
         .expect("positive", "amount > 0", code="E1")
+        .expect("small", "amount < 1000000", severity="warn")
         .unionByName(lines.filter(NO_DRAFTS))
         .union(plans)
         .dropDuplicates(["journal"])
@@ -132,6 +133,7 @@ assets:
       - withColumnRenamed: {existing: half, new: part}
       - filter: {where: status = 'PAID', reason: not paid, name: paid}
       - expect: {rule: positive, that: amount > 0, code: E1}
+      - expect: {rule: small, that: amount < 1000000, severity: warn}
       - unionByName: {with: {from: lines, where: {{NO_DRAFTS}}}}
       - union: plans
       - dropDuplicates: [journal]
@@ -262,6 +264,7 @@ ANOTHER = {
     "unmatched": {"error": "filter", "filter": "error"},
     "format": {"csv": "json"},
     "fanout": {"error": "expand", "expand": "error"},
+    "severity": {"warn": "fail"},
     "update_strategy": None,
     "evidence": "keys",
     "trace": "changes",

@@ -208,6 +208,24 @@ class StructuralError(ThresholdExceeded):
         )
 
 
+class RuleBroken(ThresholdExceeded):
+    """A rule of severity `fail` was broken; one record is enough."""
+
+    code = "rule_broken"
+
+    def __init__(self, asset: str, rule: str, expected: str, count: int) -> None:
+        super().__init__(asset, "RuleBroken", count, 0, f"{count:,}")
+        self.args = (asset, rule, expected, count)
+        self.rule, self.expected = rule, expected
+
+    def __str__(self) -> str:
+        rejections = "rejection" if self.errors == 1 else "rejections"
+        return (
+            f"{self.asset}: {self.errors:,} {rejections} by {self.rule} ({self.expected}), "
+            "which allows none."
+        )
+
+
 class EmptyInput(ThresholdExceeded):
     """An input has no records, and the asset declares that an empty input halts the run."""
 

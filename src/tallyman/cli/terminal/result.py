@@ -46,6 +46,8 @@ def _print_problems(made: AssetResult) -> None:
     for column, count in made.null_keys.items():
         note = f"warning: {made.name}: key column {column} is NULL in {count:,} row(s)"
         err.print(note, style="yellow", markup=False)
+    for warning in made.warnings:
+        err.print(f"warning: {made.name}: {warning}", style="yellow", markup=False)
     for place, columns in made.missing_columns.items():
         lacking = ", ".join(f"{name} in {count:,}" for name, count in columns.items())
         note = f"note: {made.name}: NULL for columns that files of {place} lack, records: {lacking}"

@@ -122,6 +122,7 @@ VERBS: Mapping[str, Verb] = {
             "rule": Key(text, required=True),
             "that": Key(expression, "condition", required=True),
             "code": Key(text),
+            "severity": Key(text),
             **_NAME,
         }
     ),

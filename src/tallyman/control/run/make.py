@@ -206,6 +206,7 @@ def _measured(
         rows_out=outcome.rows_out,
         rejections=outcome.rejections,
         null_keys=null_values(work.folders.output, work.asset.key),
+        warnings=outcome.warnings,
         missing_columns={a.dataset: a.missing_columns for a in ledger.inputs if a.missing_columns},
     )
 

@@ -26,6 +26,8 @@ class Rule:
     field: str
     step: str
     own_code: str | None = None
+    fatal: bool = False
+    """True if one broken record stops the asset."""
 
     @property
     def code(self) -> str:

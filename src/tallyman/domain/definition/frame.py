@@ -34,6 +34,7 @@ from tallyman.domain.definition.step import (
     Rename,
     Select,
     Union,
+    Warn,
     WithColumns,
 )
 from tallyman.domain.definition.step_facts import Lookup, Step
@@ -84,12 +85,35 @@ class Frame:
     where = filter
 
     def expect(
-        self, rule: str, condition: Expression, *, code: str | None = None, name: str | None = None
+        self,
+        rule: str,
+        condition: Expression,
+        *,
+        code: str | None = None,
+        severity: str = "reject",
+        name: str | None = None,
     ) -> Frame:
-        """Reject rows for which the condition is not true; each becomes a dead-letter record."""
+        """Reject rows for which the condition is not true; each becomes a dead-letter record.
+
+        With severity "warn" such rows are counted and go on; with "fail" one of them stops the
+        asset, and nothing is published.
+        """
         if not SAFE_NAME.fullmatch(rule):
             raise UsageError(f"rule {rule!r}: use letters, digits, '.', '_' and '-', at most 64")
-        return self._then(Expect(rule=rule, predicate=condition, code=code, name=step_name(name)))
+        one_of("severity", severity, ("warn", "reject", "fail"))
+        if severity == "warn":
+            if code is not None:
+                raise UsageError(f"rule {rule!r}: a warning rejects nothing and has no code")
+            return self._then(Warn(rule=rule, predicate=condition, name=step_name(name)))
+        return self._then(
+            Expect(
+                rule=rule,
+                predicate=condition,
+                code=code,
+                severity=severity,
+                name=step_name(name),
+            )
+        )
 
     def join(
         self,

@@ -98,12 +98,30 @@ class Expect(Step):
     rule: str
     predicate: Expression
     code: str | None = None
+    severity: str = "reject"
+    """`reject`: the row is rejected; `fail`: and one such row stops the asset."""
 
     def decided_by(self) -> tuple[Operand, ...]:
         return when(self.predicate, Way.FILTER)
 
     def rejects_as(self, step_id: str) -> str:
         return self.rule
+
+    def text(self) -> str:
+        return f"{self.rule}: {text_of(self.predicate)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Warn(Step):
+    """An expectation that rows may break: they are counted, and all go on."""
+
+    kind = "warn"
+    holds = ("predicate",)
+    rule: str
+    predicate: Expression
+
+    def decided_by(self) -> tuple[Operand, ...]:
+        return when(self.predicate, Way.CONDITIONAL)
 
     def text(self) -> str:
         return f"{self.rule}: {text_of(self.predicate)}"

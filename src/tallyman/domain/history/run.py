@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 from tallyman.domain.account.fate import Fate
+from tallyman.domain.account.rule_warning import RuleWarning
 from tallyman.domain.account.sub_tally import SubTally
 from tallyman.domain.version.commit import Commit
 from tallyman.errors import UsageError
@@ -102,6 +103,7 @@ class AssetResult:
     """The number of rows without a value, for each such column of the key."""
     missing_columns: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """By input and column, the number of records in files without that column."""
+    warnings: tuple[RuleWarning, ...] = ()
     duration_ms: int = 0
     unchanged_since: str | None = None
     """If skipped: the run that made the result which stands."""
@@ -130,6 +132,8 @@ class AssetResult:
             found["null_keys"] = dict(self.null_keys)
         if self.missing_columns:
             found["missing_columns"] = {k: dict(v) for k, v in self.missing_columns.items()}
+        if self.warnings:
+            found["warnings"] = [warning.to_json() for warning in self.warnings]
         if self.unchanged_since:
             found["unchanged_since"] = self.unchanged_since
         return found | ({"error": dict(self.error)} if self.error else {})
@@ -145,6 +149,7 @@ class AssetResult:
             sub_ledgers=tuple(map(SubTally.of_json, found.get("sub_ledgers", ()))),
             null_keys=found.get("null_keys", {}),
             missing_columns=found.get("missing_columns", {}),
+            warnings=tuple(map(RuleWarning.of_json, found.get("warnings", ()))),
             error=found.get("error"),
             unchanged_since=found.get("unchanged_since"),
             **known,

@@ -207,11 +207,12 @@ class AssetRun:
         letters = self.closing.letters(kept)
         measured = content.result() if content is not None else None
         ledger = self.closing.ledger(kept, letters, made, measured)
-        error = self.closing.against(ledger)
+        error = self.closing.against(ledger, letters)
+        warnings = self.closing.warnings() if made is not None else ()
         rows_out = kept.rows("output") if content is not None else 0
         self.doors.check_unchanged()
         self.doors.remember()
-        return AssetOutcome(ledger, by_type(letters), measured, rows_out, error)
+        return AssetOutcome(ledger, by_type(letters), measured, rows_out, error, warnings)
 
     def refuse_far_years(self) -> None:
         """Refuse an output with dates that Iceberg and Python cannot hold."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tallyman.domain.account.ledger import Check, KeyDigest, Ledger
+from tallyman.domain.account.rule_warning import RuleWarning
 from tallyman.domain.pipeline.threshold import Halt
 from tallyman.engine.asset.work import Work
 from tallyman.engine.evidence.account import Account
@@ -19,7 +20,7 @@ from tallyman.engine.segment.evaluate import Evaluation
 from tallyman.engine.segment.stage import WrittenRows
 from tallyman.engine.source.doors import Doors
 from tallyman.engine.working.working_run import OUTPUTS, WorkingRun
-from tallyman.errors import EmptyInput, ThresholdExceeded
+from tallyman.errors import EmptyInput, RuleBroken, ThresholdExceeded
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,7 @@ class AssetOutcome:
     content: Content | None = None
     rows_out: int = 0
     error: ThresholdExceeded | None = None
+    warnings: tuple[RuleWarning, ...] = ()
 
     @property
     def rejections(self) -> int:
@@ -96,11 +98,20 @@ class Closing:
             completed=False,
         )
 
-    def against(self, ledger: Ledger) -> ThresholdExceeded | None:
-        """Return the threshold that forbids publishing, judged by numbers alone; None if there is
-        none.
+    def warnings(self) -> tuple[RuleWarning, ...]:
+        """Count the warnings. Call it only when every segment was evaluated."""
+        found = (watched.count() for watched in self.evaluation.book.warnings)
+        return tuple(warning for warning in found if warning.count)
+
+    def against(self, ledger: Ledger, letters: LetterCounts) -> ThresholdExceeded | None:
+        """Return the rule or threshold that forbids publishing, judged by numbers alone; None if
+        there is none.
         """
         name, thresholds = self.work.asset.name, self.work.thresholds
+        fatal = {rule.path: rule for rule in self.evaluation.book.rules if rule.fatal}
+        for row in letters.summary:
+            if (rule := fatal.get(str(row["morphism_path"]))) is not None:
+                return RuleBroken(name, rule.path, rule.expected, int(row["count"]))
         halt: Halt | None = self.evaluation.checks.halt or thresholds.check_ledger(ledger)
         if halt:
             return ThresholdExceeded(

@@ -15,6 +15,7 @@ from tallyman.domain.definition.step import (
     GroupBy,
     Join,
     Union,
+    Warn,
 )
 from tallyman.domain.definition.step_facts import Step
 from tallyman.domain.definition.working_step import Aggregate, Append, Delete, Output, Update
@@ -120,6 +121,8 @@ def _clauses(step: Step) -> str:
             return f"{INDENT}WHERE {text_of(step.predicate)}"
         case Expect():
             return f"{INDENT}WHERE {text_of(step.predicate)}  -- {step.rule}: otherwise rejected"
+        case Warn():
+            return f"  -- {step.rule}: {text_of(step.predicate)}, otherwise a warning"
         case Delete():
             gone = "true" if step.where is None else text_of(step.where)
             return f"{INDENT}WHERE NOT coalesce({gone}, false)"

@@ -21,6 +21,7 @@ from tallyman.domain.definition.step import (
     Rename,
     Select,
     Union,
+    Warn,
     WithColumns,
 )
 from tallyman.domain.definition.step_facts import Step
@@ -52,6 +53,8 @@ def apply(step: Step, rows: DataFrame, other: Evaluate) -> DataFrame:
             return rows.withColumnRenamed(step.old, step.new)
         case Filter() | Expect():
             return rows.filter(to_column(step.predicate, rows.columns))
+        case Warn():
+            return rows
         case Join():
             return joined(step, rows, other(step.other))
         case GroupBy():

@@ -25,6 +25,7 @@ from tallyman.domain.definition.step import (
     Rename,
     Select,
     Union,
+    Warn,
     WithColumns,
 )
 from tallyman.domain.definition.step_facts import Step
@@ -104,6 +105,8 @@ class Evaluation:
                 return segment.filter_(flow, step, name, self.book)
             case Expect() as step:
                 return segment.expect(flow, step, name, self.book)
+            case Warn() as step:
+                return segment.warn(flow, step, name, self.book)
             case Join() as step:
                 return self._join(flow, step, name)
             case GroupBy() as step:

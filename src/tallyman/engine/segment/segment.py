@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from uuid import uuid4
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
 from tallyman.domain.account.fate import Fate
 from tallyman.domain.account.rejection import ErrorType, Rule
-from tallyman.domain.definition.step import Drop, Expect, Filter, Join, Rename, Select
+from tallyman.domain.definition.step import Drop, Expect, Filter, Join, Rename, Select, Warn
 from tallyman.domain.definition.step_facts import Step
 from tallyman.engine.expressions.column_names import (
     ERROR,
@@ -29,7 +30,7 @@ from tallyman.engine.expressions.columns import cannot_raise, col, mentioned, te
 from tallyman.engine.expressions.redact import Redaction
 from tallyman.engine.plan import plain
 from tallyman.engine.plan.plain import MATCHES
-from tallyman.engine.segment.fate_book import FANOUT, Book
+from tallyman.engine.segment.fate_book import FANOUT, Book, Watched
 from tallyman.engine.spark import digest
 
 REJECTION = "struct<rule:int,actual:string>"
@@ -207,6 +208,7 @@ def expect(flow: Flow, step: Expect, step_id: str, book: Book) -> Flow:
             field=",".join(asked) or step.rule,
             step=step_id,
             own_code=step.code,
+            fatal=step.severity == "fail",
         )
     )
     holds = to_column(step.predicate, flow.columns)
@@ -223,6 +225,19 @@ def expect(flow: Flow, step: Expect, step_id: str, book: Book) -> Flow:
     part = F.when(F.col(PART) == LIVE, F.when(keep, LIVE).otherwise(ERROR)).otherwise(F.col(PART))
     tags = {REJECTIONS: reasons.otherwise(F.col(REJECTIONS)), PART: part}
     return replace(flow, rows=flow.rows.withColumns(tags), rules=len(book.rules))
+
+
+def warn(flow: Flow, step: Warn, step_id: str, book: Book) -> Flow:
+    """Count live rows that break the rule, while the segment is written."""
+    holds = F.coalesce(to_column(step.predicate, flow.columns), F.lit(False))
+    live = F.col(PART) == LIVE if flow.tagged else F.lit(True)
+    key = F.when(live & ~holds, F.col(KEY))
+    observed = Observation(f"{book.asset} {step_id} {uuid4()}")
+    rows = flow.rows.observe(
+        observed, F.count_if(live & ~holds).alias("count"), F.min(key).alias("example")
+    )
+    book.warnings.append(Watched(step.rule, step_id, text_of(step.predicate), flow.level, observed))
+    return replace(flow, rows=rows)
 
 
 def _broke(rules: frozenset[int]) -> Column:
