@@ -10,9 +10,9 @@ from tallyman.testing.spark import session_for_tests
 
 
 @pytest.fixture(scope="module")
-def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    with session_for_tests(tmp_path_factory.mktemp("spark")) as spark:
-        yield spark
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    with session_for_tests(tmp_path_factory.mktemp("spark")) as found:
+        yield found
 
 
 @pytest.fixture

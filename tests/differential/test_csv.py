@@ -109,7 +109,7 @@ def nasty(random_: random.Random, separator: str, escape: str) -> str:
     [(",", '"', '"'), (";", '"', '"'), ("|", "'", "'"), (",", '"', "\\"), ("||", '"', '"')],
 )
 def test_any_text_is_read_as_the_standard_says(
-    session: SparkSession, tmp_path: Path, separator: str, quote: str, escape: str, seed: int
+    spark: SparkSession, tmp_path: Path, separator: str, quote: str, escape: str, seed: int
 ) -> None:
     random_ = random.Random(f"{seed} {separator}{quote}{escape}")
     texts = [nasty(random_, separator, escape).replace('"', quote) for _ in range(FILES)]
@@ -118,7 +118,7 @@ def test_any_text_is_read_as_the_standard_says(
     expected = as_oracle_reads(tmp_path, separator, quote, escape)
     assert any(expected.values())
     assert None in expected.values()
-    assert not differences(expected, as_spark_reads(session, tmp_path, source))
+    assert not differences(expected, as_spark_reads(spark, tmp_path, source))
     assert not differences(expected, as_why_reads(tmp_path, source))
 
 
@@ -163,7 +163,7 @@ def by_pyarrow(rows: list[Row], folder: Path) -> str:
 
 
 def test_what_other_programs_write_is_read_back_whole(
-    session: SparkSession, tmp_path: Path, seed: int
+    spark: SparkSession, tmp_path: Path, seed: int
 ) -> None:
     random_ = random.Random(seed)
     writers: list[Callable[[list[Row]], str]] = [
@@ -185,7 +185,7 @@ def test_what_other_programs_write_is_read_back_whole(
         given[f"{number}.csv"] = [tuple(value or None for value in row) for row in rows]
     write(tmp_path, texts)
     source = opened()
-    for found in (as_spark_reads(session, tmp_path, source), as_why_reads(tmp_path, source)):
+    for found in (as_spark_reads(spark, tmp_path, source), as_why_reads(tmp_path, source)):
         read_back: dict[str, list[Row | None]] = {name: [] for name in given}
         for (name, _), row in sorted(found.items()):
             read_back[name].append(row)

@@ -84,13 +84,13 @@ def fits(value: object, kind: str) -> bool:
 
 
 def test_any_line_is_read_as_python_reads_it_or_rejected(
-    session: SparkSession, tmp_path: Path, seed: int
+    spark: SparkSession, tmp_path: Path, seed: int
 ) -> None:
     random_ = random.Random(seed)
     texts = [line(random_, number) for number in range(LINES)]
     (tmp_path / "data.jsonl").write_bytes("".join(f"{text}\n" for text in texts).encode())
     source = Source(name="s", path="data.jsonl", format="json", schema="", key=())
-    given = open_source(session, source, SCHEMA, list_files("s", "data.jsonl", tmp_path))
+    given = open_source(spark, source, SCHEMA, list_files("s", "data.jsonl", tmp_path))
     rows = given.records().collect()
     lines = [text for text in texts if text.strip(" \t\r")]
     assert len(rows) == len(lines) == given.measured().digest.count

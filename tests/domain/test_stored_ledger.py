@@ -46,6 +46,7 @@ INPUTS = st.builds(
     duplicate_keys=st.none() | COUNTS,
     blank_lines=COUNTS,
     named_by_place=st.booleans(),
+    missing_columns=st.dictionaries(NAMES, COUNTS, max_size=2),
 )
 SUBS = st.builds(
     SubLedger,

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from tallyman.engine.files.listing import InputFile, InputFiles
 from tallyman.engine.files.parquet_types import (
+    DURATION,
     EXACT,
     NANOSECONDS,
     NOTHING,
@@ -130,11 +131,12 @@ class ParquetSet:
                 before, where = merged.get(name, (ColumnType(NOTHING), file))
                 own = self._type(shape, name, before)
                 kind = common(self._widened(before, own, name), own)
-                if not own.readable:
-                    said = (
-                        f"{file!r} has a column {name!r} of type {own}, which Spark does not read"
-                    )
-                    problems.setdefault(name, Misfit(name, f"{said}; declare a schema without it"))
+                if not own.readable or own.any((DURATION,)):
+                    advice = "declare a schema without it"
+                    if own.name == DURATION:
+                        advice = "declare a schema with bigint to read its counts"
+                    said = f"{file!r} holds {own}, which Spark does not have; {advice}"
+                    problems.setdefault(name, Misfit(name, said))
                 elif kind is None:
                     said = f"{where!r} holds {resolved(before)}, {file!r} holds {resolved(own)}"
                     problems.setdefault(name, Misfit(name, f"{said}, and no type holds both"))

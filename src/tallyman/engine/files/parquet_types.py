@@ -19,7 +19,8 @@ NANOSECONDS = {
     "timestamp_ntz in nanoseconds": "timestamp_ntz",
 }
 """Types that Spark does not have, and the type that holds values of whole microseconds."""
-COUNTS = (*NANOSECONDS, "duration")
+DURATION = "duration"
+COUNTS = (*NANOSECONDS, DURATION)
 """Types stored as a 64-bit count, which can be declared as bigint to read the count itself."""
 NOTHING = "void"
 """The type of a column that has no value in any row of its file, as pandas writes it."""
@@ -47,7 +48,7 @@ class ColumnType:
     inside: tuple[tuple[str, ColumnType], ...] = ()
     exact: bool = field(default=False, compare=False)
     """True for a bigint of which the footer shows that every value is exact as a double."""
-    readable: bool = True
+    known: bool = True
     """False if Spark does not read such columns."""
 
     def __str__(self) -> str:
@@ -56,6 +57,11 @@ class ColumnType:
         if self.inside:
             return f"{self.name}<{','.join(str(kind) for _, kind in self.inside)}>"
         return self.name
+
+    @property
+    def readable(self) -> bool:
+        """True if Spark reads the type and everything inside it."""
+        return self.known and all(kind.readable for _, kind in self.inside)
 
     @property
     def fields(self) -> dict[str, ColumnType]:
@@ -120,8 +126,8 @@ def _of_arrow(kind: pa.DataType, leaves: Iterator[str]) -> ColumnType:
     if name is None and kinds.is_fixed_size_binary(kind):
         name = "binary"
     if name is None and kinds.is_duration(kind):
-        name = "duration"
-    return ColumnType(str(kind), readable=False) if name is None else ColumnType(name)
+        name = DURATION
+    return ColumnType(str(kind), known=False) if name is None else ColumnType(name)
 
 
 def _timestamp(kind: pa.TimestampType, physical: str) -> str:
@@ -167,7 +173,7 @@ def widens(found: ColumnType, wanted: ColumnType) -> bool:
 
     Nanoseconds do where they are whole microseconds; records with others are rejected.
     """
-    if not found.readable:
+    if not found.known:
         return False
     if found == wanted or found.name == NOTHING:
         return True
@@ -186,7 +192,10 @@ def _widens_inside(found: ColumnType, wanted: ColumnType) -> bool:
     there = found.fields
     if found.name == "struct" and _other_case(there, wanted.fields):
         return False
-    return all(widens(there[name], kind) for name, kind in wanted.inside if name in there)
+    both = [(there[name], kind) for name, kind in wanted.inside if name in there]
+    if not both and not any(kind.readable for kind in there.values()):
+        return False
+    return all(widens(mine, theirs) for mine, theirs in both)
 
 
 def _other_case(there: Mapping[str, object], wanted: Mapping[str, object]) -> bool:
@@ -248,7 +257,7 @@ def _common_inside(one: ColumnType, other: ColumnType) -> ColumnType | None:
 def resolved(kind: ColumnType) -> ColumnType:
     """Return the type that a column without a declaration gets."""
     inside = tuple((name, resolved(each)) for name, each in kind.inside)
-    return ColumnType(NANOSECONDS.get(kind.name, kind.name), inside, readable=kind.readable)
+    return ColumnType(NANOSECONDS.get(kind.name, kind.name), inside, known=kind.known)
 
 
 def converted(found: ColumnType, wanted: ColumnType) -> ColumnType:
@@ -256,8 +265,10 @@ def converted(found: ColumnType, wanted: ColumnType) -> ColumnType:
     if found.name in COUNTS and wanted.name == "bigint":
         return wanted
     other = wanted.fields
-    inside = ((n, converted(kind, other[n])) for n, kind in found.inside if n in other)
-    return ColumnType(found.name, tuple(inside), found.exact, found.readable)
+    inside = tuple((n, converted(kind, other[n])) for n, kind in found.inside if n in other)
+    if found.inside and not inside:  # whether the whole is NULL shows in any of its fields
+        inside = tuple((n, kind) for n, kind in found.inside if kind.readable)[:1]
+    return ColumnType(found.name, inside, found.exact, found.known)
 
 
 def lacking(found: ColumnType, wanted: ColumnType, at: str = "") -> Iterator[str]:

@@ -130,7 +130,8 @@ class ParquetInput(Input):
             reader = reader.option("basePath", self.files.root)
         schema: StructType | str = StructType(nullable(self.schema.fields))
         if not self._as_wanted(group):
-            types = {n: as_read(group.types.get(n, kind)) for n, kind in self.wanted.items()}
+            found = {n: converted(kind, self.wanted[n]) for n, kind in group.types.items()}
+            types = {n: as_read(found.get(n, kind)) for n, kind in self.wanted.items()}
             schema = ", ".join(f"{quoted(name)} {kind}" for name, kind in types.items())
         return reader.schema(schema).parquet(*(escaped(file.path) for file in group.files))
 
