@@ -10,6 +10,7 @@ import pytest
 
 from tests.cli.test_imports import loaded_by
 from tests.world.home import Home
+from tests.world.homes import Homes
 
 SOURCES = """\
 import tallyman as tm
@@ -206,3 +207,17 @@ def test_a_project_of_tables_is_checked_without_spark(home: Home) -> None:
     assert "pyspark" not in loaded_by(home.path, "check")
     reply = home.tallyman("check")
     assert (reply.code, reply.json["checked"], reply.json["spark"]) == (0, ["t"], False)
+
+
+def test_with_spark_connect_the_same_mistakes_are_found(homes: Homes) -> None:
+    """Connect analyzes late: a filter of an unknown column has the columns of its input."""
+    text = written(
+        last="return orders.filter('vv = 1', reason='x')",
+        before="return orders.expect('e', 'vv = 1').filter('rand() > 0.5', reason='x')",
+    )
+    found = problems(homes.make(Home, "connected").pipeline(text))
+    assert [one["path"] for one in found] == [
+        "asset last, step 10_filter",
+        "asset before, step 10_expect",
+        "asset before, step 20_filter",
+    ]

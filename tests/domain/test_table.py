@@ -4,7 +4,8 @@ import pytest
 
 import tallyman as tm
 from tallyman.domain.definition.frame import Frame
-from tallyman.domain.pipeline.pipeline import Asset, Pipeline, Source, declaring
+from tallyman.domain.pipeline.declarations import declaring
+from tallyman.domain.pipeline.pipeline import Asset, Pipeline, Source
 from tallyman.domain.version.table import Column, Reference
 from tallyman.errors import DefinitionError, UsageError
 

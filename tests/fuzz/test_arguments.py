@@ -26,7 +26,7 @@ LEAVES = {
     for path, command in every(COMMANDS)
     if not hasattr(command, "commands") and path not in LEFT_OUT | SPARK
 }
-TABLES = ("runs", "materializations", "commits", "versions", "snapshots", "plans")
+TABLES = ("runs", "materializations", "commits", "versions", "snapshots")
 
 words = st.sampled_from(
     ["kept", "orders", "latest", "nobody", "", " ", "-1", "0", "1", "2", "99999999999999999999",

@@ -159,7 +159,7 @@ STATEMENTS = (
     "tm.asset(lambda orders: orders.join(orders, {0}))",
     "tm.asset(lambda orders: orders.groupBy({0}).agg({1}))",
     "tm.daily({0}, start={1})", "raise SystemExit({0})", "raise BaseException({0})", "1 / 0",
-    "import sys; sys.exit({0})", "open({0})", "x = {0}[{1}]", "assert {0}", "tm.asset({0})(None)",
+    "import sys; sys.exit({0})", "x = {0}[{1}]", "assert {0}", "tm.asset({0})(None)",
 )  # fmt: skip
 
 

@@ -16,7 +16,8 @@ import tallyman as tm
 from tallyman.control.bind.inputs import Pins
 from tallyman.control.bind.manifest import inputs_of
 from tallyman.control.pipeline.workspace import Workspace
-from tallyman.domain.pipeline.pipeline import Pipeline, declaring
+from tallyman.domain.pipeline.declarations import declaring
+from tallyman.domain.pipeline.pipeline import Pipeline
 from tallyman.domain.pipeline.target import Reading, Target
 from tallyman.domain.version.dataset import DataFile, Dataset, Fragment, Kind
 from tallyman.engine.spark.project_session import ProjectSession

@@ -9,7 +9,8 @@ from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from tallyman.domain.pipeline.pipeline import Declarations, Pipeline, declaring
+from tallyman.domain.pipeline.declarations import Declarations, declaring
+from tallyman.domain.pipeline.pipeline import Pipeline
 from tallyman.engine.plan.code_hash import YAML
 from tallyman.engine.spark.pipeline_modules import PREFIX, send_by_value
 from tallyman.errors import DefinitionError, Problem, TallymanError

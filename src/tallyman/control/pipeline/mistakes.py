@@ -12,7 +12,8 @@ from tallyman.control.pipeline.outputs import output_problems
 from tallyman.control.pipeline.workspace import Workspace
 from tallyman.domain.definition.frame import Frame
 from tallyman.domain.definition.plan import numbers
-from tallyman.domain.pipeline.pipeline import Asset, Declarations, Pipeline
+from tallyman.domain.pipeline.declarations import Declarations
+from tallyman.domain.pipeline.pipeline import Asset, Pipeline
 from tallyman.domain.pipeline.selection import select
 from tallyman.domain.pipeline.threshold import Thresholds
 from tallyman.errors import DefinitionError, NotFound, Problem, TallymanError, UsageError

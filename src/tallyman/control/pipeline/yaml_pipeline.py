@@ -26,8 +26,9 @@ from tallyman.control.pipeline.yaml_steps import Key, Used, YamlStep, apply, rea
 from tallyman.control.pipeline.yaml_verbs import steps as read_steps
 from tallyman.domain.definition.frame import Frame
 from tallyman.domain.pipeline.approval import Approval, approval
+from tallyman.domain.pipeline.declarations import Declarations
 from tallyman.domain.pipeline.partition import Partitioning, daily, partitions
-from tallyman.domain.pipeline.pipeline import Asset, Declarations, Source, asset, source, table
+from tallyman.domain.pipeline.pipeline import Asset, Source, asset, source, table
 from tallyman.domain.version.table import Table
 from tallyman.errors import DefinitionError, TallymanError
 
@@ -55,7 +56,8 @@ def _declared(root: YamlPiece) -> Declarations:
             item = READERS[section](name, piece)
             if item is not None:
                 found.append(item)
-                found.place(item, piece.notes.file, piece.node.line)
+                where = f"{section.removesuffix('s')} {name}"
+                found.place(where, piece.notes.file, piece.node.line)
     return found
 
 

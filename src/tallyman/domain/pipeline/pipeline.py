@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from typing import TypeVar
 
 from tallyman.domain.account.fate import Evidence
 from tallyman.domain.definition.frame import SAFE_NAME, Frame
+from tallyman.domain.pipeline import arguments
 from tallyman.domain.pipeline.approval import Approval
+from tallyman.domain.pipeline.declarations import record
 from tallyman.domain.pipeline.partition import Partitioning
 from tallyman.domain.pipeline.threshold import Thresholds
 from tallyman.domain.version.dataset import DATASET_NAME
@@ -207,58 +206,14 @@ def _where(item: Source | Asset | Table) -> str:
     return f"{type(item).__name__.lower()} {item.name}"
 
 
-class Declarations(list[Source | Asset | Table]):
-    """What was declared, in order, and at which file and line."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.places: dict[str, tuple[str, int]] = {}
-        """By kind and name, as in `asset x`."""
-
-    def place(self, item: Source | Asset | Table, file: str, line: int) -> None:
-        self.places.setdefault(_where(item), (file, line))
-
-
-_declared: ContextVar[Declarations | None] = ContextVar("declared", default=None)
-
-
-@contextmanager
-def declaring() -> Iterator[Declarations]:
-    """Collect the declarations made inside the block, in order."""
-    collected = Declarations()
-    token = _declared.set(collected)
-    try:
-        yield collected
-    finally:
-        _declared.reset(token)
-
-
 def _record(item: Declared) -> Declared:
-    if (declared := _declared.get()) is not None:
-        declared.append(item)
-        declared.place(item, *_written_at(item))
+    code = getattr(item.function, "__code__", None) if isinstance(item, Asset) else None
+    record(item, _where(item), (code.co_filename, code.co_firstlineno) if code else None)
     return item
 
 
-def _written_at(item: Source | Asset | Table) -> tuple[str, int]:
-    """Return file and line of the function of an asset, or of the code that declares the item."""
-    code = getattr(item.function, "__code__", None) if isinstance(item, Asset) else None
-    if code is not None:
-        return code.co_filename, code.co_firstlineno
-    frame = sys._getframe(1)
-    while frame.f_code.co_filename == __file__ and frame.f_back is not None:
-        frame = frame.f_back
-    return frame.f_code.co_filename, frame.f_lineno
-
-
-def _names(key: str | Sequence[str] | None) -> tuple[str, ...]:
-    if key is None:
-        return ()
-    return (key,) if isinstance(key, str) else tuple(key)
-
-
 def _checked_name(what: str, name: str) -> str:
-    if not SAFE_NAME.fullmatch(name) or name.startswith("."):
+    if not SAFE_NAME.fullmatch(arguments.text(what, name)) or name.startswith("."):
         raise UsageError(f"{what} {name!r}: use letters, digits, '.', '_' and '-', at most 64")
     return name
 
@@ -272,23 +227,26 @@ def source(
     options: Mapping[str, object] | None = None,
 ) -> Source:
     """Declare data from outside. A relative path is relative to the project."""
+    what = f"source {_checked_name('source', name)}"
+    arguments.text(f"{what}: path", path)
+    if schema is not None:
+        arguments.text(f"{what}: schema", schema)
     if format not in FORMATS:
         raise UsageError(f"source {name}: format is one of {', '.join(FORMATS)}, not {format!r}")
     if schema is None and format != "parquet":
         raise UsageError(f"source {name}: format {format!r} needs a schema")
-    texts = {
-        k: str(v).lower() if isinstance(v, bool) else str(v) for k, v in (options or {}).items()
-    }
+    given = arguments.mapping(f"{what}: options", options)
+    texts = {str(k): str(v).lower() if isinstance(v, bool) else str(v) for k, v in given.items()}
     if format == "json" and texts.get("multiLine", "false") == "true":
         reason = "one record is one line; `jq -c .` converts the file"
         raise UsageError(f"source {name}: multiLine is not supported for JSON: {reason}")
     return _record(
         Source(
-            name=_checked_name("source", name),
+            name=name,
             path=path,
             format=format,
             schema=schema,
-            key=_names(key),
+            key=arguments.names(f"{what}: key", key),
             options=texts,
         )
     )
@@ -308,7 +266,9 @@ def table(
     `to`, `at_least` and `at_most`. `rules` maps a column to some of `one_of`, `min`, `max` and
     `pattern`.
     """
-    return _record(Table.of(name, schema, key, references, rules))
+    bound = arguments.mapping(f"table {name}: references", references)
+    ruled = arguments.mapping(f"table {name}: rules", rules)
+    return _record(Table.of(name, schema, key, bound, ruled))
 
 
 def _check_strategy(asset: str, strategy: str, unique_key: tuple[str, ...]) -> None:
@@ -355,11 +315,16 @@ def asset(  # noqa: PLR0913  one keyword for each property of an asset
     """Declare a function of Frames as an asset; its parameter names are the inputs."""
 
     def declare(function: Callable[..., Frame]) -> Asset:
-        own = name or getattr(function, "__name__", "asset")
+        own = _checked_name("asset", name or getattr(function, "__name__", "asset"))
+        if not callable(function):
+            raise UsageError(f"asset {own}: expected a function, not {arguments.shown(function)}")
+        keys = arguments.names(f"asset {own}: key", key)
+        unique_keys = arguments.names(f"asset {own}: unique_key", unique_key)
+        labels = arguments.names(f"asset {own}: tags", tags)
         if evidence not in tuple(Evidence):
             raise UsageError(f"asset {own}: evidence is 'keys' or 'digest', not {evidence!r}")
-        _check_strategy(own, update_strategy, _names(unique_key))
-        _check_key(own, _names(key) if unique else (), _names(unique_key))
+        _check_strategy(own, update_strategy, unique_keys)
+        _check_key(own, keys if unique else (), unique_keys)
         if trace not in (None, *TRACES):
             raise UsageError(f"asset {own}: trace is 'off' or 'changes', not {trace!r}")
         if not DATASET_NAME.fullmatch(publish if isinstance(publish, str) else own):
@@ -369,18 +334,18 @@ def asset(  # noqa: PLR0913  one keyword for each property of an asset
             )
         return _record(
             Asset(
-                name=_checked_name("asset", own),
+                name=own,
                 function=function,
                 inputs=tuple(inspect.signature(function).parameters),
-                key=_names(key),
+                key=keys,
                 unique=unique,
                 thresholds=None if thresholds is None else Thresholds.of(thresholds),
                 evidence=Evidence(evidence),
-                tags=frozenset(tags),
+                tags=frozenset(labels),
                 partitioned_by=partitioned_by,
                 approval=approval,
                 update_strategy=update_strategy,
-                unique_key=_names(unique_key),
+                unique_key=unique_keys,
                 publish=publish,
                 trace=trace,
             )

@@ -127,6 +127,9 @@ class Thresholds:
                 return cls._from(cls.PRESETS[given])
             pieces = [piece.partition("=") for piece in given.split(",")]
             given = {name: value for name, _, value in pieces}
+        if not isinstance(given, Mapping):
+            kind = type(given).__name__
+            raise UsageError(f"thresholds: expected a preset or limits by name, not a {kind}")
         return cls._from(given)
 
     @classmethod

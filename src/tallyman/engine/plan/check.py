@@ -165,7 +165,7 @@ class _Checker:
         if len(self.problems) > before:
             return _assume(frame.step, rows)
         try:
-            return self._applied(frame.step, rows, where)
+            return _analyzed(self._applied(frame.step, rows, where))
         except TallymanError as error:
             self.problems.append(Problem(where, str(error)))
         except (AnalysisException, ParseException) as error:
@@ -256,6 +256,14 @@ class _Checker:
 
     def _add(self, where: str, message: str, near: str | None = None) -> None:
         self.problems.append(Problem(where, message, near))
+
+
+def _analyzed(rows: DataFrame) -> DataFrame:
+    """Let Spark analyze the rows now. Spark Connect does so only when it is asked, and takes the
+    columns of a filter from the rows before it."""
+    if type(rows).__module__.startswith("pyspark.sql.connect"):
+        _ = rows.select("*").schema
+    return rows
 
 
 def _visible(rows: DataFrame) -> list[str]:
