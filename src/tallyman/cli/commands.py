@@ -18,7 +18,7 @@ PANELS = {
     "Start": ("init", "demo", "doctor"),
     "Run": (
         "run", "backfill", "resume", "cancel", "approve", "reject", "approvals", "rejections",
-        "invalidate",
+        "invalidate", "breakers",
     ),
     "Read": (
         "ls", "graph", "status", "runs", "show", "report", "compare", "read", "versions",

@@ -65,6 +65,7 @@ from tallyman.errors.replay import (
 from tallyman.errors.reproduce import NotBound
 from tallyman.errors.run import (
     AlreadyDecided,
+    BreakerOpen,
     DependencyNotReady,
     ForeignAsset,
     NotRunning,
@@ -104,6 +105,7 @@ from tallyman.errors.walk import (
 
 __all__ = [
     "AlreadyDecided",
+    "BreakerOpen",
     "Conflict",
     "CorrectionsRefused",
     "DatabaseBehind",

@@ -37,6 +37,27 @@ class RunBusy(Conflict):
         return f"run {self.run} is still running on {self.node}."
 
 
+class BreakerOpen(TallymanError):
+    """The circuit breaker of an asset tripped, and nobody has closed it since."""
+
+    code = "breaker_open"
+    exit_code = 3
+    hint = (
+        "Nothing was read. Repair the input or the schema of the source, then close the breaker: "
+        "`tallyman breakers close ASSET`."
+    )
+
+    def __init__(self, asset: str, run: str, since: datetime, reason: str) -> None:
+        super().__init__(asset, run, since, reason)
+        self.asset, self.run, self.since, self.reason = asset, run, since, reason
+
+    def __str__(self) -> str:
+        return (
+            f"the breaker of {self.asset} is open since {self.since:%Y-%m-%d %H:%M} UTC, "
+            f"run {self.run}: {self.reason}"
+        )
+
+
 class RunRemoved(NotFound):
     """The folder of the run was removed; the registry still knows the run."""
 

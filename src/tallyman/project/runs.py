@@ -21,6 +21,7 @@ from tallyman.engine.files.past_run import Run, find_folder
 from tallyman.errors import NotFound, RunRemoved, UsageError
 from tallyman.on_demand import OnDemand
 from tallyman.query.report.run import KnownRun, Report, report
+from tallyman.registry.run.breakers import Breakers, OpenBreaker
 from tallyman.registry.run.materializations import Materializations
 from tallyman.registry.run.runs import Runs
 from tallyman.registry.seals import Seals
@@ -69,6 +70,17 @@ class ProjectRuns:
         """Remove the folders of runs that are older, where nothing needs them."""
         upkeep.upkeep(self.workspace.database, self.workspace.settings)
         return OldRuns(self.workspace).older_than(older_than_s, confirm=confirm)
+
+    def open_breakers(self) -> list[OpenBreaker]:
+        """List circuit breakers that tripped and were not closed since."""
+        return self.workspace.database.durably(lambda tx: Breakers(tx).open(self.workspace.name))
+
+    def close_breaker(self, asset: str, *, reason: str | None = None) -> int:
+        """Close the breakers of an asset; return their number."""
+        name, actor = self.workspace.name, self.workspace.actor
+        return self.workspace.database.durably(
+            lambda tx: Breakers(tx).close(name, asset, actor, reason)
+        )
 
     def find(self, run: str) -> RunRecord:
         """Find a run by name, unique prefix, folder, or `latest`, with its status brought up to

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +22,7 @@ from tallyman.domain.pipeline.pipeline import Pipeline
 from tallyman.domain.pipeline.target import Reading, Target, readings
 from tallyman.domain.version.dataset import Dataset, Kind
 from tallyman.errors import (
+    BreakerOpen,
     DependencyNotReady,
     NotRunning,
     PlaceUnusable,
@@ -32,6 +33,7 @@ from tallyman.errors import (
 from tallyman.on_demand import OnDemand, imported_meanwhile
 from tallyman.registry.audit import Audit
 from tallyman.registry.database import Database, Transaction
+from tallyman.registry.run.breakers import Breakers
 from tallyman.registry.run.materializations import Materializations
 from tallyman.registry.run.pipelines import Pipelines
 from tallyman.registry.run.runs import Runs
@@ -126,6 +128,18 @@ def _unusable(place: Path) -> str | None:
     return None if os.access(there, os.W_OK | os.X_OK) else f"{there.name!r} cannot be written to"
 
 
+def check_breakers(definitions: Definitions, assets: Iterable[str]) -> None:
+    """Refuse to make an asset whose breaker somebody has to close first."""
+    declared = definitions.pipeline.assets
+    held = [a for a in assets if definitions.thresholds(declared[a]).on_break == "hold"]
+    if not held:
+        return
+    project = definitions.settings.name
+    found = definitions.database.durably(lambda tx: Breakers(tx).first_open(project, held))
+    if found is not None:
+        raise BreakerOpen(found.asset, found.run, found.since, found.reason)
+
+
 def begin(asked: Begun, definitions: Definitions, listen: Listener) -> execute.Execution:
     """Check and register a run, which this process then holds."""
     with imported_meanwhile(*MAKING):
@@ -139,6 +153,7 @@ def register(asked: Begun, definitions: Definitions) -> journal.Journal:
     settings, database = definitions.settings, definitions.database
     check_places(settings)
     upkeep.upkeep(database, settings)
+    check_breakers(definitions, {target.asset for target in asked.targets})
     sign = database.durably(lambda tx: signer(tx, settings))
     names = list(dict.fromkeys(target.asset for target in asked.targets))
     found = database.durably(lambda tx: _register(tx, definitions, names))

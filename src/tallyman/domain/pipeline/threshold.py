@@ -53,6 +53,10 @@ class Thresholds:
     """The number of records that the circuit breaker checks first; 0 turns it off."""
     breaker: float = 0.05
     """The share of unreadable records in that window that halts, or `percentage` if larger."""
+    on_break: str | None = None
+    """`hold`: after the breaker tripped, the asset is not made until somebody closes it. None: the
+    next run tries again.
+    """
     on_empty: str = "warn"
     children_absolute: int | None = None
     children_percentage: float | None = None
@@ -71,6 +75,8 @@ class Thresholds:
         for name in ("absolute", "window", "children_absolute", "groups_absolute"):
             if (getattr(self, name) or 0) < 0:
                 raise UsageError(f"thresholds: {name} must not be negative")
+        if self.on_break not in (None, "hold"):
+            raise UsageError(f"thresholds: on_break is hold, not {self.on_break!r}")
         if self.on_empty not in ("warn", "halt"):
             raise UsageError(f"thresholds: on_empty is warn or halt, not {self.on_empty!r}")
 
@@ -139,6 +145,7 @@ class Thresholds:
             "percentage": float,
             "window": int,
             "breaker": float,
+            "on_break": str,
             "on_empty": str,
             "children_absolute": int,
             "children_percentage": float,

@@ -1,0 +1,67 @@
+"""Circuit breakers: targets whose newest result found an input that cannot be read."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+
+from tallyman.registry.audit import Audit
+from tallyman.registry.database import Transaction
+
+CLOSED = "breaker.closed"
+OPEN = """
+    SELECT * FROM (
+        SELECT DISTINCT ON (m.asset_name, coalesce(m.partition, ''))
+            m.asset_name, m.partition, r.name AS run, m.completed_at, m.error_message,
+            m.metadata #>> '{error,code}' AS code
+        FROM materializations m JOIN runs r ON r.id = m.run_id
+        WHERE r.project = %(project)s AND m.status IN ('success', 'failed')
+        ORDER BY m.asset_name, coalesce(m.partition, ''), m.completed_at DESC
+    ) AS newest
+    WHERE code = 'structural_error' AND NOT EXISTS (
+        SELECT FROM audit_log a
+        WHERE a.event_type = %(closed)s AND a.resource = newest.asset_name
+          AND a.details ->> 'project' = %(project)s AND a.at > newest.completed_at
+    )
+    ORDER BY completed_at, asset_name, partition
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenBreaker:
+    asset: str
+    partition: str | None
+    run: str
+    since: datetime
+    reason: str
+
+
+class Breakers:
+    def __init__(self, tx: Transaction) -> None:
+        self.tx = tx
+
+    def open(self, project: str) -> list[OpenBreaker]:
+        """List the breakers that tripped and were not closed since, oldest first."""
+        rows = self.tx.execute(OPEN, {"project": project, "closed": CLOSED}).fetchall()
+        return [
+            OpenBreaker(
+                asset=row["asset_name"],
+                partition=row["partition"],
+                run=row["run"],
+                since=row["completed_at"],
+                reason=row["error_message"] or "",
+            )
+            for row in rows
+        ]
+
+    def first_open(self, project: str, assets: Collection[str]) -> OpenBreaker | None:
+        return next((one for one in self.open(project) if one.asset in assets), None)
+
+    def close(self, project: str, asset: str, actor: str, reason: str | None) -> int:
+        """Close the breakers of an asset; return their number."""
+        found = [one for one in self.open(project) if one.asset == asset]
+        if found:
+            details = {"project": project, "reason": reason}
+            Audit(self.tx).add(CLOSED, actor, asset, details=details)
+        return len(found)
