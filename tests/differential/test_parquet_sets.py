@@ -21,8 +21,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tallyman.domain.pipeline.pipeline import Source
-from tallyman.engine.expressions.column_names import KEY, UNFIT
+from tallyman.engine.expressions.column_names import KEY, UNFIT, quoted
 from tallyman.engine.files.listing import list_files
+from tallyman.engine.files.parquet_set import ParquetSet
 from tallyman.engine.readback.open import OpenRecords
 from tallyman.engine.readback.session import DuckSession
 from tallyman.engine.source.open import declared_schema, open_source
@@ -173,7 +174,7 @@ def as_counts(kind: pa.DataType) -> pa.DataType:
     """The type with numbers in place of dates and times, whose bytes are the same."""
     if pa.types.is_date32(kind):
         return pa.int32()
-    if pa.types.is_timestamp(kind):
+    if pa.types.is_timestamp(kind) or pa.types.is_duration(kind):
         return pa.int64()
     if pa.types.is_struct(kind):
         return pa.struct([(f.name, as_counts(f.type)) for f in kind])
@@ -239,48 +240,86 @@ def must_refuse(value: Any, kind: pa.DataType) -> bool:
 # ---- the comparison -------------------------------------------------------------------------
 
 
+def tables_in(home: Path) -> list[pa.Table]:
+    return [pq.read_table(file) for file in sorted(home.glob("*.parquet"))]
+
+
 @pytest.mark.parametrize("seed", range(CASES))
 def test_a_set_is_read_as_pyarrow_reads_it_or_refused(
     spark: SparkSession, tmp_path: Path, seed: int
 ) -> None:
     write_set(random.Random(seed), tmp_path)
     source = Source(name="s", path=".", format="parquet", key=("id",))
-    tables = [pq.read_table(file) for file in sorted(tmp_path.glob("*.parquet"))]
     try:
-        schema = declared_schema(spark, source, tmp_path)
+        declared_schema(spark, source, tmp_path)
     except DefinitionError as error:
-        check_refusal(error, tables)
+        check_refusal(error, tables_in(tmp_path))
         return
-    opened = open_source(spark, source, schema, list_files("s", ".", tmp_path))
+    compare(spark, source, tmp_path)
+
+
+NUMBERS = ("int", "bigint", "double", "decimal(25,4)", "decimal(38,0)")
+
+
+@pytest.mark.parametrize("seed", range(CASES, 2 * CASES))
+def test_a_declared_schema_is_read_without_loss_or_refused(
+    spark: SparkSession, tmp_path: Path, seed: int
+) -> None:
+    r = random.Random(seed)
+    write_set(r, tmp_path)
+    merged, misfits = ParquetSet(list_files("s", ".", tmp_path)).union()
+    failed = {misfit.column for misfit in misfits}
+    kinds = {"id": r.choice(("int", "bigint", "decimal(12,1)"))}
+    for name in (name for name in merged if name != "id"):
+        wider = r.random() < 0.5 and str(merged[name]) in ("tinyint", "smallint", "int", "bigint")
+        kinds[name] = r.choice(NUMBERS) if name in failed or wider else str(merged[name])
+    schema = ", ".join(f"{quoted(name)} {kind}" for name, kind in kinds.items())
+    source = Source(name="s", path=".", format="parquet", key=("id",), schema=schema)
+    try:
+        compare(spark, source, tmp_path)
+    except DefinitionError as error:
+        for problem in error.problems:
+            assert "is declared" in problem.message, problem
+            assert ".parquet'" in problem.message, problem
+            name = problem.message.removeprefix("column '").partition("' is")[0]
+            assert kinds[name] != str(merged[name]) or name in failed, problem
+
+
+def compare(spark: SparkSession, source: Source, home: Path) -> None:
+    """Open the set, and compare every value of every record with the files."""
+    tables, schema = tables_in(home), declared_schema(spark, source, home)
+    opened = open_source(spark, source, schema, list_files("s", ".", home))
     assert isinstance(opened, ParquetInput)
     check_missing(opened, tables)
     rows = opened.records()
     unfit = f"map_keys({UNFIT})" if UNFIT in rows.columns else "NULL"
     shown = rows.selectExpr("*", f"{unfit} AS unfit").drop(UNFIT)
     # Python has no dates outside the years 1 to 9999: such a record is only counted.
-    found = {row["id"]: row for row in shown.where("unfit IS NULL").collect()}
+    found = {int(row["id"]): row for row in shown.where("unfit IS NULL").collect()}
     others = shown.where("unfit IS NOT NULL").select("id", "unfit").collect()
-    refused = {row["id"]: set(row["unfit"]) for row in others}
+    refused = {int(row["id"]): set(row["unfit"]) for row in others}
+    counts = {f.name for f in schema if f.dataType.simpleString() == "bigint"}
     for table in tables:
         columns = {name: counted(table[name]) for name in table.column_names}
+        kinds = {
+            name: as_counts(table.schema.field(name).type)
+            if name in counts
+            else table.schema.field(name).type
+            for name in columns
+        }
         for n, key in enumerate(columns["id"]):
-            wrong = {
-                name
-                for name, values in columns.items()
-                if must_refuse(values[n], table.schema.field(name).type)
-            }
-            assert refused.get(key, set()) == wrong, (seed, key)
+            wrong = {name for name in columns if must_refuse(columns[name][n], kinds[name])}
+            assert refused.get(key, set()) == wrong, key
             if wrong:
                 continue
             row = found[key].asDict(recursive=True)
-            assert row[KEY] == str(key)
+            assert row[KEY] == str(row["id"])
             for name in schema.names:
-                own = name in columns
-                theirs = columns[name][n] if own else None
-                kind = table.schema.field(name).type if own else pa.null()
-                assert same(row[name], theirs, kind), (seed, key, name, row[name], theirs)
+                theirs = columns[name][n] if name in columns else None
+                kind = kinds.get(name, pa.null())
+                assert same(row[name], theirs, kind), (key, name, row[name], theirs)
     assert len(found) + len(refused) == opened.at_most() == sum(t.num_rows for t in tables)
-    check_readback(source, tmp_path, opened, {key: found[key].asDict() for key in found})
+    check_readback(source, home, opened, {row[KEY]: row.asDict() for row in found.values()})
 
 
 def check_refusal(error: DefinitionError, tables: list[pa.Table]) -> None:
@@ -301,15 +340,15 @@ def check_missing(opened: ParquetInput, tables: list[pa.Table]) -> None:
 
 
 def check_readback(
-    source: Source, home: Path, opened: ParquetInput, rows: dict[int, dict[str, Any]]
+    source: Source, home: Path, opened: ParquetInput, rows: dict[str, dict[str, Any]]
 ) -> None:
     """What `why` shows of a record has the values that the run read."""
     plainly = [f.name for f in opened.schema if f.dataType.simpleString() in SHOWN]
     with DuckSession() as duck:
         records = OpenRecords(duck).source(source, list_files("s", ".", home))
-        keys = duck.keep("SELECT unnest($k) AS k, NULL AS p", {"k": [str(key) for key in rows]})
+        keys = duck.keep("SELECT unnest($k) AS k, NULL AS p", {"k": list(rows)})
         for record in records.shown(records.by_keys(keys), None):
-            ours = rows[int(record.key)]
+            ours = rows[record.key]
             for name in plainly:
                 assert text(record.values[name]) == text(ours[name]), (name, record)
 

@@ -16,6 +16,7 @@ from tallyman.engine.readback import compare_results as results
 from tallyman.errors import (
     InputChanged,
     InputMissing,
+    InputUnreadable,
     StepFailed,
     StorageFailed,
     StructuralError,
@@ -25,7 +26,8 @@ from tallyman.errors.wording import first_line
 
 LIMIT = 20
 """The most samples of each kind; counts are exact."""
-OUTSIDE = {kind.code for kind in (InputChanged, InputMissing, StepFailed, StorageFailed)}
+_OUTSIDE = (InputChanged, InputMissing, InputUnreadable, StepFailed, StorageFailed)
+OUTSIDE = {kind.code for kind in _OUTSIDE}
 """Errors that say nothing about the run's data."""
 
 Differ: TypeAlias = (

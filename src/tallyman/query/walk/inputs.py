@@ -11,7 +11,7 @@ from tallyman.domain.history.materialization import Materialization, RunRecord
 from tallyman.domain.pipeline.target import readings, source_path
 from tallyman.domain.version.dataset import Dataset, Fragment, Kind
 from tallyman.engine.files.listing import InputFiles, list_files, listed_files
-from tallyman.errors import InputMissing
+from tallyman.errors import InputMissing, InputUnreadable
 from tallyman.registry.database import Transaction
 from tallyman.registry.run.reads import Read, Reads
 from tallyman.registry.version.datasets import Datasets
@@ -76,6 +76,8 @@ class PastInputs:
         except InputMissing:
             missing = f"its files are missing from {source_path(source, words)}"
             return PastInput(name, "source", partition, None, source.key, missing=missing)
+        except InputUnreadable as error:
+            return PastInput(name, "source", partition, None, source.key, missing=str(error))
         return PastInput(name, "source", partition, files, source.key)
 
     def _of_asset(
