@@ -47,6 +47,6 @@ class PastPlans:
         try:
             asset.plan()
         except Exception:
-            # Some Columns have another text in Spark Connect: only Spark itself can tell.
+            # Some Columns have another text in Spark Connect: only Spark can decide.
             plan = self.with_spark(asset)
         return now.hash_of(asset, plan) == made.definition_hash
