@@ -47,6 +47,6 @@ class PastPlans:
         try:
             asset.plan()
         except Exception:
-            # Some Columns have another text in Spark Connect: only Spark can decide.
+            # Some Columns have another text in Spark Connect: only Spark itself knows.
             plan = self.with_spark(asset)
         return now.hash_of(asset, plan) == made.definition_hash
