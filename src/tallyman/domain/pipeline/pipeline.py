@@ -315,7 +315,7 @@ def asset(  # noqa: PLR0913  one keyword for each property of an asset
     """Declare a function of Frames as an asset; its parameter names are the inputs."""
 
     def declare(function: Callable[..., Frame]) -> Asset:
-        own = _checked_name("asset", name or getattr(function, "__name__", "asset"))
+        own = arguments.text("asset", name or getattr(function, "__name__", "asset"))
         if not callable(function):
             raise UsageError(f"asset {own}: expected a function, not {arguments.shown(function)}")
         keys = arguments.names(f"asset {own}: key", key)
@@ -334,7 +334,7 @@ def asset(  # noqa: PLR0913  one keyword for each property of an asset
             )
         return _record(
             Asset(
-                name=own,
+                name=_checked_name("asset", own),
                 function=function,
                 inputs=tuple(inspect.signature(function).parameters),
                 key=keys,
