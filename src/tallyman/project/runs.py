@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from tallyman.control.bind.vouch import vouched
 from tallyman.control.conclude import upkeep
@@ -21,7 +21,9 @@ from tallyman.engine.files.past_run import Run, find_folder
 from tallyman.errors import NotFound, RunRemoved, UsageError
 from tallyman.on_demand import OnDemand
 from tallyman.query.report.run import KnownRun, Report, report
-from tallyman.registry.run.breakers import Breakers, OpenBreaker
+from tallyman.registry.audit import Audit
+from tallyman.registry.database import Transaction
+from tallyman.registry.run.breakers import CLOSED, Breakers, OpenBreaker
 from tallyman.registry.run.materializations import Materializations
 from tallyman.registry.run.runs import Runs
 from tallyman.registry.seals import Seals
@@ -77,10 +79,17 @@ class ProjectRuns:
 
     def close_breaker(self, asset: str, *, reason: str | None = None) -> int:
         """Close the breakers of an asset; return their number."""
-        name, actor = self.workspace.name, self.workspace.actor
-        return self.workspace.database.durably(
-            lambda tx: Breakers(tx).close(name, asset, actor, reason)
-        )
+        name, key = self.workspace.name, uuid4()
+
+        def work(tx: Transaction) -> int:
+            found = [one for one in Breakers(tx).open(name) if one.asset == asset]
+            if found:
+                details = {"project": name, "reason": reason}
+                actor = self.workspace.actor
+                Audit(tx).add(CLOSED, actor, asset, details=details, key=key)
+            return len(found)
+
+        return self.workspace.database.durably(work)
 
     def find(self, run: str) -> RunRecord:
         """Find a run by name, unique prefix, folder, or `latest`, with its status brought up to

@@ -6,10 +6,10 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 
-from tallyman.registry.audit import Audit
 from tallyman.registry.database import Transaction
 
 CLOSED = "breaker.closed"
+"""The event of the audit log that closes the breakers of an asset."""
 OPEN = """
     SELECT * FROM (
         SELECT DISTINCT ON (m.asset_name, coalesce(m.partition, ''))
@@ -57,11 +57,3 @@ class Breakers:
 
     def first_open(self, project: str, assets: Collection[str]) -> OpenBreaker | None:
         return next((one for one in self.open(project) if one.asset in assets), None)
-
-    def close(self, project: str, asset: str, actor: str, reason: str | None) -> int:
-        """Close the breakers of an asset; return their number."""
-        found = [one for one in self.open(project) if one.asset == asset]
-        if found:
-            details = {"project": project, "reason": reason}
-            Audit(self.tx).add(CLOSED, actor, asset, details=details)
-        return len(found)
