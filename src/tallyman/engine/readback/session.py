@@ -34,6 +34,7 @@ class DuckSession:
         # DuckDB can only guess the length of text files; queries here name the small side last.
         self.connection.execute("SET disabled_optimizers = 'build_side_probe_side'")
         self._number = itertools.count(1)
+        self._placed: dict[tuple[object, ...], str] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -73,6 +74,12 @@ class DuckSession:
     def placed(self, files: Sequence[str], *, hive: bool = False) -> str:
         """Read the rows of files with their place, as part of a query: `_tm_file`, and `_tm_line`
         counted from 1."""
+        key = (hive, *files)
+        if key not in self._placed:  # finding the columns opens every file
+            self._placed[key] = self._with_places(files, hive=hive)
+        return self._placed[key]
+
+    def _with_places(self, files: Sequence[str], *, hive: bool) -> str:
         if ROW_NUMBER in map(str.lower, self.columns(f"SELECT * FROM {parquet(files, hive=hive)}")):
             # DuckDB refuses to add its column: number the rows in the order of the file.
             each = (
