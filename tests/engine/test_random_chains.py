@@ -384,7 +384,7 @@ def _canonical(row: dict[str, Any]) -> str:
     return repr(sorted(row.items()))
 
 
-def _behind(files: AssetFiles, wanted: dict[str, str]) -> list[str]:
+def _behind(files: AssetFiles, wanted: dict[str, str | None]) -> list[str]:
     with DuckSession() as duck:
         output = parquet(parquet_files(files.folder / "output"))
         types = duck.columns(f"SELECT * FROM {output}")
@@ -400,7 +400,7 @@ def test_backward_from_a_group_finds_the_record_that_went_forward(ran: Ran) -> N
         if chain.ending not in ("group", "having"):
             continue
         for row, keys in _rows_with_sources(chain, ran[name])[:3]:
-            wanted = {n: "null" if row[n] is None else str(row[n]) for n in chain.by}
+            wanted = {n: None if row[n] is None else str(row[n]) for n in chain.by}
             found = _behind(ran[name], wanted)
             assert set(found) == keys, _told(name)
             assert row["agg_n"] == len(found), _told(name)

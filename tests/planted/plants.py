@@ -342,7 +342,7 @@ ELSEWHERE = {
     "files.run_folder:RunFolder.set_aside": "one rename of a whole folder that no version names",
     "files.run_folder:write_json": "see write_text",
     "files.run_folder:write_text": "JSON and text of ours, hashed in the ledger or the seal",
-    "readback.text_lines:readable": "a copy for `why` to read; nothing is kept of it",
+    "asset.asset_run:AssetRun._explained": "the text of an error that Spark raised",
     "source.door_memory:DoorMemory.keep": "digests that the gate compares with the rows",
     "warehouse.warehouse:_link": "a second name for a file; readers compare its sha256",
 }
