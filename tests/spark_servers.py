@@ -39,7 +39,7 @@ def spark_class(folder: Path, name: str, *words: str) -> subprocess.Popen[bytes]
     with (folder / "spark.log").open("ab") as log:
         return subprocess.Popen(
             [str(SPARK_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", *words],
-            env={**os.environ, **OURS, **_class_archive()},
+            env={**os.environ, **OURS, **_java_options()},
             cwd=folder,
             stdout=log,
             stderr=log,
@@ -47,9 +47,14 @@ def spark_class(folder: Path, name: str, *words: str) -> subprocess.Popen[bytes]
         )
 
 
-def _class_archive() -> dict[str, str]:
+LONG_LIFE = "-XX:TieredStopAtLevel=4"
+"""A server that plans thousands of queries gains from the slow compiler; short processes do not."""
+
+
+def _java_options() -> dict[str, str]:
     found = class_archive.archive()
-    return {class_archive.SUBMIT_OPTIONS: class_archive.options(found)} if found.is_file() else {}
+    archive = class_archive.options(found) if found.is_file() else ""
+    return {class_archive.SUBMIT_OPTIONS: f"{archive} {LONG_LIFE}".strip()}
 
 
 def start_connect_server(folder: Path, cores: int) -> tuple[int, str]:

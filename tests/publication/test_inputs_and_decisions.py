@@ -98,7 +98,7 @@ def test_a_project_from_before_versions_publishes_with_its_next_run(
         "ALTER TABLE materializations DROP replays CASCADE, DROP adds_to CASCADE",
         "DROP INDEX idx_materializations_upstream_ids",
         "ALTER TABLE materializations DROP fragment_id",
-        "ALTER TABLE runs DROP pins",
+        "ALTER TABLE runs DROP pins, DROP removed_at CASCADE, DROP removed_by CASCADE",
         "DELETE FROM schema_migrations WHERE version >= 2",
     ]
     home.owner(*undo)
