@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from xdist.scheduler import LoadFileScheduling
 
 from tallyman.engine.spark import class_archive
 from tallyman.engine.spark.mode import ENABLED
+from tallyman.errors import UsageError
 from tallyman.registry.database import Database
 from tests import schedule
 from tests.guard import ProcessState
@@ -58,7 +60,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if "PYTEST_XDIST_WORKER" not in os.environ and hasattr(config, "cache"):
         os.environ["XDG_CACHE_HOME"] = str(config.cache.mkdir("tallyman"))
         if not class_archive.archive().is_file():
-            class_archive.make()
+            with suppress(UsageError):  # a Java that makes none starts slower, and that is all
+                class_archive.make()
 
 
 @pytest.fixture(scope="session", autouse=True)
