@@ -16,8 +16,8 @@ from uuid import uuid4
 
 from tallyman.domain.account.ledger import KeyDigest
 
-VERSION = 1
-"""The version of key digests; others are not comparable."""
+VERSION = 2
+"""The version of key digests, and of what is a record; others are not comparable."""
 MOST = 1_000
 """The number of inputs that are remembered; the oldest are forgotten."""
 
