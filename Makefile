@@ -2,7 +2,7 @@ BIN := .venv/bin
 ARGS ?=
 
 .DEFAULT_GOAL := setup
-.PHONY: setup check format test faults bench demo docs lock clean
+.PHONY: setup check format test test-wide faults bench demo docs lock clean
 
 setup: .venv/.package       ## .venv/bin/tallyman, ready to run, and a Java for Spark
 	@scripts/ensure-java
@@ -17,8 +17,11 @@ format: .venv/.package      ## what `check` would complain about, where it can b
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-test: setup                 ## all tests; narrow with ARGS="-k join"
+test: setup                 ## every promise once, under eight minutes; narrow with ARGS="-k join"
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+
+test-wide: export TALLYMAN_SCALE ?= wide
+test-wide: test             ## all tests, as CI runs them; TALLYMAN_SCALE=full adds the large forms
 
 faults: setup               ## only the promises under crashes and broken files
 	$(BIN)/pytest tests/faults $(ARGS)

@@ -26,18 +26,20 @@ from pathlib import Path
 import psycopg
 
 from tallyman.domain.history.lineage import Reached
+from tallyman.domain.version.owner import Owner
 from tallyman.registry.database import Database
 from tallyman.registry.run.lineage import Lineage
 
 LAYERS, WIDTH, RUNS = 20, 10, 500
 TARGET_MS = 50
 BEGAN = datetime(2025, 1, 1, tzinfo=UTC)
+OWNER = Owner("default", "bench")
 
-COPY_RUNS = "COPY runs (id, name, project, status, folder, actor, started_at) FROM STDIN"
+COPY_RUNS = "COPY runs (id, name, org, project, status, folder, actor, started_at) FROM STDIN"
 COPY_MATERIALIZATIONS = """
     COPY materializations (
-        id, asset_name, partition, run_id, status, started_at, completed_at, inserted_at,
-        upstream_assets, upstream_partitions, upstream_ids,
+        id, org, project, asset_name, partition, run_id, status, started_at, completed_at,
+        inserted_at, upstream_assets, upstream_partitions, upstream_ids,
         definition_hash, dependency_hash, content_digest, location
     ) FROM STDIN
 """
@@ -81,7 +83,8 @@ def rows_of_a_run(
         ids = [made.get(i) for i in read]
         when = (at, at + timedelta(seconds=len(made)), at)
         hashes = ("0" * 64, "1" * 64, "2" * 64, "runs/r/a/output")
-        yield (made[asset], asset, partition, run, "success", *when, read, of_inputs, ids, *hashes)
+        own = (made[asset], *OWNER.key.values(), asset, partition, run)
+        yield (*own, "success", *when, read, of_inputs, ids, *hashes)
 
 
 def fill(url: str, daily: bool) -> int:
@@ -91,7 +94,8 @@ def fill(url: str, daily: bool) -> int:
     with psycopg.connect(url) as connection, connection.cursor() as cursor:
         with cursor.copy(COPY_RUNS) as copy:
             for run, _, at in runs:
-                copy.write_row((run, str(run), "bench", "success", str(run), "bench", at))
+                own = (run, str(run), *OWNER.key.values())
+                copy.write_row((*own, "success", str(run), "bench", at))
         with cursor.copy(COPY_MATERIALIZATIONS) as copy:
             for run, partition, at in runs:
                 for row in rows_of_a_run(run, partition, at, graph):
@@ -120,7 +124,7 @@ def measure(database: Database, question: Question, repeats: int) -> dict[str, o
     for round_ in range(repeats + 1):
         with database.transaction() as tx:
             started = time.perf_counter()
-            reached = question.ask(Lineage(tx))
+            reached = question.ask(Lineage(tx, OWNER))
             if round_:  # the first round warms up
                 taken.append((time.perf_counter() - started) * 1000)
     return {

@@ -37,6 +37,7 @@ from tallyman.control.publish.fragment import described
 from tallyman.control.publish.mutate import dataset_of
 from tallyman.domain.version.commit import Change, Commit, Operation, Publication
 from tallyman.domain.version.dataset import Dataset, Fragment
+from tallyman.domain.version.owner import Owner
 from tallyman.domain.version.table import Table
 from tallyman.engine.table.file import write_file
 from tallyman.engine.warehouse import iceberg
@@ -47,6 +48,7 @@ from tallyman.registry.version.fragments import Fragments
 
 SIZES = (1, 10, 50)
 PROJECT = "bench"
+OWNER = Owner("default", PROJECT)
 PIPELINE = """\
 import tallyman as tm
 
@@ -66,7 +68,7 @@ class Bench:
 
     def make(self, count: int) -> None:
         for n in range(count):
-            wanted = dataset_of(Table.of(f"dataset_{n}", "n int", "n"), PROJECT)
+            wanted = dataset_of(Table.of(f"dataset_{n}", "n int", "n"), OWNER)
             dataset = self.database.durably(lambda tx, w=wanted: Datasets(tx).ensure(w))
             self.datasets.append(dataset)
             self.states[dataset.id] = (self._state(dataset, 0), self._state(dataset, 1))
@@ -86,7 +88,7 @@ class Bench:
 
     def publish(self, datasets: Sequence[Dataset]) -> Commit | None:
         changes = tuple(self._other_state(dataset.id) for dataset in datasets)
-        asked = Publication(key=uuid4(), kind="load", actor="b", project=PROJECT, changes=changes)
+        asked = Publication(key=uuid4(), kind="load", actor="b", owner=OWNER, changes=changes)
         made = self.database.durably(lambda tx: publish(tx, self.warehouse, asked))
         for dataset in datasets:
             self.ordinals[dataset.id] += 1
@@ -103,7 +105,7 @@ class Bench:
         )
 
     def back(self, to: Commit) -> Commit | None:
-        asked = rollback.asking(uuid4(), "b", PROJECT, None)
+        asked = rollback.asking(uuid4(), "b", OWNER, None)
 
         def work(tx: Transaction) -> Commit | None:
             return rollback.to_commit(tx, self.warehouse, asked, str(to.id))
@@ -185,7 +187,7 @@ def mutations(home: Path, repeats: int) -> list[dict[str, Any]]:
 def measure(repeats: int) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory(prefix="tallyman-bench-") as folder:
         place = Path(folder)
-        bench = Bench(Database(None, place / "state"), Warehouse(place / "warehouse"))
+        bench = Bench(Database(None, place / "state"), Warehouse(place / "warehouse", OWNER))
         try:
             bench.make(max(SIZES))
             results = [publications(bench, count, repeats) for count in SIZES]

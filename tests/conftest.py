@@ -17,12 +17,15 @@ from tallyman.engine.spark import class_archive
 from tallyman.engine.spark.mode import ENABLED
 from tallyman.errors import UsageError
 from tallyman.registry.database import Database
-from tests import schedule
+from tests import planting, schedule
 from tests.guard import ProcessState
 from tests.spark_servers import start_connect_server
+from tests.world import scale
 from tests.world.collector import Collector, serving
 from tests.world.databases import Databases
 from tests.world.homes import Homes
+
+planting.install()
 
 FAST_START = (
     "-XX:TieredStopAtLevel=1",
@@ -44,6 +47,7 @@ OURS = (
     "TALLYMAN_SEED",
     "TALLYMAN_CHAINS",
     "TALLYMAN_SCALE",
+    "TALLYMAN_TURN",
     "TALLYMAN_DURATIONS",
     "TALLYMAN_RECORD",
 )
@@ -54,9 +58,15 @@ os.environ.update(GIT_CONFIG_GLOBAL=os.devnull, GIT_CONFIG_NOSYSTEM="1")
 SERVER = "spark_server.json"
 
 
+def pytest_report_header() -> str:
+    turn = "all cases" if scale.FULL else f"some cases: TALLYMAN_TURN={scale.TURN}"
+    return f"form: {scale.FORM} of {', '.join(scale.FORMS)} (TALLYMAN_SCALE), {turn}"
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Keep Spark's classes ready for the hundreds of Java processes to come: each starts in half
     the time. The archive is made once, before any worker starts."""
+    config.addinivalue_line("markers", scale.MARKER)
     if "PYTEST_XDIST_WORKER" not in os.environ and hasattr(config, "cache"):
         os.environ["XDG_CACHE_HOME"] = str(config.cache.mkdir("tallyman"))
         if not class_archive.archive().is_file():
@@ -188,7 +198,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadFileS
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if wide := scale.left_out(items):
+        config.hook.pytest_deselected(items=wide)
+        items[:] = [item for item in items if item not in set(wide)]
     schedule.longest_first(items)
 
 

@@ -19,7 +19,9 @@ from pathlib import Path
 
 import tallyman
 from tallyman.cli.main import main
+from tests import planting
 
+planting.install()
 _context = multiprocessing.get_context("forkserver")
 _ours = [module.name for module in pkgutil.walk_packages(tallyman.__path__, "tallyman.")]
 _late = ["pyspark.sql.connect.session", "pyiceberg.io.pyarrow", "pyiceberg.table"]

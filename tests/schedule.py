@@ -1,7 +1,7 @@
 """Which worker runs which tests, and in which order: the longest first, by what they took before.
 
-`tests/durations.json` holds the seconds of each file, or of a folder whose files share a run, as a
-run with TALLYMAN_DURATIONS=record took them.
+`tests/durations.json` holds, for the default form and for the wide one, the seconds of each file,
+or of a folder whose files share a run, as a run with TALLYMAN_DURATIONS=record took them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ from pathlib import Path
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
+from tests.world.scale import WIDE
+
 DURATIONS = Path(__file__).with_name("durations.json")
+FORM = "wide" if WIDE else "default"
 GROWN = 1.5
 """A file that takes so many times what it took is named at the end."""
 NOTICED = 5.0
@@ -32,13 +35,13 @@ def group_of(nodeid: str) -> str:
     return str(folder) if folder.name in TOGETHER else file
 
 
-def recorded() -> dict[str, float]:
-    return dict(json.loads(DURATIONS.read_text())["seconds"]) if DURATIONS.exists() else {}
+def recorded(form: str = FORM) -> dict[str, float]:
+    return dict(json.loads(DURATIONS.read_text()).get(form, {})) if DURATIONS.exists() else {}
 
 
 def longest_first(items: list[pytest.Item]) -> None:
     """Sort tests by what their group took: a long one at the end would leave a worker idle."""
-    known = recorded()
+    known = recorded("wide") | recorded()
     # A new file might be long.
     items.sort(key=lambda item: -known.get(group_of(item.nodeid), float("inf")))
 
@@ -67,6 +70,9 @@ def grown(before: Mapping[str, float], now: Mapping[str, float]) -> list[str]:
 
 def record(now: Mapping[str, float]) -> None:
     """Write what was taken, with the machine; files that did not run keep what they have."""
-    known = {f: s for f, s in (recorded() | dict(now)).items() if Path(f).exists()}
-    facts = {"cores": os.cpu_count(), "seconds": dict(sorted(known.items()))}
-    DURATIONS.write_text(json.dumps(facts, indent=1) + "\n")
+    known = {form: recorded(form) for form in ("default", "wide")}
+    known[FORM] |= now
+    kept = {
+        form: {f: s for f, s in sorted(known[form].items()) if Path(f).exists()} for form in known
+    }
+    DURATIONS.write_text(json.dumps({"cores": os.cpu_count(), **kept}, indent=1) + "\n")

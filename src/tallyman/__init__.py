@@ -3,11 +3,22 @@
 from typing import TYPE_CHECKING, Any
 
 from tallyman.domain.definition.frame import Frame
+from tallyman.domain.definition.step import otherwise
 from tallyman.domain.history.run import AssetResult, RunResult
 from tallyman.domain.pipeline.approval import Approval, approval
 from tallyman.domain.pipeline.partition import Partitioning, daily, partitions
-from tallyman.domain.pipeline.pipeline import Asset, Source, asset, source, table
+from tallyman.domain.pipeline.pipeline import (
+    Asset,
+    SharedDataset,
+    Source,
+    asset,
+    dataset,
+    source,
+    table,
+)
 from tallyman.domain.pipeline.threshold import Thresholds
+from tallyman.domain.pipeline.trigger import Schedule, schedule
+from tallyman.domain.task.retry import RetryPolicy, retry
 from tallyman.domain.version.table import Table
 from tallyman.errors import TallymanError
 from tallyman.on_demand import OnDemand
@@ -24,7 +35,10 @@ __all__ = [
     "Frame",
     "Partitioning",
     "Project",
+    "RetryPolicy",
     "RunResult",
+    "Schedule",
+    "SharedDataset",
     "Source",
     "Table",
     "TallymanError",
@@ -32,7 +46,11 @@ __all__ = [
     "approval",
     "asset",
     "daily",
+    "dataset",
+    "otherwise",
     "partitions",
+    "retry",
+    "schedule",
     "source",
     "table",
 ]

@@ -29,6 +29,7 @@ class Point(StrEnum):
     COMMITTED = "committed"
     REPORT_WRITTEN = "report_written"
     SEALED = "sealed"
+    WAKES_SENT = "wakes_sent"
 
 
 class Planted(Exception):

@@ -12,12 +12,14 @@ from typing import Any, NoReturn
 
 import yaml
 
+from tallyman.domain.version.owner import DEFAULT_ORGANISATION, Owner
 from tallyman.errors import NotFound, UsageError
 from tallyman.errors.wording import nearest
 
 FILE = "tallyman.yaml"
 KNOWN = (
     "name",
+    "organisation",
     "pipelines",
     "runs",
     "warehouse",
@@ -28,14 +30,19 @@ KNOWN = (
     "trace",
     "signing_key",
     "keep_runs",
+    "column_metrics",
+    "server",
 )
 DATABASE_VARIABLE = "TALLYMAN_DATABASE_URL"
 KEY_VARIABLE = "TALLYMAN_SIGNING_KEY"
+SERVER_VARIABLE = "TALLYMAN_SERVER"
 CONNECT_VARIABLE = "SPARK_REMOTE"
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 LONGEST_S = 1e9
 """The longest age that can be meant, in seconds."""
 LONGEST_NAME = 255
+ORGANISATION = re.compile(r"[a-z][a-z0-9_]{0,63}")
+SERVER = re.compile(r"https?://[^\s/@]+/?|unix:\S+")
 HOST = re.compile(r"(\[[^\]]*\]|[^:]*)(:\d*)?")
 
 
@@ -84,6 +91,7 @@ class Settings:
 
     home: Path
     name: str
+    organisation: str = DEFAULT_ORGANISATION
     pipelines: str = "pipelines"
     runs: str = "runs"
     warehouse: str = "warehouse"
@@ -99,9 +107,18 @@ class Settings:
     """The file of the private key that signs seals; by default the key of `tallyman keys init`."""
     keep_runs_s: float | None = None
     """The age in seconds from which a cleanup removes runs that nothing needs; None: never."""
+    column_metrics: bool = False
+    """True if runs measure the columns of text inputs."""
+    server: str | None = None
+    """The address of the server whose workers make runs; without one, commands make them."""
     actor: str = "unknown"
     """The person or program recorded as responsible: TALLYMAN_ACTOR, or the operating system user.
     """
+
+    @property
+    def owner(self) -> Owner:
+        """The pipeline as it is known in the database."""
+        return Owner(self.organisation, self.name)
 
     @property
     def runs_folder(self) -> Path:
@@ -134,18 +151,22 @@ def _parsed(home: Path) -> Settings:
     plain = ("pipelines", "runs", "warehouse", "master", "thresholds")
     rest = {k: found[k] for k in plain if k in found}
     for name in ("pipelines", "runs", "warehouse"):
-        if name in rest and not _is_text(rest[name]):
+        # The root has no name, and what lies there is nobody's project.
+        if name in rest and (not _is_text(rest[name]) or not (home / rest[name]).resolve().name):
             raise UsageError(f"{home / FILE}: {name}: expected a folder, not {_shown(rest[name])}")
     if rest.get("master") is not None and not _is_text(rest["master"]):
         given = _shown(rest["master"])
         raise UsageError(f"{home / FILE}: master: expected an address of Spark, not {given}")
     name = _name(home, found.get("name"))
+    rest["organisation"] = _organisation(home, found.get("organisation"))
     rest["master"] = rest.get("master") or _connect_server()
     rest["database"] = _database(home, found.get("database"))
     rest["redacted"] = _redacted(home, found.get("trace"))
     rest["signing_key"] = _signing_key(home, found.get("signing_key"))
     if (kept := found.get("keep_runs")) is not None:
         rest["keep_runs_s"] = age_s(str(kept), f"{home / FILE}: keep_runs")
+    rest["column_metrics"] = _column_metrics(home, found.get("column_metrics"))
+    rest["server"] = _server(home, found.get("server"))
     return Settings(home=home, name=name, spark=texts, actor=_actor(), **rest)
 
 
@@ -201,6 +222,15 @@ def _name(home: Path, written: object) -> str:
     return str(name)
 
 
+def _organisation(home: Path, written: object) -> str:
+    """Check the organisation: it is part of paths in the warehouse."""
+    name = DEFAULT_ORGANISATION if written is None else written
+    if not isinstance(name, str) or not ORGANISATION.fullmatch(name):
+        expected = "lower-case letters, digits and '_', beginning with a letter, at most 64"
+        raise UsageError(f"{home / FILE}: organisation: expected {expected}, not {_shown(name)}")
+    return name
+
+
 def _spark(home: Path, written: object) -> dict[str, str]:
     if written is None:
         return {}
@@ -211,6 +241,13 @@ def _spark(home: Path, written: object) -> dict[str, str]:
             expected = "expected a text, a number, true or false"
             raise UsageError(f"{home / FILE}: spark: {name}: {expected}, not {_shown(value)}")
     return {str(k): str(v).lower() if isinstance(v, bool) else str(v) for k, v in written.items()}
+
+
+def _column_metrics(home: Path, written: object) -> bool:
+    if not isinstance(written, (bool, type(None))):
+        given = _shown(written)
+        raise UsageError(f"{home / FILE}: column_metrics: expected true or false, not {given}")
+    return bool(written)
 
 
 def _redacted(home: Path, written: object) -> tuple[str, ...]:
@@ -236,6 +273,18 @@ def _signing_key(home: Path, written: object) -> Path | None:
         # Do not quote the value: somebody may have written the key itself.
         raise UsageError(f"{home / FILE}: signing_key: expected the path of a file")
     return home / Path(written).expanduser()
+
+
+def _server(home: Path, written: object) -> str | None:
+    from_environment = os.environ.get(SERVER_VARIABLE)
+    where = SERVER_VARIABLE if from_environment else f"{home / FILE}: server"
+    address = from_environment or written
+    if address is None:
+        return None
+    if not isinstance(address, str) or not SERVER.fullmatch(address.strip()):
+        expected = "http://host:port, https://host or unix:path"
+        raise UsageError(f"{where}: expected {expected}, not {_shown(address)}")
+    return address.strip().rstrip("/")
 
 
 def _connect_server() -> str | None:

@@ -23,7 +23,7 @@ from tallyman.cli.start.demo_data import write_airline
 from tallyman.project import Project
 from tests.world.databases import Databases
 from tests.world.home import Home
-from tests.world.homes import Homes
+from tests.world.homes import INTERPRETED, Homes
 from tests.world.reply import Reply
 
 
@@ -184,10 +184,17 @@ def airline_project(
 
         def make(records: int) -> Path:
             write_airline(tmp_path / "airline", records)
+            interpret(tmp_path / "airline")
             homes.give_database(tmp_path / "airline")
             return tmp_path / "airline"
 
         yield make
+
+
+def interpret(project: Path) -> None:
+    """Let Spark interpret its plans; the reference run compiles them."""
+    with (project / "tallyman.yaml").open("a") as settings:
+        settings.write(INTERPRETED)
 
 
 @pytest.fixture(scope="session")
@@ -229,6 +236,7 @@ def small(
     project = tmp_path_factory.mktemp("small") / "airline"
     with Homes(tmp_path_factory, databases) as homes:
         write_airline(project, SMALL)
+        interpret(project)
         homes.give_database(project)
         reply = tallyman(project, "run")
         assert reply.code == 0, str(reply)

@@ -43,7 +43,7 @@ def from_spark(of_spark):
 FILES = {
     "standard.csv": 'k,"v"\n1,"say ""hi"" now"\n2,"a, b"\n3,"two\nlines, ""one"" value"\n4,\n',
     "open.csv": '\ufeffk,v\n1,"a\nb\n2,c\n3,"d"\n4,5" nail\n5,"x"y\n6,fine\n',
-    "windows.csv": 'k,v\r\n1,plain\r\n\r\n2,"two\r\nlines"\r\n',
+    "windows.csv": 'k,v\r\n1,plain\r\n\r\n2,"two\r\nlines"\r\n3,twice\r\r\n',
     "spark.csv": 'k,v\n1,"say \\"hi\\" now"\n2,"say ""hi"" now"\n3,back\\slash\n',
 }
 
@@ -101,6 +101,7 @@ def test_a_quote_that_is_never_closed_is_a_rejection_and_no_half_value(home: Hom
 def test_returns_end_lines_and_stay_inside_of_quotes(home: Home) -> None:
     assert rows(home, "from_windows") == {1: "plain", 2: "two\r\nlines"}
     assert behind(home, "from_windows", 2)["values"] == {"k": "2", "v": "two\r\nlines"}
+    assert rejected(home, "from_windows") == {"@windows.csv#6": "3,twice\r"}
 
 
 def test_the_dialect_of_spark_is_an_option(home: Home) -> None:

@@ -3,7 +3,25 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
+from tests.world.home import Home
+from tests.world.homes import INTERPRETED, Homes
 from tests.world.reply import Reply
+
+pytestmark = pytest.mark.wide
+
+PARCELS = """\
+import tallyman as tm
+
+tm.source("parcels", "data/parcels.jsonl", "json", key="id", schema="id string, items string")
+
+
+@tm.asset(key="item", evidence="digest")
+def items(parcels):
+    each = parcels.withColumn("each", "split(items, '')").explode("each", "item")
+    return each.filter("item <> 'c'").groupBy("item").agg(n="count(*)")
+"""
 
 
 def test_a_run_with_digests_names_the_records_behind_a_row(
@@ -12,7 +30,7 @@ def test_a_run_with_digests_names_the_records_behind_a_row(
     assert tallyman(tmp_path, "init", "sales").code == 0
     project = tmp_path / "sales"
     with (project / "tallyman.yaml").open("a") as settings:
-        settings.write(f"\ndatabase: {empty_database()}\n")
+        settings.write(f"\ndatabase: {empty_database()}\n{INTERPRETED}")
     run: Reply = tallyman(project, "run", "--evidence", "digest")
     assert run.code == 0, str(run)
 
@@ -32,3 +50,11 @@ def test_a_run_with_digests_names_the_records_behind_a_row(
     verdict = tallyman(project, "verify", "latest", "--exact")
     assert verdict.code == 1
     assert not verdict.json["balanced"]
+
+
+def test_groups_of_children_kept_as_digests_are_verified_key_by_key(homes: Homes) -> None:
+    home = homes.make(Home, "parcels").pipeline(PARCELS)
+    home.data("parcels.jsonl", *({"id": f"p{n}", "items": ["ab", "bc"][n % 2]} for n in range(9)))
+    home.ok("run")
+    verdict = home.ok("verify", "latest", "--exact")
+    assert (verdict["balanced"], verdict["reasons"]) == (True, [])

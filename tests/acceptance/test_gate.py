@@ -7,11 +7,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.doubling import BUG, PLANTED
+from tests.planting import BUG
 from tests.world.home import Home
 
 PIPELINE = f"""
-{PLANTED}
 import tallyman as tm
 
 orders = tm.source("orders", path="data/orders.parquet", format="parquet", key="id")

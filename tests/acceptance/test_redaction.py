@@ -18,6 +18,8 @@ import pytest
 from tests.forked import Running, command
 from tests.world.home import Home
 from tests.world.homes import INTERPRETED, Homes
+from tests.world.reply import Reply
+from tests.world.scale import FULL, WIDE
 
 CANARY = "kanarie"
 END = "\n---\n"
@@ -137,10 +139,11 @@ def home(homes: Homes) -> Home:
 
 
 def _run_both() -> None:
-    """In one process with one Spark of its own, whose log is searched."""
+    """In one process; what fails has a Spark of its own, whose log is searched."""
     for chosen, code in ((GOOD, 0), (BAD, 1)):
+        own = ("--master", "local[2]") if code or FULL else ()
         with pytest.raises(SystemExit) as end:
-            command("run", *chosen, "--master", "local[2]", "--json")
+            command("run", *chosen, *own, "--json")
         assert (end.value.code or 0) == code
         sys.stdout.write(END)
 
@@ -153,6 +156,12 @@ def runs(home: Home) -> tuple[str, str]:
     assert CANARY not in out + err
     good, bad, _ = out.split(END)
     return json.loads(good)["run_id"], json.loads(bad)["run_id"]
+
+
+@pytest.fixture(scope="module")
+def verified(home: Home, runs: tuple[str, str]) -> Reply:
+    """Every key of the good run is compared once, for all tests."""
+    return home.tallyman("verify", runs[0], *(["--exact"] if WIDE else []))
 
 
 def texts(value: object) -> Iterator[str]:
@@ -196,7 +205,7 @@ def test_neither_the_database_nor_the_log_shows_one(home: Home, runs: tuple[str,
     assert CANARY not in (home.path / ".tallyman" / "spark.log").read_text()
 
 
-def test_no_command_shows_one(home: Home, runs: tuple[str, str]) -> None:
+def test_no_command_shows_one(home: Home, runs: tuple[str, str], verified: Reply) -> None:
     good, bad = runs
     said = [
         home.tallyman(*words)
@@ -208,7 +217,7 @@ def test_no_command_shows_one(home: Home, runs: tuple[str, str]) -> None:
             ("report", run),
         )
     ]
-    said += [home.tallyman("verify", good, "--exact"), home.tallyman("lineage", "status")]
+    said += [verified, home.tallyman("lineage", "status")]
     assert [CANARY in str(reply) for reply in said] == [False] * len(said)
     home.ok("report", good, "--html", "-o", "report.html")
     assert CANARY not in (home.path / "report.html").read_text()
@@ -216,11 +225,13 @@ def test_no_command_shows_one(home: Home, runs: tuple[str, str]) -> None:
     assert errors == BAD
 
 
+@pytest.mark.wide
 def test_what_is_kept_still_proves_and_finds_every_record(
-    home: Home, runs: tuple[str, str]
+    home: Home, runs: tuple[str, str], verified: Reply
 ) -> None:
     good, _ = runs
-    checked = home.ok("verify", good, "--exact")
+    assert verified.code == 0, str(verified)
+    checked = verified.json
     assert (checked["verified"], checked["missing"], checked["extra"]) == (True, 0, 0)
 
     [letter] = home.ok("rejections", "show", good, "--key", f"{CANARY}-rule", "--asset", "checked")[

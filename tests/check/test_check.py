@@ -209,6 +209,7 @@ def test_a_project_of_tables_is_checked_without_spark(home: Home) -> None:
     assert (reply.code, reply.json["checked"], reply.json["spark"]) == (0, ["t"], False)
 
 
+@pytest.mark.wide
 def test_with_spark_connect_the_same_mistakes_are_found(homes: Homes) -> None:
     """Connect analyzes late: a filter of an unknown column has the columns of its input."""
     text = written(
@@ -221,3 +222,16 @@ def test_with_spark_connect_the_same_mistakes_are_found(homes: Homes) -> None:
         "asset before, step 10_expect",
         "asset before, step 20_filter",
     ]
+
+
+def test_a_trigger_that_cannot_work_is_a_mistake_with_its_line(home: Home) -> None:
+    reads = "def {}(orders):\n    return orders\n"
+    home.pipeline(SOURCES + "\n@tm.asset(key='id', trigger='event')\n" + reads.format("waits"))
+    [waits] = problems(home, "--no-spark")
+    assert "it reads only sources, which have no events" in waits["message"]
+    ticks = "\n@tm.asset(key='id', trigger=tm.schedule('0 25 * * *'))\n"
+    home.pipeline(SOURCES + ticks + reads.format("late"))
+    [late] = problems(home, "--no-spark")
+    assert "hour '25': expected 0 to 23" in late["message"]
+    line = SOURCES.count("\n") + 2
+    assert [(one["file"], one["line"]) for one in (waits, late)] == [("pipelines/p.py", line)] * 2

@@ -10,6 +10,7 @@ import pytest
 
 from tests.world.home import Home
 from tests.world.homes import Homes
+from tests.world.scale import some
 
 PIPELINE = """\
 import tallyman as tm
@@ -32,6 +33,8 @@ BROKEN = {
     "a long name": (b"name: " + b"x" * 300 + b"\n", "at most 255"),
     "a null in a path": (b'runs: "a\\0b"\n', "runs: expected a folder"),
     "nothing as a folder": (b"warehouse: ''\n", "warehouse: expected a folder"),
+    "the root of all folders": (b"pipelines: /\n", "pipelines: expected a folder"),
+    "the root by a detour": (b"runs: /tmp/..\n", "runs: expected a folder"),
     "a list for spark": (b"spark: [a]\n", "spark: expected names and values"),
     "a list in spark": (b"spark: {a: [b]}\n", "spark: a: expected a text"),
     "master": (b"master: {a: b}\n", "master: expected an address"),
@@ -39,7 +42,7 @@ BROKEN = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("command", ["check", "ls", "run", "doctor"])
+@pytest.mark.parametrize("command", some(["check", "ls", "run", "doctor"], 1))
 @pytest.mark.parametrize("kind", BROKEN)
 def test_settings_that_cannot_be_read_are_an_error(tmp_path: Path, kind: str, command: str) -> None:
     content, said = BROKEN[kind]
@@ -53,11 +56,14 @@ def test_settings_that_cannot_be_read_are_an_error(tmp_path: Path, kind: str, co
 
 @pytest.mark.parametrize(
     ("place", "how"),
-    [
-        *itertools.product(("runs", "warehouse", ".tallyman"), ("a file", "a dangling link")),
-        ("runs", "below a file"),
-        ("warehouse", "below a file"),
-    ],
+    some(
+        [
+            *itertools.product(("runs", "warehouse", ".tallyman"), ("a file", "a dangling link")),
+            ("runs", "below a file"),
+            ("warehouse", "below a file"),
+        ],
+        3,
+    ),
 )
 def test_a_place_that_cannot_be_made_is_named_and_nothing_is_registered(
     homes: Homes, place: str, how: str
@@ -82,6 +88,7 @@ def test_a_place_that_cannot_be_made_is_named_and_nothing_is_registered(
     )
 
 
+@pytest.mark.wide
 def test_a_run_folder_that_vanishes_is_a_failure_with_a_message(homes: Homes) -> None:
     home = homes.make(Home, "unwritable").pipeline(PIPELINE).data("orders.jsonl", {"id": 1})
     (home.path / "runs").mkdir()

@@ -76,7 +76,7 @@ def test_a_mistyped_command_is_answered_with_the_nearest() -> None:
 def test_every_module_of_a_panel_is_a_command() -> None:
     rooms = Path(tallyman.cli.__file__).parent
     for panel, names in PANELS.items():
-        modules = {IN_MODULE.get(name, name) for name in names}
+        modules = {IN_MODULE.get(name, name).replace("-", "_") for name in names}
         registering = {
             file.stem
             for file in (rooms / panel.lower()).glob("*.py")

@@ -19,9 +19,9 @@ from tallyman.errors import TallymanError
 from tallyman.project import Project
 from tests.damage.conftest import StoredHome
 from tests.damage.mutations import Mutation, Mutator
-from tests.world.scale import FULL
+from tests.world.scale import by_form
 
-MUTATIONS = 10_000 if FULL else 150
+MUTATIONS = by_form(25, 60, 10_000)
 RUNS = ("first", "second")
 DATASETS = ("clean", "lines", "per_item", "edited", "edited_rows", "fees")
 CLEAN_ERRORS = {"dataset_damaged", "run_damaged", "trace_corrupt", "input_missing"}

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tallyman.control.pipeline.load import load
+from tallyman.control.compile.load import load
 from tallyman.domain.definition.frame import Frame
 from tallyman.domain.definition.step import Filter, Join, WithColumns
 from tallyman.domain.definition.working_step import Delete, Update

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.world.home import Home
-from tests.world.homes import Homes
+from tests.world.homes import INTERPRETED, Homes
 
 SOURCES = """\
 # What comes from outside.
@@ -67,7 +67,7 @@ DAY = ("--partition", "2026-01-02")
 
 @pytest.fixture(scope="module")
 def home(homes: Homes) -> Home:
-    home = homes.make(Home, "shop", "thresholds: permissive\n")
+    home = homes.make(Home, "shop", f"thresholds: permissive\n{INTERPRETED}")
     lines = "".join(json.dumps({"day": "2026-01-02", **row}) + "\n" for row in ROWS)
     files = {
         "data/2026-01-02/orders.jsonl": lines,

@@ -11,9 +11,10 @@ import pytest
 import yaml
 
 from tallyman.cli.start.init import PIPELINE, PIPELINE_AS_YAML
-from tallyman.control.pipeline.load import load
-from tallyman.control.pipeline.yaml_pipeline import ASSET, SOURCE, TABLE
-from tallyman.control.pipeline.yaml_verbs import VERBS
+from tallyman.control.compile.load import load
+from tallyman.control.compile.yaml_pipeline import ASSET, SOURCE, TABLE
+from tallyman.control.compile.yaml_verbs import VERBS
+from tallyman.domain.compiled.form import text_of_document, write
 from tallyman.domain.definition.frame import Frame
 from tallyman.domain.definition.plan import frames
 from tallyman.domain.definition.step_facts import Step
@@ -39,6 +40,7 @@ NO_DRAFTS = "(status <> 'DRAFT' AND (region = 'EMEA'))"
 @tm.asset(
     key=["journal", "line"], unique=False, thresholds={"absolute": 5, "percentage": 0.10},
     evidence="digest", tags=["finance", "daily"],
+    meta={"owner": "finance", "tier": 1, "pii": False},
     partitioned_by=tm.daily("day", "2026-01-01", "2026-12-31"),
     approval=tm.approval("large", when="sum(amount) > 10", timeout_s=60),
     update_strategy="append", unique_key="journal", publish="ledger",
@@ -66,7 +68,9 @@ def rows_in(lines, plans):
     )
 
 
-@tm.asset(key="journal", trace="off", thresholds="strict")
+@tm.asset(key="journal", trace="off", thresholds="strict", publish_rejections="close_rejected",
+          split={"large": "total > 5", "small": tm.otherwise}, trigger="event", priority=5,
+          retry=tm.retry(attempts=5, timeout="45m", backoff="10s", backoff_cap="1m"))
 def close(rows_in, rates, centers, plans):
     return (
         rows_in.update(
@@ -87,6 +91,12 @@ def close(rows_in, rates, centers, plans):
                 register_as="close_copy")
         .output("exports/all.parquet", name="copy", seq=99)
     )
+
+
+@tm.asset(trigger=tm.schedule("0 2 * * MON-FRI", timezone="Europe/Amsterdam"), timeout="2h",
+          pool="small", max_concurrency=2)
+def largest(large):
+    return large.filter("total > 50")
 
 
 @tm.asset(partitioned_by=tm.partitions("region", ["NL", "1.10"]), publish=False)
@@ -120,6 +130,7 @@ assets:
     thresholds: {absolute: 5, percentage: 0.10}
     evidence: digest
     tags: [finance, daily]
+    meta: {owner: finance, tier: 1, pii: false}
     partitioned_by: {column: day, start: 2026-01-01, end: 2026-12-31}
     approval: {message: large, when: sum(amount) > 10, timeout_s: 60}
     update_strategy: append
@@ -152,6 +163,11 @@ assets:
     key: journal
     trace: off
     thresholds: strict
+    publish_rejections: close_rejected
+    split: {large: total > 5, small: true}
+    trigger: event
+    priority: 5
+    retry: {attempts: 5, timeout: 45m, backoff: 10s, backoff_cap: 1m}
     steps:
       - update:
           set: {reported: amount * fx.rate, note: "concat('a', note)"}
@@ -181,6 +197,13 @@ assets:
           include_deleted: true
           register_as: close_copy
       - output: {path: exports/all.parquet, name: copy, seq: 99}
+  largest:
+    from: large
+    trigger: {cron: 0 2 * * MON-FRI, timezone: Europe/Amsterdam}
+    timeout: 2h
+    pool: small
+    max_concurrency: 2
+    steps: [filter: total > 50]
   unchanged:
     from: close
     partitioned_by: {column: region, values: [NL, 1.10]}
@@ -220,7 +243,7 @@ def test_both_forms_have_equal_hashes(both: tuple[Pipeline, Pipeline]) -> None:
 
     assert hashes(yaml_form) == hashes(python)
     used = {s.kind for a in python.assets.values() for f in frames(a.plan()) for s in f.steps()}
-    assert used == {step.kind for step in Step.__subclasses__()}, "every step there is"
+    assert used - {"split"} == {step.kind for step in Step.__subclasses__()}, "every step there is"
 
 
 def test_both_forms_declare_the_same(both: tuple[Pipeline, Pipeline]) -> None:
@@ -257,6 +280,23 @@ def test_yaml_can_say_all_that_python_can() -> None:
         assert set(keys) == set(inspect.signature(function).parameters) - others
 
 
+def test_how_tasks_are_made_is_no_part_of_the_result(
+    both: tuple[Pipeline, Pipeline], tmp_path: Path
+) -> None:
+    kept = [
+        line
+        for line in IN_YAML.splitlines()
+        if line.partition(":")[0].strip()
+        not in {"trigger", "retry", "timeout", "priority", "pool", "max_concurrency"}
+    ]
+    plain = loaded(tmp_path / "plain", "p.yaml", "\n".join(kept))
+
+    assert len(kept) == len(IN_YAML.splitlines()) - 7
+    assert hashes(plain) == hashes(both[1])
+    texts = [text_of_document(write(pipeline)) for pipeline in (plain, both[1])]
+    assert texts[0] != texts[1]
+
+
 # ---- every value counts ------------------------------------------------------------------------
 
 ANOTHER = {
@@ -279,7 +319,10 @@ ANOTHER = {
     "on": "account = x",
 }
 """Where adding a letter would be a mistake; None: it cannot be changed alone."""
-NOT_PART_OF_IT = {"tags", "approval", "publish", "start", "end", "values", "unchanged"}
+NOT_PART_OF_IT = {
+    "tags", "meta", "approval", "publish", "publish_rejections", "start", "end", "values",
+    "unchanged", "trigger", "retry", "timeout", "priority", "pool", "max_concurrency",
+}  # fmt: skip
 """They say when, and for whom, but not what is made."""
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import random
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import SparkSession
+import pytest
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import (
     ArrayType,
     LongType,
@@ -17,12 +19,12 @@ from pyspark.sql.types import (
 )
 
 from tallyman.domain.pipeline.pipeline import Source
-from tallyman.engine.expressions.column_names import CORRUPT, KEY
+from tallyman.engine.expressions.column_names import CORRUPT, KEY, PLACE
 from tallyman.engine.files.listing import list_files
 from tallyman.engine.source.open import open_source
-from tests.world.scale import FULL
+from tests.world.scale import by_form
 
-LINES = 200_000 if FULL else 3_000
+LINES = by_form(1_500, 3_000, 200_000)
 SCHEMA = StructType(
     [
         StructField("id", StringType()),
@@ -109,6 +111,42 @@ def test_any_line_is_read_as_python_reads_it_or_rejected(
         for name in SCHEMA.names if found is not None else ():
             _check(name, found.get(name), row[name], text)
     assert accepted > LINES // 4
+
+
+ODD = [
+    *"\0\b\t\x0b\x0c\x1a\x1f\x7f\x85\xa0\u200b\u2028\u2029\u3000\ufeff \\'\"/,:{}[]-0x",
+    "\\u", "\\u0022", "\\ud83d", "null", "1e999", "//", "/**/", "#",
+]  # fmt: skip
+WHOLE = '{"id":"k7","n":7,"day":"2026-01-07"}'
+FIRST = {"quoted": '{"id":"k1","n":1}', "bare": '{"id":1,"n":1}', "absent": '{"n":1}'}
+
+
+@pytest.mark.parametrize("first", FIRST)
+def test_a_key_is_the_same_whichever_fields_are_typed(
+    spark: SparkSession, tmp_path: Path, first: str
+) -> None:
+    """An odd character at each position of a line, inserted and in place of another."""
+    places = range(len(WHOLE) + 1)
+    texts = [WHOLE[:at] + odd + WHOLE[at + cut :] for odd in ODD for at in places for cut in (0, 1)]
+    texts = [FIRST[first], *texts, *(WHOLE[:at] for at in places[1:])]
+    (tmp_path / "data.jsonl").write_bytes("".join(f"{text}\n" for text in texts).encode())
+    schema = StructType.fromDDL("id string, n int, day date")
+    source = Source(name="s", path="data.jsonl", format="json", schema="", key=("id",))
+    given = open_source(spark, source, schema, list_files("s", "data.jsonl", tmp_path))
+    records = given.with_places("s").records().select(KEY, PLACE, CORRUPT).collect()
+    assert len(records) == len(texts)
+    typed, untyped = Counter(row[KEY] for row in records), Counter(collected(given.keys()))
+    assert typed == untyped
+    assert Counter(collected(given.records(["n"]))) == typed
+    for row in records:
+        number = int(row[PLACE].rpartition("#")[2])
+        found = expected(texts[number - 1])
+        if found is not None and isinstance(found.get("id"), str) and row[CORRUPT] is None:
+            assert row[KEY] == found["id"], texts[number - 1]
+
+
+def collected(rows: DataFrame) -> list[str]:
+    return [row[KEY] for row in rows.select(KEY).collect()]
 
 
 def _check(name: str, meant: Any, read: Any, text: str) -> None:

@@ -29,9 +29,9 @@ from tallyman.engine.readback.session import DuckSession
 from tallyman.engine.source.open import declared_schema, open_source
 from tallyman.engine.source.parquet_input import ParquetInput
 from tallyman.errors import DefinitionError
-from tests.world.scale import FULL
+from tests.world import scale
 
-CASES = 400 if FULL else 30
+CASES = 400 if scale.FULL else 30
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Make = Callable[[random.Random], Any]
@@ -244,7 +244,7 @@ def tables_in(home: Path) -> list[pa.Table]:
     return [pq.read_table(file) for file in sorted(home.glob("*.parquet"))]
 
 
-@pytest.mark.parametrize("seed", range(CASES))
+@pytest.mark.parametrize("seed", scale.some(range(CASES), 6, wide=12))
 def test_a_set_is_read_as_pyarrow_reads_it_or_refused(
     spark: SparkSession, tmp_path: Path, seed: int
 ) -> None:
@@ -261,7 +261,7 @@ def test_a_set_is_read_as_pyarrow_reads_it_or_refused(
 NUMBERS = ("int", "bigint", "double", "decimal(25,4)", "decimal(38,0)")
 
 
-@pytest.mark.parametrize("seed", range(CASES, 2 * CASES))
+@pytest.mark.parametrize("seed", scale.some(range(CASES, 2 * CASES), 6, wide=12))
 def test_a_declared_schema_is_read_without_loss_or_refused(
     spark: SparkSession, tmp_path: Path, seed: int
 ) -> None:

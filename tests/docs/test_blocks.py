@@ -21,7 +21,7 @@ NOT_EXECUTED = {
 SHELL = {
     "README.md": [
         "make demo     # sets everything up, makes these 349,660 records and runs the pipeline",
-        "make test     # sets everything up and runs all tests",
+        "make test     # sets everything up and tries every promise, in minutes",
     ],
 }
 """What is for a terminal and not run by the tests: it has no output that could be wrong."""

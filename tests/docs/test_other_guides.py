@@ -6,9 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-GUIDES = ["check", "history", "tables", "trace", "why", "yaml"]
+from tests.docs.conftest import chosen
+
+GUIDES = ["check", "history", "outputs", "pipelines", "tables", "trace", "why", "yaml"]
 
 
-@pytest.mark.parametrize("guide", GUIDES)
+@pytest.mark.parametrize("guide", chosen(GUIDES, 1))
 def test_a_guide_shows_what_its_commands_print(guide: str, check: Callable[[str], None]) -> None:
     check(f"docs/guides/{guide}.md")

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tallyman.domain.account.fate import Fate
 from tallyman.domain.account.ledger import (
+    DIGEST_VERSION,
     Check,
     Discrepancy,
     InputAccount,
@@ -26,7 +27,7 @@ from tallyman.domain.account.stored_ledger import StoredLedger
 LANE = st.integers(0, 2**64 - 1)
 COUNTS = st.integers(0, 10**9)
 NAMES = st.text(min_size=1, max_size=8)
-DIGESTS = st.builds(KeyDigest, COUNTS, LANE, LANE)
+DIGESTS = st.builds(KeyDigest, COUNTS, LANE, LANE, LANE, LANE)
 PARTITIONS = st.builds(
     Partition,
     fate=st.sampled_from(Fate),
@@ -41,7 +42,7 @@ INPUTS = st.builds(
     dataset=NAMES,
     key_field=NAMES,
     content_hash=st.text("0123456789abcdef", min_size=1).map("sha256:{}".format),
-    digest=st.builds(KeyDigest, COUNTS, st.integers(0, 2**62), st.integers(0, 2**62)),
+    digest=st.builds(KeyDigest, COUNTS, *[st.integers(0, 2**62)] * 4),
     null_keys=COUNTS,
     duplicate_keys=st.none() | COUNTS,
     blank_lines=COUNTS,
@@ -94,10 +95,46 @@ def test_what_is_written_is_read_back(
     assert (stored.has_keys, stored.proof.balanced) == (ledger.evidence == "keys", ledger.balanced)
 
 
-@given(st.builds(KeyDigest, COUNTS, st.integers(), st.integers()))
+@given(st.builds(KeyDigest, COUNTS, *[st.integers()] * 4))
 def test_the_lanes_of_a_digest_are_stored_modulo_their_size(digest: KeyDigest) -> None:
     read = KeyDigest.of_text(digest.count, str(digest))
     assert (read.count, str(read)) == (digest.count, str(digest))
+
+
+@given(LEDGERS)
+def test_a_ledger_with_digests_of_version_1_is_read_as_such(ledger: Ledger) -> None:
+    stored = StoredLedger.of(ledger)
+    older = stored.as_version(1)
+    written = to_json(older)
+    assert "digest_version" not in written
+    assert len(written["input_accounting"]["key_digest"]) == 32
+    assert of_json(json.loads(json.dumps(written))) == older
+    assert {digest.version for digest in older.digests()} == {1}
+    assert stored.as_version(DIGEST_VERSION) == stored
+
+
+@given(DIGESTS, DIGESTS)
+def test_a_sum_knows_no_more_than_its_parts(one: KeyDigest, other: KeyDigest) -> None:
+    total = one + other
+    assert total.version == DIGEST_VERSION
+    assert one.as_version(1) + other == one + other.as_version(1) == total.as_version(1)
+    assert total != total.as_version(1), "an older digest never agrees with a newer one by itself"
+
+
+@pytest.mark.parametrize("stated", [None, 1, 3, "2"])
+def test_a_ledger_whose_digests_are_not_of_the_stated_version_is_refused(stated: object) -> None:
+    written = _written()
+    written["digest_version"] = stated
+    with pytest.raises(ValueError, match="version"):
+        of_json(written)
+
+
+def test_a_ledger_with_a_shortened_digest_is_refused() -> None:
+    written = _written()
+    part = written["output_accounting"]["partitions"][0]
+    part["key_digest"] = part["key_digest"][:32]
+    with pytest.raises(ValueError, match="version"):
+        of_json(written)
 
 
 @given(LEDGERS)
@@ -116,8 +153,9 @@ def test_the_hash_of_each_input_is_told_by_its_name() -> None:
 
 
 def test_an_older_ledger_is_read() -> None:
-    """Without what was added since: what it was measured on, digests of units, hashes of files."""
-    written = _written()
+    """Without what was added since: what it was measured on, digests of units, hashes of files, a
+    second hash of each key."""
+    written = to_json(of_json(_written()).as_version(1))
     for name in ("files", "redacted", "replay_of"):
         written.pop(name, None)
     for name in ("measured_on", "failed_checks"):

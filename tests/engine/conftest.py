@@ -170,6 +170,12 @@ class Workshop:
         (self.home / "pipelines" / "p.py").write_text(HEAD + text, "utf-8")
         return self
 
+    def compiled(self, document: str) -> "Workshop":
+        """A pipeline in its compiled form, without the file that it was compiled from."""
+        (self.home / "pipelines" / "p.py").unlink()
+        (self.home / "pipelines" / "p.json").write_text(document, "utf-8")
+        return self
+
     def lines(self, name: str, lines: Iterable[str | bytes | dict[str, Any]]) -> "Workshop":
         """A file in data/, one line per item: text and bytes as they are, mappings as JSON."""
         return self.raw(name, b"".join(_line(line) + b"\n" for line in lines))

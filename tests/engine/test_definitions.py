@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import tallyman as tm
-from tallyman.control.pipeline import load
+from tallyman.control.compile import load
 from tallyman.errors import DefinitionError, Problem, UnaccountableOperation, UsageError
 from tests.engine.conftest import Workshop
 
@@ -149,7 +149,7 @@ def test_all_mistakes_in_plans_are_told_at_once(
         ("a_join, step by_client", "unknown column 'client'", None),
         ("a_join, step by_number", "'customer' is string but 'customer' is int", None),
         ("a_join, step twice", "both sides have a column 'customer'", None),
-        ("a_theta, step theta", "join on equality of columns", None),
+        ("a_theta, step theta, on", "join on equality of columns", None),
         ("a_reference, step checked", "a reference has no ledger", None),
         ("a_key", "bad key: the result has no column 'orderid'", "order_id"),
         ("a_generator, step 10_select", "use Frame.explode", None),
@@ -232,7 +232,10 @@ def orders(customers):
     ("text", "words"),
     [
         ("1 / 0", "ZeroDivisionError"),
-        ('tm.source("x", "p", format="xml", schema="a int")', "format is one of json"),
+        ('tm.source("x", "p", format="avro", schema="a int")', "format is one of json"),
+        ('tm.source("x", "p", format="orc")', "does not number the rows of ORC files"),
+        ('tm.source("x", "p", format="xml", schema="a int")', "would swallow records silently"),
+        ('tm.source("x", "p", format="iceberg")', "rows that the table deleted"),
         ('tm.source("x", "p")', "needs a schema"),
         ('tm.source("../x", "p", schema="a int")', "use letters, digits"),
         (
@@ -248,7 +251,7 @@ def test_a_file_that_cannot_be_read_is_named(
     workshop: Callable[[], Workshop], text: str, words: str
 ) -> None:
     found = problems_of(workshop().pipeline(text))
-    assert any("p.py" in p.where or p.where == "pipelines/*.py, *.yaml" for p in found)
+    assert any("p.py" in p.where or p.where == "pipelines/*.py, *.yaml, *.json" for p in found)
     assert words in str(found[0])
 
 

@@ -9,6 +9,7 @@ import pytest
 from py4j.java_gateway import GatewayClient
 
 from tests.engine.conftest import Workshop
+from tests.world.scale import some
 
 PIPELINE = """
 ANY = dict(thresholds=dict(absolute=0, percentage=1))
@@ -52,7 +53,7 @@ def shop(workshop: Callable[..., Workshop]) -> Workshop:
     return shop.parquet("columns", shop.open().spark.createDataFrame(records))
 
 
-@pytest.mark.parametrize("asset", JOBS)
+@pytest.mark.parametrize("asset", some(list(JOBS), 2))
 def test_a_small_run_asks_spark_only_for_what_it_must(
     shop: Workshop, monkeypatch: pytest.MonkeyPatch, asset: str
 ) -> None:

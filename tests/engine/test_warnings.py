@@ -1,10 +1,13 @@
-"""Warnings are counted once, whatever the plan around them is."""
+"""Warnings are counted once, whatever the plan around them is, and whatever Spark repeats."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
+from pyspark.sql import Observation
 
 from tests.engine.conftest import Ran, Workshop
+from tests.world.scale import FULL
 
 PIPELINE = """
 tm.source("left", "data/left.jsonl", schema="id string, n int, l array<int>", key="id")
@@ -28,21 +31,55 @@ def twice(left):
 def children(left):
     return left.explode("l", "one").expect("large", "one > 1", **WARN)
 
+@tm.asset
+def one_side(left):
+    some = left.select("id", "n")
+    return some.expect("odd", "n % 2 = 1", **WARN).union(some)
+
+@tm.asset
+def later(left):
+    some = left.select("id", "n")
+    both = some.expect("odd", "n % 2 = 1", **WARN).union(some)
+    return both.expect("none", "n < 0", **WARN)
+
+@tm.asset(key="id")
+def of_groups(left):
+    return left.groupBy("id").agg(n="sum(n)").expect("none", "n < 0", **WARN)
+
 @tm.asset(key="id")
 def changed(left):
     return left.select("id", "n").expect("odd", "n % 2 = 1", **WARN).update({"n": "n + 1"})
 """
 
 
+def made(workshop: Callable[..., Workshop]) -> Workshop:
+    shop = workshop(interpreted=not FULL).pipeline(PIPELINE)
+    shop.lines("left.jsonl", [{"id": str(n), "n": n, "l": [1, 2]} for n in range(10)])
+    return shop.lines("right.jsonl", [{"id": str(n), "m": n} for n in range(10)])
+
+
 @pytest.fixture(scope="module")
-def ran(workshop: Callable[[], Workshop]) -> Ran:
-    made = workshop().pipeline(PIPELINE)
-    made.lines("left.jsonl", [{"id": str(n), "n": n, "l": [1, 2]} for n in range(10)])
-    made.lines("right.jsonl", [{"id": str(n), "m": n} for n in range(10)])
-    return made.run()
+def ran(workshop: Callable[..., Workshop]) -> Ran:
+    return made(workshop).run()
 
 
-@pytest.mark.parametrize(
+@pytest.fixture(scope="module")
+def repeated(workshop: Callable[..., Workshop]) -> Ran:
+    """The same, on a Spark that counts in its observations what it did twice."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Observation, "get", property(_twice(Observation.get)))
+        return made(workshop).run()
+
+
+def _twice(get: Any) -> Callable[[Observation], dict[str, Any]]:
+    def counted(observed: Observation) -> dict[str, Any]:
+        found = get.fget(observed)
+        return {k: 2 * v if isinstance(v, int) else v for k, v in found.items()}
+
+    return counted
+
+
+CASES = pytest.mark.parametrize(
     ("asset", "counts"),
     [
         ("joined", [5]),
@@ -50,10 +87,30 @@ def ran(workshop: Callable[[], Workshop]) -> Ran:
         ("twice", [5, 5]),
         ("children", [10]),
         ("changed", [5]),
+        ("one_side", [5]),
+        ("later", [5, 20]),
+        ("of_groups", [10]),
     ],
 )
+
+
+@pytest.mark.wide
+@CASES
 def test_each_row_that_breaks_the_rule_counts_once(ran: Ran, asset: str, counts: list[int]) -> None:
+    check(ran, asset, counts)
+
+
+@CASES
+def test_what_spark_repeats_is_not_counted_twice(
+    repeated: Ran, asset: str, counts: list[int]
+) -> None:
+    check(repeated, asset, counts)
+
+
+def check(ran: Ran, asset: str, counts: list[int]) -> None:
     found = ran.asset(asset)
     assert found.status.good, found.error
     assert [warning.count for warning in found.warnings] == counts
-    assert [warning.of_records for warning in found.warnings] == [asset != "children"] * len(counts)
+    assert [warning.of_records for warning in found.warnings] == [
+        asset not in ("children", "of_groups")
+    ] * len(counts)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tallyman.domain.version.table import Table
 from tallyman.errors import KeyConflict, MutationRefused
 from tests.engine_tables.tables import Shelf, delete, insert, update
-from tests.world.scale import FULL
+from tests.world.scale import by_form
 
 TABLE = Table.of("node", "k int, v int, up int", "k", {"up": "node.k"})
 Rows = dict[int, tuple[int | None, int | None]]
@@ -92,7 +92,7 @@ def _statement(kind: str, what: Any, where: Any) -> Mapping[str, object]:
 
 
 @settings(
-    max_examples=200 if FULL else 15, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=by_form(8, 15, 200), deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 @given(st.integers(0, 2**32))
 def test_random_mutations_do_what_a_dict_by_key_does(seed: int) -> None:

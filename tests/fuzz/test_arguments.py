@@ -11,13 +11,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.cli.test_help import COMMANDS, every
+from tests.fuzz.cases import ARGUMENTS
 from tests.fuzz.conftest import SOUND
 from tests.world.databases import Databases
 from tests.world.home import Home
 from tests.world.homes import Homes
 from tests.world.scale import FULL
 
-CASES = 20_000 if FULL else 150
 # They wait for a terminal, start Spark, make a project elsewhere, or leave a server running.
 LEFT_OUT = {("db", "shell"), ("db", "url"), ("demo",), ("init",), ("keys", "init")}
 SPARK = {("run",), ("backfill",), ("apply",), ("resume",), ("reproduce",), ("check",), ("doctor",)}
@@ -59,12 +59,15 @@ def home(tmp_path_factory: pytest.TempPathFactory, databases: Databases) -> Iter
         yield made.data("orders.jsonl", {"id": 1, "v": 1})
 
 
-@settings(
-    max_examples=CASES,
+tried = settings(
+    max_examples=ARGUMENTS,
     deadline=None,
     derandomize=not FULL,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
+
+
+@tried
 @given(asked())
 def test_any_arguments(home: Home, given_words: list[str]) -> None:
     reply = home.printed(*given_words)

@@ -12,12 +12,12 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.fuzz.cases import DEFINITIONS
 from tests.fuzz.conftest import SOUND, Fuzzed
 from tests.world.scale import FULL
 
-CASES = 10_000 if FULL else 120
 quick = settings(
-    max_examples=CASES,
+    max_examples=DEFINITIONS,
     deadline=None,
     derandomize=not FULL,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
@@ -39,7 +39,7 @@ values = st.recursive(
 )
 SETTINGS = (
     "name", "pipelines", "runs", "warehouse", "master", "spark", "thresholds", "database", "trace",
-    "signing_key", "nonsense",
+    "signing_key", "keep_runs", "column_metrics", "nonsense",
 )  # fmt: skip
 settings_values = st.dictionaries(st.sampled_from(SETTINGS), values, max_size=4)
 
@@ -82,7 +82,7 @@ def test_settings_of_any_bytes(fuzzed: Make, content: bytes) -> None:
 
 KEYS = (
     "sources", "tables", "selectors", "assets", "from", "steps", "path", "format", "schema", "key",
-    "options", "references", "unique", "thresholds", "evidence", "tags", "partitioned_by",
+    "options", "references", "unique", "thresholds", "evidence", "tags", "meta", "partitioned_by",
     "approval", "publish", "trace", "column", "start", "values", "filter", "expect", "join",
     "select", "groupBy", "agg", "output", "update", "orders", "kept", "lineage", "ledger.json",
 )  # fmt: skip

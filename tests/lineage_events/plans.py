@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tallyman.control.pipeline.load import load
+from tallyman.control.compile.compiling import compile_folder
 from tallyman.domain.definition.column_lineage import ColumnLineage, Origin
 from tallyman.domain.pipeline.pipeline import Pipeline
 from tests.trace import general_ledger
@@ -14,12 +14,12 @@ AIRLINE = Path(__file__).parents[2] / "examples" / "airline" / "pipelines"
 
 
 def airline() -> Pipeline:
-    return load(AIRLINE)
+    return compile_folder(AIRLINE).pipeline()
 
 
 def ledger_close(home: Path, form: str = "python") -> Pipeline:
     general_ledger.write(home, form)
-    return load(home / "pipelines")
+    return compile_folder(home / "pipelines").pipeline()
 
 
 def columns_of(pipeline: Pipeline) -> dict[str, list[str]]:

@@ -69,6 +69,16 @@ def bare(name: str = "daily_revenue", status: Status = Status.RUNNING) -> Lineag
     return LineageAsset(result=result(status, fates={}), folder=f"{FOLDER}/{name}")
 
 
+def test_notes_of_an_asset_are_tags_of_its_job_without_secrets(tmp_path: Path) -> None:
+    notes = {"owner": "finance", "db_password": "hunter2", "home": "https://u:p@wiki/x"}
+    noted = replace(lineage_asset(tmp_path), meta=notes)
+    told = body(asset_event(lineage_run(), noted, RunState.COMPLETE, STARTED))
+    tags = {tag["key"]: tag["value"] for tag in told["job"]["facets"]["tags"]["tags"]}
+    assert tags == {"owner": "finance", "db_password": "***", "home": "https://***@wiki/x"}
+    bare = body(asset_event(lineage_run(), lineage_asset(tmp_path), RunState.COMPLETE, STARTED))
+    assert "tags" not in bare["job"]["facets"]
+
+
 @pytest.mark.parametrize("state", list(RunState))
 def test_a_run_is_told_in_every_state(tmp_path: Path, state: RunState) -> None:
     run = lineage_run()

@@ -17,10 +17,10 @@ from openlineage.client.event_v2 import RunState
 from pyspark.sql import SparkSession
 
 from tallyman.control.bind.inputs import Pins
+from tallyman.control.compile import load
 from tallyman.control.openlineage.asset import AssetFacts
 from tallyman.control.openlineage.datasets import LineageDataset, merged
 from tallyman.control.openlineage.events import LineageAsset, run_event
-from tallyman.control.pipeline import load
 from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.pipeline.workspace import Workspace
 from tallyman.domain.account.ledger_json import to_json

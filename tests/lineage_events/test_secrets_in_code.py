@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tallyman.control.compile.compiling import compiled_pipeline
 from tallyman.control.openlineage.source_code import (
     code_of_asset,
     message_of,
-    shown_code,
-    without_secrets,
 )
 from tallyman.domain.definition.frame import Frame
-from tallyman.domain.pipeline.pipeline import Asset
+from tallyman.domain.pipeline.pipeline import Asset, Pipeline, Source
+from tallyman.engine.plan.shown_code import shown_code, without_secrets
 from tests.lineage_events.plans import ledger_close
 
 SIMPLE = [
@@ -150,9 +150,12 @@ def test_an_asset_is_told_without_what_its_function_keeps_secret(tmp_path: Path)
         pwd = "".join(["hunter", "2!"])
         return bookings.filter(f"id <> '{pwd}'")
 
-    code = code_of_asset(
-        Asset(name="secretive", function=secretive, inputs=("bookings",)), tmp_path
-    )
+    bookings = Source(name="bookings", path="data", format="parquet")
+    made = Asset(name="secretive", function=secretive, inputs=("bookings",))
+    compiled = compiled_pipeline(Pipeline({"bookings": bookings}, {"secretive": made})).assets[
+        "secretive"
+    ]
+    code = code_of_asset(compiled, tmp_path)
     assert code is not None
     assert "2!" not in code.text
     assert "bookings.filter(" in code.text

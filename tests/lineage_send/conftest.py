@@ -13,15 +13,17 @@ import pytest
 
 from tallyman.control.delivery.outbox import Outbox
 from tallyman.domain.history.lineage_event import LineageEvent
+from tallyman.domain.version.owner import Owner
 from tallyman.registry.database import Database
 from tallyman.registry.spool import Spool, SpoolState
 from tests.world.collector import Told
 from tests.world.home import Home
 
 NAME = "shop"
+OWNER = Owner("default", NAME)
 ADD_RUN = """
-    INSERT INTO runs (id, name, project, status, folder, actor, started_at)
-    VALUES (%(id)s, %(id)s::text, 'shop', 'success', %(id)s::text, 'test', now())
+    INSERT INTO runs (id, name, org, project, status, folder, actor, started_at)
+    VALUES (%(id)s, %(id)s::text, 'default', 'shop', 'success', %(id)s::text, 'test', now())
     ON CONFLICT DO NOTHING
 """
 
@@ -48,7 +50,7 @@ def spool_events(database: Database, run: uuid.UUID, count: int, first: int = 0)
         tx.execute(ADD_RUN, {"id": run})
     for number in range(first, first + count):
         with database.transaction() as tx:
-            Spool(tx).add(NAME, run, [event_of(run, number)])
+            Spool(tx).add(OWNER, run, [event_of(run, number)])
     return [(str(run), f"job{number:04d}") for number in range(first, first + count)]
 
 
@@ -62,7 +64,7 @@ class SpoolHome(Home):
 
     @property
     def outbox(self) -> Outbox:
-        return Outbox.of(self.database, NAME, self.path)
+        return Outbox.of(self.database, OWNER, self.path)
 
     def answer(self, *words: str) -> tuple[int, Any]:
         """Exit code and JSON."""
@@ -75,7 +77,7 @@ class SpoolHome(Home):
 
     def state(self) -> SpoolState:
         with self.database.transaction() as tx:
-            return Spool(tx).state(NAME)
+            return Spool(tx).state(OWNER)
 
 
 @pytest.fixture(autouse=True)

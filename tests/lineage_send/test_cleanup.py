@@ -7,8 +7,9 @@ import uuid
 import psycopg
 import pytest
 
+from tallyman.domain.version.owner import Owner
 from tallyman.registry.spool import Spool
-from tests.lineage_send.conftest import NAME, SpoolHome, spool_events
+from tests.lineage_send.conftest import OWNER, SpoolHome, spool_events
 
 SEND = """
     UPDATE lineage_events SET sent_at = now() - make_interval(hours => %(hours)s), body = NULL
@@ -41,7 +42,7 @@ def test_cleanup_shows_and_removes_what_was_sent(shop: SpoolHome) -> None:
     sent(shop, run, 0, 1, 2, hours=25)
     sent(shop, run, 3, hours=23)
     with shop.database.transaction() as tx:
-        refused = Spool(tx).next(NAME)
+        refused = Spool(tx).next(OWNER)
         assert refused is not None
         Spool(tx).refused(refused.id, "no")  # job 4; 5, 6 and 7 wait
 
@@ -70,9 +71,9 @@ def test_that_a_run_was_told_of_is_not_forgotten(shop: SpoolHome) -> None:
     spool_events(shop.database, run, 4)
     sent(shop, run, 0, 1, 2, 3, hours=48)
     with shop.database.transaction() as tx:
-        assert Spool(tx).remove_done_with(NAME, A_DAY) == 3
+        assert Spool(tx).remove_done_with(OWNER, A_DAY) == 3
         assert Spool(tx).knows(run)
-        assert Spool(tx).done_with(NAME, A_DAY) == 0
+        assert Spool(tx).done_with(OWNER, A_DAY) == 0
     assert left(shop, run) == [3]
 
 
@@ -83,7 +84,7 @@ def test_what_a_run_told_that_has_not_ended_stays(shop: SpoolHome, status: str) 
     sent(shop, run, 0, 1, 2, hours=48)
     with shop.database.transaction() as tx:
         tx.execute(UNFINISHED, {"status": status})
-        assert Spool(tx).remove_done_with(NAME, A_DAY) == 0
+        assert Spool(tx).remove_done_with(OWNER, A_DAY) == 0
     assert left(shop, run) == [0, 1, 2]
 
 
@@ -92,7 +93,7 @@ def test_another_projects_events_stay(shop: SpoolHome) -> None:
     spool_events(shop.database, run, 3)
     sent(shop, run, 0, 1, 2, hours=48)
     with shop.database.transaction() as tx:
-        assert Spool(tx).remove_done_with("other", A_DAY) == 0
+        assert Spool(tx).remove_done_with(Owner("default", "other"), A_DAY) == 0
 
 
 def test_the_role_of_pipelines_may_remove_them(shop: SpoolHome) -> None:

@@ -14,7 +14,7 @@ from tallyman.control.delivery.outbox import Outbox
 from tallyman.control.delivery.send import Sender, flush
 from tallyman.project import Project
 from tests.forked import Running
-from tests.lineage_send.conftest import NAME, SpoolHome, spool_events
+from tests.lineage_send.conftest import OWNER, SpoolHome, spool_events
 from tests.world.collector import Answer, Collector, Told
 from tests.world.waiting import wait_until
 
@@ -25,7 +25,7 @@ def run_beside(home: Path, count: int) -> None:
     """What a run does: it adds events as it goes, and closes its sender at the end."""
     project = Project.open(home)
     database = project.database
-    sender = Sender(Outbox.of(database, NAME, home)).start()
+    sender = Sender(Outbox.of(database, OWNER, home)).start()
     run = uuid.uuid4()
     for number in range(count):
         spool_events(database, run, 1, first=number)

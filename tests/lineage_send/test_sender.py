@@ -15,6 +15,7 @@ from tallyman.control.delivery.send import Sender, flush
 from tallyman.errors import LineageNotSent
 from tests.lineage_send.conftest import SpoolHome
 from tests.world.collector import DROP, HANG, Answer, Collector, Told
+from tests.world.scale import some
 from tests.world.waiting import wait_until
 
 KEY = "s3cret-of-the-shop"
@@ -82,7 +83,7 @@ def test_half_of_the_answers_being_errors_each_event_is_taken_once_and_in_order(
     assert collector.requests > len(events) + failures > len(events)
 
 
-@pytest.mark.parametrize("patience", [0.2, 1.0])
+@pytest.mark.parametrize("patience", some([0.2, 1.0], 1))
 def test_a_hanging_collector_does_not_hold_up_the_end(
     shop: SpoolHome, collectors: Collectors, monkeypatch: pytest.MonkeyPatch, patience: float
 ) -> None:
@@ -117,6 +118,7 @@ def test_after_a_failure_the_end_waits_for_nothing(
     assert collector.requests == 1, "the client must not try by itself"
 
 
+@pytest.mark.wide
 def test_being_woken_does_not_shorten_the_pause_after_a_failure(
     shop: SpoolHome, collectors: Collectors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -133,6 +135,7 @@ def test_being_woken_does_not_shorten_the_pause_after_a_failure(
     sender.close()
 
 
+@pytest.mark.wide
 def test_pauses_grow_and_the_collector_that_comes_back_gets_all(
     shop: SpoolHome, collectors: Collectors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -285,6 +288,7 @@ def test_nothing_configured_starts_nothing_and_keeps_everything(shop: SpoolHome)
     assert shop.state().attempts == 0
 
 
+@pytest.mark.wide
 def test_a_database_that_goes_away_fails_nothing(
     shop: SpoolHome, collectors: Collectors, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -9,6 +12,7 @@ import pytest
 from tallyman.engine.plan.code_hash import code_of, python_of
 from tallyman.engine.plan.code_version import code_version
 from tallyman.engine.plan.helper_modules import helper_modules
+from tests.world.home import Home
 
 
 @pytest.fixture
@@ -55,3 +59,27 @@ def test_a_module_that_is_not_imported_changes_nothing(pipelines: Path) -> None:
 def test_what_cannot_be_read_or_found_is_passed_over(pipelines: Path, text: str) -> None:
     (pipelines / "odd.py").write_text(text)
     assert len(helper_modules(pipelines)) == 3
+
+
+def test_a_process_that_stays_alive_compiles_what_the_module_says_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if it has imported the module itself, and after an edit of the same size in the same
+    second, with compiled files next to the module."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    (tmp_path / "tallyman.yaml").write_text("name: alive\n")
+    home = Home(tmp_path).pipeline(
+        "import tallyman as tm\nimport tm_rates\n"
+        'tm.source("raw", "data/raw.jsonl", schema="id string, n int", key="id")\n'
+        '@tm.asset(key="id")\ndef made(raw):\n'
+        '    return raw.withColumn("m", f"n * {tm_rates.rate}")\n'
+    )
+    helper = tmp_path / "tm_rates.py"
+    for rate in (20, 30, 100):
+        helper.write_text(f"rate = {rate}\n")
+        os.utime(helper, (1_700_000_000, 1_700_000_000))
+        assert f'n * {rate}"' in home.printed("compile").stdout
+        if rate == 20:
+            monkeypatch.setitem(sys.modules, "tm_rates", import_module("tm_rates"))
+            assert list(tmp_path.glob("__pycache__/tm_rates.*.pyc"))

@@ -20,6 +20,7 @@ from tallyman.domain.pipeline.declarations import declaring
 from tallyman.domain.pipeline.pipeline import Pipeline
 from tallyman.domain.pipeline.target import Reading, Target
 from tallyman.domain.version.dataset import DataFile, Dataset, Fragment, Kind
+from tallyman.domain.version.owner import Owner
 from tallyman.engine.spark.project_session import ProjectSession
 from tallyman.registry.database import Database
 from tallyman.registry.version.datasets import Datasets
@@ -29,15 +30,15 @@ from tests.world.databases import owner_of
 
 DAYS = ["d:2024-01-01", "d:2024-01-02", "d:2024-01-03"]
 ADD_RUN = """
-    INSERT INTO runs (id, name, project, status, folder, actor, started_at)
-    VALUES (%(run)s, %(run)s::text, 'shop', 'success', 'r', 'test', now())
+    INSERT INTO runs (id, name, org, project, status, folder, actor, started_at)
+    VALUES (%(run)s, %(run)s::text, 'default', 'shop', 'success', 'r', 'test', now())
 """
 MADE = """
-    INSERT INTO materializations (id, asset_name, partition, run_id, status, fragment_id,
-        started_at, completed_at, upstream_assets, upstream_partitions, upstream_ids,
+    INSERT INTO materializations (id, org, project, asset_name, partition, run_id, status,
+        fragment_id, started_at, completed_at, upstream_assets, upstream_partitions, upstream_ids,
         definition_hash, dependency_hash, content_digest, location)
-    VALUES (gen_random_uuid(), 'sales', %(partition)s, %(run)s, 'success', %(fragment)s, now(),
-        now(), '{}', '{}', '{}', 'd', 'd', 'c', 'r/sales')
+    VALUES (gen_random_uuid(), 'default', 'shop', 'sales', %(partition)s, %(run)s, 'success',
+        %(fragment)s, now(), now(), '{}', '{}', '{}', 'd', 'd', 'c', 'r/sales')
 """
 INVALIDATE = "UPDATE materializations SET invalidated_at = now() WHERE partition = %(partition)s"
 
@@ -120,7 +121,7 @@ def shop(tmp_path: Path, empty_database: Callable[[], str]) -> Iterator[DailySal
         id=UUID(int=0),
         name="sales",
         kind=Kind.ASSET,
-        project="shop",
+        owner=Owner("default", "shop"),
         producer="sales",
         partition_column="day",
     )

@@ -18,8 +18,8 @@ from tests.oracle.compare import Compared
 from tests.oracle.expected import Oracle, appended, logged
 from tests.oracle.found import Found
 from tests.world.home import Home
-from tests.world.homes import Homes
-from tests.world.scale import FULL
+from tests.world.homes import INTERPRETED, Homes
+from tests.world.scale import FULL, WIDE
 
 TOTAL = 50_000 if FULL else 2_500
 ASSETS = ("clean_parcels", "zone_days", "offers", "labels", "scan_trail", "depot_scans", "weights")
@@ -53,8 +53,9 @@ def _today(said: Mapping[str, Any], home: Path) -> date:
 
 @pytest.fixture(scope="session")
 def depot(request: pytest.FixtureRequest, session_homes: Homes) -> Iterator[Depot]:
-    # Code as users run it: what steps mean is compared here.
-    home = session_homes.make(Home, "depot", "thresholds: {percentage: 1.0}\n")
+    # What steps mean is compared here: in the wide form with code as users run it.
+    settings = "thresholds: {percentage: 1.0}\n" + ("" if WIDE else INTERPRETED)
+    home = session_homes.make(Home, "depot", settings)
     path = home.path
     project.write(path)
     data.write(path, TOTAL)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from tests.sleeping import SLEEPING
 from tests.world.numbers import PIPELINE, NumbersHome
 from tests.world.waiting import wait_until
 
 DAY = "2025-01-01"
 # Sleeps for each record: it would take long enough to be canceled in the middle.
-SLOW = SLEEPING + PIPELINE.replace('"n * 2"', 'slept("n", 5) * 2')
+SLOW = PIPELINE.replace('"n * 2"', '"slept(n, 5) * 2"')
 
 
 def test_a_canceled_run_stops_soon_and_resumes_later(home: NumbersHome) -> None:

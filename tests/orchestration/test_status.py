@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.world.numbers import NumbersHome
+from tests.world.numbers import PIPELINE, NumbersHome
 
 FIRST, SECOND, THIRD = "2025-01-01", "2025-01-02", "2025-01-03"
 
@@ -69,6 +70,48 @@ def test_notes_of_a_run_are_shown_and_found(numbers: NumbersHome) -> None:
     assert numbers.tallyman("run", "--meta", "nothing").code == 2
 
 
+@pytest.mark.wide
+def test_notes_of_an_asset_are_shown_and_found_and_make_nothing_stale(
+    new_home: Callable[[], NumbersHome],
+) -> None:
+    home = new_home().numbers(FIRST, 1, 2)
+    declared = '@tm.asset(key="id", partitioned_by=days{})\ndef numbers'
+    bare = declared.format("")
+    home.ok("run", "numbers", "--partition", FIRST, "--run-id", "bare")
+    meta = ', meta={"owner": "finance", "tier": 1, "api_token": "T-17"}'
+    home.pipeline(PIPELINE.replace(bare, declared.format(meta)))
+    again = home.ok("run", "numbers", "--partition", FIRST, "--run-id", "noted")
+    assert [made["status"] for made in again["assets"]] == ["skipped"]
+    notes = {"owner": "finance", "tier": "1", "api_token": "T-17"}
+    assert [row["name"] for row in home.ok("ls", "--meta", "owner=finance")] == ["raw", "numbers"]
+    assert home.ok("ls", "--meta", "owner=finance", "--meta", "tier=2") == []
+    listed = {row["name"]: row.get("meta") for row in home.ok("ls")}
+    assert listed == {"raw": None, "numbers": notes, "doubled": {}, "sum": {}}
+    assert home.ok("status", "numbers")["meta"] == notes
+    assert "owner: finance" in home.printed("status", "numbers").stdout
+    assert home.ok("show", "noted")["assets"][0]["meta"] == notes
+    assert "owner: finance" in home.printed("show", "noted").stdout
+    assert "meta" not in home.ok("show", "bare")["assets"][0]
+    home.ok("run", "numbers", "--partition", FIRST, "--force", "--run-id", "forced")
+    told = (home.folder("forced") / "lineage" / "job_events.jsonl").read_text().splitlines()
+    tags = [json.loads(line)["job"]["facets"].get("tags") for line in told]
+    [facet] = [one["tags"] for one in tags if one][-1:]
+    shown = {one["key"]: one["value"] for one in facet}
+    assert shown == {"owner": "finance", "tier": "1", "api_token": "***"}
+
+
+@pytest.mark.parametrize(
+    "meta", ["'finance'", "{'a=b': 'c'}", "{'a': None}", "{'a': ' '}", "{1: 2}"]
+)
+def test_notes_that_nobody_could_ask_for_are_refused(
+    new_home: Callable[[], NumbersHome], meta: str
+) -> None:
+    wrong = PIPELINE.replace('@tm.asset(key="id"', f'@tm.asset(meta={meta}, key="id"', 1)
+    reply = new_home().pipeline(wrong).tallyman("ls")
+    assert reply.code == 2, str(reply)
+    assert "asset numbers: meta" in str(reply)
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -85,6 +128,7 @@ def test_a_list_that_means_nothing_is_refused(
     assert message in str(reply)
 
 
+@pytest.mark.wide
 def test_all_that_failed_is_resumed_in_one_command(
     new_home: Callable[[], NumbersHome], tmp_path: Path
 ) -> None:

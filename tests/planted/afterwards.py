@@ -15,7 +15,8 @@ def kept_files(folder: Path) -> Iterator[Path]:
     """One file with rows of every kind and step: output, evidence, dead letters."""
     seen = set[Path]()
     for file in sorted(folder.rglob("part-*")):
-        inside = file.relative_to(folder).parts[0] in ("output", "adjoint", "errors")
+        top, second, *_ = file.relative_to(folder).parts
+        inside = top in ("output", "adjoint", "errors") or second.startswith("@")
         if inside and file.parent not in seen and _rows(file):
             seen.add(file.parent)
             yield file

@@ -333,15 +333,50 @@ FEW = [
         )
     ),
 ]
+ROUTED, DIVIDED = "asset.split_outputs:write_routed", "asset.split_outputs:SplitOutputs.write"
+
+
+def double_elsewhere(column: str, value: str, output: str) -> Rows:
+    """The row is in its own output, and in another."""
+
+    def doubled(rows: DataFrame) -> DataFrame:
+        there = F.concat(F.regexp_replace("_tm_output", "_[a-z]+$", ""), F.lit(f"_{output}"))
+        return rows.unionAll(rows.where(F.col(column) == value).withColumn("_tm_output", there))
+
+    return having(column, doubled)
+
+
+def astray(column: str, value: str) -> Rows:
+    """The row is written, to an output that there is not."""
+
+    def moved(rows: DataFrame) -> DataFrame:
+        to = F.when(F.col(column) == value, F.lit("nowhere")).otherwise(F.col("_tm_output"))
+        return rows.withColumn("_tm_output", to)
+
+    return having(column, moved)
+
+
+SPLIT = [
+    Plant(ROUTED, "divided", "row_in_two", double_elsewhere("id", "o-00", "rest")),
+    Plant(ROUTED, "divided", "row_in_none", astray("id", "o-00")),
+    Plant(ROUTED, "divided", "row_lost", lose("id", "o-00")),
+    Plant(ROUTED, "divided", "row_doubled", double("id", "o-00")),
+    Plant(DIVIDED, "divided", "file_lost", files=lose_file, at="/outputs/"),
+    Plant(DIVIDED, "divided", "file_doubled", files=double_file, at="/outputs/"),
+    Plant(ROUTED, "parted", "group_in_none", astray("grp", "a")),
+    Plant(ROUTED, "parted", "group_in_two", double_elsewhere("grp", "a", "cd")),
+]
 MANY = [replace(plant, many=True) for plant in COMBINED if plant.evidence == "keys"]
-PLANTS = [*RECORDS, *COMBINED, *MANY, *MULTIPLIED, *WORKED, *TRACED, *FEW]
+PLANTS = [*RECORDS, *COMBINED, *MANY, *MULTIPLIED, *WORKED, *TRACED, *FEW, *SPLIT]
 
 ELSEWHERE = {
     "evidence.append:new_rows": "rows of a version are counted again after they were written",
+    "files.run_folder:RunFolder._take_over": "whole segments, compared with records",
     "files.run_folder:RunFolder.put": "one rename of a folder whose files are hashed in its ledger",
     "files.run_folder:RunFolder.set_aside": "one rename of a whole folder that no version names",
     "files.run_folder:write_json": "see write_text",
     "files.run_folder:write_text": "JSON and text of ours, hashed in the ledger or the seal",
+    "segment.segment_records:SegmentRecords._write": "hashes; files that differ are made again",
     "asset.asset_run:AssetRun._explained": "the text of an error that Spark raised",
     "source.door_memory:DoorMemory.keep": "digests that the gate compares with the rows",
     "warehouse.warehouse:_link": "a second name for a file; readers compare its sha256",

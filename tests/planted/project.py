@@ -55,6 +55,8 @@ def matches(orders, regions=None, more=None, asset=""):
     return checked(orders).join(regions, "grp = code", fanout="expand", unmatched="filter",
         name="regions").filter("region <> 'r9'", name="far")
 
+divided, parted = rows, groups
+
 def ranked(orders, regions=None, more=None, asset=""):
     w = Window.partitionBy("grp").orderBy("id")
     return (checked(orders).withColumn("rank", F.row_number().over(w))
@@ -71,10 +73,14 @@ def worked(orders, regions=None, more=None, asset=""):
         .output(f"exports/{asset}.parquet", include_deleted=True, name="all", seq=70))
 """
 ASSET = """
-@tm.asset(name="{name}", evidence="{evidence}", trace={trace!r}, **ANY)
+@tm.asset(name="{name}", evidence="{evidence}", trace={trace!r}, split={split}, **ANY)
 def {name}({inputs}):
     return {plan}({given}, asset="{name}")
 """
+SPLITS = {
+    "divided": """{{"{name}_low": "amount < 20", "{name}_rest": tm.otherwise}}""",
+    "parted": """{{"{name}_ab": "grp < 'c'", "{name}_cd": "grp >= 'c'"}}""",
+}
 READS = {
     "both": ["orders", "more"],
     "matches": ["orders", "regions"],
@@ -93,6 +99,7 @@ def _asset(plant: Plant) -> str:
         name=plant.asset,
         evidence=plant.evidence,
         trace="changes" if plant.traced else None,
+        split=SPLITS.get(plant.plan, "None").format(name=plant.asset),
         plan=plant.plan,
         inputs=", ".join(inputs),
         given=", ".join(f"{name}={name}" for name in inputs),

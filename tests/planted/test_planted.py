@@ -20,7 +20,7 @@ from tests.planted.afterwards import double_row, kept_files, lose_row
 from tests.planted.harness import Harness
 from tests.planted.plants import ELSEWHERE, PLANTS, Plant
 from tests.planted.seams import seams
-from tests.world.scale import FULL
+from tests.world.scale import FULL, WIDE, by_form, some
 
 pytestmark = pytest.mark.timeout(900)  # one run of a hundred assets, each with a bug of its own
 
@@ -35,6 +35,8 @@ PLANS = (
     "matches",
     "ranked",
     "worked",
+    "divided",
+    "parted",
 )
 
 
@@ -42,15 +44,18 @@ def _unchanged(rows: Any) -> Any:
     return rows
 
 
-# Always one bug for each seam and kind of evidence, and one for each plan; the full form has all.
-BY_SEAM = {(plant.seam, plant.evidence, plant.many): plant for plant in reversed(PLANTS)}
-BY_PLAN = {(plant.plan, plant.evidence): plant for plant in BY_SEAM.values()}
-OF_OTHER_PLANS = {
-    (plant.plan, plant.evidence): plant
-    for plant in reversed(PLANTS)
-    if (plant.plan, plant.evidence) not in BY_PLAN
-}
-CHOSEN = PLANTS if FULL else [*BY_SEAM.values(), *OF_OTHER_PLANS.values()]
+def _kind(plant: Plant) -> object:
+    """In the default form one bug of each file of the engine that has seams; in the wide form one
+    of each seam, of files of few rows and of many; in the full form every bug."""
+    file = plant.seam.partition(":")[0]
+    return by_form(file, (plant.seam, plant.many), plant.asset)
+
+
+OF_KINDS: dict[object, list[Plant]] = {}
+for found in PLANTS:
+    OF_KINDS.setdefault(_kind(found), []).append(found)
+CHOSEN = [one for plants in OF_KINDS.values() for one in some(plants, 1, wide=1)]
+MANY = by_form((), ("groups", "unfolded"), ("groups", "judged", "regrouped", "unfolded"))
 SOUND = [
     # With keys few rows are written by Spark, with digests by this process.
     Plant("", plan, "sound", here=here, evidence=evidence, traced=plan == "worked", many=many)
@@ -58,8 +63,8 @@ SOUND = [
     for many in (False, True)
     for evidence, here in (("keys", None), ("digest", _unchanged))
     # Where records stay rows their evidence is that of other plans.
-    if FULL or evidence == "keys" or plan in ("rows", "groups", "worked")
-    if not many or (evidence == "keys" and plan in ("groups", "judged", "regrouped", "unfolded"))
+    if FULL or evidence == "keys" or plan in by_form(("groups",), ("rows", "groups", "worked"))
+    if not many or (evidence == "keys" and plan in MANY)
 ]
 
 
@@ -68,10 +73,9 @@ def test_every_seam_of_the_engine_has_a_plant() -> None:
     assert seams() == planted | set(ELSEWHERE)
     assert not planted & set(ELSEWHERE)
     assert len({plant.asset for plant in PLANTS}) == len(PLANTS) >= 20
-    assert {(plant.seam, plant.evidence, plant.many) for plant in CHOSEN} == {
-        (plant.seam, plant.evidence, plant.many) for plant in PLANTS
-    }
-    assert {plant.plan for plant in CHOSEN} == set(PLANS)
+    assert {plant.plan for plant in PLANTS} == {plant.plan for plant in SOUND} == set(PLANS)
+    assert {_kind(plant) for plant in CHOSEN} == {_kind(plant) for plant in PLANTS}
+    assert not WIDE or {plant.seam for plant in CHOSEN} == planted
 
 
 @pytest.fixture(scope="module")

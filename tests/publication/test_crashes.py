@@ -45,8 +45,11 @@ ONCE = (
     *(Point.METADATA_WRITTEN, Point.COMMITTED, Point.REPORT_WRITTEN, Point.SEALED),
 )
 # Of the second asset where each passes: one is finished then, one is at work, one waits.
-# tests/trace kills a run at each step of a trace.
-CASES = [point if point in ONCE else f"{point}@2" for point in Point if point != Point.TRACE_STEP]
+# tests/trace kills a run at each step of a trace, tests/dispatch a dispatcher.
+ELSEWHERE = (Point.TRACE_STEP, Point.WAKES_SENT)
+CASES = [point if point in ONCE else f"{point}@2" for point in Point if point not in ELSEWHERE]
+# Once the first asset is finished, the second one is the first that passes a point.
+IN_TURN = [case if "asset_started" in case else case.partition("@")[0] for case in CASES]
 PUBLISHED = (Point.COMMITTED, Point.REPORT_WRITTEN, Point.SEALED)
 # The run has no folder yet, or is at its end but for the last word.
 NOT_UNBALANCED = (Point.RUN_REGISTERED, Point.REPORT_WRITTEN, Point.SEALED)
@@ -116,6 +119,27 @@ def fates(home: ThreeHome, run: str, asset: str) -> dict[str, int]:
     return {p["partition_type"]: p["record_count"] for p in parts if p["record_count"]}
 
 
+def test_one_run_killed_at_every_point_in_turn_does_nothing_twice(mixed: ThreeHome) -> None:
+    """Each attempt goes on where the one before was killed, and is killed a little later."""
+    home, name = mixed, "in-turn"
+    was = int(str(home.rows("a")[0][1]))
+    old, new = [was, was * 2, was * 2], [was + 1, (was + 1) * 2, (was + 1) * 2]
+    heads = home.heads()
+    write(home, was + 1)
+    words, done = ("run", *ASSETS, "--partition", DAY, "--run-id", name), {}
+    for point in IN_TURN:
+        killed = home.tallyman(*words, TALLYMAN_CRASH_AT=point)
+        assert killed.code == -9, f"{point}: {killed}"
+        assert numbers_seen(home) == (new if point in PUBLISHED else old), point
+        ended = "success" if point == Point.SEALED else "interrupted"
+        assert home.ok("show", name)["status"] == ended
+        now = finished(home, name)
+        assert {asset: now[asset] for asset in done} == done, f"{point}: finished work was repeated"
+        words, done = ("resume", name), now
+    check_completed(home, name, heads, new, done)
+
+
+@pytest.mark.wide
 @pytest.mark.parametrize("point", CASES)
 def test_killed_anywhere_readers_see_old_or_new_and_a_resume_completes_it(
     point: str, mixed: ThreeHome
@@ -139,7 +163,17 @@ def test_killed_anywhere_readers_see_old_or_new_and_a_resume_completes_it(
     assert "running" not in {status for status, _ in home.states(name).values()}
     before = finished(home, name)
     assert point in ONCE or "a" in before
+    check_completed(home, name, heads, new, before)
 
+
+def check_completed(
+    home: ThreeHome,
+    name: str,
+    heads: dict[str, int],
+    new: list[int],
+    before: dict[str, tuple[int, int]],
+) -> None:
+    """A resume ends as a run to which nothing happened, and leaves what was finished alone."""
     resumed = home.ok("resume", name)
     assert resumed["run_id"] == name
     assert statuses(resumed) == dict.fromkeys(ASSETS, "success")
@@ -155,6 +189,7 @@ def test_killed_anywhere_readers_see_old_or_new_and_a_resume_completes_it(
     check_clean(home)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("place", ["*/.staging/*", "*/b/output/*"])
 def test_killed_from_outside_the_next_run_succeeds(place: str, home: ThreeHome) -> None:
     home.pipeline(TWO_ASSETS).numbers(1)
@@ -173,6 +208,7 @@ def test_killed_from_outside_the_next_run_succeeds(place: str, home: ThreeHome) 
     check_clean(home)
 
 
+@pytest.mark.wide
 def test_killed_in_a_cutover_all_is_old_or_all_is_new(home: ThreeHome) -> None:
     home.pipeline(TWO_ASSETS).numbers(1)
     home.ok("run")

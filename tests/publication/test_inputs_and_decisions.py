@@ -7,6 +7,8 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.publication.conftest import THREE, ThreeHome
 from tests.world.home import statuses
 from tests.world.homes import INTERPRETED
@@ -28,6 +30,10 @@ ASKS = (
     )
     + "\n"
 )
+OF_0010 = (
+    "pools", "tasks", "slots", "attempts", "events", "listeners", "schedules", "outbox",
+    "queue_messages", "worker_tokens",
+)  # fmt: skip
 OF_0002 = (
     "invalidations", "plans", "pipelines", "pipeline_versions", "snapshots", "version_fragments",
     "fragments", "versions", "heads", "commits", "datasets", "iceberg_tables",
@@ -40,6 +46,7 @@ def mutate(home: ThreeHome, *statements: dict[str, object]) -> None:
     home.ok("mutate", "change.json")
 
 
+@pytest.mark.wide
 def test_a_table_is_an_input_like_any_other(home: ThreeHome) -> None:
     home.pipeline(READS_TABLE)
     assert home.refused("run") == "dependency_not_ready"
@@ -82,6 +89,28 @@ def test_a_result_that_waits_is_published_by_the_decision_itself(home: ThreeHome
     assert home.damaged() == []
 
 
+BEFORE_0008 = (
+    "DROP VIEW lineage_edges",
+    "ALTER TABLE materializations DROP upstream_pairs, DROP upstream_projects CASCADE, "
+    "DROP upstream_inputs CASCADE, DROP org CASCADE, DROP project CASCADE",
+    "DROP FUNCTION input_pair, input_pairs",
+    "ALTER TABLE runs DROP CONSTRAINT runs_owner, DROP CONSTRAINT runs_name_once, DROP org",
+    "ALTER TABLE runs ADD CONSTRAINT runs_name_key UNIQUE (name)",
+    "ALTER TABLE audit_log DROP org CASCADE, DROP project CASCADE",
+    """CREATE FUNCTION input_pairs(assets text[], partitions text[]) RETURNS text[]
+       LANGUAGE sql IMMUTABLE AS $$ SELECT assets $$""",
+    "ALTER TABLE materializations ADD upstream_pairs text[]",
+    "CREATE VIEW lineage_edges AS SELECT asset_name, partition, run_id, "
+    "NULL::text AS upstream_asset, NULL::text AS upstream_partition, "
+    "NULL::uuid AS upstream_materialization, completed_at AS consumed_at FROM materializations",
+    "CREATE INDEX idx_runs_started_at ON runs (started_at)",
+    "CREATE INDEX idx_materializations_asset_partition ON materializations (asset_name)",
+    "CREATE INDEX idx_materializations_latest ON materializations (asset_name)",
+)
+"""The tables of 0001, as far as 0008 changes them."""
+
+
+@pytest.mark.wide
 def test_a_project_from_before_versions_publishes_with_its_next_run(
     tmp_path: Path, spark_server: str, with_database: Callable[[Path], Path]
 ) -> None:
@@ -92,8 +121,9 @@ def test_a_project_from_before_versions_publishes_with_its_next_run(
     before = home.ok("run", "--run-id", "before")
     # As the program before this one left it: its tables, its run folder, no warehouse.
     later = ("seals", "lineage_events", "resolutions")
-    undo = [f"DROP TABLE {table} CASCADE" for table in (*later, *OF_0002)]
+    undo = [f"DROP TABLE {table} CASCADE" for table in (*OF_0010, *later, *OF_0002)]
     undo += [
+        *BEFORE_0008,
         "DROP FUNCTION refuse_other_seal",
         "ALTER TABLE materializations DROP replays CASCADE, DROP adds_to CASCADE",
         "DROP INDEX idx_materializations_upstream_ids",

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tallyman.project import Project
-from tests.doubling import BUG, PLANTED
+from tests.planting import BUG
 from tests.publication.conftest import ThreeHome
 from tests.world.home import COMMAND, statuses
 
@@ -87,7 +87,6 @@ def test_nothing_becomes_current_that_does_not_balance_or_has_too_many_errors(
     assert (halted.json["commit"], halted.json["published"]) == (None, {})
     assert (home.heads(), home.rows("a"), home.outside("a")) == ({"a": 1}, seen, seen)
 
-    home.edit("import tallyman as tm", f"{PLANTED}import tallyman as tm")
     home.edit('raw.expect("small", "n < 100")', f'raw.select("id", "n", name="{BUG}")')
     unbalanced = home.tallyman("run")
     assert unbalanced.code == 1, str(unbalanced)

@@ -23,16 +23,18 @@ TABLES = """
     WHERE schemaname = 'public' AND tablename <> 'schema_migrations'
 """
 ADD_RUN = """
-    INSERT INTO runs (id, name, project, status, folder, actor, started_at)
-    VALUES (%(id)s, %(id)s::text, 'test', 'success', %(id)s::text, 'test', %(at)s)
+    INSERT INTO runs (id, name, org, project, status, folder, actor, started_at)
+    VALUES (%(id)s, %(id)s::text, 'default', 'test', 'success', %(id)s::text, 'test', %(at)s)
 """
 ADD = """
     INSERT INTO materializations (
-        id, asset_name, partition, run_id, status, started_at, completed_at, inserted_at, reused_id,
+        id, org, project, asset_name, partition, run_id, status, started_at, completed_at,
+        inserted_at, reused_id,
         upstream_assets, upstream_partitions, upstream_ids,
         definition_hash, dependency_hash, content_digest, location
     ) VALUES (
-        %(id)s, %(asset)s, %(partition)s, %(run)s, %(status)s, %(at)s, %(at)s, %(at)s, %(reused)s,
+        %(id)s, 'default', 'test', %(asset)s, %(partition)s, %(run)s, %(status)s, %(at)s, %(at)s,
+        %(at)s, %(reused)s,
         %(assets)s::text[], %(partitions)s::text[], %(ids)s::uuid[], 'def', 'dep', 'content',
         'runs/r/a/output'
     )

@@ -33,6 +33,7 @@ from tests.registry.conftest import (
     postmaster,
     shown,
 )
+from tests.world.scale import some
 
 
 def test_commands_that_start_at_once_share_one_server_and_the_last_one_stops_it(
@@ -173,7 +174,7 @@ def wait_until_busy(own: Database) -> None:
             time.sleep(0.01)
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGQUIT, signal.SIGKILL])
+@pytest.mark.parametrize("how", some([signal.SIGINT, signal.SIGQUIT, signal.SIGKILL], 1))
 def test_durable_work_survives_the_end_of_the_server_in_the_middle(
     state: Path, own: Database, how: signal.Signals
 ) -> None:
@@ -203,6 +204,7 @@ def test_durable_work_gives_up_on_a_server_that_is_gone(tmp_path: Path) -> None:
     assert PASSWORD not in shown(error.value)
 
 
+@pytest.mark.wide
 def test_durable_work_waits_for_a_configured_server_and_then_gives_up(
     state: Path, own: Database, tmp_path: Path
 ) -> None:
@@ -220,6 +222,7 @@ def test_durable_work_waits_for_a_configured_server_and_then_gives_up(
     configured.close()
 
 
+@pytest.mark.wide
 def test_a_number_of_a_killed_server_that_is_in_use_again_does_not_matter(state: Path) -> None:
     folder = state / "postgres"
     with subprocess.Popen(["sleep", "60"], user=folder.stat().st_uid) as other:
@@ -234,6 +237,7 @@ def test_a_number_of_a_killed_server_that_is_in_use_again_does_not_matter(state:
         other.kill()
 
 
+@pytest.mark.wide
 def test_what_a_killed_first_start_left_is_swept_away(tmp_path: Path) -> None:
     half_made = tmp_path / "postgres.new-x"
     half_made.mkdir()

@@ -8,12 +8,14 @@ import psycopg
 import pytest
 
 from tallyman.domain.history.lineage import Reached
+from tallyman.domain.version.owner import Owner
 from tallyman.errors import NotFound, UsageError
 from tallyman.registry.database import Database
 from tallyman.registry.run.lineage import DEPTH_CAP, DOWN, IMPACT_BY_ASSET, UP, Lineage
 from tests.registry.conftest import History, Made
 
 RAW = Made("raw")
+OWNER = Owner("default", "test")
 FIRST, SECOND = "d:2025-01-01", "d:2025-01-02"
 Asked = list[tuple[str, str | None, int]]
 
@@ -25,7 +27,7 @@ def seen(reached: list[Reached]) -> Asked:
 @pytest.fixture
 def lineage(database: Database) -> Iterator[Lineage]:
     with database.transaction() as tx:
-        yield Lineage(tx)
+        yield Lineage(tx, OWNER)
 
 
 @pytest.fixture
@@ -274,19 +276,20 @@ def test_an_unknown_granularity_is_refused(lineage: Lineage) -> None:
 # ---- plans -----------------------------------------------------------------------------------
 
 MANY_RUNS = """
-    INSERT INTO runs (id, name, project, status, folder, actor, started_at)
-    SELECT md5('run' || n)::uuid, 'run' || n, 'test', 'success', 'run' || n, 'test', now()
+    INSERT INTO runs (id, name, org, project, status, folder, actor, started_at)
+    SELECT md5('run' || n)::uuid, 'run' || n, 'default', 'test', 'success', 'run' || n,
+           'test', now()
     FROM generate_series(1, 1000) AS n
 """
 # 20 assets in a row, 1,000 partitions.
 MANY_ROWS = """
     INSERT INTO materializations (
-        id, asset_name, partition, run_id, status, completed_at, upstream_assets,
+        id, org, project, asset_name, partition, run_id, status, completed_at, upstream_assets,
         upstream_partitions, upstream_ids, definition_hash, dependency_hash, content_digest,
         location
     )
-    SELECT md5(n || '/' || a)::uuid, 'asset' || a, 'p' || n, md5('run' || n)::uuid,
-           'success', now(), ARRAY['asset' || a - 1], ARRAY['p' || n],
+    SELECT md5(n || '/' || a)::uuid, 'default', 'test', 'asset' || a, 'p' || n,
+           md5('run' || n)::uuid, 'success', now(), ARRAY['asset' || a - 1], ARRAY['p' || n],
            ARRAY[md5(n || '/' || a - 1)::uuid], 'def', 'dep', 'content', 'runs/r/a/output'
     FROM generate_series(1, 1000) AS n, generate_series(1, 20) AS a
 """
@@ -301,7 +304,9 @@ def plan(database: Database) -> Iterator[Callable[..., list[dict[str, Any]]]]:
 
         def explained(sql: str, **given: object) -> list[dict[str, Any]]:
             explain = f"EXPLAIN (ANALYZE, FORMAT JSON) {sql}".encode()
-            [[[found]]] = owner.execute(explain, {**given, "cap": DEPTH_CAP}).fetchall()
+            [[[found]]] = owner.execute(
+                explain, {**OWNER.key, **given, "cap": DEPTH_CAP}
+            ).fetchall()
             return [node for node in nodes(found["Plan"]) if node["Actual Loops"]]
 
         yield explained
@@ -324,7 +329,7 @@ def reads_all(plan: list[dict[str, Any]]) -> bool:
 def test_down_finds_consumers_by_the_index_on_pairs(
     plan: Callable[..., list[dict[str, Any]]],
 ) -> None:
-    found = plan(DOWN, pairs=["asset10|p500"])
+    found = plan(DOWN, pairs=["\x1f".join(("default", "test", "asset10", "p500"))])
     index = "idx_materializations_upstream_pairs"
     assert uses(found, "Bitmap Index Scan", index), json.dumps(found, indent=1)
     assert not reads_all(found)
@@ -333,7 +338,7 @@ def test_down_finds_consumers_by_the_index_on_pairs(
 def test_impact_by_asset_finds_consumers_by_the_index_on_assets(
     plan: Callable[..., list[dict[str, Any]]],
 ) -> None:
-    found = plan(IMPACT_BY_ASSET, asset="asset10")
+    found = plan(IMPACT_BY_ASSET, assets=["test\x1fasset10"])
     index = "idx_materializations_upstream_assets"
     assert uses(found, "Bitmap Index Scan", index), json.dumps(found, indent=1)
 

@@ -39,11 +39,12 @@ def test_a_configured_database_that_is_behind_is_only_migrated_on_demand(
     add_note(database)  # an empty one is filled
     database.close()
     now = migrate.known()
-    later = migrate.Migration(len(now) + 1, "later", "CREATE TABLE later (n integer)")
+    newest = migrate.newest(now)
+    later = migrate.Migration(newest + 1, "later", "CREATE TABLE later (n integer)")
     monkeypatch.setattr(migrate, "known", lambda: [*now, later])
-    with pytest.raises(DatabaseBehind, match=f"version {len(now)}; .* needs {len(now) + 1}"):
+    with pytest.raises(DatabaseBehind, match=f"version {newest}; .* needs {newest + 1}"):
         add_note(database)
-    assert migrate.version(empty) == len(now)
+    assert migrate.version(empty) == newest
     assert migrate.apply(empty) == [later]
     assert migrate.apply(empty) == []
     assert notes(database) == 1
@@ -54,11 +55,12 @@ def test_a_migration_that_fails_leaves_the_version_before(
     empty: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = migrate.known()
-    broken = migrate.Migration(len(now) + 1, "broken", "CREATE TABLE half (n int); SELECT 1 / 0")
+    newest = migrate.newest(now)
+    broken = migrate.Migration(newest + 1, "broken", "CREATE TABLE half (n int); SELECT 1 / 0")
     monkeypatch.setattr(migrate, "known", lambda: [*now, broken])
     with pytest.raises(psycopg.errors.DivisionByZero):
         migrate.apply(empty)
-    assert migrate.version(empty) == len(now)
+    assert migrate.version(empty) == newest
     with psycopg.connect(empty) as owner:
         assert owner.execute("SELECT to_regclass('half')").fetchone() == (None,)
 
@@ -105,11 +107,12 @@ def test_the_audit_log_only_grows(database: Database, change: str) -> None:
 
 
 RUN = """
-    INSERT INTO runs (id, name, project, status, folder, actor, started_at)
-    VALUES (%(run)s, %(run)s::text, 'p', 'success', 'f', 'me', now())
+    INSERT INTO runs (id, name, org, project, status, folder, actor, started_at)
+    VALUES (%(run)s, %(run)s::text, 'default', 'p', 'success', 'f', 'me', now())
 """
 MATERIALIZATION = """
-    INSERT INTO materializations (asset_name, run_id, status) VALUES ('a', %(run)s, %(status)s)
+    INSERT INTO materializations (org, project, asset_name, run_id, status)
+    VALUES ('default', 'p', 'a', %(run)s, %(status)s)
 """
 
 
@@ -201,10 +204,34 @@ def test_materializations_are_found_by_what_people_ask_for(database: Database) -
     with database.transaction() as tx:
         found = " ".join(row["indexdef"] for row in tx.execute(indexed))
     for asked in (
-        "(asset_name, partition)",
+        "(org, project, asset_name, partition)",
         "(run_id)",
         "(status)",
         "(inserted_at DESC)",
         "gin (upstream_assets)",
     ):
         assert asked in found
+
+
+BEFORE_PLANS = """
+    INSERT INTO pipeline_versions (org, project, hash, definition)
+    VALUES ('default', 'p', 'old', '{}')
+"""
+
+
+def test_versions_of_a_pipeline_from_before_plans_were_kept_stay(
+    empty: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = migrate.known()
+    before = [migration for migration in now if migration.version < 9]
+    with monkeypatch.context() as earlier:
+        earlier.setattr(migrate, "known", lambda: before)
+        migrate.apply(empty)
+    with psycopg.connect(empty) as owner:
+        owner.execute(BEFORE_PLANS)
+    migrate.apply(empty)
+    with psycopg.connect(empty) as owner:
+        found = owner.execute("SELECT hash, definition, plan, files FROM pipeline_versions")
+        assert found.fetchall() == [("old", {}, None, None)]
+        with pytest.raises(psycopg.errors.CheckViolation):
+            owner.execute("UPDATE pipeline_versions SET plan = '{}'")

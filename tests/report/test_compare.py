@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.report.conftest import ReportHome, edit
 
 
@@ -65,6 +67,7 @@ def test_differences_are_printed_as_tables(shop: ReportHome) -> None:
     assert text.rstrip().endswith("NOT the same")
 
 
+@pytest.mark.wide
 def test_a_halted_run_differs_in_its_ledger_from_one_that_succeeded(shop: ReportHome) -> None:
     code, found = sections(shop, "first", "halted")
     assert code == 1
@@ -73,6 +76,7 @@ def test_a_halted_run_differs_in_its_ledger_from_one_that_succeeded(shop: Report
     assert found["inputs"]["state"] == "same"
 
 
+@pytest.mark.wide
 def test_what_an_older_manifest_does_not_hold_is_said(shop: ReportHome) -> None:
     def older(folder: Path) -> None:
         edit(folder / "manifest.json", manifest_version="1.0", cryptographic_binding={})

@@ -12,6 +12,7 @@ import pytest
 
 from tests.report.conftest import LONG, SCRIPT, ReportHome, edit
 from tests.report.wellformed import checked
+from tests.world.scale import some
 
 ENDED = ("first", "again", "halted", "changed", "empty", "partly", "crashed")
 
@@ -33,7 +34,7 @@ def test_the_runs_of_the_shop_ended_in_all_these_ways(shop: ReportHome) -> None:
     }
 
 
-@pytest.mark.parametrize("name", ENDED)
+@pytest.mark.parametrize("name", some(ENDED, 3))
 def test_every_run_renders_as_a_whole_page_and_as_text(shop: ReportHome, name: str) -> None:
     page = checked(shop.page(name))
     assert f"state {shop.statuses()[name]}" in [a.get("class") for _, a in page.tags]
@@ -173,6 +174,7 @@ def test_partitions_are_one_table_and_only_failures_are_told_at_length(shop: Rep
     assert "DIVIDE_BY_ZERO" in page.text
 
 
+@pytest.mark.wide
 def test_a_year_of_partitions_is_still_a_short_page(shop: ReportHome) -> None:
     def multiply(folder: Path) -> None:
         manifest = json.loads((folder / "manifest.json").read_text())
@@ -195,7 +197,7 @@ def test_a_year_of_partitions_is_still_a_short_page(shop: ReportHome) -> None:
     assert "was copied from elsewhere" in page.text
 
 
-@pytest.mark.parametrize("status", ["canceled", "waiting_approval", "failed"])
+@pytest.mark.parametrize("status", some(["canceled", "waiting_approval", "failed"], 1))
 def test_a_copied_run_is_told_from_its_files_alone(shop: ReportHome, status: str) -> None:
     shop.copied(
         "first",
@@ -208,6 +210,7 @@ def test_a_copied_run_is_told_from_its_files_alone(shop: ReportHome, status: str
     assert "Not sealed" in page.text
 
 
+@pytest.mark.wide
 def test_a_run_folder_without_a_report_is_told_as_not_known(shop: ReportHome) -> None:
     shop.copied("first", "cut-off", lambda folder: (folder / "processing_report.json").unlink())
     page = checked(shop.page("cut-off"))
@@ -224,7 +227,7 @@ def test_columns_that_are_redacted_stay_so(shop: ReportHome) -> None:
     assert not shows_values(shop, "secret-key")
 
 
-@pytest.mark.parametrize("redact", [["ID"], ["*"], ["named_otherwise"]])
+@pytest.mark.parametrize("redact", some([["ID"], ["*"], ["named_otherwise"]], 1))
 def test_no_value_is_shown_where_it_may_be_of_a_redacted_column(
     shop: ReportHome, redact: list[str]
 ) -> None:
@@ -234,6 +237,7 @@ def test_no_value_is_shown_where_it_may_be_of_a_redacted_column(
     assert counts(shop, name) == counts(shop, "first")
 
 
+@pytest.mark.wide
 def test_columns_redacted_today_are_so_in_older_runs(shop: ReportHome) -> None:
     shop.copied("first", "no-config", lambda folder: (folder / "config.json").unlink())
     shop.copied("first", "bad-config", lambda folder: (folder / "config.json").write_text("{"))

@@ -12,17 +12,9 @@ import pytest
 from tests.reproduce.conftest import left, target, verdicts
 from tests.world.numbers import NumbersHome
 
-# What Spark knows to be random is refused. That a Python function draws, nobody can see.
+# What Spark knows to be random is refused. That a function of the session draws, nobody can see.
 DRAWING = """\
-import random
-
-from pyspark.sql import functions as F
-
 import tallyman as tm
-
-
-def chance():
-    return F.udf(lambda: random.random(), "double")()
 
 
 orders = tm.source(
@@ -32,7 +24,7 @@ orders = tm.source(
 
 @tm.asset(key="id", thresholds="absolute=0,percentage=1")
 def drawn(orders):
-    return orders.withColumn("luck", F.when(F.col("id") == "o001", chance()).otherwise(0.5)).select(
+    return orders.withColumn("luck", "if(id = 'o001', chance(), 0.5D)").select(
         "id", "luck"
     )
 
@@ -44,7 +36,7 @@ def kinds(orders):
 
 @tm.asset(key="id", thresholds="absolute=0,percentage=1")
 def lucky(orders):
-    return orders.filter(chance() > 0.5, reason="no luck").select("id")
+    return orders.filter("chance() > 0.5", reason="no luck").select("id")
 """
 
 
@@ -86,6 +78,7 @@ def test_what_chance_decides_is_different_and_the_rows_are_named(home: NumbersHo
     assert left(home) == before
 
 
+@pytest.mark.wide
 def test_a_duplicate_row_that_is_gone_is_a_difference_that_a_person_sees(home: NumbersHome) -> None:
     file = output(home, "kinds")
     rows = pq.read_table(file)
@@ -101,6 +94,7 @@ def test_a_duplicate_row_that_is_gone_is_a_difference_that_a_person_sees(home: N
     assert "tallyman reproduce first --keep" in out
 
 
+@pytest.mark.wide
 def test_a_recorded_digest_that_was_edited_is_a_difference(home: NumbersHome) -> None:
     here = "asset_name = 'kinds' AND content_digest IS NOT NULL"
     home.sql(f"UPDATE materializations SET content_digest = reverse(content_digest) WHERE {here}")

@@ -10,9 +10,9 @@ import pytest
 
 from tests.dispositions import at_a_terminal
 from tests.reproduce.conftest import aside, committed, edited, left, stored
-from tests.sleeping import SLEEPING
 from tests.world.home import kill
 from tests.world.numbers import PIPELINE, NumbersHome
+from tests.world.scale import some
 from tests.world.waiting import wait_until
 
 DAY = "2025-01-01"
@@ -36,13 +36,22 @@ def refused(home: NumbersHome, run: str) -> tuple[list[str], list[str]]:
     return reply.json["reasons"], [r for t in reply.json["targets"] for r in t["reasons"]]
 
 
-def test_code_that_was_not_committed_cannot_be_had_again(
+def test_code_that_was_not_committed_is_only_there_as_a_stored_plan(
     new_home: Callable[[], NumbersHome],
 ) -> None:
     home = new_home().numbers(DAY, 1, 2, 3)
     commit = committed(home)
     with edited(home.path / "pipelines" / "p.py", "n * 2", "n * 3"):
         home.ok("run", "+doubled", "--partition", DAY, "--run-id", "dirty")
+    [version] = home.ok("pipeline-versions")["versions"]
+    again = home.ok("reproduce", "dirty")
+    assert (again["verdict"], again["stored_version"]) == ("REPRODUCED", version["version"])
+    # As if an earlier release had registered the version.
+    home.owner("UPDATE pipeline_versions SET plan = NULL, files = NULL")
+    _, reasons = refused(home, "dirty")
+    [redefined] = [reason for reason in reasons if "has another definition now" in reason]
+    assert "The plan of the run was not kept" in redefined
+    with edited(home.path / "pipelines" / "p.py", "n * 2", "n * 3"):
         [reason], _ = refused(home, "dirty")
         assert "not committed" in reason
         assert commit in reason
@@ -60,6 +69,7 @@ def test_an_input_that_was_changed_is_told_with_both_hashes(home: NumbersHome) -
     assert reason.count("sha256:") == 2
 
 
+@pytest.mark.wide
 def test_an_input_that_is_gone_is_told(home: NumbersHome) -> None:
     raw = home.path / "data" / DAY / "raw.jsonl"
     text = raw.read_text()
@@ -69,6 +79,7 @@ def test_an_input_that_is_gone_is_told(home: NumbersHome) -> None:
     assert "an input is missing" in reason
 
 
+@pytest.mark.wide
 def test_files_of_a_version_that_are_gone_are_told(home: NumbersHome) -> None:
     home.ok("run", "doubled", "--partition", DAY, "--force", "--run-id", "of-version")
     file = stored(home, "numbers")
@@ -82,6 +93,7 @@ def test_files_of_a_version_that_are_gone_are_told(home: NumbersHome) -> None:
     assert "1 of its 1 files have changed" in flipped
 
 
+@pytest.mark.wide
 def test_a_config_that_was_edited_binds_nothing(home: NumbersHome) -> None:
     [config] = (home.path / "runs").glob("*_first/config.json")
     with edited(config, '"percentage": 0.05', '"percentage": 0.5'):
@@ -91,6 +103,7 @@ def test_a_config_that_was_edited_binds_nothing(home: NumbersHome) -> None:
     assert (changed["kind"], changed["name"]) == ("manifest", "config.json")
 
 
+@pytest.mark.wide
 def test_a_run_that_was_killed_did_not_finish(home: NumbersHome) -> None:
     words = ("run", "+doubled", "--partition", DAY, "--force", "--run-id", "killed")
     home.tallyman(*words, TALLYMAN_CRASH_AT="segment_written")
@@ -99,7 +112,8 @@ def test_a_run_that_was_killed_did_not_finish(home: NumbersHome) -> None:
     assert "did not finish" in reason
 
 
-@pytest.mark.parametrize("point", ["segment_written", "ledger_written"])
+@pytest.mark.wide
+@pytest.mark.parametrize("point", some(["segment_written", "ledger_written"], 1))
 def test_killed_in_the_middle_it_leaves_nothing_that_counts(home: NumbersHome, point: str) -> None:
     before = left(home)
     code, _, _ = home.printed("reproduce", "first", "--json", TALLYMAN_CRASH_AT=point)
@@ -112,8 +126,9 @@ def test_killed_in_the_middle_it_leaves_nothing_that_counts(home: NumbersHome, p
     assert aside(home) == []
 
 
+@pytest.mark.wide
 def test_an_interruption_leaves_nothing_behind(new_home: Callable[[], NumbersHome]) -> None:
-    slow = SLEEPING + PIPELINE.replace('"n * 2"', 'slept("n", 5) * 2')
+    slow = PIPELINE.replace('"n * 2"', '"slept(n, 5) * 2"')
     home = new_home().pipeline(slow).numbers(DAY, 1)
     home.ok("run", "+doubled", "--partition", DAY, "--run-id", "slow")
     before = left(home)

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tallyman.domain.history.seal import Seal
+from tallyman.domain.version.owner import Owner
 from tallyman.project import Project
 from tallyman.registry.seals import Seals
 from tests.forked import Running, command
@@ -242,6 +243,7 @@ def test_runs_that_end_at_the_same_moment_make_one_chain(
 def test_a_seal_waits_for_the_one_that_is_being_added(shop: SealedHome, project: Project) -> None:
     """Both would else name the same seal before them."""
     run = project.find_run("third").id
+    owner = Owner("default", "forks")
     seal = Seal(
         project="forks",
         run_id="third",
@@ -254,9 +256,11 @@ def test_a_seal_waits_for_the_one_that_is_being_added(shop: SealedHome, project:
     with ThreadPoolExecutor(1) as pool:
         try:
             with project.database.transaction() as tx:
-                first = Seals(tx).add(seal, run)
+                first = Seals(tx).add(owner, seal, run)
                 other = replace(seal, files={"b": "0"})
-                later = pool.submit(project.database.durably, lambda tx: Seals(tx).add(other, run))
+                later = pool.submit(
+                    project.database.durably, lambda tx: Seals(tx).add(owner, other, run)
+                )
                 wait_until(lambda: shop.owner(waiting) == [(1,)])
             second = later.result()
         finally:

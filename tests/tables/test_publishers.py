@@ -24,6 +24,7 @@ from tallyman.control.publish.fragment import described
 from tallyman.control.publish.mutate import dataset_of
 from tallyman.domain.version.commit import Change, Commit, Operation, Publication
 from tallyman.domain.version.dataset import Dataset, Fragment
+from tallyman.domain.version.owner import Owner
 from tallyman.domain.version.table import Table
 from tallyman.engine.table.file import write_file
 from tallyman.engine.warehouse.warehouse import Warehouse
@@ -34,6 +35,7 @@ from tallyman.registry.version.fragments import Fragments
 from tests.world.scale import FULL
 
 PUBLISHERS, ROUNDS, READERS = 32, 200 if FULL else 20, 2
+OWNER = Owner("default", "stand")
 NAMES = [f"d{n}" for n in range(8)]
 PAIRS = list(combinations(NAMES, 2))
 
@@ -70,7 +72,7 @@ class Stand:
 
     @property
     def warehouse(self) -> Warehouse:
-        return Warehouse(self.folder / "warehouse")
+        return Warehouse(self.folder / "warehouse", OWNER)
 
     def database(self) -> Database:
         return Database(self.url, self.folder)
@@ -79,7 +81,7 @@ class Stand:
         database = self.database()
         for name in names:
             table = Table.of(name, "n int", "n")
-            wanted = dataset_of(table, "stand")
+            wanted = dataset_of(table, OWNER)
             dataset = database.durably(lambda tx, wanted=wanted: Datasets(tx).ensure(wanted))
             self.datasets[name] = dataset
             self.states[name] = (self._state(dataset, 0), self._state(dataset, 1))
@@ -106,7 +108,7 @@ class Stand:
             key=uuid4(),
             kind="mutate",
             actor="stand",
-            project="stand",
+            owner=OWNER,
             changes=tuple(
                 Change(
                     dataset_id=self.datasets[name].id,
@@ -262,7 +264,7 @@ def test_a_publication_that_is_repeated_is_the_same_commit(stand: Stand) -> None
     files = sorted(stand.folder.rglob("*.json"))
     again = database.durably(lambda tx: publish(tx, stand.warehouse, asked))
     assert again == first
-    heads = database.durably(lambda tx: Datasets(tx).list("stand"))
+    heads = database.durably(lambda tx: Datasets(tx).list(OWNER))
     assert {d.name: d.ordinal for d in heads} == {"d0": 3, "d1": 2}
     assert sorted(stand.folder.rglob("*.json")) == files
     database.close()

@@ -11,6 +11,7 @@ import pytest
 
 import tallyman as tm
 from tallyman.control.publish.commit import publish
+from tallyman.domain.pipeline.pipeline_version import PipelineVersion
 from tallyman.domain.version.commit import Change, Commit, Operation, Publication
 from tallyman.domain.version.dataset import Fragment
 from tallyman.errors import PlanOutdated, VersionConflict
@@ -18,7 +19,7 @@ from tallyman.registry.database import Database, Transaction
 from tallyman.registry.run.pipelines import Pipelines
 from tallyman.registry.version.fragments import Fragments
 from tests.tables.conftest import Tables, person
-from tests.tables.test_publishers import Stand
+from tests.tables.test_publishers import OWNER, Stand
 
 
 @pytest.fixture
@@ -37,7 +38,7 @@ def published(stand: Stand, database: Database, **given: object) -> Commit | Non
     )
     own = {k: v for k, v in given.items() if k in fields}
     asked = Publication(
-        **{"key": uuid4(), "kind": "run", "actor": "ann", "project": "stand", **own},
+        **{"key": uuid4(), "kind": "run", "actor": "ann", "owner": OWNER, **own},
         changes=(change,),
     )
     return database.durably(lambda tx: publish(tx, stand.warehouse, asked))
@@ -81,7 +82,7 @@ def test_what_a_run_appended_before_is_not_in_its_own_way(stand: Stand) -> None:
 def test_an_older_run_that_ends_late_does_not_move_the_pipeline_back(stand: Stand) -> None:
     database = stand.database()
     for version in ("old", "new"):
-        database.durably(lambda tx, v=version: Pipelines(tx).add("stand", v, {}))
+        database.durably(lambda tx, v=version: Pipelines(tx).add(OWNER, PipelineVersion(hash=v)))
     scope = frozenset({None})
     given = {"scopes": scope, "read_at": 1, "adds": (staged(stand, database, 7),)}
     published(stand, database, pipeline_version="old", **given)
@@ -91,7 +92,7 @@ def test_an_older_run_that_ends_late_does_not_move_the_pipeline_back(stand: Stan
     late = published(stand, database, pipeline_version="old", pipeline_before="old", **given)
     assert late is not None
     assert late.pipeline_version is None
-    active = database.durably(lambda tx: Pipelines(tx).active("stand"))
+    active = database.durably(lambda tx: Pipelines(tx).active(OWNER))
     assert active is not None
     assert active[0] == "new"
     plan = {"kind": "apply", "pipeline_version": "old", "details": {"plan": str(UUID(int=1))}}

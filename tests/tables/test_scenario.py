@@ -30,8 +30,9 @@ from tests.tables.conftest import (
     rows_of,
     update,
 )
+from tests.world.scale import by_form
 
-KILLS = 10
+KILLS = by_form(4, 10)
 
 
 @pytest.fixture(scope="module")

@@ -39,6 +39,7 @@ from tests.tables.conftest import (
     update,
 )
 from tests.world.reply import Reply
+from tests.world.scale import some
 
 FIRST = {("Ann", 31), ("Bob", 42)}
 
@@ -79,6 +80,7 @@ def test_a_mutation_that_changes_nothing_makes_no_commit(home: Tables, project: 
     assert len(project.commits()) == 1
 
 
+@pytest.mark.wide
 def test_a_table_may_lose_a_whole_fragment_and_need_no_new_one(
     home: Tables, project: tm.Project
 ) -> None:
@@ -116,6 +118,7 @@ def test_a_snapshot_stays_where_it_is(home: Tables, project: tm.Project) -> None
         project.rows("people_2026", 2)
 
 
+@pytest.mark.wide
 def test_snapshots_and_datasets_share_their_names(project: tm.Project) -> None:
     project.mutate([knows("Ann", "Bob")])
     project.snapshot("person", "then")
@@ -129,6 +132,7 @@ def test_snapshots_and_datasets_share_their_names(project: tm.Project) -> None:
     assert set(project.heads()) == {"person", "knows"}
 
 
+@pytest.mark.wide
 def test_names_are_short_and_plain(project: tm.Project) -> None:
     for bad in ("a" * 129, "A", "aB", "1a", "_a", "", "a-b", "a.b", "../a", "a\n", "ä", "a b"):
         with pytest.raises(UsageError):
@@ -233,6 +237,7 @@ def test_of_two_first_producers_one_keeps_the_name(
         assert rows_of(rival, "person") == {("Eve", 7)}
 
 
+@pytest.mark.wide
 def test_a_dataset_is_known_as_it_is_declared_now(project: tm.Project) -> None:
     [was] = project.datasets()
     wanted = replace(was, key_columns=("name", "age"), partition_column="age")
@@ -301,6 +306,7 @@ def test_everything_goes_back_to_a_commit_also_what_was_not_there(
     all_intact(project)
 
 
+@pytest.mark.wide
 def test_a_rollback_of_a_rollback_is_what_it_was(project: tm.Project) -> None:
     for n in range(3):
         project.mutate([person(f"P{n}", n)])
@@ -362,6 +368,7 @@ def test_only_versions_that_nothing_can_reach_are_cleaned_up(
     all_intact(project)
 
 
+@pytest.mark.wide
 def test_a_fragment_that_a_newer_version_still_has_is_not_taken_with_an_old_one(
     home: Tables, project: tm.Project
 ) -> None:
@@ -397,6 +404,7 @@ def test_purging_is_said_twice_and_spares_what_is_in_use(home: Tables, project: 
     all_intact(project)
 
 
+@pytest.mark.wide
 def test_what_was_restored_may_go_and_its_restoration_stays(
     home: Tables, project: tm.Project
 ) -> None:
@@ -479,7 +487,7 @@ def part(home: Tables, project: tm.Project) -> Iterator[Path]:
     return file
 
 
-@pytest.mark.parametrize("how", ["changed", "truncated", "grown", "missing"])
+@pytest.mark.parametrize("how", some(["changed", "truncated", "grown", "missing"], 2))
 def test_a_file_that_is_not_what_was_published_is_named(
     home: Tables, project: tm.Project, part: Path, how: str
 ) -> None:

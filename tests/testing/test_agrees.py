@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from tallyman.testing import TallyKit
 from tests.engine.conftest import Workshop, new_database, workshop
 
@@ -65,3 +67,23 @@ def _rejections(found: list[Any]) -> list[tuple[str, ...]]:
 def _facts(letter: dict[str, Any]) -> tuple[str, ...]:
     names = ("source_key", "error_type", "morphism_path", "expected", "actual", "error_code")
     return tuple(letter[name] for name in names)
+
+
+SHARED = """
+tm.dataset("customers")
+
+@tm.asset(key="country")
+def countries(customers):
+    return customers.filter("n > 0", reason="none").groupBy("country").agg(n="sum(n)")
+"""
+
+
+@pytest.mark.wide
+def test_rows_stand_for_a_dataset_of_another_pipeline(
+    workshop: Callable[..., Workshop], tally: TallyKit
+) -> None:
+    shop = workshop(interpreted=True).pipeline(SHARED)
+    given = [{"country": "NL", "n": 2}, {"country": "NL", "n": 3}, {"country": "BE", "n": 0}]
+    made = tally.run_pipeline(shop.home / "pipelines", {"customers": given})
+    assert made["countries"].fates == {"FILTERED": 1, "AGGREGATED": 2}
+    assert made["countries"].rows == [{"country": "NL", "n": 5}]

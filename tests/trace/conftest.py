@@ -14,7 +14,7 @@ from tests.trace import general_ledger
 from tests.trace.recorded import Recorded
 from tests.world.home import Home
 from tests.world.homes import INTERPRETED
-from tests.world.scale import FULL
+from tests.world.scale import FULL, WIDE
 
 __all__ = ["new_database", "spark", "workshop"]
 
@@ -49,5 +49,5 @@ def ledger_home(tmp_path_factory: pytest.TempPathFactory, spark_server: str) -> 
 
 @pytest.fixture(scope="session")
 def closed(ledger_home: Callable[..., Home]) -> Closed:
-    home = ledger_home("python", interpreted=False)
+    home = ledger_home("python", interpreted=not WIDE)
     return Closed(home, home.ok("run"))

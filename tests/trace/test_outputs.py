@@ -16,6 +16,7 @@ import duckdb
 import pytest
 
 from tests.world.home import Home
+from tests.world.homes import INTERPRETED
 from tests.world.reply import Reply
 
 PIPELINE = """\
@@ -61,7 +62,7 @@ def b(stock):
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory, spark_server: str) -> Home:
     path = tmp_path_factory.mktemp("outputs")
-    (path / "tallyman.yaml").write_text(f"name: outputs\nmaster: {spark_server}\n")
+    (path / "tallyman.yaml").write_text(f"name: outputs\nmaster: {spark_server}\n{INTERPRETED}")
     (path / "data").mkdir()
     (path / "data" / "stock.csv").write_text("item,n,kind\nx,1,a\ny,20,a\nz,3,b\n")
     return Home(path).pipeline(PIPELINE)
@@ -122,6 +123,7 @@ def test_a_registered_output_is_a_dataset_of_the_same_commit(first: First) -> No
     assert "all_counted" not in json.dumps(first.answers["plan"])  # it goes with its asset
 
 
+@pytest.mark.wide
 def test_files_that_no_run_wrote_are_not_replaced(home: Home, first: First) -> None:
     folder = home.path / "exports" / "all"
     (folder / "_tallyman.json").unlink()
@@ -154,6 +156,7 @@ def test_outputs_that_would_write_over_something_are_definition_errors(home: Hom
         assert text in json.dumps(said.json), (text, said)
 
 
+@pytest.mark.wide
 def test_what_a_failed_run_kept_back_comes_with_the_run_that_publishes_it(
     home: Home, tmp_path: Path
 ) -> None:

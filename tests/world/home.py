@@ -24,8 +24,8 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NoSuchTableError
 
 from tallyman.project import Project
-from tests.doubling import BUG
 from tests.forked import Running, command
+from tests.planting import BUG, HERE
 from tests.world.command import in_process
 from tests.world.databases import owner_of
 from tests.world.reply import Reply
@@ -100,7 +100,7 @@ class Home:
         return subprocess.Popen(
             [COMMAND, *words],
             cwd=self.path,
-            env=self._given(more),
+            env={**self._given(more), "PYTHONPATH": f"{HERE}:{Path(__file__).parents[2]}"},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -22,14 +22,15 @@ PANELS = {
     ),
     "Read": (
         "ls", "graph", "status", "runs", "show", "report", "compare", "read", "versions",
-        "commits", "diff",
+        "commits", "diff", "pipeline-versions",
     ),
     "Publish": (
-        "plan", "apply", "rollback", "snapshot", "rename", "hide", "expose", "mutate", "load",
+        "plan", "apply", "diff-pipeline", "rollback", "snapshot", "rename", "hide", "expose",
+        "mutate", "load",
     ),
     "Ask": ("why", "where", "trace", "lineage"),
-    "Check": ("check", "verify", "reproduce", "audit", "keys"),
-    "Operate": ("cleanup", "purge", "db"),
+    "Check": ("check", "compile", "verify", "reproduce", "audit", "keys"),
+    "Operate": ("server", "worker", "tasks", "pools", "cleanup", "purge", "db"),
 }  # fmt: skip
 IN_MODULE = {"reject": "approve", "approvals": "approve", "hide": "rename", "expose": "rename"}
 """Commands in the module of another command."""
@@ -56,7 +57,8 @@ class Commands(TyperGroup):
         panel = next((panel for panel, names in PANELS.items() if cmd_name in names), None)
         if panel is None:
             return None
-        module = f"tallyman.cli.{panel.lower()}.{IN_MODULE.get(cmd_name, cmd_name)}"
+        name = IN_MODULE.get(cmd_name, cmd_name).replace("-", "_")
+        module = f"tallyman.cli.{panel.lower()}.{name}"
         alone = typer.Typer(callback=lambda: None)
         import_module(module).register(alone, panel)
         return typer.main.get_group(alone).commands[cmd_name]

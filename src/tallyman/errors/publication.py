@@ -35,10 +35,13 @@ class VersionConflict(Conflict):
 
 
 class SingleProducer(Conflict):
-    """Another project produces this dataset; a dataset has one producer."""
+    """Another pipeline produces this dataset; a dataset has one producer."""
 
     code = "single_producer"
-    hint = "Publish under another name, or remove the dataset from the other project first."
+    hint = (
+        'Nothing was made. Publish under another name: `publish="another_name"` on the asset. '
+        "To read the dataset instead, declare `tm.dataset(…)`."
+    )
 
     def __init__(self, dataset: str, producer: str, project: str) -> None:
         super().__init__(dataset, producer, project)
@@ -46,9 +49,62 @@ class SingleProducer(Conflict):
 
     def __str__(self) -> str:
         return (
-            f"dataset {self.dataset!r} is already produced by {self.producer!r} of project "
+            f"dataset {self.dataset!r} is already produced by {self.producer!r} of pipeline "
             f"{self.project!r}; a dataset has one producer."
         )
+
+
+class DatasetNotFound(NotFound):
+    """No other pipeline publishes this dataset for this one to read."""
+
+    code = "dataset_not_found"
+    hint = (
+        "Nothing was made. A dataset that is not published, hidden or has no version looks like "
+        "one that does not exist. `tallyman ls --all` lists what can be read."
+    )
+
+    def __init__(self, name: str, nearest: str | None = None) -> None:
+        super().__init__("dataset of another pipeline called", name, nearest)
+        self.args = (name, nearest)
+
+
+class DatasetRenamed(TallymanError):
+    """A dataset of another pipeline has another name than when this pipeline read it."""
+
+    code = "dataset_renamed"
+    exit_code = 2
+
+    def __init__(self, wanted: str, input: str, name: str, project: str) -> None:
+        super().__init__(wanted, input, name, project)
+        self.wanted, self.input, self.name, self.project = wanted, input, name, project
+
+    @property
+    def hint(self) -> str:  # type: ignore[override]
+        return (
+            f'Nothing was made. Write tm.dataset("{self.name}", name="{self.input}"), or in YAML '
+            f"{{dataset: {self.name}, name: {self.input}}}. To read another dataset that has the "
+            f"name {self.wanted!r} now, give the input another name."
+        )
+
+    def __str__(self) -> str:
+        return (
+            f"the dataset that earlier results read as {self.input!r} is called {self.name!r} now "
+            f"(pipeline {self.project!r}); the pipeline still says {self.wanted!r}."
+        )
+
+
+class PipelineOutOfReach(TallymanError):
+    """The files of another pipeline cannot be read from here."""
+
+    code = "pipeline_out_of_reach"
+    hint = "Ask in the folder of that pipeline, or where its folder can be read."
+
+    def __init__(self, project: str, why: str) -> None:
+        super().__init__(project, why)
+        self.project, self.why = project, why
+
+    def __str__(self) -> str:
+        return f"the files of pipeline {self.project!r} cannot be read from here: {self.why}."
 
 
 class NameTaken(Conflict):
@@ -105,7 +161,8 @@ class PipelineRolledBack(Conflict):
     code = "pipeline_rolled_back"
     hint = (
         "Nothing was run. Change the pipeline, or publish this version again on purpose: "
-        "`tallyman plan`, then `tallyman apply`."
+        "`tallyman plan`, then `tallyman apply`. `tallyman run --pipeline-version active` runs the "
+        "version that is active now, from its stored plan."
     )
 
     def __init__(self, commit: str, actor: str, at: str) -> None:

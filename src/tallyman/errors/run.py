@@ -76,7 +76,7 @@ class RunRemoved(NotFound):
 
 
 class NotRunning(Conflict):
-    """Only a running run can be canceled."""
+    """Only a run that is running, failed or was killed can be canceled."""
 
     code = "not_running"
 
@@ -85,7 +85,7 @@ class NotRunning(Conflict):
         self.run, self.status = run, status
 
     def __str__(self) -> str:
-        return f"run {self.run} is not running: its state is {self.status}."
+        return f"run {self.run} cannot be canceled: its state is {self.status}."
 
 
 class RunDamaged(TallymanError):
@@ -154,21 +154,18 @@ class AlreadyDecided(Conflict):
         return f"{self.target}: the approval was already {self.status}{who}."
 
 
-class ForeignAsset(Conflict):
-    """Another project in the same database has an asset of this name."""
+class TraceDiscarded(TallymanError):
+    """A result was taken back, because its run was canceled before anything was published."""
 
-    code = "foreign_asset"
-    hint = (
-        "Rename the asset, or give the project its own database. If the project was renamed, give "
-        "it its old name again."
-    )
+    code = "trace_discarded"
+    hint = "`tallyman resume`, or the next run, makes it again."
 
-    def __init__(self, asset: str, project: str) -> None:
-        super().__init__(asset, project)
-        self.asset, self.project = asset, project
+    def __init__(self, run: str) -> None:
+        super().__init__(run)
+        self.run = run
 
     def __str__(self) -> str:
-        return f"asset {self.asset!r} already belongs to project {self.project!r} in this database."
+        return f"run {self.run} was canceled: the result was discarded with its trace."
 
 
 class RunCanceled(TallymanError):
@@ -176,7 +173,7 @@ class RunCanceled(TallymanError):
 
     code = "canceled"
     exit_code = 130
-    hint = "Finished results are kept. `tallyman resume` continues with the rest."
+    hint = "Finished results without a trace are kept. `tallyman resume` continues with the rest."
 
     def __init__(self, run: str) -> None:
         super().__init__(run)

@@ -1,4 +1,4 @@
-"""Definitions of a project: check them without a run."""
+"""Definitions of a project: check and compile them without a run."""
 
 from __future__ import annotations
 
@@ -22,3 +22,7 @@ class ProjectDefinitions:
         database; without Spark, columns and types are not checked."""
         terms = (selection,) if isinstance(selection, str) else tuple(selection)
         return find_mistakes(self.workspace, terms, with_spark=with_spark)
+
+    def compiled(self) -> str:
+        """Return the pipeline in its compiled form, as text."""
+        return self.workspace.compiled().text()

@@ -39,7 +39,7 @@ class ProjectLineage:
         key = self._key_of(asset, partition)
 
         def work(tx: Transaction) -> list[Reached]:
-            lineage = Lineage(tx)
+            lineage = Lineage(tx, self.workspace.owner)
             if direction == "up":
                 return lineage.up(asset, key)
             if direction == "down":
@@ -70,7 +70,7 @@ class ProjectLineage:
 
     def _outbox(self) -> outbox.Outbox:
         settings = self.workspace.settings
-        return outbox.Outbox.of(self.workspace.database, settings.name, settings.home)
+        return outbox.Outbox.of(self.workspace.database, settings.owner, settings.home)
 
     @property
     def _runs(self) -> ProjectRuns:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
+from tallyman.control.dispatch import follow
+from tallyman.control.pipeline import past_versions
 from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.pipeline.workspace import Workspace
-from tallyman.control.run import begin
+from tallyman.control.run import begin, cancel
 from tallyman.domain.account.fate import Evidence
 from tallyman.domain.history.materialization import RunRecord
 from tallyman.domain.history.options import Options
@@ -29,8 +32,11 @@ if TYPE_CHECKING:
     from tallyman.control.conclude import approve
     from tallyman.control.run.execute import Execution
     from tallyman.control.run.progress import Listener
+    from tallyman.control.tasks import advance, run_tasks
 else:
     approve = OnDemand("tallyman.control.conclude.approve")
+    advance = OnDemand("tallyman.control.tasks.advance")
+    run_tasks = OnDemand("tallyman.control.tasks.run_tasks")
 
 MOST_JOBS = 32
 
@@ -54,35 +60,52 @@ class ProjectMaking:
         go_on: bool = True,
         good_partitions: bool = False,
         meta: Mapping[str, str] | None = None,
+        pipeline_version: str | None = None,
         listen: Listener = lambda *_: None,
     ) -> RunResult:
-        """Run the selected assets, or all if none is named. Unchanged assets are skipped."""
+        """Run the selected assets, or all if none is named. Unchanged assets are skipped.
+        `pipeline_version`: a stored version to run in place of the project's files."""
         if evidence is not None and evidence not in tuple(Evidence):
             raise UsageError(f"evidence is 'keys' or 'digest', not {evidence!r}")
         check_jobs(jobs)
         # Check the arguments first, before Spark starts.
         identity = RunIdentity.of(run_id, now=datetime.now(UTC))
-        terms = (selection,) if isinstance(selection, str) else tuple(selection)
         options = Options(
-            selection=terms,
+            selection=(selection,) if isinstance(selection, str) else tuple(selection),
             evidence=Evidence(evidence) if evidence else None,
             thresholds=None if thresholds is None else Thresholds.of(thresholds),
             jobs=jobs,
             go_on=go_on,
             good_partitions=good_partitions,
         )
-        chosen = self._selected(terms, options)
-        pipeline = self.workspace.pipeline
-        forced = frozenset(named(pipeline, terms) & set(chosen)) if force else frozenset[str]()
         wanted = [partition] if isinstance(partition, str) else partition
-        asked = begin.Begun(
+        making = self
+        if pipeline_version is not None:
+            workspace = past_versions.at_version(self.workspace, pipeline_version)
+            making = ProjectMaking(workspace)
+            options = options.with_stored_version(workspace.version())
+        asked = making._asked(identity, options, wanted, force)
+        asked = replace(asked, meta=dict(meta or {}))
+        chosen = list(dict.fromkeys(target.asset for target in asked.targets))
+        return executed(begin.begin(asked, making._definitions(chosen, options), listen))
+
+    def _asked(
+        self,
+        identity: RunIdentity,
+        options: Options,
+        partitions: Sequence[str] | None,
+        force: bool,
+    ) -> begin.Begun:
+        """Choose the targets; with `force`, those that are named are made even if unchanged."""
+        pipeline, terms = self.workspace.pipeline, options.selection
+        chosen = self._selected(terms, options)
+        forced = frozenset(named(pipeline, terms) & set(chosen)) if force else frozenset[str]()
+        return begin.Begun(
             actor=self.workspace.actor,
             identity=identity,
-            targets=begin.targets_of(pipeline, chosen, wanted),
+            targets=begin.targets_of(pipeline, chosen, partitions),
             options=options.with_force(forced),
-            meta=dict(meta or {}),
         )
-        return executed(begin.begin(asked, self._definitions(chosen, options), listen))
 
     def backfill(  # noqa: PLR0913
         self,
@@ -136,9 +159,10 @@ class ProjectMaking:
         if record.status is Status.SUCCESS:
             return self._runs.result_of(record)
         assets = list(record.params.assets)
+        making = ProjectMaking(past_versions.asked_for(self.workspace, record))
         for name in assets:
-            find_asset(self.workspace.pipeline, name)
-        definitions = self._definitions(assets, options)
+            find_asset(making.workspace.pipeline, name)
+        definitions = making._definitions(assets, options)
         actor = self.workspace.actor
         return executed(begin.resume(record, actor, definitions, options, listen))
 
@@ -150,9 +174,12 @@ class ProjectMaking:
         return select(self.workspace.pipeline, terms, lambda: self.modified(options))
 
     def cancel(self, run: str, *, timeout_s: float = 30) -> Status:
-        """Ask the run's process to stop; if it does not in time, cancel the run by force."""
+        """Ask the run's process to stop; if it does not in time, cancel the run by force. A run
+        that failed or was killed is canceled at once."""
         record = self._runs.find(run)
-        return begin.cancel(self.workspace.database, self.workspace.settings, record, timeout_s)
+        if record.status is Status.RUNNING and record.executor == record.id:
+            run_tasks.cancel(self.workspace.database, record)
+        return cancel.cancel(self.workspace.database, self.workspace.settings, record, timeout_s)
 
     def decide(
         self,
@@ -164,27 +191,31 @@ class ProjectMaking:
         reason: str | None = None,
     ) -> RunRecord:
         """Approve or reject a result that waits for approval."""
-        return approve.decide(
-            self.workspace.database,
-            self.workspace.settings,
-            self.workspace.warehouse,
-            self._runs.find(run),
-            self._runs.target(asset, partition),
-            Decision(approved=approved, actor=self.workspace.actor, reason=reason),
-        )
+        record = self._runs.find(run)
+        made_by = ProjectRuns(past_versions.asked_for(self.workspace, record))
+        own = self.workspace
+        go_on = advance.after_decision(own, record)
+        decider = approve.Decider(own.database, own.settings, own.warehouse, record, go_on)
+        decision = Decision(approved=approved, actor=own.actor, reason=reason)
+        return decider.decide(made_by.target(asset, partition), decision)
 
     def invalidate(self, asset: str, *, partition: str | None = None, cascade: bool = False) -> int:
-        """Declare results invalid, so that the next run makes them again. Return their number."""
+        """Declare results invalid, so that the next run makes them again. Return their number.
+        Of assets that follow events, tasks make them again."""
         target = self._runs.target(asset, partition)
 
         def work(tx: Transaction) -> int:
-            hit = [(target.asset, target.partition)]
+            owner = self.workspace.owner
+            hit: list[tuple[str, str | None]] = [(target.asset, target.partition)]
             if cascade:
-                below = Lineage(tx).down(target.asset, target.partition)
-                hit += [(reached.asset, reached.partition) for reached in below]
-            count = sum(Materializations(tx).invalidate(*one) for one in hit)
-            details = {"count": count, "cascade": cascade}
-            Audit(tx).add("asset.invalidated", self.workspace.actor, str(target), details=details)
+                below = Lineage(tx, owner).down(target.asset, target.partition)
+                hit += [(one.asset, one.partition) for one in below if one.project is None]
+            counts = {one: Materializations(tx).invalidate(owner, *one) for one in hit}
+            count = sum(counts.values())
+            tasks = follow.invalidated(tx, owner, [one for one in hit if counts[one]], uuid4())
+            details = {"count": count, "cascade": cascade, "tasks": tasks}
+            actor = self.workspace.actor
+            Audit(tx, owner).add("asset.invalidated", actor, str(target), details=details)
             return count
 
         return self.workspace.database.durably(work)

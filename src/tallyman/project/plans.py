@@ -35,7 +35,7 @@ class ProjectPlans:
         found = plan.plan(Definitions.of(self.workspace, self.workspace.pipeline.order()))
         self.workspace.database.durably(
             lambda tx: Pipelines(tx).keep(
-                UUID(found.id), self.workspace.name, self.workspace.actor, found.to_json()
+                UUID(found.id), self.workspace.owner, self.workspace.actor, found.to_json()
             )
         )
         return found
@@ -46,7 +46,7 @@ class ProjectPlans:
         """Build what the plan says, then publish all of it in one commit."""
         check_jobs(jobs)
         settings = self.workspace.settings
-        found = self.workspace.database.durably(lambda tx: apply.load(tx, wanted, settings.name))
+        found = self.workspace.database.durably(lambda tx: apply.load(tx, wanted, settings.owner))
         options = Options(jobs=jobs, plan=found)
         targets = apply.targets(found)
         chosen = list(dict.fromkeys(target.asset for target in targets))
@@ -57,10 +57,11 @@ class ProjectPlans:
             asked = begin.Begun(settings.actor, identity, targets, options)
             result = executed(begin.begin(asked, definitions, listen))
             return found, result, result.commit
-        asking = apply.asking(found, settings.name, settings.actor)
+        version = definitions.pipeline_version()
+        asking = apply.asking(found, settings.owner, settings.actor)
 
         def work(tx: Transaction) -> Commit | None:
-            Pipelines(tx).add(settings.name, found.pipeline_to, definitions.description())
+            Pipelines(tx).add(settings.owner, version)
             return apply.publish_plan(tx, self.workspace.warehouse, asking, found)
 
         return found, None, self.workspace.database.durably(work)

@@ -26,18 +26,22 @@ if TYPE_CHECKING:
         definitions,
         lineage,
         making,
+        pipelines,
         plans,
         rows,
         runs,
         seals,
         tables,
+        tasks,
         versions,
+        workers,
     )
 else:
     rejections = OnDemand("tallyman.control.rejections.rejections")
     runs = OnDemand("tallyman.project.runs")
     making = OnDemand("tallyman.project.making")
     plans = OnDemand("tallyman.project.plans")
+    pipelines = OnDemand("tallyman.project.pipelines")
     datasets = OnDemand("tallyman.project.datasets")
     definitions = OnDemand("tallyman.project.definitions")
     versions = OnDemand("tallyman.project.versions")
@@ -46,6 +50,8 @@ else:
     checks = OnDemand("tallyman.project.checks")
     seals = OnDemand("tallyman.project.seals")
     lineage = OnDemand("tallyman.project.lineage")
+    tasks = OnDemand("tallyman.project.tasks")
+    workers = OnDemand("tallyman.project.workers")
 
 Asked = ParamSpec("Asked")
 Answer = TypeVar("Answer", covariant=True)
@@ -103,6 +109,8 @@ class Project:
     commits = Delegated(lambda project: project.datasets.commits)
     snapshots = Delegated(lambda project: project.datasets.snapshots)
     damaged = Delegated(lambda project: project.datasets.damaged)
+    shared = Delegated(lambda project: project.datasets.shared)
+    all_datasets = Delegated(lambda project: project.datasets.of_all_pipelines)
 
     snapshot = Delegated(lambda project: project.versions.snapshot)
     rollback = Delegated(lambda project: project.versions.rollback)
@@ -114,6 +122,7 @@ class Project:
     purge = Delegated(lambda project: project.versions.purge)
     cleanup = Delegated(lambda project: project.versions.cleanup)
     cleanup_events = Delegated(lambda project: project.versions.cleanup_events)
+    cleanup_attempts = Delegated(lambda project: project.versions.cleanup_attempts)
 
     mutate = Delegated(lambda project: project.tables.mutate)
     load = Delegated(lambda project: project.tables.load)
@@ -125,6 +134,7 @@ class Project:
     trace = Delegated(lambda project: project.rows.trace)
 
     check = Delegated(lambda project: project.definitions.check)
+    compiled = Delegated(lambda project: project.definitions.compiled)
 
     verify = Delegated(lambda project: project.seals.verify)
     chain = Delegated(lambda project: project.seals.chain)
@@ -149,6 +159,10 @@ class Project:
     @cached_property
     def plans(self) -> plans.ProjectPlans:
         return plans.ProjectPlans(self.workspace)
+
+    @cached_property
+    def pipelines(self) -> pipelines.ProjectPipelines:
+        return pipelines.ProjectPipelines(self.workspace)
 
     @cached_property
     def datasets(self) -> datasets.ProjectDatasets:
@@ -181,6 +195,14 @@ class Project:
     @cached_property
     def lineage(self) -> lineage.ProjectLineage:
         return lineage.ProjectLineage(self.workspace)
+
+    @cached_property
+    def tasks(self) -> tasks.ProjectTasks:
+        return tasks.ProjectTasks(self.workspace)
+
+    @cached_property
+    def workers(self) -> workers.ProjectWorkers:
+        return workers.ProjectWorkers(self.workspace)
 
     @cached_property
     def rejections(self) -> rejections.Rejections:

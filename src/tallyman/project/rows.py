@@ -11,6 +11,7 @@ import duckdb
 from tallyman.control.pipeline.workspace import Workspace
 from tallyman.control.publish.resolve import Resolved
 from tallyman.domain.history.asked_row import asked_row
+from tallyman.domain.history.run import Status
 from tallyman.domain.history.walk import Where, Why
 from tallyman.domain.pipeline.target import Target
 from tallyman.engine.expressions.column_names import SYSTEM
@@ -90,15 +91,17 @@ class ProjectRows:
         `null` are NULL, `'null'` is the text; bytes may be given as hex. `limit=None` is none.
         `starting` is called with the reason if Spark has to start."""
         found = self._datasets.resolve(dataset, version)
-        asset, registered, _ = found.dataset.producer.partition("/")
-        if registered:
+        asset, registered, name = found.dataset.producer.partition("/")
+        declared = self.workspace.pipeline.assets.get(asset)
+        if registered and not (declared and name in dict(declared.split)):
+            by = "holds rejections or was registered by an output step"
             raise UsageError(
-                f"{dataset} was registered by an output step of {asset}: "
-                f"use `tallyman why {asset} …`, or `tallyman trace RUN --key …`"
+                f"{dataset} {by} of {asset}: use `tallyman why {asset} …`, "
+                "`tallyman where SOURCE …`, or `tallyman trace RUN --key …`"
             )
         fragments = [f for f in found.fragments if f.files]
         if partition is not None:
-            wanted = self._runs.target(found.dataset.producer, partition).partition
+            wanted = self._runs.target(asset, partition).partition
             fragments = [f for f in fragments if f.partition == wanted]
         if not fragments:
             raise NotFound(f"row in v{found.version.ordinal} of", str(Target(dataset, partition)))
@@ -127,7 +130,9 @@ class ProjectRows:
     def trace(self, run: str) -> Trace:
         """Open the trace of a finished run: what each step changed, row by row. Does not need
         Spark."""
-        return Trace(self._runs.folder(run))
+        _, record = self._runs.place(run)
+        canceled = record is not None and record.status is Status.CANCELED
+        return Trace(self._runs.folder(run), canceled=canceled)
 
     def _past(self, starting: Callable[[str], None]) -> results.Past:
         self.workspace.session.enter_mode()  # plans may be built before Spark starts

@@ -53,14 +53,14 @@ class ProjectRuns:
         """List runs, newest first; with `meta`, only those with these notes."""
         upkeep.upkeep(self.workspace.database, self.workspace.settings)
         return self.workspace.database.durably(
-            lambda tx: Runs(tx).list(self.workspace.name, limit=limit, meta=meta)
+            lambda tx: Runs(tx).list(self.workspace.owner, limit=limit, meta=meta)
         )
 
     def unfinished(self) -> list[Materialization]:
         """List targets that failed or were never made, in any run, and were not made since."""
         upkeep.upkeep(self.workspace.database, self.workspace.settings)
         return self.workspace.database.durably(
-            lambda tx: Materializations(tx).unfinished(self.workspace.name)
+            lambda tx: Materializations(tx).unfinished(self.workspace.owner)
         )
 
     def remove(self, runs: Sequence[str], *, confirm: bool = False) -> list[OldRun]:
@@ -75,18 +75,17 @@ class ProjectRuns:
 
     def open_breakers(self) -> list[OpenBreaker]:
         """List circuit breakers that tripped and were not closed since."""
-        return self.workspace.database.durably(lambda tx: Breakers(tx).open(self.workspace.name))
+        return self.workspace.database.durably(lambda tx: Breakers(tx).open(self.workspace.owner))
 
     def close_breaker(self, asset: str, *, reason: str | None = None) -> int:
         """Close the breakers of an asset; return their number."""
-        name, key = self.workspace.name, uuid4()
+        owner, key = self.workspace.owner, uuid4()
 
         def work(tx: Transaction) -> int:
-            found = [one for one in Breakers(tx).open(name) if one.asset == asset]
+            found = [one for one in Breakers(tx).open(owner) if one.asset == asset]
             if found:
-                details = {"project": name, "reason": reason}
-                actor = self.workspace.actor
-                Audit(tx).add(CLOSED, actor, asset, details=details, key=key)
+                actor, details = self.workspace.actor, {"reason": reason}
+                Audit(tx, owner).add(CLOSED, actor, asset, details=details, key=key)
             return len(found)
 
         return self.workspace.database.durably(work)
@@ -95,7 +94,7 @@ class ProjectRuns:
         """Find a run by name, unique prefix, folder, or `latest`, with its status brought up to
         date."""
         upkeep.upkeep(self.workspace.database, self.workspace.settings)
-        return self.workspace.database.durably(lambda tx: Runs(tx).get(run, self.workspace.name))
+        return self.workspace.database.durably(lambda tx: Runs(tx).get(run, self.workspace.owner))
 
     def by_id(self, run: UUID) -> RunRecord:
         return self.workspace.database.durably(lambda tx: Runs(tx).by_id(run))
@@ -104,7 +103,7 @@ class ProjectRuns:
         """Return the newest row of every asset and partition."""
         upkeep.upkeep(self.workspace.database, self.workspace.settings)
         return self.workspace.database.durably(
-            lambda tx: Materializations(tx).latest_of_each(self.workspace.name)
+            lambda tx: Materializations(tx).latest_of_each(self.workspace.owner)
         )
 
     def result_of(self, run: RunRecord) -> RunResult:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 from tallyman.control.conclude import upkeep
+from tallyman.control.pipeline import past_versions
 from tallyman.control.pipeline.workspace import Workspace
 from tallyman.control.publish import outside, rename
 from tallyman.control.publish.cleanup import Cleaned, Cleanup, Policy
@@ -41,7 +43,7 @@ class ProjectVersions:
         """List the versions of a dataset, newest first."""
 
         def work(tx: Transaction) -> list[Version]:
-            dataset = Datasets(tx).get(name, self.workspace.name)
+            dataset = Datasets(tx).get(name, self.workspace.owner)
             return Commits(tx).versions(dataset.id, limit)
 
         return self.workspace.database.durably(work)
@@ -66,26 +68,26 @@ class ProjectVersions:
 
     def differing_outside(self, dataset: str | None = None) -> list[OutsideEntry]:
         """List what outside readers do not find as it was published: of one dataset and its
-        snapshots, or of the whole database."""
+        snapshots, or of the whole organisation."""
 
         def work(tx: Transaction) -> list[OutsideEntry]:
             if dataset is None:
-                return OutsideEntries(tx).differing()
-            found = resolve(tx, self.workspace.name, dataset).dataset
-            return OutsideEntries(tx).differing([found.id])
+                return OutsideEntries(tx, self.workspace.owner.org).differing()
+            found = resolve(tx, self.workspace.owner, dataset).dataset
+            return OutsideEntries(tx, self.workspace.owner.org).differing([found.id])
 
         return self.workspace.database.durably(work)
 
     def restore_outside(self) -> list[OutsideEntry]:
         """Let outside readers find everything as it was published; return what was wrong."""
-        actor = self.workspace.actor
-        return self.workspace.database.durably(lambda tx: outside.put_all_right(tx, actor))
+        owner, actor = self.workspace.owner, self.workspace.actor
+        return self.workspace.database.durably(lambda tx: outside.put_all_right(tx, owner, actor))
 
     def _relabel(self, dataset: str, change: Callable[[Transaction, UUID], Dataset]) -> Dataset:
         # Find the dataset first: when the transaction is repeated, its old name may not exist
         # anymore.
-        database, project = self.workspace.database, self.workspace.name
-        meant = database.durably(lambda tx: Datasets(tx).own(dataset, project))
+        database, owner = self.workspace.database, self.workspace.owner
+        meant = database.durably(lambda tx: Datasets(tx).own(dataset, owner))
         return database.durably(lambda tx: change(tx, meant.id))
 
     def snapshot(self, name: str, alias: str, *, version: int | None = None) -> Version:
@@ -98,11 +100,12 @@ class ProjectVersions:
 
         def work(tx: Transaction) -> Version:
             Datasets(tx).lock([meant.dataset.id])  # cleanup waits, or has already marked it
-            found = resolve(tx, self.workspace.name, name, ordinal)
-            if Snapshots(tx).add(alias, found.dataset.id, ordinal, self.workspace.actor):
-                OutsideEntries(tx).put({alias: found.version.metadata_location})
+            owner = self.workspace.owner
+            found = resolve(tx, owner, name, ordinal)
+            if Snapshots(tx).add(alias, found.dataset, ordinal, self.workspace.actor):
+                OutsideEntries(tx, owner.org).put({alias: found.version.metadata_location})
                 details = {"dataset": found.dataset.name, "version": ordinal}
-                Audit(tx).add("snapshot.made", self.workspace.actor, alias, details=details)
+                Audit(tx, owner).add("snapshot.made", self.workspace.actor, alias, details=details)
             return found.version
 
         return self.workspace.database.durably(work)
@@ -120,14 +123,14 @@ class ProjectVersions:
             raise UsageError(
                 "give either a commit, or a dataset and the version to roll it back to"
             )
-        asked = rollback.asking(uuid4(), self.workspace.actor, self.workspace.name, message)
+        asked = rollback.asking(uuid4(), self.workspace.actor, self.workspace.owner, message)
 
         def work(tx: Transaction) -> Commit | None:
             if commit is not None:
                 return rollback.to_commit(tx, self.workspace.warehouse, asked, commit)
             assert name is not None
             assert to is not None
-            tables = self.workspace.pipeline.tables
+            tables = past_versions.declared_tables(self.workspace)
             return rollback.to_version(tx, self.workspace.warehouse, asked, name, to, tables)
 
         return self.workspace.database.durably(work)
@@ -146,6 +149,10 @@ class ProjectVersions:
     def cleanup_events(self, *, older_than_s: float = 86400, confirm: bool = False) -> int:
         """Remove sent lineage events from the spool; return their number."""
         return self._cleanup().events(Policy(older_than_s, confirm=confirm))
+
+    def cleanup_attempts(self, *, older_than_s: float = 86400, confirm: bool = False) -> list[Path]:
+        """Remove what attempts left in the folders of ended runs; return the folders."""
+        return self._cleanup().attempts(Policy(older_than_s, confirm=confirm))
 
     def purge(self, name: str, version: int) -> Cleaned:
         """Remove one version permanently."""

@@ -8,25 +8,28 @@ from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
+from tallyman.domain.version.owner import Owner
 from tallyman.registry.database import Transaction
 
 ADD = """
-    INSERT INTO audit_log (event_type, actor_id, resource, action, details, correlation_id, key)
-    VALUES (%(event)s, %(actor)s, %(resource)s, %(action)s, %(details)s, %(run)s,
-            coalesce(%(key)s, gen_random_uuid()))
+    INSERT INTO audit_log (org, project, event_type, actor_id, resource, action, details,
+                           correlation_id, key)
+    VALUES (%(org)s, %(project)s, %(event)s, %(actor)s, %(resource)s, %(action)s, %(details)s,
+            %(run)s, coalesce(%(key)s, gen_random_uuid()))
     ON CONFLICT (key) DO NOTHING
 """
 LIST = """
     SELECT at, event_type, actor_id, resource, action, details, correlation_id
     FROM audit_log
-    WHERE %(run)s::uuid IS NULL OR correlation_id = %(run)s
+    WHERE (project IS NULL OR (org = %(org)s AND project = %(project)s))   -- NULL: an old entry
+      AND (%(run)s::uuid IS NULL OR correlation_id = %(run)s)
     ORDER BY id DESC LIMIT %(limit)s
 """
 
 
 class Audit:
-    def __init__(self, tx: Transaction) -> None:
-        self.tx = tx
+    def __init__(self, tx: Transaction, owner: Owner) -> None:
+        self.tx, self.owner = tx, owner
 
     def add(
         self,
@@ -42,7 +45,8 @@ class Audit:
         is added once, even if a lost reply makes the caller repeat it."""
         self.tx.execute(
             ADD,
-            {
+            self.owner.key
+            | {
                 "event": event,
                 "actor": actor[:255],
                 "resource": resource[:255],
@@ -55,4 +59,4 @@ class Audit:
 
     def list(self, run: UUID | None = None, limit: int = 100) -> list[dict[str, Any]]:
         """List entries, newest first."""
-        return self.tx.execute(LIST, {"run": run, "limit": limit}).fetchall()
+        return self.tx.execute(LIST, self.owner.key | {"run": run, "limit": limit}).fetchall()

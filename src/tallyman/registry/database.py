@@ -44,8 +44,9 @@ class Database:
     May be used from several threads. A forked child opens its own connections.
     """
 
-    def __init__(self, url: str | None, state: Path) -> None:
+    def __init__(self, url: str | None, state: Path, *, most_idle: int = MOST_IDLE) -> None:
         self._given = url
+        self.most_idle = most_idle
         self._state = state
         self._embedded: Embedded | None = None
         self._idle: list[Transaction] = []
@@ -169,7 +170,7 @@ class Database:
         if connection.info.transaction_status is not TransactionStatus.IDLE:
             connection.close()
         with self._lock:
-            if not connection.closed and len(self._idle) < MOST_IDLE:
+            if not connection.closed and len(self._idle) < self.most_idle:
                 self._idle.append(connection)
                 return
         connection.close()

@@ -19,7 +19,7 @@ UNLOCK = "SELECT pg_advisory_unlock(%(kind)s, hashtext(%(name)s))"
 
 class Alone(IntEnum):
     SENDING = 0x7A11_0004
-    """Sending the events of a project."""
+    """Sending the events of a pipeline."""
     CLOSING = 0x7A11_0005
     """Closing a run after a decision."""
 

@@ -12,17 +12,19 @@ from uuid import UUID
 from psycopg.types.json import Jsonb
 
 from tallyman.domain.history.lineage_event import LineageEvent
+from tallyman.domain.version.owner import Owner
 from tallyman.registry.database import Database
 from tallyman.registry.locks import Alone, alone
 from tallyman.registry.server.address import Transaction
 
 KNOWS = "SELECT FROM lineage_events WHERE run_id = %(run)s LIMIT 1"
 ADD = """
-    INSERT INTO lineage_events (key, project, run_id, event_type, job, body)
-    VALUES (%(key)s, %(project)s, %(run)s, %(type)s, %(job)s, %(body)s)
+    INSERT INTO lineage_events (key, org, project, run_id, event_type, job, body)
+    VALUES (%(key)s, %(org)s, %(project)s, %(run)s, %(type)s, %(job)s, %(body)s)
     ON CONFLICT (key) DO NOTHING
 """
-WAITS = "project = %(project)s AND sent_at IS NULL AND refused_at IS NULL"
+OF_OWNER = "org = %(org)s AND project = %(project)s"
+WAITS = f"{OF_OWNER} AND sent_at IS NULL AND refused_at IS NULL"
 NEXT = f"SELECT id, body FROM lineage_events WHERE {WAITS} ORDER BY id LIMIT 1"
 WAITING = f"SELECT count(*) AS n FROM lineage_events WHERE {WAITS}"
 SENT = """
@@ -40,9 +42,9 @@ REFUSED = """
     SET attempts = attempts + 1, last_error = %(reason)s, refused_at = clock_timestamp()
     WHERE id = %(id)s AND sent_at IS NULL
 """
-TAKE_BACK = """
+TAKE_BACK = f"""
     UPDATE lineage_events SET refused_at = NULL
-    WHERE project = %(project)s AND refused_at IS NOT NULL
+    WHERE {OF_OWNER} AND refused_at IS NOT NULL
 """
 STATE = f"""
     SELECT count(*) FILTER (WHERE {WAITS}) AS waiting,
@@ -50,7 +52,7 @@ STATE = f"""
            count(sent_at) AS sent,
            max(sent_at) AS last_sent_at,
            count(refused_at) AS refused
-    FROM lineage_events WHERE project = %(project)s
+    FROM lineage_events WHERE {OF_OWNER}
 """
 LAST_ERROR = f"""
     SELECT last_error, attempts FROM lineage_events
@@ -59,12 +61,14 @@ LAST_ERROR = f"""
 REFUSALS = """
     SELECT e.id, e.event_type, e.job, r.name AS run, e.last_error AS reason, e.refused_at
     FROM lineage_events e JOIN runs r ON r.id = e.run_id
-    WHERE e.project = %(project)s AND e.refused_at IS NOT NULL ORDER BY e.id LIMIT %(limit)s
+    WHERE e.org = %(org)s AND e.project = %(project)s
+      AND e.refused_at IS NOT NULL ORDER BY e.id LIMIT %(limit)s
 """
 # Keep a run's last event: it shows that the run has events. Keep all events of a run that has not
 # ended: it may emit them again, and repeats are recognized only while they are here.
 DONE_WITH = """
-    e.project = %(project)s AND e.sent_at <= clock_timestamp() - make_interval(secs => %(older)s)
+    e.org = %(org)s AND e.project = %(project)s
+    AND e.sent_at <= clock_timestamp() - make_interval(secs => %(older)s)
     AND EXISTS (SELECT FROM lineage_events l WHERE l.run_id = e.run_id AND l.id > e.id)
     AND NOT EXISTS (SELECT FROM runs r WHERE r.id = e.run_id
                     AND r.status IN ('running', 'waiting_approval'))
@@ -102,12 +106,11 @@ class Spool:
         """True if the run has any event."""
         return self.tx.execute(KNOWS, {"run": run}).fetchone() is not None
 
-    def add(self, project: str, run: UUID, events: Iterable[LineageEvent]) -> None:
+    def add(self, owner: Owner, run: UUID, events: Iterable[LineageEvent]) -> None:
         """Add events in the transaction of the change they describe."""
         for event in events:
-            given: dict[str, Any] = {
+            given: dict[str, Any] = owner.key | {
                 "key": event.key,
-                "project": project,
                 "run": run,
                 "type": event.type,
                 "job": event.job,
@@ -117,10 +120,10 @@ class Spool:
 
     # ---- sending: with sole_sender(…) as spool ----------------------------------------------
 
-    def next(self, project: str) -> Spooled | None:
+    def next(self, owner: Owner) -> Spooled | None:
         """Return the first waiting event. A run's later events have higher numbers, because each is
         added after the earlier one was committed."""
-        row = self.tx.execute(NEXT, {"project": project}).fetchone()
+        row = self.tx.execute(NEXT, owner.key).fetchone()
         return Spooled(row["id"], row["body"]) if row else None
 
     def sent(self, id: int) -> None:
@@ -135,44 +138,44 @@ class Spool:
         """Mark an event as refused, so that later events can be sent."""
         self.tx.execute(REFUSED, {"id": id, "reason": reason})
 
-    def take_back(self, project: str) -> int:
+    def take_back(self, owner: Owner) -> int:
         """Queue refused events again, at their old position; return their number."""
-        return self.tx.execute(TAKE_BACK, {"project": project}).rowcount
+        return self.tx.execute(TAKE_BACK, owner.key).rowcount
 
     # ---- cleaning up ------------------------------------------------------------------------
 
-    def done_with(self, project: str, older_than_s: float) -> int:
+    def done_with(self, owner: Owner, older_than_s: float) -> int:
         """Count the events that were sent that long ago and are no longer needed."""
-        given = {"project": project, "older": older_than_s}
+        given = owner.key | {"older": older_than_s}
         row = self.tx.execute(COUNT_DONE_WITH, given).fetchone()
         return int(row["n"]) if row else 0
 
-    def remove_done_with(self, project: str, older_than_s: float) -> int:
+    def remove_done_with(self, owner: Owner, older_than_s: float) -> int:
         """Remove those events and return their number. Waiting and refused events stay."""
-        given = {"project": project, "older": older_than_s}
+        given = owner.key | {"older": older_than_s}
         return self.tx.execute(REMOVE_DONE_WITH, given).rowcount
 
     # ---- queries ----------------------------------------------------------------------------
 
-    def waiting(self, project: str) -> int:
-        row = self.tx.execute(WAITING, {"project": project}).fetchone()
+    def waiting(self, owner: Owner) -> int:
+        row = self.tx.execute(WAITING, owner.key).fetchone()
         return int(row["n"]) if row else 0
 
-    def state(self, project: str) -> SpoolState:
-        counts = self.tx.execute(STATE, {"project": project}).fetchone() or {}
-        error = self.tx.execute(LAST_ERROR, {"project": project}).fetchone() or {}
+    def state(self, owner: Owner) -> SpoolState:
+        counts = self.tx.execute(STATE, owner.key).fetchone() or {}
+        error = self.tx.execute(LAST_ERROR, owner.key).fetchone() or {}
         return SpoolState(**counts, **error)
 
-    def refusals(self, project: str, *, limit: int = 20) -> list[dict[str, Any]]:
+    def refusals(self, owner: Owner, *, limit: int = 20) -> list[dict[str, Any]]:
         """List refused events in order, with the receiver's reason."""
-        return self.tx.execute(REFUSALS, {"project": project, "limit": limit}).fetchall()
+        return self.tx.execute(REFUSALS, owner.key | {"limit": limit}).fetchall()
 
 
 @contextmanager
-def sole_sender(database: Database, project: str) -> Iterator[Spool | None]:
+def sole_sender(database: Database, owner: Owner) -> Iterator[Spool | None]:
     """Yield the spool to the only process that may send now; None if another one is sending.
 
     A sender that loses the connection cannot mark its last event: the next one sends it again.
     """
-    with alone(database, Alone.SENDING, project) as connection:
+    with alone(database, Alone.SENDING, str(owner)) as connection:
         yield None if connection is None else Spool(connection)

@@ -8,7 +8,8 @@ from os import PathLike
 from pathlib import Path
 from typing import TypeAlias
 
-from tallyman.control.pipeline import load
+from tallyman.control.compile import load
+from tallyman.control.compile.compiling import columns_as_data, compile_folder, compiled_pipeline
 from tallyman.domain.pipeline.pipeline import Asset, Pipeline, Source
 from tallyman.domain.version.table import Table
 from tallyman.errors import DefinitionError, Problem, UsageError
@@ -40,7 +41,7 @@ def pipeline_around(asset: Asset) -> Pipeline:
             found[name] = item = known[name]
             if isinstance(item, Asset):
                 todo.append(item)
-    return Pipeline.of(list(found.values()))
+    return compiled_pipeline(Pipeline.of(list(found.values())))
 
 
 def _named_beside(asset: Asset) -> dict[str, Declaration]:
@@ -52,7 +53,7 @@ def _named_beside(asset: Asset) -> dict[str, Declaration]:
 def pipeline_of(given: PipelineLike) -> Pipeline:
     """Take a pipeline, or read it from its folder or file, or put it together from declarations."""
     if isinstance(given, Pipeline):
-        return given
+        return compiled_pipeline(given)
     if isinstance(given, (str, PathLike)):
         return _read(Path(given))
     if not isinstance(given, Iterable):
@@ -61,13 +62,14 @@ def pipeline_of(given: PipelineLike) -> Pipeline:
     for item in listed:
         if not isinstance(item, Declaration):
             raise UsageError(f"expected sources, tables and assets, not {item!r}")
-    return Pipeline.of(listed)
+    return compiled_pipeline(Pipeline.of(listed))
 
 
 def _read(path: Path) -> Pipeline:
     if not path.is_file():
-        return load.load(path)
-    declared = load.declared_in(path)
+        return compile_folder(path).pipeline()
+    with columns_as_data():
+        declared = load.declared_in(path)
     if not declared:
         raise DefinitionError([Problem(path.name, "no source and no asset is declared")])
-    return Pipeline.of(declared)
+    return compiled_pipeline(Pipeline.of(declared))

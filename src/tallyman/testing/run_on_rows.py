@@ -8,8 +8,9 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from tallyman.control.bind.inputs import Pin
+from tallyman.control.bind.pinned_files import Pin
 from tallyman.control.pipeline.check import Definition, check
+from tallyman.control.pipeline.shared import SharedInput
 from tallyman.control.run.make import Maker
 from tallyman.control.run.target_inputs import TargetInputs
 from tallyman.domain.history.run import RunIdentity
@@ -59,7 +60,8 @@ class RunOnRows:
 
     def check(self) -> None:
         """Raise UsageError, with the names that exist, before Spark starts."""
-        known = {**self.pipeline.sources, **self.pipeline.tables, **self.pipeline.assets}
+        pipeline = self.pipeline
+        known = {**pipeline.sources, **pipeline.tables, **pipeline.shared, **pipeline.assets}
         for name in self.given:
             if name not in known:
                 raise UsageError(f"there is no input {name!r}. {_meant(name, known)}")
@@ -109,7 +111,8 @@ class RunOnRows:
 
     def make(self, spark: SparkSession, home: Path, run: RunIdentity) -> dict[str, MadeAsset]:
         """Make all targets, each from what is given or was made before it; return them by asset."""
-        definition = check(spark, self._with_types(home), self.chosen, home)
+        shared = self._shared(spark, home)
+        definition = check(spark, self._with_types(home), self.chosen, home, shared)
         self._write(definition, home)
         made: dict[str, MadeAsset] = {}
         for target in self._targets():
@@ -157,6 +160,16 @@ class RunOnRows:
                 file = PLACEHOLDER if PLACEHOLDER in source.path else name
                 sources[name] = replace(source, path=f"given/{name}/{file}.parquet")
         return replace(self.pipeline, sources=sources)
+
+    def _shared(self, spark: SparkSession, home: Path) -> dict[str, SharedInput]:
+        """Write the rows of other pipelines' datasets: their types are those of the rows."""
+        found = {}
+        for name in self.pipeline.shared:
+            if name in self.given:
+                path = home / "given" / name / f"{name}.parquet"
+                self.given[name].write_parquet(path, None)
+                found[name] = SharedInput(spark.read.parquet(str(path)).schema)
+        return found
 
     def _path(self, source: Source) -> str:
         return f"given/{source.name}/{source.name}.{source.format}"

@@ -84,7 +84,8 @@ def _show(found: list[Reached], nothing: str, json_output: bool) -> None:
     if json_output:
         as_json(rows)
     elif rows:
-        table(rows, COLUMNS)
+        elsewhere = any(reached.project for reached in found)
+        table(rows, (*COLUMNS, "pipeline") if elsewhere else COLUMNS)
     else:
         out.print(nothing, markup=False)
 

@@ -36,6 +36,7 @@ def _hop(hop: Hop, pad: str, word: str, on: str = "") -> Iterator[str]:
     if len(hop.shown) < hop.rows:
         yield f"{pad}{INDENT}… {hop.rows - len(hop.shown):,} more"
     name = "" if hop.asset == hop.dataset else f"asset {hop.asset}, "
+    name += f"pipeline {hop.pipeline}, " if hop.pipeline else ""
     note = "   keys computed again, digests agree" if hop.recomputed else ""
     yield f"{pad}└─ {name}run {short(hop.run)}   {hop.folder}{note}"
     deeper = pad + INDENT
@@ -102,7 +103,8 @@ def _became(one: Became, pad: str) -> Iterator[str]:
         yield f"{pad}└─ {one.asset}   left out of {counted(one.other_partitions or 0, 'partition')}"
         return
     status = "" if one.status in ("success", "skipped") else f"   {one.status}"
-    yield f"{pad}└─ {one.asset}{partition_}   run {short(one.run)}{status}"
+    of = f" of pipeline {one.pipeline}" if one.pipeline else ""
+    yield f"{pad}└─ {one.asset}{partition_}{of}   run {short(one.run)}{status}"
     if one.joined_by is not None:
         yield f"{deeper}joined by {counted(one.joined_by, 'record')} of {one.asset}"
     for letter in one.rejections:

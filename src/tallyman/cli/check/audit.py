@@ -23,7 +23,7 @@ def audit(
     """
     found = opened(project)
     only = found.find_run(run).id if run else None
-    rows = found.database.durably(lambda tx: Audit(tx).list(only, limit))
+    rows = found.database.durably(lambda tx: Audit(tx, found.settings.owner).list(only, limit))
     if json_output:
         as_json(rows)
         return

@@ -36,7 +36,7 @@ SIGNS = {"added": "+", "removed": "-", "changed": "~"}
 
 CAUSES = (
     "the same definition and inputs gave different data: look for code whose result the data does "
-    "not decide, such as a Python function, row_number() over ties, first(), collect_list(), "
+    "not decide, such as row_number() over ties, first(), collect_list(), "
     "sums of doubles"
 )
 
@@ -56,7 +56,8 @@ def reproduce(
     Rows, rejections and ledgers are compared. The verdict is one of: REPRODUCED (exit 0):
     everything is the same. PARTLY_REPRODUCED: the same, except targets that failed in the original
     run and left nothing to compare. DIFFERENT: the differing rows are shown. NOT_REPRODUCIBLE: the
-    reasons are shown. Nothing is published, and the run folder is not changed.
+    reasons are shown. Nothing is published, and the run folder is not changed. If the files declare
+    another pipeline now, the stored plan of the run is used.
 
     Example:  tallyman reproduce latest --spark-conf spark.sql.shuffle.partitions=7
     """
@@ -146,6 +147,10 @@ def _conclude(result: Reproduced, shown: set[str]) -> None:
     out.print(f"{line}   run {result.run_id}", markup=False)
     for reason in result.reasons:
         out.print(f"  {reason}", markup=False)
+    if result.stored_version:
+        version = result.stored_version[:8]
+        note = f"from the stored plan of pipeline version {version}; the files differ, or are gone"
+        out.print(note, markup=False)
     if not result.sealed:
         out.print(NOT_SEALED, markup=False)
     for setting in result.not_applied:

@@ -1,1 +1,1 @@
-"""Operate: maintain the database and free disk space."""
+"""Operate: servers, workers and their tasks, the database, and disk space."""

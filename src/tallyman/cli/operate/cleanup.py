@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated
 
 import typer
@@ -32,7 +33,8 @@ def cleanup(
 
     Runs and mutations that failed or lost a race leave such files. A version that is current, named
     by a snapshot, read by a run, or the next target of a rollback is never removed. Lineage events
-    that were sent are also removed; waiting and refused events stay. With `keep_runs: 90d` in
+    that were sent are also removed; waiting and refused events stay. So is what failed attempts
+    left in the folders of runs; a later resume makes all of it again. With `keep_runs: 90d` in
     tallyman.yaml, runs of that age that nothing needs are removed too, as by `tallyman runs rm`.
     """
     if keep_versions is not None and keep_versions < 1:
@@ -40,6 +42,7 @@ def cleanup(
     found, age = opened(project), age_s(older_than, "--older-than")
     done = found.cleanup(older_than_s=age, keep_versions=keep_versions, confirm=confirm)
     events = found.cleanup_events(older_than_s=age, confirm=confirm)
+    left = found.cleanup_attempts(older_than_s=age, confirm=confirm)
     kept_s = found.settings.keep_runs_s
     runs: list[OldRun] = []
     if kept_s is not None:
@@ -52,14 +55,17 @@ def cleanup(
                 "confirmed": confirm,
                 "datasets": [one.to_json(root) for one in done],
                 "sent_events_removed": events,
+                "attempts": [os.path.relpath(place, root) for place in left],
                 "runs": [one.to_json() for one in runs],
             }
         )
         return
-    show_cleaned(done, events, runs, confirm=confirm)
+    show_cleaned(done, events, runs, len(left), confirm=confirm)
 
 
-def show_cleaned(done: list[Cleaned], events: int, runs: list[OldRun], *, confirm: bool) -> None:
+def show_cleaned(
+    done: list[Cleaned], events: int, runs: list[OldRun], left: int, *, confirm: bool
+) -> None:
     rows = [
         {
             "dataset": one.dataset,
@@ -70,13 +76,15 @@ def show_cleaned(done: list[Cleaned], events: int, runs: list[OldRun], *, confir
         }
         for one in done
     ]
-    if not rows and not events and not runs:
+    if not rows and not events and not runs and not left:
         out.print("nothing to remove", markup=False)
         return
     if rows:
         table(rows, ("dataset", "leftovers", "versions", "bytes", "error"))
     if events:
         out.print(f"sent lineage events: {events}", markup=False)
+    if left:
+        out.print(f"folders of attempts that ended without a result: {left}", markup=False)
     if runs:
         size = sum(one.bytes for one in runs)
         names = ", ".join(short(one.run.name) for one in runs)

@@ -27,19 +27,26 @@ def rollback(
     """Go back to an older version, or everything to an older commit.
 
     A rollback is one new commit: the versions in between stay, and it can itself be rolled back.
+    With --commit the pipeline version of that commit becomes the active one; its files are not
+    needed.
 
     Example:  tallyman rollback daily_revenue --to 6
 
     Example:  tallyman rollback --commit 1f0c22a1
     """
-    made = opened(project).rollback(dataset, to=to, commit=commit, message=message)
+    found = opened(project)
+    made = found.rollback(dataset, to=to, commit=commit, message=message)
+    standing = found.pipelines.standing() if made and commit else None
     if json_output:
-        as_json(commit_facts(made))
-    else:
-        out.print(
-            published(made) if made else "nothing to do: the current content is the same",
-            markup=False,
-        )
+        as_json(commit_facts(made) | ({"pipeline": standing.to_json()} if standing else {}))
+        return
+    out.print(
+        published(made) if made else "nothing to do: the current content is the same",
+        markup=False,
+    )
+    if standing and standing.active:
+        out.print(f"pipeline version {standing.active[:8]} is active now", markup=False)
+        out.print(standing.runs_from, markup=False)
 
 
 def register(app: typer.Typer, panel: str) -> None:

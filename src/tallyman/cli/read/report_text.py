@@ -97,6 +97,17 @@ def _effort(asset: AssetReport) -> Iterator[str]:
     sizes = [f"{word} {_size(found[kind])}" for kind, word in KINDS.items() if kind in found]
     if sizes:
         yield f"  bytes       {', '.join(sizes)}"
+    yield from _columns(asset)
+
+
+def _columns(asset: AssetReport) -> Iterator[str]:
+    for one in asset.columns:
+        facts = [f"{one['nulls']:,} NULL"]
+        if one["approx_distinct"] is not None:
+            facts.append(f"about {one['approx_distinct']:,} distinct")
+        if one["min"] is not None and one["max"] is not None:
+            facts.append(f"{one['min']} to {one['max']}")
+        yield f"  column      {one['input']}.{one['column']}   {', '.join(facts)}"
 
 
 def _size(one: Mapping[str, int]) -> str:

@@ -92,6 +92,8 @@ def _with_history(row: Materialization) -> dict[str, object]:
 
 def _show_asset(made: AssetResult, row: Materialization) -> None:
     out.print(tally(made), markup=False)
+    for name, value in row.metadata.get("meta", {}).items():
+        out.print(f"    {name}: {value}", markup=False)
     if made.error:
         err.print(f"  {made.error['message']}", style="red", markup=False)
     if not made.status.good and row.last_completed_operation:

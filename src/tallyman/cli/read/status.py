@@ -37,15 +37,22 @@ def status(
     stale = ", ".join(sorted(causes))
     dataset = version.name if version else None
     ordinal = version.ordinal if version and version.current_version else None
+    notes = dict(found.pipeline.assets[asset].meta)
+    tasks = found.tasks.backlog(asset)
     good = bool(rows) and all(row.status.good for row in newest)
     if json_output:
         named = {"asset": asset, "dataset": dataset, "version": ordinal}
-        as_json({**named, "stale": sorted(causes), "results": rows})
+        rest = {"stale": sorted(causes), "tasks": tasks.to_json(), "results": rows}
+        as_json({**named, "meta": notes, **rest})
         raise typer.Exit(0 if good else 1)
     current = f"dataset {dataset} v{ordinal}" if ordinal else "no version"
     out.print(f"{asset}   {current}", markup=False)
+    for name, value in notes.items():
+        out.print(f"{name}: {value}", markup=False)
     if stale:
         out.print(f"stale: {stale} changed since", markup=False)
+    if not tasks.empty or tasks.failed:
+        out.print(f"tasks: {tasks}", markup=False)
     if rows:
         names = ["status", "run", "ended", "took", "attempt", "error"]
         many = any(row["partition"] for row in rows)

@@ -72,7 +72,9 @@ def approvals(
     """List results that wait for approval, and past decisions."""
     found = opened(project)
     found.runs(limit=1)  # marks overdue approvals as expired
-    rows = found.database.durably(lambda tx: Approvals(tx).list(found.settings.name, status=status))
+    rows = found.database.durably(
+        lambda tx: Approvals(tx).list(found.settings.owner, status=status)
+    )
     if json_output:
         as_json(rows)
     elif rows:

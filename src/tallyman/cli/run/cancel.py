@@ -1,4 +1,4 @@
-"""`tallyman cancel`: stop a running run."""
+"""`tallyman cancel`: stop a run, or give up one that failed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,11 @@ def cancel(
     project: ProjectFolder = None,
     json_output: AsJson = False,
 ) -> None:
-    """Stop a run. Finished results stay; `tallyman resume` continues."""
+    """Stop a run, or give up one that failed or was killed.
+
+    Its trace is discarded, and so are unpublished results that have one. Other finished results
+    stay; `tallyman resume` continues.
+    """
     found = opened(project)
     record = found.find_run(run)
     status = found.cancel(record.name, timeout_s=timeout)

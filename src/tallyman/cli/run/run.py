@@ -43,6 +43,14 @@ def run(
         str | None, typer.Option(help="Use this run id instead of a generated one.")
     ] = None,
     meta: Meta = None,
+    pipeline_version: Annotated[
+        str | None,
+        typer.Option(
+            help="Run this stored version of the pipeline instead of the project's files: its "
+            "hash, a prefix of it, or 'active'.",
+            show_default=False,
+        ),
+    ] = None,
     project: ProjectFolder = None,
     master: Master = None,
     spark_conf: SparkConf = None,
@@ -51,6 +59,7 @@ def run(
     """Run assets, account for every record, publish what balances.
 
     An asset is skipped if neither its definition nor its inputs changed since its last success.
+    The version of the pipeline that is run becomes the active one.
     """
     found = opened(project, master, spark_conf)
     result = supervised(
@@ -65,6 +74,7 @@ def run(
             run_id=run_id,
             thresholds=thresholds,
             meta=pairs(meta or [], "--meta"),
+            pipeline_version=pipeline_version,
             listen=progress,
         ),
     )

@@ -21,6 +21,8 @@ from tallyman.project import Project
 from tallyman.registry.status import status
 from tallyman.settings import read_settings
 
+STUCK_S = 60
+"""After so long a queued task that nobody takes is a problem, if no other one runs."""
 Check = tuple[str, bool, str]
 
 
@@ -34,7 +36,7 @@ Fix = Annotated[
 
 
 def doctor(project: ProjectFolder = None, fix: Fix = False, json_output: AsJson = False) -> None:
-    """Check this machine and project: Java, Spark, disk, database."""
+    """Check this machine and project: Java, Spark, database, workers."""
     checks = [_python(), _java(), _packages(), _archive(fix), _disk(), _project(project)]
     checks += _database(project, fix)
     if json_output:
@@ -99,7 +101,22 @@ def _database(folder: str | None, fix: bool) -> list[Check]:
     text = f"{found.place}, {found.state.replace('_', ' ')}"
     checks = [("database", good, text if good else f"{text}: {found.problem}")]
     if good and found.schema_version == found.program_version:
-        checks.append(_outside(project, fix))
+        checks += [_outside(project, fix), *_workers(project)]
+    return checks
+
+
+def _workers(project: Project) -> list[Check]:
+    """Check that tasks are done, if there are any or a server is named."""
+    server, tasks = project.workers.server(), project.tasks.backlog()
+    checks: list[Check] = []
+    if server is not None:
+        good, text = server.problem is None and server.workers > 0, str(server)
+        start = "run: tallyman server" if server.problem else "run: tallyman worker --help"
+        checks.append(("server", good, text if good else f"{text}; {start}"))
+    if server is not None or not tasks.empty or tasks.failed:
+        stuck = tasks.queued > 0 and tasks.running == 0 and (tasks.oldest_s or 0) > STUCK_S
+        text = f"{tasks}; nobody takes them, run: tallyman server" if stuck else str(tasks)
+        checks.append(("tasks", not stuck, text))
     return checks
 
 

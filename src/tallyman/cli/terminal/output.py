@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import PurePath
 from typing import Any
 
 from rich.console import Console
@@ -91,7 +92,7 @@ def published(commit: Commit) -> str:
     """Write a commit: published   daily_revenue v7 (was v6)   commit 1f0c…"""
     moved = ", ".join(map(str, commit.moves))
     if not moved:
-        active = short(commit.pipeline_version or "")
+        active = (commit.pipeline_version or "")[:8]
         moved = f"no new version; pipeline version {active} is active now"
     return f"published   {moved}   commit {short(str(commit.id))}"
 
@@ -148,4 +149,6 @@ def _cell(value: object) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
     text = printable("" if value is None else text_of(value))
-    return (text if len(text) <= 120 else text[:117] + "…").replace("[", "\\[")
+    # A part of a path leads nowhere.
+    whole = len(text) <= 120 or isinstance(value, PurePath)
+    return (text if whole else text[:117] + "…").replace("[", "\\[")

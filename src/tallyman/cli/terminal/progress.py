@@ -69,7 +69,7 @@ def supervised(project: Project, json_output: bool, work: Callable[[Progress], T
     except KeyboardInterrupt as error:
         progress.stop()
         where = f" {error}" if error.args else ""  # while the pipeline's own code ran
-        done = "nothing more was published. Finished results are kept."
+        done = "nothing more was published. Finished results without a trace are kept."
         err.print(f"interrupted{where}: {done}", markup=False)
         for run in project.runs(limit=1) if not where else ():
             err.print(f"to continue it:  tallyman resume {run.name}", markup=False)

@@ -43,6 +43,8 @@ def _print_problems(made: AssetResult) -> None:
             err.print(f"  {made.error['hint']}", markup=False)
     elif made.records_in == 0 and made.status is Status.SUCCESS:
         err.print(f"warning: {made.name} read no records", style="yellow", markup=False)
+    if made.reused:
+        err.print(f"note: {made.name}: {made.reused}", markup=False)
     for column, count in made.null_keys.items():
         note = f"warning: {made.name}: key column {column} is NULL in {count:,} row(s)"
         err.print(note, style="yellow", markup=False)

@@ -2,58 +2,25 @@
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, field
 from uuid import UUID
 
+from tallyman.control.bind.pinned_files import AssignedInput, Pin, PinnedFiles
+from tallyman.control.pipeline.shared import pinned_shared
 from tallyman.control.pipeline.workspace import Workspace
-from tallyman.domain.history.materialization import Consumed, Materialization
-from tallyman.domain.pipeline.target import Reading, Target, readings, source_path
+from tallyman.domain.history.materialization import Materialization
+from tallyman.domain.pipeline.pipeline import SharedDataset
+from tallyman.domain.pipeline.target import Reading, Target, readings
 from tallyman.domain.version.dataset import Dataset, Fragment, Kind
-from tallyman.engine.files.listing import (
-    Hasher,
-    InputFile,
-    InputFiles,
-    hash_here,
-    list_files,
-    listed_files,
-    read_before,
-    sha256,
-)
+from tallyman.engine.files.listing import Hasher, hash_here
 from tallyman.errors import DependencyNotReady
 from tallyman.registry.database import Transaction
 from tallyman.registry.run.materializations import Materializations
+from tallyman.registry.run.reads import Reads
 from tallyman.registry.version.datasets import Datasets
 from tallyman.registry.version.fragments import Fragments
-
-
-@dataclass(frozen=True, slots=True)
-class Pin:
-    """One pinned input: its files, and for a dataset also its fragments."""
-
-    reading: Reading
-    files: InputFiles
-    fragments: tuple[Fragment, ...] = ()
-
-    def consumed(self) -> list[Consumed]:
-        """List what was read with its digest. Hashes a source's files on first use."""
-        name, partition = self.reading.name, self.reading.partition
-        if self.reading.of_table:
-            return [Consumed(name, None, table_digest(self.fragments))]
-        if self.fragments:
-            return [
-                Consumed(name, f.partition, f.digest, f.materialization_id) for f in self.fragments
-            ]
-        digest = self.files.content_hash.removeprefix("sha256:")
-        return [Consumed(name, partition, digest)]
-
-
-def table_digest(fragments: Iterable[Fragment]) -> str:
-    """Compute the digest that a result records for a table it read."""
-    return hashlib.sha256("\n".join(sorted(f.digest for f in fragments)).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +53,21 @@ class Pins:
     ordinals: Mapping[UUID, int] | None = None
     """The version to read of each dataset; None means the current versions."""
     hasher: Hasher = hash_here
-    _sources: dict[Reading, Pin] = field(default_factory=dict)
     _published: dict[tuple[str, bool], Published] = field(default_factory=dict)
+
+    _files: list[PinnedFiles] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def files(self) -> PinnedFiles:
+        """The pinned files: one set for all threads."""
+        with self._lock:
+            if not self._files:
+                opened, hasher = self.workspace, self.hasher
+                self._files.append(
+                    PinnedFiles(opened.pipeline, opened.home, opened.warehouse, hasher)
+                )
+            return self._files[0]
 
     def of(self, target: Target) -> dict[str, Pin]:
         found = {}
@@ -134,70 +113,63 @@ class Pins:
     def _used(self, made: Materialization) -> dict[str, list[Fragment]]:
         def work(tx: Transaction) -> dict[str, list[Fragment]]:
             used: dict[str, list[Fragment]] = {}
-            for result in Materializations(tx).inputs(made):
-                kept = Fragments(tx).get([result.fragment_id] if result.fragment_id else [])
-                used.setdefault(result.target.asset, []).extend(kept.values())
+            for read in Reads(tx).inputs(made.id):
+                kept = Fragments(tx).get([read.fragment_id] if read.fragment_id else [])
+                used.setdefault(read.name, []).extend(kept.values())
             return used
 
         return self.workspace.database.durably(work)
 
     def source(self, target: Target, reading: Reading) -> Pin:
-        with self._lock:
-            if reading not in self._sources:
-                source = self.workspace.pipeline.sources[reading.name]
-                declared = self.workspace.pipeline.assets[target.asset].partitioned_by
-                text = None
-                if declared is not None and reading.partition is not None:
-                    text = declared.text(reading.partition)
-                files = list_files(reading.name, source_path(source, text), self.workspace.home)
-                self._sources[reading] = Pin(reading, replace(files, hasher=self.hasher))
-            return self._sources[reading]
+        return self.files.source(target, reading)
 
     def _dataset(self, target: Target, reading: Reading) -> Pin:
+        return self._pinned(reading, self._there(target, reading))
+
+    def _there(self, target: Target, reading: Reading) -> list[Fragment]:
         lacking = self.lacking(reading)
         if lacking:
             raise DependencyNotReady([(str(target), str(read)) for read in lacking])
-        return self._pinned(reading, self.fragments(reading))
+        return self.fragments(reading)
+
+    def assigned(self, target: Target) -> dict[str, AssignedInput]:
+        """Find the datasets that a target reads; raise DependencyNotReady if one is not there."""
+        return {
+            reading.name: AssignedInput(
+                fragments=tuple(self._there(target, reading)), dataset=self._shared(reading)
+            )
+            for reading in readings(self.workspace.pipeline, target)
+            if not reading.of_source
+        }
 
     def lacking(self, reading: Reading) -> list[Target]:
         """List the targets that have no valid result to read. When all partitions are read, none
         may be left out silently."""
         if not self.fragments(reading):
             return [Target(reading.name, reading.partition)]
+        dataset = self._shared(reading)
+        owner = dataset.owner if dataset else self.workspace.owner
+        name = dataset.producer if dataset else reading.name
         gone = self.workspace.database.durably(
-            lambda tx: Materializations(tx).invalidated(reading.name, reading.partition)
+            lambda tx: Materializations(tx).invalidated(owner, name, reading.partition)
         )
         return [Target(reading.name, partition) for partition in gone]
 
     def _pinned(self, reading: Reading, fragments: Iterable[Fragment]) -> Pin:
-        listed = tuple(fragments)
-        files: dict[str, str] = {}
-        known: dict[str, str] = {}
-        for number, fragment in enumerate(listed):
-            folder = self.workspace.warehouse.dataset(fragment.dataset_id)
-            # Name files without ids, so that equal content has an equal hash in another run.
-            below = fragment.partition or f"{number:05d}"
-            for file in fragment.files:
-                name = Path(file.path).name
-                path = str(folder / file.path)
-                files[name if len(listed) == 1 else f"{below}/{name}"] = path
-                known[path] = file.sha256
-        found = listed_files(reading.name, files, self.workspace.home)
+        return self.files.dataset(reading, fragments, self._shared(reading))
 
-        def hashes(asked: Sequence[InputFile]) -> list[str]:
-            """Reuse the hash recorded when the version was made; hash only files that were added on
-            top."""
-            return [known.get(file.path) or sha256(file.path) for file in asked]
+    def _shared(self, reading: Reading) -> Dataset | None:
+        """Return the dataset of another pipeline that is read, as it was found first."""
+        if reading.shared is None:
+            return None
+        known = self._published.get((reading.name, reading.of_table))
+        if known is not None:
+            return known.dataset
+        shared = reading.shared
+        return self.workspace.database.durably(lambda tx: self._find(tx, shared))
 
-        def check() -> None:
-            """Check the files. On a cluster, the executors hash large files, as they do for
-            sources."""
-            unread = [file for file in found.files if not read_before(file.path)]
-            if unread and self.hasher is not hash_here:
-                self.hasher(unread)
-            self.workspace.warehouse.check(reading.name, listed)
-
-        return Pin(reading, replace(found, hasher=hashes, check_recorded=check), listed)
+    def _find(self, tx: Transaction, shared: SharedDataset) -> Dataset:
+        return pinned_shared(tx, self.workspace.owner, shared, self.ordinals)
 
     def fragments(self, reading: Reading) -> list[Fragment]:
         """Return the fragments that this run made or chose to reuse; otherwise the published
@@ -218,13 +190,16 @@ class Pins:
 
     def _makes(self, reading: Reading) -> bool:
         """True if this run may have made some of the fragments itself."""
-        return self.run is not None and not reading.of_table
+        return self.run is not None and not reading.of_table and reading.shared is None
 
     def _look_up(self, tx: Transaction, reading: Reading) -> Published | None:
         """Find the published fragments, once if versions are pinned, because a version never
         changes. Two threads may both look; they get the same answer."""
-        kind = Kind.TABLE if reading.of_table else Kind.ASSET
-        dataset = Datasets(tx).of_producer(self.workspace.name, reading.name, kind)
+        if reading.shared is not None:
+            dataset = self._find(tx, reading.shared)
+        else:
+            kind = Kind.TABLE if reading.of_table else Kind.ASSET
+            dataset = Datasets(tx).of_producer(self.workspace.owner, reading.name, kind)
         if dataset is None:
             return None
         if self.ordinals is None:
@@ -234,8 +209,9 @@ class Pins:
         return self._published.setdefault((reading.name, reading.of_table), found)
 
     def _own(self, tx: Transaction, reading: Reading) -> dict[UUID, Fragment]:
-        if self.run is None or reading.of_table:
+        if not self._makes(reading):
             return {}
+        assert self.run is not None
         made = Fragments(tx).made(self.run, reading.name, reading.partition)
         reused = {fragment: result for fragment, result in made.items() if result}
         return Fragments(tx).get(made) | Fragments(tx).reused(reused, self.ordinals or {})
@@ -243,7 +219,8 @@ class Pins:
     def _merged(
         self, dataset: Dataset, published: Iterable[Fragment], own: Mapping[UUID, Fragment]
     ) -> list[Fragment]:
-        asset = self.workspace.pipeline.assets.get(dataset.producer)
+        own_asset = dataset.owner == self.workspace.owner
+        asset = self.workspace.pipeline.assets.get(dataset.producer) if own_asset else None
         replaced = {fragment.partition for fragment in own.values()}
         if asset is not None and asset.update_strategy == "append":
             replaced = set()

@@ -8,9 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
+from uuid import UUID
 
-from tallyman.control.bind.inputs import Pins
+from tallyman.control.bind.pinned_files import Pin
 from tallyman.control.pipeline.definitions import Definitions
 from tallyman.domain.definition.canonical_json import canonical_hash
 from tallyman.domain.history.manifest import (
@@ -28,13 +29,23 @@ from tallyman.domain.pipeline.partition import decode
 from tallyman.domain.pipeline.pipeline import Pipeline
 from tallyman.domain.pipeline.target import PLACEHOLDER, Reading, Target, folder_of, readings
 from tallyman.domain.version.dataset import Fragment
-from tallyman.engine.plan.code_version import code_version
 from tallyman.engine.spark.environment import environment, without_secrets
 from tallyman.errors import InputMissing
 
 MANIFEST_VERSION = "2.0"
 VOLATILE = "volatile"
 """The part of config.json that does not bind the run, because it does not affect the result."""
+
+
+class BoundPins(Protocol):
+    """The pinned inputs of a run, as far as its manifest names them."""
+
+    @property
+    def ordinals(self) -> Mapping[UUID, int] | None: ...
+
+    def source(self, target: Target, reading: Reading) -> Pin: ...
+
+    def fragments(self, reading: Reading) -> Sequence[Fragment]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,13 +62,12 @@ class Binding:
 
 
 def bind(
-    definitions: Definitions, targets: Sequence[Target], run: RunRecord, pins: Pins
+    definitions: Definitions, targets: Sequence[Target], run: RunRecord, pins: BoundPins
 ) -> Binding:
     """Compute the binding from the current state of config, code and inputs."""
-    settings = definitions.settings
     return Binding(
         config=config_of(definitions, targets, run.params.options),
-        code=code_version(settings.home / settings.pipelines),
+        code=definitions.code(),
         inputs=inputs_of(definitions.pipeline, targets, pins),
     )
 
@@ -106,7 +116,9 @@ def without_secrets_in(volatile: Mapping[str, Any]) -> dict[str, Any]:
 # ---- inputs -----------------------------------------------------------------------------------
 
 
-def inputs_of(pipeline: Pipeline, targets: Sequence[Target], pins: Pins) -> dict[str, BoundInput]:
+def inputs_of(
+    pipeline: Pipeline, targets: Sequence[Target], pins: BoundPins
+) -> dict[str, BoundInput]:
     """List what the targets read but do not make themselves, with its hash and, for a dataset, its
     version."""
     made = set(targets)
@@ -128,7 +140,7 @@ def label(reading: Reading) -> str:
     return f"{reading.name}[{reading.partition}]" if reading.partition else reading.name
 
 
-def _source(pipeline: Pipeline, pins: Pins, target: Target, reading: Reading) -> BoundInput:
+def _source(pipeline: Pipeline, pins: BoundPins, target: Target, reading: Reading) -> BoundInput:
     declared = pipeline.sources[reading.name].path
     partition = reading.partition if PLACEHOLDER in declared else None
     found = BoundInput(kind=SOURCE, path=declared, partition=partition)
@@ -140,10 +152,11 @@ def _source(pipeline: Pipeline, pins: Pins, target: Target, reading: Reading) ->
         return replace(found, problem=str(error))
 
 
-def _dataset(pins: Pins, reading: Reading, fragments: Sequence[Fragment]) -> BoundInput:
+def _dataset(pins: BoundPins, reading: Reading, fragments: Sequence[Fragment]) -> BoundInput:
     dataset = fragments[0].dataset_id
     return BoundInput(
-        kind="table" if reading.of_table else "asset",
+        kind="dataset" if reading.shared else "table" if reading.of_table else "asset",
+        path=reading.shared.dataset if reading.shared else None,
         dataset_id=str(dataset),
         version=(pins.ordinals or {}).get(dataset),
         partition=reading.partition,

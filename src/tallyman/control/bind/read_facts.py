@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
-from tallyman.control.bind.inputs import Pin
 from tallyman.control.bind.manifest import digest_of
-from tallyman.domain.pipeline.target import Target
+from tallyman.control.bind.pinned_files import Pin
+from tallyman.domain.pipeline.target import Reading, Target
 
 
 def inputs_read(
@@ -20,12 +20,18 @@ def inputs_read(
     return [_input(name, pin, versions, own) for name, pin in pins.items()]
 
 
+def _kind(reading: Reading) -> str:
+    if reading.shared is not None:
+        return "dataset"
+    return "source" if reading.of_source else "table" if reading.of_table else "asset"
+
+
 def _input(name: str, pin: Pin, versions: Mapping[UUID, int], own: set[Target]) -> dict[str, Any]:
     reading, files = pin.reading, pin.files
     facts: dict[str, Any] = {
         "name": name,
         "partition": reading.partition,
-        "kind": "source" if reading.of_source else "table" if reading.of_table else "asset",
+        "kind": _kind(reading),
         "files": len(files.files),
         "bytes": files.bytes,
     }

@@ -3,6 +3,8 @@ recorded."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -18,25 +20,43 @@ from tallyman.engine.warehouse.warehouse import Warehouse
 from tallyman.errors import AlreadyDecided, NotFound
 from tallyman.registry.audit import Audit
 from tallyman.registry.database import Database, Transaction
+from tallyman.registry.locks import Alone, alone
 from tallyman.registry.run.approvals import Approvals
 from tallyman.registry.run.materializations import Materializations
+from tallyman.registry.run.runs import Runs
 from tallyman.settings import Settings
 
+GoOn = Callable[[Transaction], bool]
+"""Lets a run go on by itself after a yes; False if it has nothing left to make."""
 
-def decide(
-    database: Database,
-    settings: Settings,
-    warehouse: Warehouse,
-    run: RunRecord,
-    target: Target,
-    decision: Decision,
-) -> RunRecord:
-    """Record the decision, publish the run if nothing else waits, and return the run.
 
-    Raises AlreadyDecided on a second decision.
-    """
+@dataclass(frozen=True, slots=True)
+class Decider:
+    """Decides about the results of one run."""
 
-    def work(tx: Transaction) -> RunRecord:
+    database: Database
+    settings: Settings
+    warehouse: Warehouse
+    run: RunRecord
+    go_on: GoOn = lambda _: False
+
+    def decide(self, target: Target, decision: Decision) -> RunRecord:
+        """Record the decision; let the run go on, or publish it if nothing else waits; return the
+        run. Raises AlreadyDecided on a second decision."""
+        # Check the signing key first: the decision seals the run again, so it must not be recorded
+        # if that would fail.
+        database, settings = self.database, self.settings
+        sign = database.durably(lambda tx: signer(tx, settings))
+        with alone(database, Alone.CLOSING, str(self.run.id), wait=True):
+            concluded = database.durably(lambda tx: self._decide(tx, target, decision))
+        upkeep.rewrite_report(database, settings.home, concluded, sign)
+        if concluded.status is Status.SUCCESS:
+            made = made_in(database, settings.home, concluded)
+            export(records_of(settings), concluded.name, made)
+        return concluded
+
+    def _decide(self, tx: Transaction, target: Target, decision: Decision) -> RunRecord:
+        run = self.run
         question = Approvals(tx).newest(run.id, target)
         if question is None:
             raise NotFound(f"approval in run {run.name} for", str(target))
@@ -46,7 +66,7 @@ def decide(
         status = Status.SUCCESS if decision.approved else Status.FAILED
         facts, message = _facts(question["id"], decision)
         Materializations(tx).decide(run.id, target, status, message, facts)
-        Audit(tx).add(
+        Audit(tx, run.owner).add(
             f"approval.{decision.word}",
             decision.actor,
             str(target),
@@ -54,17 +74,9 @@ def decide(
             details={"reason": decision.reason},
             key=decision.key,
         )
-        return conclude(tx, warehouse, run.id, decision.actor)
-
-    home = settings.home
-    # Check the signing key first: the decision seals the run again, so it must not be recorded if
-    # that would fail.
-    sign = database.durably(lambda tx: signer(tx, settings))
-    concluded = database.durably(work)
-    upkeep.rewrite_report(database, home, concluded, sign)
-    if concluded.status is Status.SUCCESS:
-        export(records_of(settings), concluded.name, made_in(database, home, concluded))
-    return concluded
+        if decision.approved and self.go_on(tx):
+            return Runs(tx).by_id(run.id)
+        return conclude(tx, self.warehouse, run.id, decision.actor)
 
 
 def conclude(tx: Transaction, warehouse: Warehouse, run: UUID, actor: str) -> RunRecord:

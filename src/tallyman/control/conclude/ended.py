@@ -4,15 +4,16 @@ final lineage events."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tallyman.control.conclude import finish
 from tallyman.control.openlineage.events import STATES, LineageAsset
 from tallyman.control.openlineage.files import FILES, START, Emitter, described_by_folder
+from tallyman.control.publish import discard
 from tallyman.domain.history.lineage_event import LineageEvent
 from tallyman.domain.history.materialization import Materialization, RunRecord
-from tallyman.domain.history.run import RunResult, Status
+from tallyman.domain.history.run import AssetResult, RunResult, Status
 from tallyman.domain.pipeline.target import Target
 from tallyman.engine.files.run_folder import RunFolder
 from tallyman.registry.database import Transaction
@@ -23,33 +24,49 @@ from tallyman.registry.spool import Spool
 Events = list[LineageEvent]
 
 
+@dataclass(frozen=True, slots=True)
+class Released:
+    """A run taken from its process; pass it to `record` after the commit. The status is None if the
+    run has moved on by itself."""
+
+    run: RunRecord
+    status: Status | None = None
+    events: Events = field(default_factory=list)
+    discarded: Sequence[Path] = ()
+
+
 def release(
     tx: Transaction, home: Path, run: RunRecord, why: str, *, canceled: bool = False
-) -> tuple[Status | None, Events]:
-    """Take the run from its process, and spool its final lineage events in the same transaction.
-    Pass the returned events to `record` after the commit. The status is None if the run has moved
-    on by itself."""
+) -> Released:
+    """Take the run from its process, spool its final lineage events, and discard the trace of a
+    canceled run, in the same transaction."""
     # Lock first: otherwise a target could finish after it was read here, and end twice.
     Runs(tx).lock(run.id)
     at_work = [row for row in Materializations(tx).of_run(run.id) if row.status is Status.RUNNING]
     status = Runs(tx).release(run, why, canceled=canceled)
     if status is None:
-        return None, []
-    emitter = _emitter(home, run)
-    if not (emitter.has(START) or Spool(tx).knows(run.id)):
-        return status, []  # no START event was emitted
-    events = _aborted(emitter, status, at_work, why)
-    spool(tx, run, events)
-    return status, events
+        return Released(run)
+    discarded = discard.mark(tx, home, run) if status is Status.CANCELED else ()
+    emitter, events = _emitter(home, run), Events()
+    if emitter.has(START) or Spool(tx).knows(run.id):  # otherwise no START event was emitted
+        events = _aborted(emitter, status, at_work, why)
+        spool(tx, run, events)
+    return Released(run, status, events, discarded)
 
 
 def spool(tx: Transaction, run: RunRecord, events: Sequence[LineageEvent]) -> None:
     """Spool final events if the START event was spooled, regardless of this process's settings."""
     if events and Spool(tx).knows(run.id):
-        Spool(tx).add(run.project, run.id, events)
+        Spool(tx).add(run.owner, run.id, events)
 
 
-def record(home: Path, run: RunRecord, events: Sequence[LineageEvent]) -> None:
+def record(home: Path, released: Released) -> None:
+    """Write the events of a released run, and remove what it must not keep."""
+    _record(home, released.run, released.events)
+    discard.remove(released.discarded)
+
+
+def _record(home: Path, run: RunRecord, events: Sequence[LineageEvent]) -> None:
     if events:
         _emitter(home, run).record(events)
 
@@ -65,11 +82,9 @@ def concluded(home: Path, run: RunRecord, result: RunResult) -> Events:
         return []
 
     def assets() -> list[LineageAsset]:
-        folders = emitter.run.manifest.folders
+        names = emitter.run.manifest.folders
         return [
-            described_by_folder(
-                home, f"{run.folder}/{folders[Target(made.name, made.partition)]}", made
-            )
+            _described(home, f"{run.folder}/{names[Target(made.name, made.partition)]}", made)
             for made in result.assets
             if made.status not in (Status.SKIPPED, Status.PENDING, Status.WAITING)
         ]
@@ -77,8 +92,12 @@ def concluded(home: Path, run: RunRecord, result: RunResult) -> Events:
     return emitter.closed(result.status, assets, result.error)
 
 
+def _described(home: Path, folder: str, made: AssetResult) -> LineageAsset:
+    return described_by_folder(home / folder, folder, made)
+
+
 def _emitter(home: Path, run: RunRecord) -> Emitter:
-    return Emitter(RunFolder(home / run.folder), run.project)
+    return Emitter(RunFolder(home / run.folder), run.owner.project)
 
 
 def _aborted(

@@ -36,6 +36,8 @@ def export(records: ExportRecords, run: str, made: Iterable[tuple[str, Path]]) -
     done: list[str] = []
     for asset, place in made:
         for one in outputs_in(place):
+            if one["path"] is None:  # an output of a split is a dataset, not a file
+                continue
             try:
                 _put(records, run, asset, place / "outputs" / one["id"], one)
             except OSError as error:

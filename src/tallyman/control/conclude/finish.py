@@ -61,7 +61,8 @@ def write(
     """Write ledger.json and the report; those of an earlier end of the run are moved to
     `attempts/`."""
     set_aside(folder)
-    folder.clear_scratch()
+    # A run that failed can be resumed when the cause is gone; its complete segments are reused.
+    folder.clear_scratch(keep_segments=result.status is Status.FAILED)
     folder.write(LEDGER, _run_ledger(run, rows, result.folder))
     folder.write(REPORT, _report(run, result, rows, timings))
     faults.reach(Point.REPORT_WRITTEN)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 from uuid import UUID
@@ -39,8 +40,8 @@ Sign: TypeAlias = Callable[[Seal], Seal]
 
 def upkeep(database: Database, settings: Settings) -> None:
     """Bring runs up to date before a command looks at them."""
-    for run, events in database.durably(lambda tx: _release_gone(tx, settings)):
-        ended.record(settings.home, run, events)
+    for released in database.durably(lambda tx: _release_gone(tx, settings)):
+        ended.record(settings.home, released)
     # Without the signing key, leave expired approvals to a command that has the key.
     with contextlib.suppress(SigningKeyUnusable):
         concluded = database.durably(lambda tx: _expire(tx, settings))
@@ -48,25 +49,26 @@ def upkeep(database: Database, settings: Settings) -> None:
             with contextlib.suppress(OSError):  # the next command retries it below
                 rewrite_report(database, settings.home, run, sign)
         _finish_decided(database, settings)
-    seal.place(database, settings.home, settings.name)
+    seal.place(database, settings.home, settings.owner)
 
 
-def _release_gone(tx: Transaction, settings: Settings) -> list[tuple[RunRecord, ended.Events]]:
+def _release_gone(tx: Transaction, settings: Settings) -> list[ended.Released]:
     found = []
-    for run in Runs(tx).list(settings.name, status=Status.RUNNING, limit=1000):
+    for run in Runs(tx).list(settings.owner, status=Status.RUNNING, limit=1000):
         if not process.is_gone(run):
             continue
         why = f"its process died ({run.executor_node})"
-        status, events = ended.release(tx, settings.home, run, why)
-        if status is not None:
+        released = ended.release(tx, settings.home, run, why)
+        if released.status is not None:
             details = {"node": run.executor_node, "seen_by": settings.actor}
-            Audit(tx).add(f"run.{status.value}", "tallyman", run.name, run=run.id, details=details)
-            found.append((run, events))
+            event = f"run.{released.status.value}"
+            Audit(tx, run.owner).add(event, "tallyman", run.name, run=run.id, details=details)
+            found.append(released)
     return found
 
 
 def _expire(tx: Transaction, settings: Settings) -> list[tuple[RunRecord, Sign]]:
-    questions = Approvals(tx).expire(settings.name)
+    questions = Approvals(tx).expire(settings.owner)
     if not questions:
         return []
     concluded: list[tuple[RunRecord, Sign]] = []
@@ -79,7 +81,7 @@ def _expire(tx: Transaction, settings: Settings) -> list[tuple[RunRecord, Sign]]
             question["run_id"], target, Status.FAILED, message, {"error": facts}
         )
         details = {"target": str(target), "seen_by": settings.actor}
-        Audit(tx).add(
+        Audit(tx, settings.owner).add(
             "approval.expired", "tallyman", str(target), run=question["run_id"], details=details
         )
         concluded.append((conclude(tx, question["run_id"], "tallyman"), sign))
@@ -88,12 +90,12 @@ def _expire(tx: Transaction, settings: Settings) -> list[tuple[RunRecord, Sign]]
 
 def _finish_decided(database: Database, settings: Settings) -> None:
     """Write the report, last event and seal of runs whose process died right after a decision."""
-    for run in database.durably(lambda tx: Seals(tx).left_waiting(settings.name)):
+    for run in database.durably(lambda tx: Seals(tx).left_waiting(settings.owner)):
         sign = database.durably(lambda tx: signature.signer(tx, settings))
         record = database.durably(lambda tx, run=run: Runs(tx).by_id(run))
         # A folder that cannot be written must not block other commands.
         with contextlib.suppress(OSError), alone(database, Alone.CLOSING, str(run)) as held:
-            left = database.durably(lambda tx: Seals(tx).left_waiting(settings.name))
+            left = database.durably(lambda tx: Seals(tx).left_waiting(settings.owner))
             if held and run in left:
                 _rewrite(database, settings.home, record, sign)
 
@@ -102,9 +104,11 @@ def conclude(tx: Transaction, run: UUID, actor: str) -> RunRecord:
     """Recompute the run's status after a decision, unless the run is still running."""
     rows = Materializations(tx).of_run(run)
     status = run_status({finish.result_of(row).status for row in rows})
-    if Runs(tx).conclude(run, status):
-        Audit(tx).add(f"run.{status.value}", actor, str(run), run=run)
-    return Runs(tx).by_id(run)
+    decided = Runs(tx).conclude(run, status)
+    record = Runs(tx).by_id(run)
+    if decided:
+        Audit(tx, record.owner).add(f"run.{status.value}", actor, str(run), run=run)
+    return record
 
 
 def result_of(database: Database, run: RunRecord) -> RunResult:
@@ -135,14 +139,16 @@ def _rewrite(database: Database, project: Path, run: RunRecord, sign: Sign) -> N
     identity = RunIdentity(run.name, str(run.id), run.started_at)
     commit = database.durably(lambda tx: Commits(tx).of_run(run.id))
     result = finish.conclude(identity, rows, run.folder).with_commit(commit)
+    if run.status is Status.CANCELED:  # also if all that it made succeeded and was not published
+        result = replace(result, status=run.status)
     finish.write(folder, identity, result, rows)
     events = ended.concluded(project, run, result)
-    ended.record(project, run, events)
+    ended.record(project, ended.Released(run, run.status, events))
     sealed = seal.seal_of(project, run, result, rows)
 
     def work(tx: Transaction) -> None:
-        Seals(tx).add(sealed, run.id, sign)
+        Seals(tx).add(run.owner, sealed, run.id, sign)
         ended.spool(tx, run, events)
 
     database.durably(work)
-    seal.place(database, project, run.project)
+    seal.place(database, project, run.owner)

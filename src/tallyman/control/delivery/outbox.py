@@ -10,6 +10,7 @@ from typing import Any
 
 from tallyman.control.delivery.deliver import Trouble
 from tallyman.control.delivery.destination import Destination, disabled, find
+from tallyman.domain.version.owner import Owner
 from tallyman.errors import DestinationUnusable
 from tallyman.registry.database import PATIENCE as DATABASE_PATIENCE
 from tallyman.registry.database import Database
@@ -23,24 +24,24 @@ class Outbox:
     """The spool of a project, and the folders in which its destination is configured."""
 
     database: Database
-    project: str
+    owner: Owner
     folders: tuple[Path, ...]
 
     @classmethod
-    def of(cls, database: Database, project: str, home: Path) -> Outbox:
+    def of(cls, database: Database, owner: Owner, home: Path) -> Outbox:
         folders = [home]
         with contextlib.suppress(OSError):
             folders.insert(0, Path.cwd())  # now: pipeline code may change it later
-        return cls(database, project, tuple(folders))
+        return cls(database, owner, tuple(folders))
 
     def destination(self) -> Destination | None:
         return find(self.folders)
 
     def waiting(self, patience_s: float = DATABASE_PATIENCE) -> int:
-        return self.database.durably(lambda tx: Spool(tx).waiting(self.project), patience_s)
+        return self.database.durably(lambda tx: Spool(tx).waiting(self.owner), patience_s)
 
     def take_back(self) -> int:
-        return self.database.durably(lambda tx: Spool(tx).take_back(self.project))
+        return self.database.durably(lambda tx: Spool(tx).take_back(self.owner))
 
 
 @dataclass(slots=True)
@@ -53,11 +54,11 @@ class Tally:
     """Why the pass stopped early."""
 
 
-def drain(spool: Spool, project: str, try_once: TryOnce, go_on: Callable[[Tally], bool]) -> Tally:
+def drain(spool: Spool, owner: Owner, try_once: TryOnce, go_on: Callable[[Tally], bool]) -> Tally:
     """Deliver events in order until none is left, one is not taken, or `go_on` returns False."""
     tally = Tally()
     while go_on(tally):
-        event = spool.next(project)
+        event = spool.next(owner)
         if event is None:
             break
         trouble = try_once(event.body)
@@ -100,11 +101,11 @@ def state(outbox: Outbox) -> LineageState:
         destination = outbox.destination()
     except DestinationUnusable as error:
         problem = str(error)
-    project, database = outbox.project, outbox.database
+    owner, database = outbox.owner, outbox.database
     return LineageState(
         destination=destination.shown if destination else None,
         problem=problem,
         disabled=disabled(),
-        spool=database.durably(lambda tx: Spool(tx).state(project)),
-        refusals=database.durably(lambda tx: Spool(tx).refusals(project)),
+        spool=database.durably(lambda tx: Spool(tx).state(owner)),
+        refusals=database.durably(lambda tx: Spool(tx).refusals(owner)),
     )

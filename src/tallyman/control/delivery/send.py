@@ -139,10 +139,10 @@ class Sender:
         if not outbox.waiting(0):
             self._trouble = None
             return _PassOutcome.WELL
-        with sole_sender(outbox.database, outbox.project) as spool:
+        with sole_sender(outbox.database, outbox.owner) as spool:
             if spool is None:
                 return _PassOutcome.BUSY
-            tally = drain(spool, outbox.project, try_once, lambda _: not self._over.is_set())
+            tally = drain(spool, outbox.owner, try_once, lambda _: not self._over.is_set())
         self._refused += tally.refused
         return _PassOutcome.BADLY if tally.trouble else _PassOutcome.WELL
 
@@ -181,9 +181,9 @@ def _alone(outbox: Outbox, try_once: TryOnce, go_on: Callable[[Tally], bool]) ->
     """Send once no other process is sending; that process may do all the work meanwhile."""
     left, deadline = outbox.waiting(), time.monotonic() + BUSY_PATIENCE
     while left:
-        with sole_sender(outbox.database, outbox.project) as spool:
+        with sole_sender(outbox.database, outbox.owner) as spool:
             if spool is not None:
-                return drain(spool, outbox.project, try_once, go_on)
+                return drain(spool, outbox.owner, try_once, go_on)
         time.sleep(BUSY_PAUSE)
         before, left = left, outbox.waiting()
         if left < before:

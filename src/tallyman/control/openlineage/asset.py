@@ -7,30 +7,34 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
-from tallyman.control.bind.inputs import Pin
 from tallyman.control.bind.manifest import label
+from tallyman.control.bind.pinned_files import Pin
 from tallyman.control.openlineage.datasets import LineageDataset, of_source
 from tallyman.control.openlineage.events import LineageAsset, LineageRun
 from tallyman.control.openlineage.files import described_by_folder
-from tallyman.control.openlineage.source_code import Code, code_of_asset
+from tallyman.control.openlineage.source_code import code_of_asset
 from tallyman.control.openlineage.summary import made_by, small, with_totals
 from tallyman.control.openlineage.totals import Total, Totals, total
 from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.pipeline.redaction import hidden_columns
+from tallyman.control.pipeline.shared import find_shared
 from tallyman.domain.definition.frame import Frame
 from tallyman.domain.history.run import AssetResult, Status
-from tallyman.domain.pipeline.pipeline import Asset
+from tallyman.domain.pipeline.pipeline import Asset, SharedDataset
 from tallyman.domain.pipeline.target import Target, folder_of, readings
 from tallyman.domain.version.commit import Commit
 from tallyman.engine.files.listing import InputFile
+from tallyman.engine.plan.shown_code import Code
+from tallyman.engine.readback.rejected_rows import COLUMNS
 from tallyman.engine.warehouse.footers import Extent, extents, sizes
 from tallyman.engine.working.working_run import outputs_in
 from tallyman.errors import DatasetDamaged
 
 MANY = 200
 """The most files of one dataset whose footers are read; for more, only sizes are reported."""
+REJECTED = StructType([StructField(name, StringType()) for name in COLUMNS])
 WITHOUT_EVENTS = (Status.SKIPPED, Status.PENDING)
 """Targets that the run did not make, so its final event leaves them out."""
 
@@ -50,6 +54,8 @@ class AssetFacts:
     _codes: dict[str, Code | None] = field(default_factory=dict)
     _whole: dict[str, tuple[Sequence[InputFile], Extent, Total]] = field(default_factory=dict)
     """Inputs that every partition reads in full."""
+    _producers: dict[str, str] = field(default_factory=dict)
+    """The pipelines that produce the shared datasets, by input."""
     _reads: Totals = field(default_factory=Totals)
     _makes: Totals = field(default_factory=Totals)
 
@@ -69,17 +75,30 @@ class AssetFacts:
         )
         return self._defined(target, LineageAsset(result=result, folder=self._place(target)))
 
-    def ended(self, target: Target, result: AssetResult, pins: Mapping[str, Pin]) -> LineageAsset:
-        home = self.definitions.settings.home
-        described = self._defined(target, described_by_folder(home, self._place(target), result))
+    def ended(
+        self,
+        target: Target,
+        result: AssetResult,
+        pins: Mapping[str, Pin],
+        place: Path | None = None,
+        rejections: Sequence[str] | None = None,
+    ) -> LineageAsset:
+        """Describe a target that ended. `place` is where its files are now, if not yet in the
+        folder that they are for."""
+        home, folder = self.definitions.settings.home, self._place(target)
+        now = place or home / folder
+        described = self._defined(target, described_by_folder(now, folder, result))
         counts = result.status not in WITHOUT_EVENTS
         inputs = [self._read(one, pins.get(one.called), counts) for one in described.inputs]
+        measured = result.column_metrics
+        inputs = [replace(one, columns=measured.get(one.called, {})) for one in inputs]
         described = replace(described, inputs=inputs)
         if target in self._ended:  # its first result could not be recorded
             for one in made_by(self._ended[target]):
                 self._makes.take_back(one.identity)
         if result.status in (Status.SUCCESS, Status.WAITING):
-            described = self._made(described, home / described.folder)
+            described = self._made(described, home / folder, now)
+            described = self._with_rejections(described, rejections)
         self._ended[target] = self._small(described)
         return described
 
@@ -96,7 +115,8 @@ class AssetFacts:
                 continue
             described = self._ended.get(target)
             if described is None:
-                described = self._small(described_by_folder(home, self._place(target), result))
+                folder = self._place(target)
+                described = self._small(described_by_folder(home / folder, folder, result))
             found.append(self._published(replace(described, result=result), versions))
         return with_totals(found, self._reads, self._makes)
 
@@ -130,12 +150,15 @@ class AssetFacts:
             output=self.run.dataset(asset.name, asset.dataset, schema=schema),
             plan=self._plan(asset, target),
             code=self._code(asset),
+            meta=asset.meta,
             reads=[label(reading) for reading in readings(pipeline, target)],
         )
 
     def _code(self, asset: Asset) -> Code | None:
         """Return the asset's code as it was when first described: the pipeline is also loaded
-        once."""
+        once. A stored plan has none: the files may declare another pipeline."""
+        if self.definitions.workspace.stored is not None:
+            return None
         if asset.name not in self._codes:
             settings = self.definitions.settings
             self._codes[asset.name] = code_of_asset(asset, settings.home / settings.pipelines)
@@ -154,8 +177,26 @@ class AssetFacts:
         pipeline, schema = self.definitions.pipeline, self._schemas.get(name)
         if name in pipeline.sources:
             return of_source(pipeline.sources[name], self.definitions.settings.home, schema)
+        if name in pipeline.shared:
+            return self._shared(pipeline.shared[name], schema)
         asset = pipeline.assets.get(name)
         return self.run.dataset(name, asset.dataset if asset else name, schema=schema)
+
+    def _shared(self, shared: SharedDataset, schema: StructType | None) -> LineageDataset:
+        """Describe a dataset of another pipeline as its producer's events describe it."""
+        if shared.name not in self._producers:
+            self._producers[shared.name] = self._producer(shared)
+        full = f"{self._producers[shared.name]}.{shared.dataset}"
+        namespace = self.run.namespace
+        return LineageDataset(called=shared.name, namespace=namespace, name=full, schema=schema)
+
+    def _producer(self, shared: SharedDataset) -> str:
+        definitions = self.definitions
+        if definitions.known_shared is not None:
+            return definitions.known_shared[shared.name].dataset.owner.project
+        owner = definitions.settings.owner
+        found = definitions.database.durably(lambda tx: find_shared(tx, owner, shared))
+        return found.owner.project
 
     # ---- by its files ---------------------------------------------------------------------------
 
@@ -189,23 +230,36 @@ class AssetFacts:
             known = self._whole[name] = files, extent, total([extent]) or Total()
         return known[1:]
 
-    def _made(self, described: LineageAsset, place: Path) -> LineageAsset:
-        def with_files(one: LineageDataset, folder: Path) -> LineageDataset:
-            paths = [str(path) for path in sorted(folder.glob("*.parquet"))]
+    def _made(self, described: LineageAsset, place: Path, now: Path) -> LineageAsset:
+        """Describe what was made. The files are in the folder `now`, and will be in `place`."""
+
+        def with_files(one: LineageDataset, folder: str) -> LineageDataset:
+            paths = [str(path) for path in sorted((now / folder).glob("*.parquet"))]
             extent = self._extent(paths, True)
             self._makes.add(one.identity, extent)
-            return replace(one, extent=extent, location=str(folder))
+            return replace(one, extent=extent, location=str(place / folder))
 
         beside = {
             str(one["register_as"]): with_files(
                 self.run.dataset(str(one["register_as"]), str(one["register_as"])),
-                place / "outputs" / one["id"],
+                f"outputs/{one['id']}",
             )
-            for one in outputs_in(place)
+            for one in outputs_in(now)
             if one["register_as"] is not None
         }
-        output = described.output and with_files(described.output, place / "output")
+        output = described.output and with_files(described.output, "output")
         return replace(described, output=output, registered=beside)
+
+    def _with_rejections(
+        self, described: LineageAsset, paths: Sequence[str] | None
+    ) -> LineageAsset:
+        name = self.definitions.pipeline.assets[described.result.name].publish_rejections
+        if name is None or paths is None:
+            return described
+        extent = self._extent(list(paths), True)
+        one = self.run.dataset(name, name, schema=REJECTED, extent=extent)
+        self._makes.add(one.identity, extent)
+        return replace(described, registered={**described.registered, name: one})
 
     def _extent(self, paths: list[str], parquet: bool) -> Extent:
         if parquet and len(paths) <= MANY:

@@ -1,7 +1,7 @@
 """Datasets of an OpenLineage event: their names and facets.
 
-Events contain counts of rows and the range of numeric columns, but no other values; nothing about
-redacted columns.
+Events contain counts of rows and values and the range of numeric columns, but no other values;
+nothing about redacted columns.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from openlineage.client.event_v2 import InputDataset, OutputDataset
@@ -28,6 +28,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 
 from tallyman.control.openlineage.facets import facet
 from tallyman.control.openlineage.totals import Total, total
+from tallyman.domain.account.column_metrics import Bound, MetricsByColumn
 from tallyman.domain.definition.column_lineage import ColumnLineage, Origin
 from tallyman.domain.pipeline.pipeline import Source
 from tallyman.engine.warehouse.footers import Extent
@@ -53,6 +54,8 @@ class LineageDataset:
     extent: Extent | Total | None = None
     rows: int | None = None
     """The number of rows, if the files do not say it."""
+    columns: MetricsByColumn = field(default_factory=dict)
+    """Metrics that the door measured, if the files do not have any."""
 
     @property
     def identity(self) -> tuple[str, str]:
@@ -149,15 +152,34 @@ def _facets(one: LineageDataset) -> dict[str, DatasetFacet]:
 
 def _metrics(one: LineageDataset, kind: type) -> dict[str, object]:
     columns = one.extent.columns if one.extent else {}
+    measured = {
+        name: kind(
+            nullCount=each.nulls,
+            distinctCount=each.approx_distinct,
+            min=_number(each.min),
+            max=_number(each.max),
+            quantiles=None,
+        )
+        for name, each in one.columns.items()
+    }
     return {
         "rowCount": one.row_count,
         "bytes": one.extent.bytes if one.extent else None,
         "fileCount": len(one.extent.files) if one.extent else None,
-        "columnMetrics": {
+        "columnMetrics": measured
+        | {
             name: kind(nullCount=each.nulls, min=each.least, max=each.most, quantiles=None)
             for name, each in columns.items()
         },
     }
+
+
+def _number(bound: Bound) -> float | None:
+    """Return a bound that is a number; dates and times are values of rows."""
+    try:
+        return None if bound is None else float(bound)
+    except ValueError:
+        return None
 
 
 # ---- schema -------------------------------------------------------------------------------------

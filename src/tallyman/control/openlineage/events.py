@@ -38,9 +38,9 @@ from tallyman.control.openlineage.datasets import (
     merged,
     output_dataset,
 )
-from tallyman.control.openlineage.facets import PRODUCER, facet
-from tallyman.control.openlineage.source_code import Code, without_secrets
+from tallyman.control.openlineage.facets import PRODUCER, facet, notes_facet
 from tallyman.domain.account.stored_ledger import StoredLedger
+from tallyman.domain.definition.column_lineage import ColumnLineage
 from tallyman.domain.definition.frame import Frame
 from tallyman.domain.definition.plan import accounted_inputs
 from tallyman.domain.history.lineage_event import LineageEvent
@@ -48,6 +48,7 @@ from tallyman.domain.history.manifest import Manifest
 from tallyman.domain.history.run import AssetResult, Status
 from tallyman.engine.columns.lineage import column_lineage, registered_lineage
 from tallyman.engine.columns.logical_query import logical_query, step_queries
+from tallyman.engine.plan.shown_code import Code, without_secrets
 
 NAMESPACE = "tallyman"
 STATES = {
@@ -99,6 +100,8 @@ class LineageAsset:
     """Datasets that its output steps register, by name."""
     plan: Frame | None = None
     code: Code | None = None
+    meta: Mapping[str, str] = field(default_factory=dict)
+    """The notes of the asset."""
     ledger: StoredLedger | None = None
     rejections: Sequence[Mapping[str, Any]] = ()
     """The content of errors/_summary.json; its samples are left out of events."""
@@ -152,7 +155,7 @@ def asset_event(
     if state in (RunState.FAIL, RunState.ABORT):
         facets |= run_facets.failure(asset.result.error, asset.title)
     inputs = [input_dataset(one) for one in asset.counted_inputs()]
-    job = _job(run, f"{run.project}.{asset.result.name}", "ASSET", *_texts([asset]))
+    job = _job(run, f"{run.project}.{asset.result.name}", "ASSET", *_texts([asset]), asset.meta)
     known = Run(str(asset.id(run)), facets)
     return _event(state, at, known, job, inputs, _outputs([asset], state))
 
@@ -202,7 +205,14 @@ def _event(
 # ---- jobs and parents ---------------------------------------------------------------------------
 
 
-def _job(run: LineageRun, name: str, kind: str, code: Code | None, query: str | None) -> Job:
+def _job(
+    run: LineageRun,
+    name: str,
+    kind: str,
+    code: Code | None,
+    query: str | None,
+    meta: Mapping[str, str] | None = None,
+) -> Job:
     facets: dict[str, JobFacet] = {
         "jobType": facet(
             job_type_job.JobTypeJobFacet,
@@ -217,6 +227,8 @@ def _job(run: LineageRun, name: str, kind: str, code: Code | None, query: str | 
     if query is not None:
         text = without_secrets(query)
         facets["sql"] = facet(sql_job.SQLJobFacet, query=text, dialect="spark")
+    if meta:
+        facets["tags"] = notes_facet(meta)
     return Job(namespace=run.namespace, name=name, facets=facets)
 
 
@@ -286,11 +298,13 @@ def _output_facets(
     if first.plan is not None and all(each.schema for each in first.inputs):
         inputs = {each.called: each.schema.names for each in first.inputs if each.schema}
         names = {each.identity: name for name, each in first.registered.items()}
+        lineage: ColumnLineage | None  # rejections have none: their columns are those of rules
         if one.identity in names:
-            lineage = registered_lineage(first.plan, inputs)[names[one.identity]]
+            lineage = registered_lineage(first.plan, inputs).get(names[one.identity])
         else:
             lineage = column_lineage(first.plan, inputs, one.schema.names if one.schema else None)
-        found["columnLineage"] = column_lineage_facet(lineage, first.inputs)
+        if lineage is not None:
+            found["columnLineage"] = column_lineage_facet(lineage, first.inputs)
     if state is not RunState.START and any(maker.ledger for maker in makers):
         found["tallyman_errors"] = run_facets.errors(
             [maker.result for maker in makers],

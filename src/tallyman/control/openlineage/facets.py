@@ -6,11 +6,14 @@ Each facet has a JSON Schema in `schemas/`, which its `_schemaURL` names.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import metadata
 from typing import Any, TypeVar
 
 import attr
-from openlineage.client.facet_v2 import BaseFacet, DatasetFacet, RunFacet
+from openlineage.client.facet_v2 import BaseFacet, DatasetFacet, RunFacet, tags_job
+
+from tallyman.engine.spark.secrets import HIDDEN, SECRET, without_assigned
 
 PRODUCER = f"urn:tallyman:{metadata.version('tallyman')}"
 SCHEMA = "urn:tallyman:facet:{name}:1-0-0"
@@ -19,6 +22,19 @@ F = TypeVar("F", bound=BaseFacet)
 
 def facet(kind: type[F], **values: Any) -> F:
     return kind(**values, producer=PRODUCER)
+
+
+def notes_facet(meta: Mapping[str, str]) -> tags_job.TagsJobFacet:
+    """Build the tags of a job from the notes of its asset, without secrets."""
+    tags = [
+        tags_job.TagsJobFacetFields(
+            key=name,
+            value=HIDDEN if SECRET.search(name) else without_assigned(value),
+            source="TALLYMAN",
+        )
+        for name, value in meta.items()
+    ]
+    return facet(tags_job.TagsJobFacet, tags=tags)
 
 
 @attr.define

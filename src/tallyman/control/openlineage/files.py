@@ -47,6 +47,8 @@ class Emitter:
 
     folder: RunFolder
     project: str
+    manifest: Mapping[str, Any] | None = None
+    """The run's manifest, if it is not in the folder yet."""
     trouble: str | None = None
     """Why some events could not be built or written."""
     _last: datetime = datetime(1970, 1, 1, tzinfo=UTC)
@@ -54,7 +56,7 @@ class Emitter:
 
     @cached_property
     def run(self) -> LineageRun:
-        written = json.loads((self.folder.path / MANIFEST).read_bytes())
+        written = self.manifest or json.loads((self.folder.path / MANIFEST).read_bytes())
         manifest = Manifest.of_json({"project": self.project, **written})
         return LineageRun(manifest=manifest, namespace=self._namespace())
 
@@ -177,9 +179,9 @@ def _plain(value: Any) -> Any:
     return [_plain(each) for each in value] if isinstance(value, list) else value
 
 
-def described_by_folder(home: Path, folder: str, result: AssetResult) -> LineageAsset:
-    """Describe a target by its files, without its definition."""
-    place = home / folder
+def described_by_folder(place: Path, folder: str, result: AssetResult) -> LineageAsset:
+    """Describe a target by its files, without its definition: they are in `place`, and `folder` is
+    their place in the project."""
     return LineageAsset(
         result=result,
         folder=folder,

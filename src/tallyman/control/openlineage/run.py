@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
+from typing import Any
 
-from tallyman.control.bind.inputs import Pin
+from tallyman.control.bind.pinned_files import Pin
 from tallyman.control.delivery.outbox import Outbox
 from tallyman.control.delivery.send import Sender
 from tallyman.control.openlineage.asset import AssetFacts
@@ -29,12 +31,14 @@ class RunEvents:
     definitions: Definitions
     run: RunRecord
     folder: RunFolder
+    manifest: Mapping[str, Any] | None = None
+    """The run's manifest, if it is not in the folder yet."""
     _sender: Sender | None = None
     _begun: set[tuple[Target, int]] = field(default_factory=set)
     _emitter: Emitter = field(init=False)
 
     def __post_init__(self) -> None:
-        self._emitter = Emitter(self.folder, self.run.project)
+        self._emitter = Emitter(self.folder, self.run.owner.project, self.manifest)
 
     @cached_property
     def _assets(self) -> AssetFacts:
@@ -43,7 +47,11 @@ class RunEvents:
     def begun(self, targets: Sequence[Target]) -> Events:
         """Start the sender, and build the run's first events."""
         database, settings = self.definitions.database, self.definitions.settings
-        self._sender = Sender(Outbox.of(database, settings.name, settings.home)).start()
+        self._sender = Sender(Outbox.of(database, settings.owner, settings.home)).start()
+        return self.first(targets)
+
+    def first(self, targets: Sequence[Target]) -> Events:
+        """Build the run's first events."""
         return self._emitter.begun(lambda: self._assets.planned(targets))
 
     def started(self, target: Target, attempt: int) -> Events:
@@ -53,8 +61,19 @@ class RunEvents:
         )
         return self._emitter.started(result, lambda: self._assets.starting(target, attempt))
 
-    def ended(self, target: Target, result: AssetResult, pins: Mapping[str, Pin]) -> Events:
-        return self._emitter.ended(result, lambda: self._assets.ended(target, result, pins))
+    def ended(
+        self,
+        target: Target,
+        result: AssetResult,
+        pins: Mapping[str, Pin],
+        place: Path | None = None,
+        rejections: Sequence[str] | None = None,
+    ) -> Events:
+        """Build the end of a target. `place` is where its files are now; `rejections` lists the
+        files of its rejections, if they are published."""
+        return self._emitter.ended(
+            result, lambda: self._assets.ended(target, result, pins, place, rejections)
+        )
 
     def failed(self, target: Target, result: AssetResult) -> Events:
         """Return the end of a target without a result, and its start if none was sent."""

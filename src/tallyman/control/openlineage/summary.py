@@ -15,6 +15,7 @@ from tallyman.control.openlineage.totals import Identity, Totals
 def small(described: LineageAsset) -> LineageAsset:
     return replace(
         described,
+        result=replace(described.result, column_metrics={}),
         inputs=tuple(_without_files(one) for one in described.inputs),
         output=described.output and _without_files(described.output),
         registered={name: _without_files(one) for name, one in described.registered.items()},
@@ -25,7 +26,7 @@ def small(described: LineageAsset) -> LineageAsset:
 
 
 def _without_files(one: LineageDataset) -> LineageDataset:
-    return one if one.extent is None else replace(one, extent=None)
+    return replace(one, extent=None, columns={})
 
 
 def _by_type(rejections: Iterable[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from tallyman.control.pipeline.outputs import output_problems
+from tallyman.control.pipeline.shared import SharedInput
 from tallyman.domain.definition.frame import Frame
 from tallyman.domain.definition.plan import accounted_inputs, loading
 from tallyman.domain.definition.step import Expect, Filter
@@ -22,6 +23,8 @@ from tallyman.engine.plan.check import check_asset, parsed_schema
 from tallyman.engine.source.open import declared_schema
 from tallyman.errors import DefinitionError, Problem, TallymanError, UsageError
 
+NONE_SHARED: Mapping[str, SharedInput] = {}
+
 
 @dataclass(frozen=True, slots=True)
 class Definition:
@@ -30,6 +33,13 @@ class Definition:
     pipeline: Pipeline
     plans: Mapping[str, Frame]
     schemas: Mapping[str, StructType]
+    shared: Mapping[str, SharedInput] = field(default_factory=dict)
+
+    def key_of(self, name: str) -> tuple[str, ...]:
+        """Return the key of an input that is no source."""
+        if name in self.shared:
+            return self.shared[name].key
+        return (self.pipeline.tables.get(name) or self.pipeline.assets[name]).key
 
     def plan(self, target: Target) -> Frame:
         if target.partition is None:
@@ -39,7 +49,7 @@ class Definition:
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """What a check found: the definition as far as it is sound, and every mistake."""
+    """The result of a check: the definition as far as it is sound, and every mistake."""
 
     definition: Definition
     problems: list[Problem]
@@ -58,10 +68,14 @@ class Examined:
 
 
 def check(
-    spark: SparkSession, pipeline: Pipeline, needed: Sequence[str], project: Path
+    spark: SparkSession,
+    pipeline: Pipeline,
+    needed: Sequence[str],
+    project: Path,
+    shared: Mapping[str, SharedInput] = NONE_SHARED,
 ) -> Definition:
     """Check the needed assets and everything they read; raise one error with all mistakes."""
-    found = examine(spark, pipeline, needed, project)
+    found = examine(spark, pipeline, needed, project, shared)
     for error in found.unreadable.values():
         raise error
     if found.problems:
@@ -70,12 +84,17 @@ def check(
 
 
 def examine(
-    spark: SparkSession, pipeline: Pipeline, needed: Sequence[str], project: Path
+    spark: SparkSession,
+    pipeline: Pipeline,
+    needed: Sequence[str],
+    project: Path,
+    shared: Mapping[str, SharedInput] = NONE_SHARED,
 ) -> Examined:
-    """Find all mistakes of the needed assets and everything they read."""
+    """Find all mistakes of the needed assets and everything they read. What reads a dataset of
+    another pipeline is checked only if `shared` describes it."""
     wanted = upstream(pipeline, needed)
     problems: list[Problem] = []
-    schemas: dict[str, StructType] = {}
+    schemas: dict[str, StructType] = {name: one.schema for name, one in shared.items()}
     unreadable: dict[str, TallymanError] = {}
     for name, source in pipeline.sources.items():
         if name in wanted:
@@ -103,7 +122,7 @@ def examine(
         if plan is not None and not found:
             plans[name], schemas[name] = plan, schema
     problems += output_problems(pipeline, written, project)
-    return Examined(Definition(pipeline, plans, schemas), problems, unreadable)
+    return Examined(Definition(pipeline, plans, schemas, shared), problems, unreadable)
 
 
 def upstream(pipeline: Pipeline, needed: Sequence[str]) -> set[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,20 +12,29 @@ from pyspark.sql import SparkSession
 from tallyman.control.pipeline import check
 from tallyman.control.pipeline.check import Definition
 from tallyman.control.pipeline.redaction import shown_partitions
+from tallyman.control.pipeline.shared import FoundShared, described_shared, found_shared
 from tallyman.control.pipeline.workspace import Workspace
 from tallyman.domain.account.fate import Evidence
 from tallyman.domain.definition.frame import Frame
+from tallyman.domain.history.manifest import CodeVersion
 from tallyman.domain.history.materialization import Materialization
 from tallyman.domain.pipeline.pipeline import Asset, Pipeline
+from tallyman.domain.pipeline.pipeline_version import PipelineVersion
 from tallyman.domain.pipeline.target import Target
 from tallyman.domain.pipeline.threshold import Thresholds
 from tallyman.engine.plan.canonical import definition_hash
-from tallyman.engine.plan.code_hash import code_of, python_of
+from tallyman.engine.plan.code_hash import python_of
+from tallyman.engine.plan.code_version import code_version, source_hash
+from tallyman.engine.plan.kept_files import kept_files
 from tallyman.engine.plan.timed_plan import asks_time
 from tallyman.errors import DefinitionError
 from tallyman.registry.database import Database
 from tallyman.registry.run.materializations import Materializations
+from tallyman.registry.run.pipelines import Pipelines
 from tallyman.settings import Settings
+
+PLAN = "plan:"
+"""A prefix of the hash of a run's code, if the code is a stored plan."""
 
 
 @dataclass
@@ -37,6 +46,8 @@ class Definitions:
     chosen: tuple[str, ...]
     overriding_evidence: Evidence | None = None
     overriding_thresholds: Thresholds | None = None
+    known_shared: Mapping[str, FoundShared] | None = None
+    """What is read of other pipelines, if it was looked up already."""
     _hashes: dict[str, str] = field(default_factory=dict)
     _asking: dict[str, bool] = field(default_factory=dict)
     _lock: threading.RLock = field(default_factory=threading.RLock)
@@ -75,12 +86,22 @@ class Definitions:
         with self._lock:
             if self.chosen not in self.workspace.checked:
                 session = self.spark()
-                found = check.check(session, self.pipeline, self.chosen, self.settings.home)
+                needed = check.upstream(self.pipeline, self.chosen) & set(self.pipeline.assets)
+                given = self.shared(needed)
+                shared = described_shared(self.workspace.warehouse, session, given)
+                home = self.settings.home
+                found = check.check(session, self.pipeline, self.chosen, home, shared)
                 self._refuse_shown(found)
                 self.workspace.checked[self.chosen] = found
             if not self._started:
                 self._started.append(self.spark())
             return self.workspace.checked[self.chosen]
+
+    def shared(self, assets: Iterable[str]) -> Mapping[str, FoundShared]:
+        """Find what the assets read of other pipelines."""
+        if self.known_shared is not None:
+            return self.known_shared
+        return found_shared(self.workspace, assets)
 
     def _refuse_shown(self, found: Definition) -> None:
         """Refuse partitions by a redacted column: folders, messages and events name a partition by
@@ -98,8 +119,9 @@ class Definitions:
         """Check assets whose current definition has never succeeded, before a run begins."""
         with self._lock:
             self._hash_all()
+            owner = self.settings.owner
             known = self.database.durably(
-                lambda tx: Materializations(tx).known_definitions(list(self.chosen))
+                lambda tx: Materializations(tx).known_definitions(owner, list(self.chosen))
             )
             if any((name, self._hashes[name]) not in known for name in self.chosen):
                 self.checked()
@@ -107,7 +129,10 @@ class Definitions:
     def modified(self) -> set[str]:
         """List assets that have no result made by their current definition."""
         names = list(self.pipeline.assets)
-        known = self.database.durably(lambda tx: Materializations(tx).known_definitions(names))
+        owner = self.settings.owner
+        known = self.database.durably(
+            lambda tx: Materializations(tx).known_definitions(owner, names)
+        )
         return {name for name in names if (name, self.hash(name)) not in known}
 
     def hash(self, name: str) -> str:
@@ -121,7 +146,7 @@ class Definitions:
         again."""
         with self._lock:
             if name not in self._asking:
-                self._asking[name] = asks_time(self._plan(self.pipeline.assets[name]))
+                self._asking[name] = asks_time(self.plan(self.pipeline.assets[name]))
             return self._asking[name]
 
     def _hash_all(self) -> None:
@@ -130,7 +155,7 @@ class Definitions:
 
     def _hash(self, name: str) -> str:
         asset = self.pipeline.assets[name]
-        return self.hash_of(asset, self._plan(asset))
+        return self.hash_of(asset, self.plan(asset))
 
     def hash_of(self, asset: Asset, plan: Frame) -> str:
         """Hash the definition of an asset whose plan is already built."""
@@ -143,7 +168,8 @@ class Definitions:
             code=python_of(self._folder),
         )
 
-    def _plan(self, asset: Asset) -> Frame:
+    def plan(self, asset: Asset) -> Frame:
+        """Build the plan of an asset, with Spark if it needs Columns."""
         try:
             return asset.plan()
         except Exception:
@@ -163,13 +189,41 @@ class Definitions:
         return self.overriding_thresholds or asset.thresholds or default
 
     def last_success(self, target: Target) -> Materialization | None:
-        return self.database.durably(lambda tx: Materializations(tx).last_success(target))
+        owner = self.settings.owner
+        return self.database.durably(lambda tx: Materializations(tx).last_success(owner, target))
 
     def version(self) -> str:
-        """Hash the pipeline's code as it is written."""
-        return code_of(self._folder)
+        """Return the hash of the pipeline's version, which is that of its plan."""
+        return self.workspace.version()
 
-    def description(self) -> dict[str, object]:
+    def code(self) -> CodeVersion:
+        """Return the version of the files, or of the stored plan that is used in their place."""
+        stored = self.workspace.stored
+        if stored is not None:
+            return CodeVersion(source_hash=f"{PLAN}{stored.hash}")
+        return code_version(self._folder)
+
+    def source_hash(self) -> str:
+        """Return the hash of the files, or of the stored plan that is used in their place."""
+        stored = self.workspace.stored
+        return source_hash(self._folder) if stored is None else f"{PLAN}{stored.hash}"
+
+    def pipeline_version(self) -> PipelineVersion:
+        """Return the version to register. Its files are read only if it is new."""
+        try:
+            own, owner = self.version(), self.workspace.owner
+        except DefinitionError:
+            self.checked()  # report these mistakes together with those that only Spark finds
+            raise
+        known = self.database.durably(lambda tx: Pipelines(tx).find(owner, own))
+        return known or PipelineVersion(
+            hash=own,
+            definition=self._description(),
+            plan=self.workspace.plan_text,
+            files=kept_files(self._folder),
+        )
+
+    def _description(self) -> dict[str, object]:
         """Describe the pipeline, for storage with its version."""
         assets = {
             name: {
@@ -181,7 +235,10 @@ class Definitions:
             }
             for name, asset in self.pipeline.assets.items()
         }
-        return {"assets": assets, "tables": sorted(self.pipeline.tables)}
+        found: dict[str, object] = {"assets": assets, "tables": sorted(self.pipeline.tables)}
+        if self.pipeline.shared:
+            found["datasets"] = {s.name: s.dataset for s in self.pipeline.shared.values()}
+        return found
 
     def interrupt(self, tag: str) -> Callable[[], None]:
         """Return a function that stops the Spark jobs of a run, if Spark was started."""

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from tallyman.control.pipeline.load import collected
 from tallyman.control.pipeline.outputs import output_problems
 from tallyman.control.pipeline.workspace import Workspace
 from tallyman.domain.definition.frame import Frame
-from tallyman.domain.definition.plan import numbers
 from tallyman.domain.pipeline.declarations import Declarations
-from tallyman.domain.pipeline.pipeline import Asset, Pipeline
+from tallyman.domain.pipeline.pipeline import Asset, Item, Pipeline
 from tallyman.domain.pipeline.selection import select
 from tallyman.domain.pipeline.threshold import Thresholds
-from tallyman.errors import DefinitionError, NotFound, Problem, TallymanError, UsageError
-from tallyman.errors.wording import described
+from tallyman.errors import DefinitionError, NotFound, Problem, UsageError
 from tallyman.on_demand import OnDemand
 from tallyman.settings import FILE
 
@@ -28,7 +25,6 @@ else:
     redaction = OnDemand("tallyman.control.pipeline.redaction")
 
 HAS_MISTAKES = "it has mistakes"
-NO_SPARK = "its columns can only be built with Spark"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +44,7 @@ def find_mistakes(
 ) -> DefinitionCheck:
     """Check settings, files, tables and the selected assets with everything they read."""
     home = workspace.home
-    declared, problems = collected(home / workspace.settings.pipelines)
+    declared, problems = workspace.compiled().declared()
     pipeline, wrong, left_out = _wired(declared, unread=bool(problems))
     problems += _threshold_problems(workspace) + wrong
     chosen = _selected(pipeline, terms, left_out, bool(problems))
@@ -59,7 +55,7 @@ def find_mistakes(
         problems += found.problems + redaction.shown_partitions(pipeline, plans, redacted)
         left_out |= _unchecked(found, chosen)
     else:
-        problems += _without_spark(workspace, pipeline, chosen, left_out)
+        problems += _without_spark(workspace, pipeline, chosen)
     checked = [name for name in (*pipeline.tables, *chosen) if name not in left_out]
     return DefinitionCheck(
         problems=tuple(_located(problem, declared, workspace) for problem in problems),
@@ -78,13 +74,15 @@ def _wired(
     left_out: dict[str, str] = {}
     items = list(declared)
     while True:
-        known = {item.name for item in items}
+        known = {name for item in items for name in _names(item)}
+        gone = {name for item in declared if item.name in left_out for name in _names(item)}
         for item in items:
             lacking = [n for n in item.inputs if n not in known] if isinstance(item, Asset) else []
-            if lacking and (unread or set(lacking) & set(left_out)):
+            if lacking and (unread or set(lacking) & gone):
                 left_out[item.name] = f"it reads {lacking[0]!r}, which could not be read"
         items = [item for item in items if item.name not in left_out]
-        if any(_reads(item, left_out) for item in items):
+        gone = {name for item in declared if item.name in left_out for name in _names(item)}
+        if any(_reads(item, gone) for item in items):
             continue  # what reads something that was left out has to go first
         try:
             return Pipeline.of(items), problems, left_out
@@ -94,6 +92,11 @@ def _wired(
             left_out |= dict.fromkeys(named, HAS_MISTAKES)
             if not named & known:
                 return Pipeline({}, {}, {}), problems, left_out
+
+
+def _names(item: Item) -> list[str]:
+    """List what others may name as an input: the item itself, and its outputs."""
+    return [item.name, *(dict(item.split) if isinstance(item, Asset) else ())]
 
 
 def _reads(item: object, names: Collection[str]) -> bool:
@@ -127,55 +130,26 @@ def _unchecked(found: check.Examined, chosen: Sequence[str]) -> dict[str, str]:
     reasons = {name: str(error) for name, error in found.unreadable.items()}
     for name, given in found.unknown.items():
         if name in check.upstream(found.definition.pipeline, chosen):
-            reasons[name] = f"it reads {given!r}, which could not be checked or has mistakes"
+            reasons[name] = (
+                f"it reads {given!r} of another pipeline: its columns are known when it runs"
+                if given in found.definition.pipeline.shared
+                else f"it reads {given!r}, which could not be checked or has mistakes"
+            )
     return reasons
 
 
 def _without_spark(
-    workspace: Workspace, pipeline: Pipeline, chosen: Sequence[str], left_out: dict[str, str]
+    workspace: Workspace, pipeline: Pipeline, chosen: Sequence[str]
 ) -> list[Problem]:
-    """Build the plans, and check what needs no columns and no types."""
-    if chosen:
-        workspace.session.enter_mode()
+    """Check what needs no columns and no types."""
     problems: list[Problem] = []
     plans: dict[str, Frame] = {}
     for name in chosen:
         try:
-            plan = _plan(pipeline.assets[name].plan)
-            numbers(plan)
-            plans[name] = plan
-        except _NeedsSpark:
-            left_out[name] = NO_SPARK
-        except TallymanError as error:
-            problems.append(Problem(f"asset {name}", str(error)))
+            plans[name] = pipeline.assets[name].plan()
+        except DefinitionError as error:
+            problems += error.problems
     return problems + output_problems(pipeline, plans, workspace.home)
-
-
-class _NeedsSpark(Exception):
-    """A plan contains a Column, and PySpark makes one only with a session."""
-
-
-def _plan(build: Callable[[], Frame]) -> Frame:
-    try:
-        plan = build()
-    except TallymanError:
-        raise
-    except Exception as error:  # the author's code: any error in it is a mistake
-        if _in_pyspark(error):
-            raise _NeedsSpark from error
-        raise UsageError(described(error)) from error
-    if not isinstance(plan, Frame):
-        raise UsageError(f"the function must return a Frame, not {type(plan).__name__}")
-    return plan
-
-
-def _in_pyspark(error: Exception) -> bool:
-    """True if the error came up inside PySpark."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    module = trace.tb_frame.f_globals.get("__name__", "") if trace else ""
-    return str(module).partition(".")[0] in ("pyspark", "py4j")
 
 
 def _located(problem: Problem, declared: Declarations, workspace: Workspace) -> Problem:

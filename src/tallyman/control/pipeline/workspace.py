@@ -9,14 +9,21 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tallyman.control.pipeline import load
+from tallyman.control.compile import child
+from tallyman.control.compile.handover import Handover
+from tallyman.domain.compiled import form
 from tallyman.domain.pipeline.pipeline import Pipeline
+from tallyman.domain.pipeline.pipeline_version import PipelineVersion, version_hash
+from tallyman.domain.version.owner import Owner
+from tallyman.engine.plan.code_hash import code_of
 from tallyman.engine.spark.mode import is_connect
 from tallyman.engine.spark.project_session import ProjectSession
 from tallyman.engine.spark.settings import QUIET, settings_for
 from tallyman.engine.warehouse.warehouse import Warehouse
+from tallyman.errors import PipelineOutOfReach, PlanDamaged, PlanNotKept
 from tallyman.registry.database import Database
-from tallyman.settings import Settings
+from tallyman.registry.run.pipelines import Pipelines
+from tallyman.settings import FILE, Settings, read_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,6 +40,8 @@ class Workspace:
     session: ProjectSession
     declared: Pipeline | None = None
     """The pipeline, if it is already known; otherwise it is read from the project's folder."""
+    stored: PipelineVersion | None = None
+    """The stored version that is used in place of the project's files, if any."""
     checked: dict[tuple[str, ...], Definition] = field(default_factory=dict)
     """Checks done in this process: the pipeline cannot change while it is loaded."""
 
@@ -48,6 +57,11 @@ class Workspace:
         return self.settings.name
 
     @property
+    def owner(self) -> Owner:
+        """The pipeline as it is known in the database."""
+        return self.settings.owner
+
+    @property
     def home(self) -> Path:
         return self.settings.home
 
@@ -57,13 +71,56 @@ class Workspace:
 
     @cached_property
     def pipeline(self) -> Pipeline:
-        if self.declared is not None:
-            return self.declared
-        return load.load(self.home / self.settings.pipelines)
+        return self.declared if self.declared is not None else self.compiled().pipeline()
+
+    def at(self, version: PipelineVersion) -> Workspace:
+        """Return the project with a stored version of its pipeline, in place of its files."""
+        if version.plan is None:
+            raise PlanNotKept(version.hash)
+        if (found := version_hash(version.plan)) != version.hash:
+            raise PlanDamaged(version.hash, found)
+        declared = Pipeline.of(form.read_text(version.plan))
+        return replace(self, declared=declared, stored=version, checked={})
+
+    @cached_property
+    def plan_text(self) -> str:
+        """The pipeline in its compiled form; DefinitionError if an asset has no plan."""
+        if self.stored is not None and self.stored.plan is not None:
+            return self.stored.plan
+        return form.text_of_document(form.write(self.pipeline))
+
+    def version(self) -> str:
+        """Return the hash of the pipeline's version, which is that of its plan."""
+        return version_hash(self.plan_text)
+
+    def version_names(self) -> list[str]:
+        """List the hashes that name the pipeline: earlier releases took that of its files."""
+        own = self.version()
+        return [own] if self.stored else [own, code_of(self.home / self.settings.pipelines)]
+
+    def compiled(self) -> Handover:
+        """Compile the project's files as they are now."""
+        return child.compile_in_child(self.home / self.settings.pipelines)
+
+    def other(self, owner: Owner) -> Workspace:
+        """Open the project of another pipeline, with the database and the session of this one."""
+        found = self.database.durably(lambda tx: Pipelines(tx).home(owner))
+        if found is None:
+            raise PipelineOutOfReach(owner.project, "it has not run since its folder is recorded")
+        if not (Path(found) / FILE).is_file():
+            raise PipelineOutOfReach(owner.project, f"there is no project in {found}")
+        settings = read_settings(found)
+        if settings.owner != owner:
+            why = f"{found} is the project of {settings.owner} now"
+            raise PipelineOutOfReach(owner.project, why)
+        if settings.redacted:
+            # Its keyed hashes cannot be compared with those of this project.
+            raise PipelineOutOfReach(owner.project, "it redacts columns")
+        return Workspace(settings, self.database, self.session)
 
     @cached_property
     def warehouse(self) -> Warehouse:
-        return Warehouse(self.settings.warehouse_folder)
+        return Warehouse(self.settings.warehouse_folder, self.owner)
 
     def spark(self) -> SparkSession:
         return self.session.get(self.settings.spark, self._quiet)

@@ -13,6 +13,7 @@ from tallyman.control.publish.commit import PIPELINE_MOVED, publish
 from tallyman.domain.pipeline.target import Target
 from tallyman.domain.version.change_plan import Action, ChangePlan
 from tallyman.domain.version.commit import Change, Commit, Operation, Publication
+from tallyman.domain.version.owner import Owner
 from tallyman.engine.warehouse.warehouse import Warehouse
 from tallyman.errors import PlanOutdated
 from tallyman.registry.database import Transaction
@@ -21,10 +22,10 @@ from tallyman.registry.version.commits import Commits
 from tallyman.registry.version.datasets import Datasets
 
 
-def load(tx: Transaction, wanted: str, project: str) -> ChangePlan:
+def load(tx: Transaction, wanted: str, owner: Owner) -> ChangePlan:
     """Find a plan by id, a prefix of it, or `latest`. Raises PlanOutdated if it was already
     applied."""
-    row = Pipelines(tx).plan(wanted, project)
+    row = Pipelines(tx).plan(wanted, owner)
     if row["commit_id"] is not None:
         raise PlanOutdated(str(row["id"]), f"it was applied by commit {str(row['commit_id'])[:8]}")
     return ChangePlan.of_json(row["content"])
@@ -34,10 +35,10 @@ def check(tx: Transaction, plan: ChangePlan, definitions: Definitions) -> None:
     """Check that the plan still holds, before anything is built; the commit checks again."""
     if definitions.version() != plan.pipeline_to:
         raise PlanOutdated(plan.id, "the pipeline was edited since")
-    project = definitions.settings.name
-    _check_pipeline(tx, plan, project)
-    now = {str(d.id): d.ordinal for d in Datasets(tx).list(project) if d.ordinal}
-    moved = [d for d in Datasets(tx).list(project) if now.get(str(d.id), 0) != _then(plan, d.id)]
+    owner = definitions.settings.owner
+    _check_pipeline(tx, plan, owner)
+    now = {str(d.id): d.ordinal for d in Datasets(tx).list(owner) if d.ordinal}
+    moved = [d for d in Datasets(tx).list(owner) if now.get(str(d.id), 0) != _then(plan, d.id)]
     if moved:
         listed = ", ".join(f"{d.name} is at v{d.ordinal}" for d in moved[:5])
         raise PlanOutdated(plan.id, f"{listed} now")
@@ -47,8 +48,8 @@ def _then(plan: ChangePlan, dataset: UUID) -> int:
     return plan.expected.get(str(dataset), 0)
 
 
-def _check_pipeline(tx: Transaction, plan: ChangePlan, project: str) -> None:
-    active = Pipelines(tx).active(project)
+def _check_pipeline(tx: Transaction, plan: ChangePlan, owner: Owner) -> None:
+    active = Pipelines(tx).active(owner)
     if (active[0] if active else None) != plan.pipeline_from:
         raise PlanOutdated(plan.id, PIPELINE_MOVED)
 
@@ -56,7 +57,7 @@ def _check_pipeline(tx: Transaction, plan: ChangePlan, project: str) -> None:
 def targets(plan: ChangePlan) -> list[Target]:
     return [
         target
-        for one in plan.builds
+        for one in plan.runs
         for target in (
             [Target(one.name)]
             if one.partitions is None
@@ -78,7 +79,7 @@ def publish_plan(
     removals = _removals(plan)
     built = [_strict(plan, change) for change in asked.changes]
     touched = {change.dataset_id for change in (*built, *removals)}
-    _check_pipeline(tx, plan, asked.project)
+    _check_pipeline(tx, plan, asked.owner)
     whole = replace(
         asked,
         kind="apply",
@@ -125,6 +126,6 @@ def _name(tx: Transaction, plan: ChangePlan, actor: str) -> None:
             change(tx, UUID(one.dataset_id), actor)
 
 
-def asking(plan: ChangePlan, project: str, actor: str) -> Publication:
+def asking(plan: ChangePlan, owner: Owner, actor: str) -> Publication:
     """Build the publication of a plan that builds nothing."""
-    return Publication(key=UUID(plan.id), kind="apply", actor=actor, project=project, changes=())
+    return Publication(key=UUID(plan.id), kind="apply", actor=actor, owner=owner, changes=())

@@ -18,10 +18,18 @@ from pathlib import Path
 from uuid import UUID
 
 from tallyman.control.pipeline.workspace import Workspace
+from tallyman.control.publish import discard
+from tallyman.control.publish.old_runs import ACTIVE
+from tallyman.domain.history.materialization import RunRecord
+from tallyman.domain.history.run import Status
 from tallyman.domain.version.dataset import Dataset
+from tallyman.engine.files.run_folder import UNFINISHED
 from tallyman.errors import InUse, NothingToRead, UsageError
 from tallyman.registry.audit import Audit
 from tallyman.registry.database import Transaction
+from tallyman.registry.run.materializations import Materializations
+from tallyman.registry.run.removals import Removals
+from tallyman.registry.run.runs import Runs
 from tallyman.registry.spool import Spool
 from tallyman.registry.version.commits import Commits
 from tallyman.registry.version.datasets import Datasets
@@ -68,7 +76,7 @@ class Cleanup:
 
     def run(self, policy: Policy) -> list[Cleaned]:
         """Clean each dataset separately: an error in one does not stop the others."""
-        listed = self.workspace.database.durably(lambda tx: Datasets(tx).list(self.workspace.name))
+        listed = self.workspace.database.durably(lambda tx: Datasets(tx).list(self.workspace.owner))
         found = [self._clean(dataset.id, policy) for dataset in listed]
         return [one for one in found if one.places or one.versions or one.error]
 
@@ -80,11 +88,11 @@ class Cleanup:
             nonlocal removed
             spool = Spool(tx)
             if not policy.confirm:
-                return spool.done_with(self.workspace.name, policy.older_than_s)
-            count = spool.remove_done_with(self.workspace.name, policy.older_than_s)
+                return spool.done_with(self.workspace.owner, policy.older_than_s)
+            count = spool.remove_done_with(self.workspace.owner, policy.older_than_s)
             if count:
                 details = {"events": count}
-                Audit(tx).add(
+                Audit(tx, self.workspace.owner).add(
                     "lineage.cleaned",
                     self.workspace.actor,
                     self.workspace.name,
@@ -94,6 +102,29 @@ class Cleanup:
             return removed
 
         return self.workspace.database.durably(work)
+
+    def attempts(self, policy: Policy) -> list[Path]:
+        """List what attempts left in the folders of ended runs: partial files, kept segments, and
+        the trace of canceled runs; remove it if the policy confirms it."""
+        removed: list[Path] = []  # also by a first try whose reply was lost
+
+        def work(tx: Transaction) -> None:
+            for run in Removals(tx).older_than(policy.older_than_s, self.workspace.owner):
+                Runs(tx).lock(run)  # a resume waits until its leftovers are removed
+                found = self._attempts(tx, Runs(tx).by_id(run))
+                removed.extend(place for place in found if place not in removed)
+                if policy.confirm:
+                    discard.remove(found)
+
+        self.workspace.database.durably(work)
+        return removed
+
+    def _attempts(self, tx: Transaction, run: RunRecord) -> list[Path]:
+        home = self.workspace.home
+        if run.status is Status.CANCELED:
+            return discard.leftovers(home, run, Materializations(tx).of_run(run.id))
+        place = home / run.folder / UNFINISHED
+        return [place] if run.status not in ACTIVE and _files([place]) else []
 
     def _clean(self, dataset_id: UUID, policy: Policy) -> Cleaned:
         taken: list[Cleaned] = []
@@ -119,7 +150,7 @@ class Cleanup:
         taken: list[Cleaned] = []
 
         def work(tx: Transaction) -> Cleaned:
-            dataset = Datasets(tx).own(name, self.workspace.name)
+            dataset = Datasets(tx).own(name, self.workspace.owner)
             dataset = Datasets(tx).lock([dataset.id])[dataset.id]
             version = Commits(tx).version(dataset, ordinal)
             if version.metadata_location is None:
@@ -157,7 +188,9 @@ class Cleanup:
             garbage.mark(fragments)
             garbage.purge(dataset.id, versions)
             details = {"fragments": len(fragments), "versions": versions}
-            Audit(tx).add("dataset.cleaned", self.workspace.actor, dataset.name, details=details)
+            Audit(tx, self.workspace.owner).add(
+                "dataset.cleaned", self.workspace.actor, dataset.name, details=details
+            )
         return found
 
     def _strays(

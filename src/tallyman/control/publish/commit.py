@@ -7,15 +7,18 @@ transaction leaves files that nothing points to.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 from tallyman import faults
+from tallyman.control.dispatch import emit, follow
 from tallyman.control.publish.outside import put_right
+from tallyman.domain.task.event import Event, Producer, Scope
 from tallyman.domain.version.commit import Change, Commit, Operation, Publication
 from tallyman.domain.version.dataset import DataFile, Dataset, Fragment, Kind, Version
+from tallyman.domain.version.owner import Owner
 from tallyman.engine.warehouse.warehouse import Warehouse
 from tallyman.errors import (
     FragmentGone,
@@ -72,12 +75,12 @@ def publish(tx: Transaction, warehouse: Warehouse, asked: Publication) -> Commit
     done = Commits(tx).by_key(asked.key)
     if done is not None:
         return done
-    put_right(tx, [change.dataset_id for change in asked.changes], asked.actor)
+    put_right(tx, asked.owner, [change.dataset_id for change in asked.changes], asked.actor)
     for dataset_id, ordinal in asked.reads.items():
         _compare(locked[dataset_id], ordinal)
     planned = []
     for change in sorted(asked.changes, key=lambda c: c.dataset_id):
-        _check_producer(locked[change.dataset_id], asked.project)
+        _check_producer(locked[change.dataset_id], asked.owner)
         found = _work_out(tx, warehouse, locked[change.dataset_id], change)
         if asked.pins is not None:
             Invalidations(tx).process(change.dataset_id, change.scopes, asked.pins)
@@ -95,11 +98,11 @@ def _compare(dataset: Dataset, expected: int) -> None:
         raise VersionConflict(dataset.name, expected, dataset.ordinal)
 
 
-def _check_producer(dataset: Dataset, project: str) -> None:
-    """Check the producer: before the first version, another project may have taken the dataset
+def _check_producer(dataset: Dataset, owner: Owner) -> None:
+    """Check the producer: before the first version, another pipeline may have taken the dataset
     over."""
-    if dataset.project != project:
-        raise SingleProducer(dataset.name, dataset.producer, dataset.project)
+    if dataset.owner != owner:
+        raise SingleProducer(dataset.name, dataset.producer, dataset.owner.project)
 
 
 # ---- the effect of a change ----------------------------------------------------------------
@@ -205,7 +208,7 @@ def _columns(fragment: Fragment) -> str:
 def _moves_pipeline(tx: Transaction, asked: Publication) -> bool:
     if asked.pipeline_version is None:
         return False
-    active = Pipelines(tx).active(asked.project)
+    active = Pipelines(tx).active(asked.owner)
     return active is None or active[0] != asked.pipeline_version
 
 
@@ -234,7 +237,7 @@ def _commit(
 ) -> Commit:
     commits, commit = Commits(tx), uuid4()
     locations = {version: location for version, (location, _) in described.items()}
-    parent = commits.lock_head()
+    parent = commits.lock_head(asked.owner)
     asked = _with_pipeline(tx, asked)
     commits.add(commit, parent, asked)
     commits.add_versions([_version(p, commit, described[p.version]) for p in planned])
@@ -245,14 +248,16 @@ def _commit(
         current = one.version if locations[one.version] else None
         Datasets(tx).move(dataset.id, ordinal=ordinal, version=current)
     shown = {p.dataset.name: locations[p.version] for p in planned if p.dataset.published}
-    OutsideEntries(tx).put(shown)
+    OutsideEntries(tx, asked.owner.org).put(shown)
     for one in planned:
         _invalidate(tx, one, commit)
-    if asked.pipeline_version is not None:
-        Pipelines(tx).activate(asked.project, asked.pipeline_version, commit)
+    _activate(tx, asked, commit)
+    follow.appeared(tx, asked.owner, [p.dataset for p in planned if p.ordinal == 1])
+    events = [event for one in planned for event in _events(one)]
+    emit.record(tx, Producer(id=asked.task or commit, owner=asked.owner), events)
     moved = {p.dataset.name: p.ordinal for p in planned}
     details = {"commit": str(commit), "moved": moved}
-    Audit(tx).add(
+    Audit(tx, asked.owner).add(
         f"commit.{asked.kind}", asked.actor, str(commit), run=asked.run_id, details=details
     )
     found = commits.by_key(asked.key)
@@ -260,26 +265,54 @@ def _commit(
     return found
 
 
+def _activate(tx: Transaction, asked: Publication, commit: UUID) -> None:
+    """Make the pipeline version the active one, with its listeners and schedules."""
+    version = asked.pipeline_version
+    if version is None:
+        return
+    before = Pipelines(tx).active(asked.owner)
+    Pipelines(tx).activate(asked.owner, version, commit)
+    if before is None or before[0] != version:
+        follow.follow(tx, asked.owner, version)
+
+
+def _events(planned: PlannedCommit) -> Iterator[Event]:
+    """Yield one event for each scope with new content. If a partition is gone, the dataset as a
+    whole has changed; a dataset that is gone has no content."""
+    dataset, version = planned.dataset.id, planned.version
+    if planned.change.operation is Operation.REMOVE:
+        return
+    there = {fragment.partition for fragment in planned.all}
+    touched = {f.partition for f in (*planned.removed.values(), *planned.added.values())}
+    # A table that lost its last rows still is the table.
+    for partition in sorted(touched & (there | {None}), key=str):
+        yield Event(dataset=dataset, version=version, scope=Scope(partition_key=partition))
+    if touched - there - {None}:
+        yield Event(dataset=dataset, version=version)
+
+
 def _with_pipeline(tx: Transaction, asked: Publication) -> Publication:
     """Refuse a plan made for another pipeline version, and keep an older run from moving the
     pipeline."""
     if asked.pipeline_version is None or asked.kind == "rollback":
         return asked
-    active = Pipelines(tx).active(asked.project)
+    active = Pipelines(tx).active(asked.owner)
     moved = (active[0] if active else None) != asked.pipeline_before
     if asked.kind == "apply":
         if moved:
             raise PlanOutdated(str(asked.details.get("plan")), PIPELINE_MOVED)
         return asked
-    refuse_rolled_back(tx, asked.project, asked.pipeline_version)
+    refuse_rolled_back(tx, asked.owner, [asked.pipeline_version])
     return replace(asked, pipeline_version=None) if moved else asked
 
 
-def refuse_rolled_back(tx: Transaction, project: str, version: str) -> None:
-    """Refuse a run that started before a rollback of its pipeline version and would undo it."""
-    found = Pipelines(tx).rolled_back(project, version)
-    if found:
-        raise PipelineRolledBack(str(found["id"]), found["actor"], f"{found['created_at']:%F %T}")
+def refuse_rolled_back(tx: Transaction, owner: Owner, names: Iterable[str]) -> None:
+    """Refuse a run whose pipeline version, known by any of the names, was rolled back: it would
+    undo the rollback."""
+    for name in names:
+        if found := Pipelines(tx).rolled_back(owner, name):
+            at = f"{found['created_at']:%F %T}"
+            raise PipelineRolledBack(str(found["id"]), found["actor"], at)
 
 
 def _version(planned: PlannedCommit, commit: UUID, described: Described) -> Version:
@@ -306,7 +339,7 @@ def _invalidate(tx: Transaction, planned: PlannedCommit, commit: UUID) -> None:
     reason = REASONS.get(planned.change.operation, "replaced")
     if dataset.kind is Kind.TABLE:  # a reader of a table reads all of it
         cause = invalidations.add(dataset.id, ordinal, None, reason=reason, commit=commit)
-        invalidations.cascade(cause, commit, table=dataset.producer)
+        invalidations.cascade(cause, commit, table=dataset)
         return
     changed = list(planned.removed.values())
     if planned.change.joins:

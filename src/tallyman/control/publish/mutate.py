@@ -18,6 +18,7 @@ from tallyman.control.publish.fragment import described
 from tallyman.domain.version.commit import Change, Commit, Operation, Publication
 from tallyman.domain.version.dataset import Dataset, Fragment, Kind
 from tallyman.domain.version.mutation import Mutation, needed, needed_by_load
+from tallyman.domain.version.owner import Owner
 from tallyman.domain.version.table import Table
 from tallyman.engine.table.load import Mode, load
 from tallyman.engine.table.mutation import mutate
@@ -26,6 +27,7 @@ from tallyman.errors import Conflict, FragmentGone, NotFound, TableWriteFailed, 
 from tallyman.errors.wording import nearest
 from tallyman.faults import Point
 from tallyman.registry.database import Transaction
+from tallyman.registry.run.pipelines import Pipelines
 from tallyman.registry.version.datasets import Datasets
 from tallyman.registry.version.fragments import Fragments
 
@@ -105,8 +107,10 @@ class Writing:
 
         def work(tx: Transaction) -> dict[str, Held]:
             held = {}
+            settings = self.workspace.settings
+            Pipelines(tx).place(settings.owner, str(settings.home), str(settings.warehouse_folder))
             for name, table in wanted.items():
-                dataset = Datasets(tx).ensure(dataset_of(table, self.workspace.name))
+                dataset = Datasets(tx).ensure(dataset_of(table, self.workspace.owner))
                 self._datasets[name] = dataset
                 if expected.get(name, dataset.ordinal) != dataset.ordinal:
                     raise VersionConflict(dataset.name, expected[name], dataset.ordinal)
@@ -158,7 +162,7 @@ class Writing:
             key=uuid4(),
             kind=kind,
             actor=self.workspace.actor,
-            project=self.workspace.name,
+            owner=self.workspace.owner,
             changes=tuple(changes),
             reads=pinned,
             message=message,
@@ -196,12 +200,12 @@ class Writing:
             shutil.rmtree(place, ignore_errors=True)
 
 
-def dataset_of(table: Table, project: str) -> Dataset:
+def dataset_of(table: Table, owner: Owner) -> Dataset:
     return Dataset(
         id=UUID(int=0),
         name=table.name,
         kind=Kind.TABLE,
-        project=project,
+        owner=owner,
         producer=table.name,
         key_columns=table.key,
     )

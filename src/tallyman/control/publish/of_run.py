@@ -8,7 +8,11 @@ from uuid import UUID, uuid5
 
 from tallyman.control.publish.apply import publish_plan
 from tallyman.control.publish.commit import publish
-from tallyman.domain.history.materialization import Materialization, RunRecord
+from tallyman.domain.history.materialization import (
+    REJECTIONS_FRAGMENT,
+    Materialization,
+    RunRecord,
+)
 from tallyman.domain.version.commit import Change, Commit, Operation, Publication
 from tallyman.domain.version.dataset import Fragment
 from tallyman.engine.warehouse.warehouse import Warehouse
@@ -31,16 +35,25 @@ def publish_run(tx: Transaction, warehouse: Warehouse, run: RunRecord, actor: st
     options, appended = run.params.options, run.params.append
     assets = {row.fragment_id: row.target.asset for row in rows}
     beside = {UUID(i): row.target.asset for row in rows for i in _registered(row)}
-    fragments, assets = fragments | Fragments(tx).get(beside), assets | beside
+    rejections = {UUID(i) for row in rows if (i := row.metadata.get(REJECTIONS_FRAGMENT))}
+    fragments |= Fragments(tx).get([*beside, *rejections])
+    assets |= beside
     joining = options.replay.adds if options.replay else ()
-    reused = {row.fragment_id: row.reused_id for row in rows if row.fragment_id and row.reused_id}
+    reused = {
+        fragment: row.reused_id
+        for row in rows
+        if row.fragment_id and row.reused_id
+        for fragment in (row.fragment_id, *map(UUID, _registered(row)))
+    }
     added = Fragments(tx).reused(reused, run.pins)
     prepared: dict[UUID, list[Fragment]] = {}
     for fragment in (fragments | added).values():
         prepared.setdefault(fragment.dataset_id, []).append(fragment)
     changes = []
     for dataset, adds in prepared.items():
-        asset, joins = assets[adds[0].id], assets[adds[0].id] in joining
+        # Rejections are those of the newest result: they replace the earlier ones.
+        asset = assets.get(adds[0].id)
+        joins = asset in joining
         appends = asset in appended or joins
         change = _change(dataset, adds, appends=appends, read_at=run.pins.get(dataset, 0))
         changes.append(replace(change, even_if_equal=asset in options.force, joins=joins))
@@ -48,7 +61,7 @@ def publish_run(tx: Transaction, warehouse: Warehouse, run: RunRecord, actor: st
         key=uuid5(run.id, "\n".join(sorted(str(f) for f in fragments))),
         kind="run",
         actor=actor,
-        project=run.project,
+        owner=run.owner,
         changes=tuple(changes),
         run_id=run.id,
         pipeline_version=run.params.pipeline_version,

@@ -52,7 +52,7 @@ class OldRuns:
         """Remove these runs, all of them or none: InUse says what needs the first of the others."""
 
         def work(tx: Transaction) -> list[OldRun]:
-            runs = [Runs(tx).get(name, self.workspace.name) for name in names]
+            runs = [Runs(tx).get(name, self.workspace.owner) for name in names]
             found = self._judged(tx, list({run.id: run for run in runs}.values()))
             for one in found:
                 if one.kept:
@@ -65,7 +65,7 @@ class OldRuns:
         """Remove every ended run of this age that nothing needs."""
 
         def work(tx: Transaction) -> list[OldRun]:
-            ids = Removals(tx).older_than(seconds, self.workspace.name)
+            ids = Removals(tx).older_than(seconds, self.workspace.owner)
             found = self._judged(tx, [Runs(tx).by_id(run) for run in ids])
             return self._marked(tx, found, confirm)
 
@@ -75,7 +75,7 @@ class OldRuns:
         for run in runs:
             Runs(tx).lock(run.id)
         ended = [run.id for run in runs if run.status not in ACTIVE]
-        needed = Removals(tx).kept(ended, self.workspace.name)
+        needed = Removals(tx).kept(ended, self.workspace.owner)
         return [
             OldRun(
                 run=run,
@@ -91,7 +91,7 @@ class OldRuns:
             Removals(tx).mark([run.id for run in going], self.workspace.actor)
             for run in going:
                 details = {"folder": run.folder}
-                Audit(tx).add(
+                Audit(tx, run.owner).add(
                     "run.removed", self.workspace.actor, run.name, details=details, run=run.id
                 )
         return found
@@ -99,7 +99,7 @@ class OldRuns:
     def _delete(self, found: list[OldRun], confirm: bool) -> list[OldRun]:
         if confirm:
             folders = self.workspace.database.durably(
-                lambda tx: Removals(tx).folders(self.workspace.name)
+                lambda tx: Removals(tx).folders(self.workspace.owner)
             )
             for folder in folders:
                 shutil.rmtree(self.workspace.home / folder, ignore_errors=True)

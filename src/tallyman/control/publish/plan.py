@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from tallyman.control.pipeline.definitions import Definitions
+from tallyman.control.pipeline.shared import find_shared, read_by
+from tallyman.domain.definition.plan import registered_names
 from tallyman.domain.pipeline.pipeline import Asset
 from tallyman.domain.pipeline.target import same_partitions
 from tallyman.domain.version.change_plan import Action, ChangePlan, Estimate, Planned
-from tallyman.domain.version.dataset import Dataset, Fragment, Kind
+from tallyman.domain.version.dataset import Dataset, Fragment, Kind, registered_by
 from tallyman.errors import UsageError
 from tallyman.registry.database import Transaction
 from tallyman.registry.run.materializations import Materializations
 from tallyman.registry.run.pipelines import Pipelines
+from tallyman.registry.run.reads import Reads
 from tallyman.registry.version.commits import Commits
 from tallyman.registry.version.datasets import Datasets
 from tallyman.registry.version.fragments import Fragments
@@ -31,28 +34,26 @@ class _There:
     """For each fragment, the definitions that make its rows."""
     newest: tuple[frozenset[str], ...]
     """The same for the newest fragments: rows that were appended earlier stay as they are."""
+    results: tuple[UUID, ...] = ()
+    """The results that its fragments are."""
 
 
 def plan(definitions: Definitions) -> ChangePlan:
     """Make the plan. Nothing is changed."""
-    database, project = definitions.database, definitions.settings.name
-    listed = database.durably(lambda tx: Datasets(tx).list(project))
+    database, owner = definitions.database, definitions.settings.owner
+    listed = database.durably(lambda tx: Datasets(tx).list(owner))
     every = database.durably(lambda tx: _there(tx, listed))
+    database.durably(lambda tx: _check_shared(tx, definitions))
     there = {found.dataset.producer: found for found in every if found.dataset.kind is Kind.ASSET}
-    active = database.durably(lambda tx: Pipelines(tx).active(project))
+    active = database.durably(lambda tx: Pipelines(tx).active(owner))
     planned: dict[str, Planned] = {}
     for name in definitions.pipeline.order():
         planned[name] = _asset(definitions, definitions.pipeline.assets[name], there, planned)
-    costs = database.durably(lambda tx: Materializations(tx).costs(project))
+    costs = database.durably(lambda tx: Materializations(tx).costs(owner))
     planned = {name: _estimated(one, costs.get(name)) for name, one in planned.items()}
-    known = {(Kind.ASSET, name) for name in planned}
+    known = {(Kind.ASSET, name) for name in (*planned, *_registered(definitions))}
     known |= {(Kind.TABLE, name) for name in definitions.pipeline.tables}
-    # A dataset that an output step registered is kept or removed with its asset.
-    gone = [
-        _removed(f)
-        for f in every
-        if (f.dataset.kind, f.dataset.producer.partition("/")[0]) not in known
-    ]
+    gone = [_removed(f) for f in every if (f.dataset.kind, f.dataset.producer) not in known]
     return ChangePlan(
         id=str(uuid4()),
         pipeline_from=active[0] if active else None,
@@ -60,6 +61,19 @@ def plan(definitions: Definitions) -> ChangePlan:
         planned=(*planned.values(), *gone),
         expected={str(dataset.id): dataset.ordinal for dataset in listed if dataset.ordinal},
     )
+
+
+def _check_shared(tx: Transaction, definitions: Definitions) -> None:
+    """Refuse a plan that reads datasets of other pipelines that cannot be read."""
+    for shared in read_by(definitions.pipeline, definitions.pipeline.assets):
+        find_shared(tx, definitions.settings.owner, shared)
+
+
+def _registered(definitions: Definitions) -> Iterator[str]:
+    """Yield the producers of datasets that assets publish next to their own."""
+    for asset in definitions.pipeline.assets.values():
+        names = [*asset.registers, *registered_names(definitions.plan(asset))]
+        yield from (registered_by(asset.name, name) for name in names)
 
 
 def _estimated(one: Planned, cost: Estimate | None) -> Planned:
@@ -80,7 +94,8 @@ def _there(tx: Transaction, listed: Iterable[Dataset]) -> list[_There]:
         rows = Commits(tx).version(dataset).rows
         partitions = tuple(dict.fromkeys(f.partition for f in fragments))
         newest = _made_by(tx, [f for f in fragments if f.since == last])
-        found.append(_There(dataset, rows, partitions, _made_by(tx, fragments), newest))
+        made = tuple(f.materialization_id for f in fragments if f.materialization_id)
+        found.append(_There(dataset, rows, partitions, _made_by(tx, fragments), newest, made))
     return found
 
 
@@ -96,7 +111,7 @@ def _asset(
     planned: Mapping[str, Planned],
 ) -> Planned:
     found = there.get(asset.name)
-    action, reason = _decision(definitions, asset, found, planned)
+    action, reason = _decision(definitions, asset, there, planned)
     partitions = _partitions(definitions.pipeline.assets, asset, there, planned)
     dataset = found.dataset if found else None
     renamed = isinstance(asset.publish, str) and dataset and dataset.name != asset.publish
@@ -118,9 +133,10 @@ def _asset(
 def _decision(
     definitions: Definitions,
     asset: Asset,
-    found: _There | None,
+    there: Mapping[str, _There],
     planned: Mapping[str, Planned],
 ) -> tuple[Action, str]:
+    found = there.get(asset.name)
     if found is None:
         return Action.CREATE, "it has no readable version yet"
     made_by = found.newest if asset.update_strategy == "append" else found.definitions
@@ -131,7 +147,32 @@ def _decision(
     built = [name for name in asset.inputs if name in planned and planned[name].builds]
     if built:
         return Action.REBUILD, f"it reads {', '.join(built)}"
+    moved = definitions.database.durably(lambda tx: _moved(tx, definitions, asset, found))
+    if moved:
+        return Action.REBUILD, ", ".join(moved)
+    for name in asset.registers:
+        beside = there.get(registered_by(asset.name, name))
+        if beside is None or set(beside.partitions) != set(found.partitions):
+            return Action.PUBLISH, f"{name} is published too; no rows are made again"
     return Action.REUSE, "nothing has changed"
+
+
+def _moved(tx: Transaction, definitions: Definitions, asset: Asset, found: _There) -> list[str]:
+    """List the datasets of other pipelines that have other rows than those it was made from."""
+    moved = []
+    for shared in read_by(definitions.pipeline, [asset.name]):
+        dataset = find_shared(tx, definitions.settings.owner, shared)
+        now = _digests(tx, dataset, dataset.ordinal)
+        then = Reads(tx).pinned(found.results, dataset.id)
+        before = [one for one in then if _digests(tx, dataset, one) != now]
+        if before:
+            moved.append(f"{dataset.name} v{before[0]} → v{dataset.ordinal}")
+    return moved
+
+
+def _digests(tx: Transaction, dataset: Dataset, ordinal: int) -> list[tuple[str, str]]:
+    fragments = Fragments(tx).at(dataset.id, ordinal).values()
+    return sorted((f.partition or "", f.digest) for f in fragments)
 
 
 def _partitions(
@@ -163,12 +204,15 @@ def _existing(found: _There | None) -> tuple[str, ...]:
 
 def _removed(found: _There) -> Planned:
     dataset = found.dataset
+    asset, registered, _ = dataset.producer.partition("/")
+    reason = f"the pipeline has no {dataset.kind.value} {asset!r} anymore"
+    if registered:
+        reason = f"no asset {asset!r} publishes it anymore"
     return Planned(
         name=dataset.producer,
         dataset=dataset.name,
         action=Action.REMOVE,
-        reason=f"the pipeline has no {dataset.kind.value} {dataset.producer!r} anymore; "
-        "its versions stay",
+        reason=f"{reason}; its versions stay",
         version=dataset.ordinal,
         rows=found.rows,
         dataset_id=str(dataset.id),

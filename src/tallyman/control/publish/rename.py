@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from tallyman.control.dispatch import follow
 from tallyman.control.publish.outside import put_right
 from tallyman.domain.version.dataset import Dataset, checked_name
 from tallyman.registry.audit import Audit
@@ -18,11 +19,14 @@ def rename(tx: Transaction, dataset: UUID, name: str, actor: str) -> Dataset:
     found = Datasets(tx).lock([dataset])[dataset]
     if found.name == checked_name(name):
         return found
-    Datasets(tx).rename(found.id, name)
+    Datasets(tx).rename(found, name)
     location = _location(tx, found)
-    OutsideEntries(tx).put({found.name: None, name: location})
-    Audit(tx).add("dataset.renamed", actor, name, details={"was": found.name})
-    return Datasets(tx).by_ids([found.id])[found.id]
+    OutsideEntries(tx, found.owner.org).put({found.name: None, name: location})
+    details = {"was": found.name, "dataset": str(found.id)}
+    Audit(tx, found.owner).add("dataset.renamed", actor, name, details=details)
+    renamed = Datasets(tx).by_ids([found.id])[found.id]
+    follow.appeared(tx, found.owner, [renamed])
+    return renamed
 
 
 def expose(tx: Transaction, dataset: UUID, actor: str) -> Dataset:
@@ -37,13 +41,15 @@ def hide(tx: Transaction, dataset: UUID, actor: str) -> Dataset:
 
 def _expose(tx: Transaction, dataset: UUID, published: bool, actor: str) -> Dataset:
     found = Datasets(tx).lock([dataset])[dataset]
-    put_right(tx, [dataset], actor)
+    put_right(tx, found.owner, [dataset], actor)
     if found.published is published:
         return found
     Datasets(tx).expose(found.id, published=published)
     shown = Datasets(tx).by_ids([found.id])[found.id]
-    OutsideEntries(tx).put({found.name: _location(tx, shown)})
-    Audit(tx).add("dataset.shown" if published else "dataset.hidden", actor, found.name)
+    OutsideEntries(tx, found.owner.org).put({found.name: _location(tx, shown)})
+    event = "dataset.shown" if published else "dataset.hidden"
+    Audit(tx, found.owner).add(event, actor, found.name)
+    follow.appeared(tx, found.owner, [shown])
     return shown
 
 

@@ -11,6 +11,7 @@ from tallyman.control.publish.commit import publish
 from tallyman.domain.version.commit import Change, Commit, Operation, Publication
 from tallyman.domain.version.dataset import Dataset, Fragment, Kind
 from tallyman.domain.version.mutation import referrers
+from tallyman.domain.version.owner import Owner
 from tallyman.domain.version.table import Table
 from tallyman.engine.table.references import check_references
 from tallyman.engine.table.state import Held
@@ -27,12 +28,12 @@ def to_commit(
     tx: Transaction, warehouse: Warehouse, asked: Publication, commit: str
 ) -> Commit | None:
     """Restore all datasets of the project, and its pipeline, to their state after the commit."""
-    target = Commits(tx).get(commit, asked.project)
-    then = Commits(tx).as_of(target.seq, asked.project)
-    datasets = Datasets(tx).lock(d.id for d in Datasets(tx).list(asked.project))
+    target = Commits(tx).get(commit, asked.owner)
+    then = Commits(tx).as_of(target.seq, asked.owner)
+    datasets = Datasets(tx).lock(d.id for d in Datasets(tx).list(asked.owner))
     changes = [_back(tx, d, then.get(d.id)) for d in datasets.values() if d.ordinal]
-    active = Pipelines(tx).active(asked.project)
-    pipeline = Commits(tx).pipeline_at(target.seq, asked.project)
+    active = Pipelines(tx).active(asked.owner)
+    pipeline = Commits(tx).pipeline_at(target.seq, asked.owner)
     return publish(
         tx,
         warehouse,
@@ -55,7 +56,7 @@ def to_version(
 ) -> Commit | None:
     """Restore one dataset. The pipeline stays, because the other datasets do. References between
     tables must still hold."""
-    dataset = Datasets(tx).own(name, asked.project)
+    dataset = Datasets(tx).own(name, asked.owner)
     bound = _bound(tx, dataset, tables)
     # Lock all tables in one call: a mutation that needs some of them waits, and no deadlock can
     # occur.
@@ -107,9 +108,7 @@ def _bound(tx: Transaction, dataset: Dataset, tables: Mapping[str, Table]) -> li
     if own is None:
         return []
     names = {reference.table for reference in own.references} | set(referrers(tables, own.name))
-    return [
-        d.id for d in Datasets(tx).of_producers(dataset.project, names - {own.name}, Kind.TABLE)
-    ]
+    return [d.id for d in Datasets(tx).of_producers(dataset.owner, names - {own.name}, Kind.TABLE)]
 
 
 def _check_references(
@@ -144,7 +143,7 @@ def _removal(dataset: Dataset) -> Change:
     )
 
 
-def asking(key: UUID, actor: str, project: str, message: str | None) -> Publication:
+def asking(key: UUID, actor: str, owner: Owner, message: str | None) -> Publication:
     return Publication(
-        key=key, kind="rollback", actor=actor, project=project, changes=(), message=message
+        key=key, kind="rollback", actor=actor, owner=owner, changes=(), message=message
     )

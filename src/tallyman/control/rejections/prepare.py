@@ -96,8 +96,8 @@ class Preparation:
     # ---- checks ----------------------------------------------------------------------------
 
     def _check_current(self, tx: Transaction, one: Standing) -> None:
-        project, asset = self.definitions.settings.name, one.target.asset
-        dataset = Datasets(tx).of_producer(project, asset, Kind.ASSET)
+        owner, asset = self.definitions.settings.owner, one.target.asset
+        dataset = Datasets(tx).of_producer(owner, asset, Kind.ASSET)
         ordinal = self.ordinals.get(dataset.id, 0) if dataset else 0
         live = Fragments(tx).at(dataset.id, ordinal).values() if dataset else ()
         here = [f for f in live if f.partition == one.target.partition]
@@ -192,7 +192,7 @@ class Preparation:
             raise NotReplayable(str(one.target), why)
         pipeline, name = self.definitions.pipeline, names[0]
         source = pipeline.sources.get(name)
-        key = source.key if source else (pipeline.tables.get(name) or pipeline.assets[name]).key
+        key = source.key if source else self._definition.key_of(name)
         schema, options = self._definition.schemas[name], source.options if source else {}
         return CorrectionShape(name, self._spark, schema, tuple(key), options)
 

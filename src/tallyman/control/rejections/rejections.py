@@ -134,7 +134,7 @@ class Rejections:
                     keys = ((k, "discarded") for k in found.letters.discardable(name))
                     resolutions.add(one.run_id, one.target, keys, actor=actor, reason=reason)
                 details = {"reason": reason, "where": chosen.where, "records": targets}
-                Audit(tx).add(
+                Audit(tx, record.owner).add(
                     "rejections.discarded", actor, record.name, run=record.id, details=details,
                     key=key,
                 )  # fmt: skip
@@ -155,7 +155,7 @@ class Rejections:
     ) -> Replayed:
         record = _known(chosen)
         ordinals = self.workspace.database.durably(
-            lambda tx: Datasets(tx).ordinals(self.workspace.name)
+            lambda tx: Datasets(tx).ordinals(self.workspace.owner)
         )
         with self._rejected(chosen) as found, self._aside() as aside:
             letters = found.letters

@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from tallyman.control.bind.inputs import Pin, Pins
+from tallyman.control.bind.inputs import Pins
+from tallyman.control.bind.pinned_files import Pin
 from tallyman.control.rejections.find import RejectedRecord, Standing
-from tallyman.control.run.prepare_fragments import files_there
+from tallyman.control.run.assign import Assigner, files_there
+from tallyman.control.run.assignment import Assignment
 from tallyman.control.run.target import TargetMaker
 from tallyman.control.run.target_inputs import Corrections, TargetInputs
-from tallyman.domain.history.materialization import Materialization
 from tallyman.domain.pipeline.target import Target
 from tallyman.domain.pipeline.threshold import ANYTHING
 from tallyman.engine.asset.work import Work
@@ -75,12 +76,12 @@ class ReplayTargetMaker(TargetMaker):
     items: Mapping[Target, TargetReplay]
     rejected: RejectedRecord
 
-    def inputs(self, target: Target) -> TargetInputs:
-        item = self.items[target]
-        return item.inputs(item.pins(self.bench.pins))
+    def assign(self, assigner: Assigner, target: Target, attempt: int) -> Assignment:
+        return assigner.assign(target, attempt, reusable=False)
 
-    def unchanged(self, target: Target, pins: Mapping[str, Pin]) -> Materialization | None:
-        return None
+    def inputs(self, assignment: Assignment) -> TargetInputs:
+        item = self.items[assignment.target]
+        return item.inputs(item.pins(self.bench.pins))
 
     def adapted(self, work: Work) -> Work:
         return self.items[work.target].adapted(work, self.bench.pins)

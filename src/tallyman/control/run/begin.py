@@ -1,9 +1,9 @@
-"""Start, resume and cancel runs."""
+"""Start and resume runs."""
 
 from __future__ import annotations
 
+import contextlib
 import os
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,31 +12,34 @@ from uuid import UUID, uuid4
 
 from tallyman.control.bind.inputs import Pins
 from tallyman.control.conclude import process, upkeep
+from tallyman.control.dispatch.follow import check_pools
 from tallyman.control.pipeline.definitions import Definitions
+from tallyman.control.pipeline.shared import find_shared, read_by
 from tallyman.control.publish.commit import refuse_rolled_back
+from tallyman.control.publish.declared import datasets_of
 from tallyman.control.seal.signature import signer
+from tallyman.domain.definition.working_step import Output
 from tallyman.domain.history.materialization import RunRecord
 from tallyman.domain.history.options import Options, RunParams
 from tallyman.domain.history.run import RunIdentity, Status
 from tallyman.domain.pipeline.pipeline import Pipeline
+from tallyman.domain.pipeline.pipeline_version import PipelineVersion
 from tallyman.domain.pipeline.target import Reading, Target, readings
-from tallyman.domain.version.dataset import Dataset, Kind
 from tallyman.errors import (
     BreakerOpen,
     DependencyNotReady,
-    NotRunning,
     PlaceUnusable,
     PlanOutdated,
     ReplayInterrupted,
+    SingleProducer,
+    TallymanError,
     UsageError,
 )
 from tallyman.on_demand import OnDemand, imported_meanwhile
-from tallyman.registry.audit import Audit
 from tallyman.registry.database import Database, Transaction
 from tallyman.registry.run.breakers import Breakers
 from tallyman.registry.run.materializations import Materializations
 from tallyman.registry.run.pipelines import Pipelines
-from tallyman.registry.run.runs import Runs
 from tallyman.registry.version.datasets import Datasets
 from tallyman.settings import Settings
 
@@ -45,14 +48,12 @@ MAKING = (
     "tallyman.control.run.workbench",
     "tallyman.control.run.target",
     "tallyman.control.run.execute",
-    "tallyman.control.conclude.ended",
 )
 if TYPE_CHECKING:
-    from tallyman.control.conclude import ended
     from tallyman.control.run import execute, journal, target, workbench
     from tallyman.control.run.progress import Listener
 else:
-    journal, workbench, target, execute, ended = map(OnDemand, MAKING)
+    journal, workbench, target, execute = map(OnDemand, MAKING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +135,8 @@ def check_breakers(definitions: Definitions, assets: Iterable[str]) -> None:
     held = [a for a in assets if definitions.thresholds(declared[a]).on_break == "hold"]
     if not held:
         return
-    project = definitions.settings.name
-    found = definitions.database.durably(lambda tx: Breakers(tx).first_open(project, held))
+    owner = definitions.settings.owner
+    found = definitions.database.durably(lambda tx: Breakers(tx).first_open(owner, held))
     if found is not None:
         raise BreakerOpen(found.asset, found.run, found.since, found.reason)
 
@@ -153,64 +154,74 @@ def register(asked: Begun, definitions: Definitions) -> journal.Journal:
     settings, database = definitions.settings, definitions.database
     check_places(settings)
     upkeep.upkeep(database, settings)
-    check_breakers(definitions, {target.asset for target in asked.targets})
     sign = database.durably(lambda tx: signer(tx, settings))
+    executor, node = uuid4(), process.node()
+    version = definitions.pipeline_version()
+    run = replace(planned(asked, definitions, version), executor=executor, executor_node=node)
+    definitions.check_what_is_new()
+    registered = journal.Journal(database, run, executor, node, asked.actor, sign)
+    registered.begin(asked.targets, version)
+    return registered
+
+
+def planned(asked: Begun, definitions: Definitions, version: PipelineVersion) -> RunRecord:
+    """Check that the run may begin and that its inputs are there, register the datasets to be made,
+    and pin what is read. Nobody executes the run yet."""
+    settings, database = definitions.settings, definitions.database
+    check_breakers(definitions, {target.asset for target in asked.targets})
     names = list(dict.fromkeys(target.asset for target in asked.targets))
-    found = database.durably(lambda tx: _register(tx, definitions, names))
-    pinned = found if asked.pins is None else dict(asked.pins)
-    version = definitions.version()
-    active = database.durably(lambda tx: Pipelines(tx).active(settings.name))
+    own, others = database.durably(lambda tx: _register(tx, definitions, names))
+    pinned = others | (own if asked.pins is None else dict(asked.pins))
+    active = database.durably(lambda tx: Pipelines(tx).active(settings.owner))
     if not asked.options.plan:
-        database.durably(lambda tx: refuse_rolled_back(tx, settings.name, version))
+        names_of_version = definitions.workspace.version_names()
+        database.durably(lambda tx: refuse_rolled_back(tx, settings.owner, names_of_version))
     pins = Pins(definitions.workspace, ordinals=pinned)
     check_ready(definitions.pipeline, asked.targets, pins)
-    definitions.check_what_is_new()
     identity = asked.identity
-    executor, node = uuid4(), process.node()
-    run = RunRecord(
+    return RunRecord(
         id=UUID(identity.openlineage_run_id),
         name=identity.run_id,
-        project=settings.name,
+        owner=settings.owner,
         status=Status.RUNNING,
         folder=f"{settings.runs}/{identity.folder_name}",
         actor=asked.actor,
         started_at=identity.started_at,
-        params=_params(asked, definitions.pipeline, version, active[0] if active else None),
+        params=_params(asked, definitions.pipeline, version.hash, active[0] if active else None),
         pins=pinned,
-        executor=executor,
-        executor_node=node,
     )
-    registered = journal.Journal(database, run, executor, node, asked.actor, sign)
-    registered.begin(asked.targets, definitions.description())
-    return registered
 
 
-def _register(tx: Transaction, definitions: Definitions, assets: Sequence[str]) -> dict[UUID, int]:
-    """Register the datasets to be made, and return the current version of every dataset."""
-    for wanted in datasets_of(definitions.pipeline, definitions.settings.name, assets):
-        Datasets(tx).ensure(wanted)
-    return Datasets(tx).ordinals(definitions.settings.name)
-
-
-def datasets_of(pipeline: Pipeline, project: str, assets: Sequence[str]) -> list[Dataset]:
-    """List the datasets to register before assets are made."""
-    found = []
+def _register(
+    tx: Transaction, definitions: Definitions, assets: Sequence[str]
+) -> tuple[dict[UUID, int], dict[UUID, int]]:
+    """Register the datasets to be made, and return the current version of every dataset: of this
+    pipeline, and of others as far as it needs them."""
+    settings = definitions.settings
+    Pipelines(tx).place(settings.owner, str(settings.home), str(settings.warehouse_folder))
     for name in assets:
-        asset = pipeline.assets[name]
-        split = asset.partitioned_by
-        found.append(
-            Dataset(
-                id=UUID(int=0),
-                name=asset.dataset,
-                kind=Kind.ASSET,
-                project=project,
-                producer=name,
-                key_columns=asset.unique_key or asset.key,
-                partition_column=split.column if split else None,
-                published=asset.publish is not False,
-            )
-        )
-    return found
+        for wanted in datasets_of(definitions.pipeline.assets[name], settings.owner):
+            Datasets(tx).ensure(wanted)
+    _check_outputs(tx, definitions, assets)
+    check_pools(tx, settings.owner, definitions.pipeline.assets.values())
+    shared = [
+        find_shared(tx, settings.owner, one).id for one in read_by(definitions.pipeline, assets)
+    ]
+    return Datasets(tx).ordinals(settings.owner), Datasets(tx).others(settings.owner, shared)
+
+
+def _check_outputs(tx: Transaction, definitions: Definitions, assets: Sequence[str]) -> None:
+    """Refuse output steps that would register a dataset that another pipeline produces."""
+    owner = definitions.settings.owner
+    for asset in assets:
+        plan = None
+        with contextlib.suppress(TallymanError):  # mistakes are reported with all others
+            plan = definitions.pipeline.assets[asset].plan()
+        for step in plan.steps() if plan is not None else ():
+            if isinstance(step, Output) and step.register_as is not None:
+                found = Datasets(tx).find(step.register_as, owner.org)
+                if found is not None and found.owner != owner and found.current_version:
+                    raise SingleProducer(found.name, found.producer, found.owner.project)
 
 
 def _params(asked: Begun, pipeline: Pipeline, version: str, before: str | None) -> RunParams:
@@ -230,24 +241,33 @@ def resume(
     run: RunRecord, actor: str, definitions: Definitions, options: Options, listen: Listener
 ) -> execute.Execution:
     """Resume a run: successful results stay, the rest is made by the current pipeline."""
-    version, project = definitions.version(), definitions.settings.name
+    claimed = claim(run, actor, definitions, options)
+    targets = targets_in(definitions.database, run)
+    bench = workbench.Workbench.of(definitions, claimed, options, targets, listen)
+    return execute.Execution(bench, target.TargetMaker(bench))
+
+
+def claim(
+    run: RunRecord, actor: str, definitions: Definitions, options: Options
+) -> journal.Journal:
+    """Check that the run may be resumed, and claim it for this process."""
+    version, owner = definitions.pipeline_version(), definitions.settings.owner
     if run.params.options.replay_of:
         _check_replayed(definitions.database, run)
     if options.plan is None:
-        definitions.database.durably(lambda tx: refuse_rolled_back(tx, project, version))
-    elif options.plan.pipeline_to != version:
+        names = definitions.workspace.version_names()
+        definitions.database.durably(lambda tx: refuse_rolled_back(tx, owner, names))
+    elif options.plan.pipeline_to != version.hash:
         raise PlanOutdated(options.plan.id, "the pipeline was edited since")
     check_places(definitions.settings)
     with imported_meanwhile(*MAKING):
         definitions.check_what_is_new()
     sign = definitions.database.durably(lambda tx: signer(tx, definitions.settings))
     executor, node = uuid4(), process.node()
-    run = replace(run, params=replace(run.params, pipeline_version=version))
+    run = replace(run, params=replace(run.params, pipeline_version=version.hash))
     claimed = journal.Journal(definitions.database, run, executor, node, actor, sign)
-    claimed.claim(definitions.description())
-    targets = targets_in(definitions.database, run)
-    bench = workbench.Workbench.of(definitions, claimed, options, targets, listen)
-    return execute.Execution(bench, target.TargetMaker(bench))
+    claimed.claim(version)
+    return claimed
 
 
 def _check_replayed(database: Database, run: RunRecord) -> None:
@@ -261,39 +281,3 @@ def _check_replayed(database: Database, run: RunRecord) -> None:
 def targets_in(database: Database, run: RunRecord) -> list[Target]:
     rows = database.durably(lambda tx: Materializations(tx).of_run(run.id))
     return [row.target for row in rows]
-
-
-def cancel(database: Database, settings: Settings, run: RunRecord, timeout_s: float) -> Status:
-    """Ask the run's process to stop; after the timeout, cancel the run by force."""
-
-    def ask(tx: Transaction) -> None:
-        if not Runs(tx).request_cancel(run.id):
-            raise NotRunning(run.name, run.status.value)
-        Audit(tx).add("run.cancel_requested", settings.actor, run.name, run=run.id)
-
-    database.durably(ask)
-    deadline = time.monotonic() + timeout_s
-    while time.monotonic() < deadline:
-        now = database.durably(lambda tx: Runs(tx).by_id(run.id))
-        if now.status is not Status.RUNNING:
-            return now.status
-        if process.is_gone(now):
-            break
-        time.sleep(0.2)
-    return _take_away(database, settings, run, timeout_s)
-
-
-def _take_away(database: Database, settings: Settings, run: RunRecord, timeout_s: float) -> Status:
-    actor = settings.actor
-
-    def work(tx: Transaction) -> tuple[Status, ended.Events]:
-        runs = Runs(tx)
-        why = f"canceled by {actor}; its process did not stop in {timeout_s:g} s"
-        now = runs.by_id(run.id)
-        status, events = ended.release(tx, settings.home, now, why, canceled=True)
-        Audit(tx).add("run.canceled", actor, run.name, run=run.id, details={"forced": True})
-        return status or runs.by_id(run.id).status, events
-
-    status, events = database.durably(work)
-    ended.record(settings.home, run, events)
-    return status

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tallyman import faults
-from tallyman.control.bind.manifest import bind, config_file, manifest_of
+from tallyman.control.bind.describe import description
 from tallyman.control.conclude import finish, upkeep
 from tallyman.control.conclude.approve import conclude
 from tallyman.control.conclude.exports import export, made_in, records_of
@@ -20,7 +20,7 @@ from tallyman.control.seal.seal import place, seal_of
 from tallyman.domain.history.materialization import Materialization
 from tallyman.domain.history.run import RunResult, Status
 from tallyman.domain.pipeline.target import Target, dependencies
-from tallyman.engine.files.run_folder import CONFIG, MANIFEST, RunFolder
+from tallyman.engine.files.run_folder import MANIFEST, RunFolder
 from tallyman.errors import Conflict, ExportFailed, RunTaken, StorageFailed, TallymanError
 from tallyman.faults import Point
 
@@ -66,11 +66,7 @@ class Execution:
         if (folder.path / MANIFEST).exists():
             return
         run, definitions = bench.journal.run, bench.definitions
-        binding = bind(definitions, bench.targets, run, bench.pins)
-        if not (folder.path / CONFIG).exists():
-            folder.write(CONFIG, config_file(binding.config, run, bench.settings.master))
-        manifest = manifest_of(bench.identity, run, definitions, bench.targets, binding)
-        folder.write(MANIFEST, manifest)
+        description(definitions, run, bench.targets, bench.pins).write(folder)
 
     def _make_targets(self) -> None:
         bench = self.bench
@@ -86,6 +82,7 @@ class Execution:
             todo,
             lambda target: self.maker.run(target, attempts[target] + 1),
             bench.options.jobs,
+            bench.watch.halt,
             go_on=bench.options.go_on,
         )
 
@@ -96,6 +93,10 @@ class Execution:
         rows = self._in_order(journal.rows())
         canceled = bench.watch.stop.is_set()
         result = finish.conclude(bench.identity, rows, journal.run.folder, canceled=canceled)
+        if result.status is Status.CANCELED:
+            journal.discard(settings.home)
+            rows = self._in_order(journal.rows())
+            result = finish.conclude(bench.identity, rows, journal.run.folder, canceled=True)
         watch = Stopwatch("publishing")
         result, trouble = self._published(result)
         if trouble is not None:
@@ -105,7 +106,7 @@ class Execution:
         sealed = seal_of(settings.home, journal.run, result, rows)
         journal.finish(result.status, sealed, events)
         faults.reach(Point.SEALED)
-        place(journal.database, settings.home, settings.name)
+        place(journal.database, settings.home, settings.owner)
         if trouble is not None:
             raise trouble
         return self._decided(result) if result.status is Status.WAITING else result

@@ -9,27 +9,26 @@ from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
 from tallyman.control.conclude import ended
-from tallyman.control.delivery.destination import disabled
+from tallyman.control.publish import discard
 from tallyman.control.publish.of_run import publish_run
+from tallyman.control.run.outcome import TargetOutcome
+from tallyman.control.run.record import TargetRecord, spool
 from tallyman.domain.history.lineage_event import LineageEvent
-from tallyman.domain.history.materialization import Made, Materialization, RunRecord
-from tallyman.domain.history.run import AssetResult, Status
+from tallyman.domain.history.materialization import Materialization, RunRecord
+from tallyman.domain.history.run import Status
 from tallyman.domain.history.seal import Seal
-from tallyman.domain.pipeline.approval import Approval
+from tallyman.domain.pipeline.pipeline_version import PipelineVersion
 from tallyman.domain.pipeline.target import Target
 from tallyman.domain.version.commit import Commit
 from tallyman.domain.version.dataset import Fragment
 from tallyman.domain.version.outside_entry import OutsideEntry
 from tallyman.engine.warehouse.warehouse import Warehouse
-from tallyman.errors import ForeignAsset, FragmentGone
 from tallyman.registry.audit import Audit
 from tallyman.registry.database import Database, Transaction
-from tallyman.registry.run.approvals import Approvals
 from tallyman.registry.run.materializations import Materializations
 from tallyman.registry.run.pipelines import Pipelines
 from tallyman.registry.run.runs import Runs
 from tallyman.registry.seals import Seals
-from tallyman.registry.spool import Spool
 from tallyman.registry.version.fragments import Fragments
 from tallyman.registry.version.outside_entries import OutsideEntries
 
@@ -55,23 +54,14 @@ class Journal:
 
         return self.database.durably(held)
 
-    def _spool(self, tx: Transaction, events: Events) -> None:
-        if not disabled():
-            Spool(tx).add(self.run.project, self.run.id, events)
-
     # ---- the run ------------------------------------------------------------------------
 
-    def begin(self, targets: Iterable[Target], description: Mapping[str, Any]) -> None:
+    def begin(self, targets: Iterable[Target], version: PipelineVersion) -> None:
         chosen = list(targets)
 
         def work(tx: Transaction) -> None:
             runs = Runs(tx)
-            foreign = runs.foreign(sorted({t.asset for t in chosen}), self.run.project)
-            if foreign:
-                raise ForeignAsset(*foreign)
-            version = self.run.params.pipeline_version
-            assert version is not None
-            Pipelines(tx).add(self.run.project, version, description)
+            Pipelines(tx).add(self.run.owner, version)
             runs.add(self.run)
             Materializations(tx).plan(self.run.id, chosen)
             self._audit(
@@ -81,13 +71,11 @@ class Journal:
         key = uuid4()
         self.database.durably(work)
 
-    def claim(self, description: Mapping[str, Any]) -> None:
+    def claim(self, version: PipelineVersion) -> None:
         """Resume the run with the current pipeline."""
 
         def work(tx: Transaction) -> None:
-            version = self.run.params.pipeline_version
-            assert version is not None
-            Pipelines(tx).add(self.run.project, version, description)
+            Pipelines(tx).add(self.run.owner, version)
             Runs(tx).claim(self.run, self.executor, self.node)
             Materializations(tx).reset(self.run.id)
             self._audit(tx, "run.resumed", {"was": self.run.status.value}, key)
@@ -97,7 +85,7 @@ class Journal:
 
     def emit(self, events: Events) -> None:
         """Put events into the spool."""
-        self._write(lambda tx: self._spool(tx, events))
+        self._write(lambda tx: spool(tx, self.run, events))
 
     def check(self) -> None:
         """Raise RunTaken if another process has taken over the run."""
@@ -114,8 +102,8 @@ class Journal:
 
         def work(tx: Transaction) -> None:
             Runs(tx).finish(self.run.id, self.executor, status)
-            Seals(tx).add(seal, self.run.id, self.sign)
-            self._spool(tx, events)
+            Seals(tx).add(self.run.owner, seal, self.run.id, self.sign)
+            spool(tx, self.run, events)
             self._audit(tx, f"run.{status.value}", {}, key)
 
         key = uuid4()
@@ -126,22 +114,27 @@ class Journal:
         taken it over."""
         own = replace(self.run, executor=self.executor)
 
-        def work(tx: Transaction) -> Events:
+        def work(tx: Transaction) -> ended.Released:
             why = f"interrupted by {self.actor}"
-            status, events = ended.release(tx, home, own, why, canceled=True)
-            if status is not None:
+            released = ended.release(tx, home, own, why, canceled=True)
+            if released.status is not None:
                 self._audit(tx, "run.canceled", {"interrupted": True}, key)
-            return events
+            return released
 
         key = uuid4()
-        ended.record(home, own, self.database.durably(work, patience=5))
+        ended.record(home, self.database.durably(work, patience=5))
+
+    def discard(self, home: Path) -> None:
+        """Discard the trace of the run, because it was canceled."""
+        discard.remove(self._write(lambda tx: discard.mark(tx, home, self.run)))
 
     def rows(self) -> dict[Target, Materialization]:
         found = self.database.durably(lambda tx: Materializations(tx).of_run(self.run.id))
         return {row.target: row for row in found}
 
     def _audit(self, tx: Transaction, event: str, details: Mapping[str, Any], key: UUID) -> None:
-        Audit(tx).add(event, self.actor, self.run.name, run=self.run.id, details=details, key=key)
+        audit = Audit(tx, self.run.owner)
+        audit.add(event, self.actor, self.run.name, run=self.run.id, details=details, key=key)
 
     # ---- its targets --------------------------------------------------------------------
 
@@ -150,7 +143,7 @@ class Journal:
             Materializations(tx).start(
                 self.run.id, target, attempt=attempt, definition=definition, node=self.node
             )
-            self._spool(tx, events)
+            spool(tx, self.run, events)
 
         self._write(work)
 
@@ -165,64 +158,19 @@ class Journal:
         that were wrong before."""
 
         def work(tx: Transaction) -> tuple[Commit | None, list[OutsideEntry]]:
-            wrong = OutsideEntries(tx).differing()
+            entries = OutsideEntries(tx, self.run.owner.org)
+            wrong = entries.differing()
             commit = publish_run(tx, warehouse, self.run, self.actor)
-            left = OutsideEntries(tx).differing() if wrong else []
+            left = entries.differing() if wrong else []
             return commit, [entry for entry in wrong if entry not in left]
 
         return self._write(work)
 
-    def succeeded(
-        self,
-        target: Target,
-        made: Made,
-        result: AssetResult,
-        asks: Approval | None,
-        events: Events,
-    ) -> None:
-        """Record the result with its inputs in one transaction, and ask for approval if
-        required."""
-
-        def work(tx: Transaction) -> None:
-            status = Status.WAITING if asks else Status.SUCCESS
-            own = Materializations(tx).succeed(self.run.id, target, made, status)
-            for fragment in (made.fragment, *made.registered):
-                if not Fragments(tx).prepare(replace(fragment, materialization_id=own)):
-                    raise FragmentGone(target.asset)
-            self._spool(tx, events)
-            if asks:
-                Approvals(tx).ask(
-                    self.run.id,
-                    target,
-                    attempt=result.attempt,
-                    message=asks.message,
-                    timeout_s=asks.timeout_s,
-                    context={"when": asks.when, "rows_out": result.rows_out},
-                )
-                self._audit(tx, "approval.requested", {"target": str(target)}, key)
-
+    def record(self, outcome: TargetOutcome) -> None:
+        """Record the outcome of a target in one transaction."""
         key = uuid4()
-        self._write(work)
+        self._write(lambda tx: TargetRecord(tx, self.run, self.actor, self.node).add(outcome, key))
 
     def replays(self, work: Callable[[Transaction], None]) -> None:
         """Record how rejections were resolved; takes effect when the run is published."""
-        self._write(work)
-
-    def skipped(self, target: Target, reused: Materialization, metadata: Mapping[str, Any]) -> None:
-        self._write(
-            lambda tx: Materializations(tx).skip(
-                self.run.id, target, reused, node=self.node, metadata=metadata
-            )
-        )
-
-    def failed(
-        self, target: Target, result: AssetResult, metadata: Mapping[str, Any], events: Events
-    ) -> None:
-        status = Status.CANCELED if result.status is Status.CANCELED else Status.FAILED
-        message = str((result.error or {}).get("message", ""))
-
-        def work(tx: Transaction) -> None:
-            Materializations(tx).end(self.run.id, target, status, message, metadata)
-            self._spool(tx, events)
-
         self._write(work)

@@ -32,7 +32,7 @@ from tallyman.engine.evidence import write
 from tallyman.engine.evidence.content import holds
 from tallyman.engine.evidence.key_check import null_values
 from tallyman.engine.files.listing import hash_files
-from tallyman.engine.files.run_folder import LEDGER, write_json, write_text
+from tallyman.engine.files.run_folder import LEDGER, TRACE, write_json, write_text
 from tallyman.engine.observer import SILENT, Observer
 from tallyman.engine.source.source import Input
 from tallyman.errors import RowsOutsidePartition, StepFailed, TallymanError, ThresholdExceeded
@@ -108,7 +108,7 @@ class Maker:
             status = Status.HALTED if isinstance(error, ThresholdExceeded) else Status.FAILED
             withdraw(place)  # do not leave unproved rows to be read
             if observer.canceled:
-                write.clear(place / "trace")  # a canceled target leaves no trace either
+                write.clear(place / TRACE)  # a canceled target leaves no trace either
             if run is not None and not (place / LEDGER).exists():
                 _write_ledger(run.unfinished_ledger(), work)
             return Making(_result(work, status, error=error.facts()), error=error)
@@ -208,6 +208,8 @@ def _measured(
         null_keys=null_values(work.folders.output, work.asset.key),
         warnings=outcome.warnings,
         missing_columns={a.dataset: a.missing_columns for a in ledger.inputs if a.missing_columns},
+        column_metrics={a.name: a.columns for a in ledger.inputs if a.columns},
+        reused=outcome.reused,
     )
 
 

@@ -3,105 +3,100 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 from pyspark.sql import SparkSession
 
 from tallyman import faults
-from tallyman.control.bind.inputs import Pins
 from tallyman.control.publish.fragment import described
-from tallyman.control.run.journal import Journal
+from tallyman.control.run.assignment import Assignment
 from tallyman.domain.pipeline.pipeline import Asset
-from tallyman.domain.pipeline.target import Reading, Target
-from tallyman.domain.version.dataset import Dataset, Fragment, Kind
+from tallyman.domain.version.dataset import Fragment
 from tallyman.engine.evidence import append
 from tallyman.engine.evidence.content import measure
+from tallyman.engine.expressions.column_names import SYSTEM
 from tallyman.engine.files.listing import sha256
 from tallyman.engine.files.past_run import ledger_in
+from tallyman.engine.readback.rejected_rows import write_rejected
+from tallyman.engine.warehouse.warehouse import Warehouse
 from tallyman.engine.working.working_run import outputs_in
+from tallyman.errors import RunDamaged
 from tallyman.faults import Point
-from tallyman.registry.version.datasets import Datasets
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedFragments:
-    """Prepares fragments for the targets of one run."""
+    """Prepares the fragments of one assigned target. `opened` is called with each before its first
+    file is in the warehouse."""
 
-    journal: Journal
-    pins: Pins
-    datasets: Mapping[str, Dataset]
+    assignment: Assignment
+    warehouse: Warehouse
+    home: Path
+    opened: Callable[[Fragment], None]
 
     def prepare(
-        self, spark: SparkSession, asset: Asset, target: Target, place: Path, digest: str
+        self, spark: SparkSession, asset: Asset, place: Path, digest: str
     ) -> tuple[Fragment, dict[str, Any]]:
         """Prepare the fragment; for an append also count the new rows."""
         counts: dict[str, Any] = {}
         output = place / "output"
         if asset.update_strategy == "append":
-            current = files_there(self.pins, target)
-            kept = append.new_rows(spark, output, current, asset.unique_key, self._aside())
+            there = self.assignment.there
+            self.warehouse.check(asset.name, there)
+            current, aside = self.warehouse.paths(there), self._aside("appended")
+            kept = append.new_rows(spark, output, current, asset.unique_key, aside)
             counts = {"rows_appended": kept.rows, "rows_already_there": kept.dropped}
             output, digest = kept.folder, kept.digest or digest
-        dataset = self.datasets[target.asset]
-        return self.take(dataset, target.partition, digest, _hashes(place, output)), counts
+        return self._take(self.assignment.own, digest, _hashes(place, output)), counts
 
-    def registered(
-        self, spark: SparkSession, asset: Asset, target: Target, place: Path
-    ) -> tuple[Fragment, ...]:
-        """Prepare the datasets that output steps register in addition to the asset's own."""
+    def registered(self, spark: SparkSession, place: Path) -> tuple[Fragment, ...]:
+        """Prepare the datasets that output steps and a split register in addition to the asset's
+        own."""
         found = []
         for one in outputs_in(place):
             if one["register_as"] is None:
                 continue
             folder = place / "outputs" / one["id"]
-            dataset = self._registered(asset, str(one["register_as"]))
-            content = measure(spark.read.parquet(str(folder)))
+            content = measure(spark.read.parquet(str(folder)).drop(SYSTEM))
             hashed = _hashes(place, folder)
-            found.append(self.take(dataset, target.partition, content.digest, hashed))
+            found.append(self._take(str(one["register_as"]), content.digest, hashed))
         return tuple(found)
 
-    def _registered(self, asset: Asset, name: str) -> Dataset:
-        split = asset.partitioned_by
-        wanted = Dataset(
-            id=UUID(int=0),
-            name=name,
-            kind=Kind.ASSET,
-            project=self.journal.run.project,
-            producer=f"{asset.name}/{name}",
-            partition_column=split.column if split else None,
-        )
-        return self.journal.database.durably(lambda tx: Datasets(tx).ensure(wanted))
+    def rejections(self, asset: Asset, place: Path, tallied: int) -> Fragment | None:
+        """Prepare the rejections of a result, from its dead letters: as many as it tallied. None if
+        they are not published."""
+        if asset.publish_rejections is None:
+            return None
+        folder = self._aside("rejections")
+        made = write_rejected(self.home, place, self.assignment.target.partition, folder)
+        if made.rows != tallied:
+            shown = os.path.relpath(place / "errors", self.home)
+            raise RunDamaged(shown, f"{made.rows:,} dead letters, and the tally has {tallied:,}")
+        hashed = {made.file: sha256(str(made.file))}
+        return self._take(asset.publish_rejections, made.digest, hashed)
 
-    def take(
-        self, dataset: Dataset, partition: str | None, digest: str, hashed: Mapping[Path, str]
-    ) -> Fragment:
+    def _take(self, name: str, digest: str, hashed: Mapping[Path, str]) -> Fragment:
         """Take the files into the warehouse by hard link: they get a second name, and no bytes are
         copied."""
-        warehouse = self.pins.workspace.warehouse
-        fragment = Fragment(id=uuid4(), dataset_id=dataset.id, partition=partition, digest=digest)
-        self.journal.opened(fragment)
+        dataset = self.assignment.datasets[name]
+        partition = self.assignment.target.partition
+        own = self.assignment.opened.get(name) or uuid4()
+        fragment = Fragment(id=own, dataset_id=dataset.id, partition=partition, digest=digest)
+        self.opened(fragment)
         faults.reach(Point.FRAGMENT_OPENED)
-        files = warehouse.take(hashed, dataset.id, fragment.id)
+        files = self.warehouse.take(hashed, dataset.id, fragment.id)
         fragment = replace(fragment, files=files)
-        return described(warehouse, dataset, fragment)
+        return described(self.warehouse, dataset, fragment)
 
-    def _aside(self) -> Path:
+    def _aside(self, what: str) -> Path:
         """Return a scratch folder outside the files of the ledger; it is removed when the run
         ends."""
-        run = self.pins.workspace.home / self.journal.run.folder
-        return run / ".staging" / f"appended-{uuid4()}"
-
-
-def files_there(pins: Pins, target: Target) -> list[str]:
-    """List the published files of the target: of its partition, if it has one."""
-    found = pins.fragments(Reading(target.asset, target.partition, of_source=False))
-    there = [f for f in found if f.since is not None]
-    pins.workspace.warehouse.check(target.asset, there)
-    return pins.workspace.warehouse.paths(there)
+        run = self.home / self.assignment.run.folder
+        return run / ".staging" / f"{what}-{uuid4()}"
 
 
 def _hashes(place: Path, output: Path) -> dict[Path, str]:

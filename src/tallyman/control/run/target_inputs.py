@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from tallyman.control.bind.inputs import Pin
+from tallyman.control.bind.pinned_files import Pin
 from tallyman.control.pipeline.check import Definition
 from tallyman.engine.expressions.redact import Redaction
 from tallyman.engine.source.corrections import FACTS, FOLDER, overlaid
@@ -70,6 +70,6 @@ def open_inputs(
             source = pipeline.sources[name]
             opened[name] = open_source(spark, source, schema, pin.files, redaction, memory)
         else:
-            producer = pipeline.tables.get(name) or pipeline.assets[name]
-            opened[name] = open_output(spark, pin.files, schema, producer.key, redaction, memory)
+            key = definition.key_of(name)
+            opened[name] = open_output(spark, pin.files, schema, key, redaction, memory)
     return opened

@@ -40,6 +40,10 @@ class Watch:
             except RunTaken:
                 canceled = True
             if canceled:
-                self.stop.set()
                 # Repeat: a job that starts just after the first interrupt must stop too.
-                self.interrupt()
+                self.halt()
+
+    def halt(self) -> None:
+        """Make running targets end as canceled, and let no other begin."""
+        self.stop.set()
+        self.interrupt()

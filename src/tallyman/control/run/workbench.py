@@ -8,19 +8,16 @@ from dataclasses import dataclass
 from tallyman.control.bind.inputs import Pins
 from tallyman.control.openlineage.run import RunEvents
 from tallyman.control.pipeline.definitions import Definitions
-from tallyman.control.pipeline.workspace import Workspace
+from tallyman.control.run.assign import Assigner
 from tallyman.control.run.journal import Journal
-from tallyman.control.run.prepare_fragments import PreparedFragments
 from tallyman.control.run.progress import Listener, Terminal
 from tallyman.control.run.watch import Watch
 from tallyman.domain.history.options import Options
 from tallyman.domain.history.run import RunIdentity
 from tallyman.domain.pipeline.target import Target
-from tallyman.domain.version.dataset import Dataset, Kind
 from tallyman.engine.files.hashing import hasher_for
 from tallyman.engine.files.run_folder import RunFolder
 from tallyman.engine.warehouse.warehouse import Warehouse
-from tallyman.registry.version.datasets import Datasets
 from tallyman.settings import Settings
 
 
@@ -33,7 +30,7 @@ class Workbench:
     options: Options
     targets: Sequence[Target]
     pins: Pins
-    fragments: PreparedFragments
+    assigner: Assigner
     folder: RunFolder
     lineage: RunEvents
     watch: Watch
@@ -58,7 +55,7 @@ class Workbench:
             options=options,
             targets=targets,
             pins=pins,
-            fragments=PreparedFragments(journal, pins, _datasets(definitions.workspace, targets)),
+            assigner=Assigner(definitions, run, options, pins, targets),
             folder=folder,
             lineage=RunEvents(definitions, run, folder),
             watch=Watch(journal, definitions.interrupt(str(run.id))),
@@ -77,12 +74,3 @@ class Workbench:
     def identity(self) -> RunIdentity:
         run = self.journal.run
         return RunIdentity(run.name, str(run.id), run.started_at)
-
-
-def _datasets(workspace: Workspace, targets: Sequence[Target]) -> dict[str, Dataset]:
-    """Find the dataset of each asset that the run makes."""
-    assets = sorted({target.asset for target in targets})
-    found = workspace.database.durably(
-        lambda tx: Datasets(tx).of_producers(workspace.name, assets, Kind.ASSET)
-    )
-    return {dataset.producer: dataset for dataset in found}

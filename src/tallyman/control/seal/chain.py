@@ -72,7 +72,7 @@ class Chain:
 def check_chain(database: Database, settings: Settings, head: str | None = None) -> Chain:
     """Check all seals. `head` is a hash noted earlier, which must be in the chain."""
     noted = _noted(head) if head is not None else None
-    rows = database.durably(lambda tx: Seals(tx).chain(settings.name))
+    rows = database.durably(lambda tx: Seals(tx).chain(settings.owner))
     walk = _ChainWalk(rows, settings.home, public_keys(settings.home))
     broken = next(walk.broken(), None)
     if broken is None and noted is not None and noted not in {row["hash"] for row in rows}:

@@ -79,7 +79,7 @@ def witness(tx: Transaction, settings: Settings, run: RunRecord | None) -> Witne
         keys=public_keys(settings.home),
         rows=Seals(tx).of_run(run.id) if run else (),
         registered=run is not None,
-        signed_since=Seals(tx).signed_since(settings.name) if run else None,
+        signed_since=Seals(tx).signed_since(settings.owner) if run else None,
     )
 
 

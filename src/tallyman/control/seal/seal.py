@@ -12,6 +12,7 @@ from tallyman.domain.history.materialization import Materialization, RunRecord
 from tallyman.domain.history.run import RunResult, Status
 from tallyman.domain.history.seal import Seal
 from tallyman.domain.version.commit import Commit
+from tallyman.domain.version.owner import Owner
 from tallyman.engine.files.listing import sha256
 from tallyman.engine.files.run_folder import LEDGER, SEAL, RunFolder, write_text
 from tallyman.engine.files.sealed import hashes_for_seal
@@ -24,7 +25,7 @@ def seal_of(home: Path, run: RunRecord, result: RunResult, rows: Iterable[Materi
     registry row."""
     folder = home / run.folder
     return Seal(
-        project=run.project,
+        project=run.owner.project,
         run_id=run.name,
         openlineage_run_id=str(run.id),
         status=result.status.value,
@@ -58,9 +59,9 @@ def _published_versions(commit: Commit | None) -> dict[str, Any]:
     }
 
 
-def place(database: Database, home: Path, project: str) -> None:
+def place(database: Database, home: Path, owner: Owner) -> None:
     """Write seal.json for every sealed run that lacks it, for example because its process died."""
-    for row in database.durably(lambda tx: Seals(tx).not_placed(project)):
+    for row in database.durably(lambda tx: Seals(tx).not_placed(owner)):
         folder, ordinal = home / row["folder"], row["ordinal"]
         newest = database.durably(lambda tx, run=row["run_id"]: Seals(tx).of_run(run))[0]
         # Another process may be writing it, or the folder may be read-only: the seal is in the
@@ -68,7 +69,7 @@ def place(database: Database, home: Path, project: str) -> None:
         with contextlib.suppress(OSError):
             if folder.is_dir() and newest["ordinal"] == ordinal:
                 _put(folder, row["body"])
-            database.durably(lambda tx, ordinal=ordinal: Seals(tx).placed(project, ordinal))
+            database.durably(lambda tx, ordinal=ordinal: Seals(tx).placed(owner, ordinal))
 
 
 def _put(folder: Path, body: str) -> None:

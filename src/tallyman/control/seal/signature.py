@@ -49,7 +49,7 @@ def signer(tx: Transaction, settings: Settings) -> Signer:
     key = keys.private_key(settings)
     place = keys.shown(settings, keys.place_of(settings))
     if key is None:
-        since = Seals(tx).signed_since(settings.name)
+        since = Seals(tx).signed_since(settings.owner)
         if since is not None:
             why = f"it is missing, but the seals of {settings.name} are signed since no. {since}"
             raise SigningKeyUnusable(place, why)

@@ -4,7 +4,7 @@ inputs."""
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -23,11 +23,9 @@ from tallyman.domain.pipeline.target import Target
 from tallyman.domain.pipeline.threshold import ANYTHING
 from tallyman.engine.asset.asset_run import AssetRun
 from tallyman.engine.asset.work import Folders, Work
-from tallyman.engine.evidence.proof import compare_keys
+from tallyman.engine.evidence.proof import compare_keys, compare_units
 from tallyman.engine.source.source import Input
 from tallyman.engine.spark import digest
-
-NAMES = ("record_count", "key_digest_high", "key_digest_low")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,16 +81,27 @@ def compare_by_digest(
 ) -> Discrepancy:
     """Compare recomputed keys, which count only where their groups match the stored digests."""
     with recomputed(asset, plan, moment, inputs, ledger, folder) as replay:
-        merged = (_replayed_part(part, replay.folder) for part in ledger.partitions)
-        found = compare_keys(replay.accounted, replace(ledger, partitions=tuple(merged)), folder)
+        merged = _replayed(ledger, replay.folder)
+        found = compare_keys(replay.accounted, merged, folder)
+        found += compare_units(replay.accounted[0].spark, merged, folder)
     return replace(found, missing=found.missing + replay.broken)
 
 
-def _replayed_part(part: Partition, folder: Path) -> Partition:
-    """Take the keys of groups from the recomputed files: the run stored only their digests."""
-    if part.fate is not Fate.AGGREGATED:
-        return part
-    return replace(part, location=str(folder / part.location))
+def _replayed(ledger: StoredLedger, folder: Path) -> StoredLedger:
+    """Take the keys of groups, at every level, from the recomputed files: the run stored only their
+    digests.
+    """
+
+    def parts(stored: Sequence[Partition]) -> tuple[Partition, ...]:
+        return tuple(
+            replace(part, location=str(folder / part.location))
+            if part.fate is Fate.AGGREGATED
+            else part
+            for part in stored
+        )
+
+    subs = (replace(sub, partitions=parts(sub.partitions)) for sub in ledger.sub_ledgers)
+    return replace(ledger, partitions=parts(ledger.partitions), sub_ledgers=tuple(subs))
 
 
 def _differing(inputs: Mapping[str, Input], stored: Path, keys: Path) -> int:
@@ -107,13 +116,13 @@ def _differing(inputs: Mapping[str, Input], stored: Path, keys: Path) -> int:
         group = F.to_json("group_key").alias("g")
         if "source_key" in rows.columns:
             found = rows.groupBy(group).agg(*digest.lanes(F.col("source_key")))
-            measured = (digest.COUNT, digest.HIGH, digest.LOW)
-            rows = found.select(
-                "g", *(F.col(m).alias(n) for m, n in zip(measured, NAMES, strict=True))
-            )
+            measured = zip(digest.NAMES, digest.STORED, strict=True)
+            rows = found.select("g", *(F.col(m).alias(n) for m, n in measured))
         else:
-            rows = rows.select(group, *NAMES)
+            rows = rows.select(group, *(n for n in digest.STORED if n in rows.columns))
         sides.append(rows)
+    # A run with digests of version 1 is compared by what it stored.
+    sides[1] = sides[1].select(*sides[0].columns)
     stored_only, now_only = sides[0].exceptAll(sides[1]), sides[1].exceptAll(sides[0])
     both = stored_only.select(F.col("record_count").alias("then"), F.lit(0).alias("now")).unionAll(
         now_only.select(F.lit(0), "record_count")

@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from tallyman.control.bind.changes import changes
-from tallyman.control.bind.inputs import Pin, Pins
+from tallyman.control.bind.inputs import Pins
 from tallyman.control.bind.manifest import label
+from tallyman.control.bind.pinned_files import Pin
 from tallyman.control.conclude.finish import result_of
 from tallyman.control.pipeline.definitions import Definitions
+from tallyman.control.pipeline.past_versions import version_of
 from tallyman.control.verify.bound_change import input_change
 from tallyman.control.verify.inputs import Bound, damage
 from tallyman.domain.account.fate import Evidence
@@ -77,11 +79,18 @@ class Reproducible:
             )
         if not self.bound.config_is_bound:
             yield "config.json of the run does not match its manifest: it was changed since"
-        if code.git_dirty:
+        # The plan is known exactly, whatever was committed.
+        if code.git_dirty and not self.plan_is_kept:
             yield (
                 f"the run's code was not committed: the pipeline's files had changes on top of "
                 f"commit {code.git_commit}, so the code cannot be restored"
             )
+
+    @cached_property
+    def plan_is_kept(self) -> bool:
+        """True if the plan of the run's pipeline version is stored."""
+        version = version_of(self.definitions.workspace, self.bound.record)
+        return version is not None and version.plan is not None
 
     def environment(self) -> list[str]:
         """List versions of tools that differ from those of the run: they may explain a
@@ -182,9 +191,10 @@ class Reproducible:
     @property
     def _checkout(self) -> str:
         code = self.bound.code_then
+        kept = "" if self.plan_is_kept else ". The plan of the run was not kept"
         if code.git_commit:
-            return f". The run used commit {code.git_commit}"
-        return f". The run's commit is unknown; the hash of its files is {code.source_hash}"
+            return f"{kept}. The run used commit {code.git_commit}"
+        return f"{kept}. The run's commit is unknown; the hash of its files is {code.source_hash}"
 
     # ---- its inputs -------------------------------------------------------------------------
 

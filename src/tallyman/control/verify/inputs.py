@@ -33,7 +33,6 @@ from tallyman.domain.version.dataset import Fragment
 from tallyman.engine.files.listing import sha256
 from tallyman.engine.files.past_run import Run
 from tallyman.engine.files.run_folder import CONFIG, MANIFEST
-from tallyman.engine.plan.code_version import code_version
 from tallyman.engine.warehouse.warehouse import Warehouse
 from tallyman.errors import NotBound
 from tallyman.registry.seals import Seals
@@ -213,8 +212,7 @@ class Bound:
 
     @cached_property
     def code(self) -> CodeVersion:
-        settings = self.definitions.settings
-        return code_version(settings.home / settings.pipelines)
+        return self.definitions.code()
 
     def code_changes(self) -> Iterator[BindingChange]:
         change = code_change(self.code_then, self.code)
@@ -272,7 +270,7 @@ def damage(warehouse: Warehouse, fragments: Sequence[Fragment]) -> str | None:
     total = sum(len(fragment.files) for fragment in fragments)
     gone = other = 0
     for fragment in fragments:
-        folder = warehouse.dataset(fragment.dataset_id)
+        folder = warehouse.of(fragment)
         for file in fragment.files:
             if not (folder / file.path).is_file():
                 gone += 1

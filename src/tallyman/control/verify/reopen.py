@@ -14,6 +14,7 @@ from tallyman.control.bind.inputs import Pins
 from tallyman.control.pipeline import check
 from tallyman.control.pipeline.check import Definition
 from tallyman.control.pipeline.redaction import redaction_then
+from tallyman.control.pipeline.shared import shared_inputs
 from tallyman.control.pipeline.workspace import Workspace
 from tallyman.control.run.target_inputs import Corrections, TargetInputs
 from tallyman.domain.account.stored_ledger import StoredLedger
@@ -54,12 +55,10 @@ class Again:
 
     @cached_property
     def definition(self) -> Definition:
-        return check.check(
-            self._workspace.spark(),
-            self._workspace.pipeline,
-            [self.target.asset],
-            self._workspace.home,
-        )
+        workspace, needed = self._workspace, [self.target.asset]
+        assets = check.upstream(workspace.pipeline, needed) & set(workspace.pipeline.assets)
+        shared = shared_inputs(workspace, workspace.spark(), assets, self.pins.ordinals)
+        return check.check(workspace.spark(), workspace.pipeline, needed, workspace.home, shared)
 
     @property
     def plan(self) -> Frame:

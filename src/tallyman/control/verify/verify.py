@@ -197,12 +197,11 @@ def _arithmetic(asset: str, ledger: StoredLedger) -> list[str]:
 
 
 def _compare(again: Again) -> Discrepancy:
-    if again.ledger.has_keys:
-        found = compare_keys(again.accounted, again.ledger, again.place)
-    else:
-        found = compare_by_digest(
+    if not again.ledger.has_keys:
+        return compare_by_digest(
             again.asset, again.plan, again.clock, again.inputs, again.ledger, again.place
         )
+    found = compare_keys(again.accounted, again.ledger, again.place)
     return found + compare_units(again.spark(), again.ledger, again.place)
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from tallyman.domain.account.column_metrics import MetricsByColumn
 from tallyman.domain.account.fate import Fate
 
 PROOF = "set_equality_with_collision_detection"
 WEAKER_PROOF = "count_and_additive_key_digest"
-_LANES = re.compile(r"[0-9a-f]{32}")
+_LANES = re.compile(r"([0-9a-f]{32}){1,2}")
+DIGEST_VERSION = 2
+"""The version of key digests. Version 1 has one 64-bit hash of each key instead of two."""
 
 UNITS = {"record": "records", "child": "children", "group": "groups", "row": "added rows"}
 """The plural of each unit of a ledger and its sub-ledgers."""
@@ -18,29 +21,54 @@ UNITS = {"record": "records", "child": "children", "group": "groups", "row": "ad
 
 @dataclass(frozen=True, slots=True)
 class KeyDigest:
-    """A count and two additive 64-bit sums over hashes of keys; equal for equal multisets of
-    keys.
+    """A count and the sums of the halves of two 64-bit hashes of each key; equal for equal
+    multisets of keys.
     """
 
     count: int = 0
     high: int = 0
     low: int = 0
+    high_2: int | None = 0
+    low_2: int | None = 0
+    """The halves of the second hash; None in a digest of version 1."""
+
+    @classmethod
+    def of_version_1(cls, count: int, high: int, low: int) -> KeyDigest:
+        return cls(count, high, low, None, None)
+
+    @property
+    def version(self) -> int:
+        return 1 if self.high_2 is None or self.low_2 is None else DIGEST_VERSION
+
+    def as_version(self, version: int) -> KeyDigest:
+        """Leave out what a digest of an earlier version does not have."""
+        return replace(self, high_2=None, low_2=None) if version == 1 else self
 
     def __add__(self, other: KeyDigest) -> KeyDigest:
-        return KeyDigest(self.count + other.count, self.high + other.high, self.low + other.low)
-
-    def __sub__(self, other: KeyDigest) -> KeyDigest:
-        return KeyDigest(self.count - other.count, self.high - other.high, self.low - other.low)
+        return KeyDigest(
+            self.count + other.count,
+            self.high + other.high,
+            self.low + other.low,
+            _added(self.high_2, other.high_2),
+            _added(self.low_2, other.low_2),
+        )
 
     @classmethod
     def of_text(cls, count: int, text: str) -> KeyDigest:
-        """Read the text that `str` wrote: both sums, modulo 2**64."""
+        """Read the text that `str` wrote: all sums, modulo 2**64."""
         if not _LANES.fullmatch(text):
             raise ValueError(f"{text!r} is not a digest of keys")
-        return cls(count, int(text[:16], 16), int(text[16:], 16))
+        sums = [int(text[at : at + 16], 16) for at in range(0, len(text), 16)]
+        return cls(count, *sums) if len(sums) > 2 else cls.of_version_1(count, *sums)
 
     def __str__(self) -> str:
-        return f"{self.high % 2**64:016x}{self.low % 2**64:016x}"
+        sums = (self.high, self.low, self.high_2, self.low_2)
+        return "".join(f"{value % 2**64:016x}" for value in sums if value is not None)
+
+
+def _added(one: int | None, other: int | None) -> int | None:
+    """Add a sum that digests of version 1 do not have."""
+    return None if one is None or other is None else one + other
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +187,10 @@ class InputAccount:
     """True if evidence also names records by place, because keys did not distinguish them."""
     missing_columns: Mapping[str, int] = field(default_factory=dict)
     """The columns that some files lack, with the number of records in them: NULL there."""
+    name: str = ""
+    """The name of the input in the pipeline."""
+    columns: MetricsByColumn | None = None
+    """Metrics of its columns, if they were measured; no part of the proof."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from tallyman.domain.account.stored_ledger import StoredInputs, StoredLedger, St
 
 VERSION = "1.0"
 KINDS = ("missing", "extra", "duplicate")
-NO_LANES = str(KeyDigest())
+NO_LANES = str(KeyDigest.of_version_1(0, 0, 0))
 """The digest of units for older ledgers, which do not have one."""
 
 PARTITION_TYPE = {fate: fate.value for fate in Fate} | {Fate.PASSED: "PASS_THROUGH"}
@@ -35,6 +35,7 @@ VERIFICATION = {
 def to_json(ledger: StoredLedger) -> dict[str, Any]:
     return {
         "ledger_version": VERSION,
+        **({"digest_version": ledger.digest_version} if ledger.digest_version > 1 else {}),
         "run_id": ledger.run_id,
         **({"replay_of": ledger.replay_of} if ledger.replay_of else {}),
         "asset": ledger.asset,
@@ -56,7 +57,7 @@ def of_json(found: Mapping[str, Any]) -> StoredLedger:
     """Read what `to_json` wrote, also in an older version; ValueError if it is not a ledger."""
     try:
         out = found["output_accounting"]
-        return StoredLedger(
+        ledger = StoredLedger(
             run_id=str(found.get("run_id", "")),
             asset=str(found.get("asset", "")),
             input_dataset=str(found.get("input_dataset", "")),
@@ -72,6 +73,10 @@ def of_json(found: Mapping[str, Any]) -> StoredLedger:
         )
     except (AttributeError, KeyError, TypeError) as error:
         raise ValueError(f"it is not a ledger: {error!r}") from error
+    stated = found.get("digest_version", 1)
+    if any(digest.version != stated for digest in ledger.digests()):
+        raise ValueError(f"not all of its digests are of version {stated}")
+    return ledger
 
 
 def is_ledger(found: object) -> bool:

@@ -38,7 +38,7 @@ class StoredInputs:
     blank_lines: int | None = None
     named_by_place: bool = False
     missing_columns: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """By input and column, the records of files without that column."""
+    """The records of files without a column, by input and column."""
 
     @property
     def records(self) -> int:
@@ -122,6 +122,35 @@ class StoredLedger:
         return sum((part.digest for part in self.partitions), KeyDigest())
 
     @property
+    def digest_version(self) -> int:
+        return self.inputs.digest.version
+
+    def digests(self) -> Iterator[KeyDigest]:
+        """Yield every digest that the file states."""
+        yield self.inputs.digest
+        for level in self.levels:
+            yield from (part.digest for part in level)
+        for sub in self.sub_ledgers:
+            yield from (made for made in (sub.units, sub.sources) if made is not None)
+
+    def as_version(self, version: int) -> StoredLedger:
+        """Leave out what digests of an earlier version do not have."""
+        return replace(
+            self,
+            inputs=replace(self.inputs, digest=self.inputs.digest.as_version(version)),
+            partitions=_as_version(self.partitions, version),
+            sub_ledgers=tuple(
+                replace(
+                    sub,
+                    units=sub.units.as_version(version),
+                    partitions=_as_version(sub.partitions, version),
+                    sources=None if sub.sources is None else sub.sources.as_version(version),
+                )
+                for sub in self.sub_ledgers
+            ),
+        )
+
+    @property
     def levels(self) -> tuple[tuple[Partition, ...], ...]:
         """List the partitions of the records, then those of each sub-ledger."""
         return (self.partitions, *(sub.partitions for sub in self.sub_ledgers))
@@ -141,6 +170,10 @@ class StoredLedger:
         )
         proof = StoredProof(balanced=self.proof.balanced, method=self.proof.method)
         return replace(self, partitions=tuple(parts), sub_ledgers=(), files=None, proof=proof)
+
+
+def _as_version(parts: Sequence[Partition], version: int) -> tuple[Partition, ...]:
+    return tuple(replace(part, digest=part.digest.as_version(version)) for part in parts)
 
 
 def _inputs(ledger: Ledger) -> StoredInputs:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, replace
 
 from tallyman.domain.definition.expression import Expression
@@ -22,20 +22,26 @@ def of_plan(frame: Frame) -> Iterator[Expression]:
 
 def rewritten(frame: Frame, change: Change) -> Frame:
     """Copy a plan with every expression changed; shared Frames stay shared."""
-    return _Rewriting(change).frame(frame)
+    return _Rewriting(change, {}).frame(frame)
+
+
+def grafted(frame: Frame, inputs: Mapping[str, Frame]) -> Frame:
+    """Copy a plan with other Frames in place of its inputs."""
+    return _Rewriting(lambda expression: expression, inputs).frame(frame)
 
 
 class _Rewriting:
-    def __init__(self, change: Change) -> None:
-        self.change = change
+    def __init__(self, change: Change, inputs: Mapping[str, Frame]) -> None:
+        self.change, self.inputs = change, inputs
         self.done: dict[int, Frame] = {}
 
     def frame(self, frame: Frame) -> Frame:
         if frame.step is None or frame.parent is None:
-            return frame
+            return self.inputs.get(frame.input, frame)
         if id(frame) not in self.done:
             parent = self.frame(frame.parent)
-            self.done[id(frame)] = Frame(frame.input, self._step(frame.step), parent)
+            # The parent's: a Frame that takes the place of an input may read another one.
+            self.done[id(frame)] = Frame(parent.input, self._step(frame.step), parent)
         return self.done[id(frame)]
 
     def _step(self, step: Step) -> Step:

@@ -52,10 +52,12 @@ class Frame:
 
     def steps(self) -> Iterator[Step]:
         """Yield the steps in the order they were written."""
-        if self.parent is not None:
-            yield from self.parent.steps()
-        if self.step is not None:
-            yield self.step
+        found: list[Step] = []
+        frame: Frame | None = self
+        while frame is not None and frame.step is not None:
+            found.append(frame.step)
+            frame = frame.parent
+        return reversed(found)
 
     def _then(self, step: Step) -> Frame:
         return Frame(self.input, step, self)

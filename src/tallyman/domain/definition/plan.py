@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from tallyman.domain.definition.frame import Frame
 from tallyman.domain.definition.step_facts import LOADING, Step
+from tallyman.domain.definition.working_step import Output
 from tallyman.errors import UsageError
 
 
@@ -88,6 +89,12 @@ def frames(frame: Frame) -> Iterator[Frame]:
     for step in frame.steps():
         for other in others(step):
             yield from frames(other)
+
+
+def registered_names(frame: Frame) -> list[str]:
+    """List the datasets that output steps register."""
+    steps = (step for step in frame.steps() if isinstance(step, Output))
+    return [step.register_as for step in steps if step.register_as is not None]
 
 
 def working_steps(frame: Frame) -> list[Frame]:

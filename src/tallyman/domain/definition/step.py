@@ -25,6 +25,9 @@ from tallyman.domain.definition.step_facts import (
 if TYPE_CHECKING:
     from tallyman.domain.definition.frame import Frame
 
+otherwise = "true"
+"""The condition of an output that takes every row that fits no output before it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Select(Step):
@@ -94,12 +97,15 @@ class Filter(Step):
 class Expect(Step):
     kind = "expect"
     holds = ("predicate",)
-    rejects = True
     rule: str
     predicate: Expression
     code: str | None = None
     severity: str = "reject"
     """`reject`: the row is rejected; `fail`: and one such row stops the asset."""
+
+    @property
+    def rejects(self) -> bool:
+        return True
 
     def decided_by(self) -> tuple[Operand, ...]:
         return when(self.predicate, Way.FILTER)
@@ -109,6 +115,44 @@ class Expect(Step):
 
     def text(self) -> str:
         return f"{self.rule}: {text_of(self.predicate)}"
+
+
+def _closed(condition: Expression) -> str:
+    """End a comment that would hide what follows."""
+    return f"{condition}\n" if "--" in str(condition) else str(condition)
+
+
+def route(outputs: Pairs) -> str:
+    """Write an expression with the name of a row's output. The first true condition decides; NULL
+    is not true. Every use of a split evaluates this one expression."""
+    last = outputs[-1]
+    has_rest = str(last[1]).strip().lower() == otherwise
+    cases = outputs[:-1] if has_rest else outputs
+    rest = f"ELSE '{last[0]}' " if has_rest else ""
+    text = " ".join(f"WHEN ({_closed(condition)}) THEN '{name}'" for name, condition in cases)
+    return f"CASE {text} {rest}END"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Split(Expect):
+    """The last step of an asset with named outputs: a row that fits none of them is rejected."""
+
+    kind = "split"
+    holds = ("predicate", "outputs")
+    outputs: Pairs
+
+    @property
+    def route(self) -> str:
+        return route(self.outputs)
+
+    @property
+    def rejects(self) -> bool:
+        """False if the last output takes every row that is left."""
+        return str(self.outputs[-1][1]).strip().lower() != otherwise
+
+    def decided_by(self) -> tuple[Operand, ...]:
+        each = (Operand(condition, Way.FILTER) for _, condition in self.outputs)
+        return (*when(self.predicate, Way.FILTER), *each)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

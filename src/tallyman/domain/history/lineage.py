@@ -18,6 +18,8 @@ class Reached:
     kind: Kind
     depth: int
     status: str | None  # of the latest materialization, in any state; None for a source
+    project: str | None = None
+    """The pipeline that it belongs to; None if it is the one that was asked."""
 
     def to_json(self) -> dict[str, object]:
         return {
@@ -26,4 +28,5 @@ class Reached:
             "kind": self.kind,
             "depth": self.depth,
             "status": self.status,
+            "pipeline": self.project,
         }

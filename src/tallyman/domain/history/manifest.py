@@ -53,6 +53,7 @@ class BoundInput:
     hash: str | None = None
     """The content hash; None if the input could not be read."""
     path: str | None = None
+    """The path of a source, or the name of a dataset of another pipeline."""
     partition: str | None = None
     dataset_id: str | None = None
     version: int | None = None
@@ -70,6 +71,8 @@ class BoundInput:
             if self.of_source
             else {"dataset_id": self.dataset_id, "version": self.version}
         )
+        if self.path is not None and not self.of_source:
+            place["dataset"] = self.path
         return {
             "kind": self.kind,
             **place,
@@ -85,7 +88,7 @@ class BoundInput:
         return cls(
             kind=found["kind"],
             hash=found.get("hash"),
-            path=found.get("path"),
+            path=found.get("path", found.get("dataset")),
             partition=found.get("partition"),
             dataset_id=found.get("dataset_id"),
             version=found.get("version"),

@@ -14,23 +14,35 @@ from tallyman.domain.history.options import RunParams
 from tallyman.domain.history.run import Status
 from tallyman.domain.pipeline.target import Target
 from tallyman.domain.version.dataset import Fragment
+from tallyman.domain.version.owner import Owner
+
+REJECTIONS_FRAGMENT = "rejections_fragment"
+"""The key of a result's metadata that names the fragment with its rejections."""
 
 
 @dataclass(frozen=True, slots=True)
 class Consumed:
-    """One input, as it was read. `id` is the materialization; None for a source."""
+    """One input, as it was read. `id` is the materialization; None for a source or a table."""
 
     name: str
     partition: str | None
     digest: str
     id: UUID | None = None
     version: int | None = None
+    project: str | None = None
+    """The pipeline that produces it, if that is another one: then `name` is its producer there."""
+    input: str | None = None
+    """The name that the reader gives it; None if that is `name`."""
 
 
 def dependency_hash(consumed: Iterable[Consumed]) -> str:
     """Compute a hash that is equal if the content read is equal, whichever run made it."""
-    listed = sorted([c.name, c.partition or "", c.digest, c.version or 0] for c in consumed)
+    listed = sorted([_name(c), c.partition or "", c.digest, c.version or 0] for c in consumed)
     return hashlib.sha256(json.dumps(listed, separators=(",", ":")).encode()).hexdigest()
+
+
+def _name(one: Consumed) -> str:
+    return f"{one.project}/{one.name}" if one.project else one.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +77,7 @@ class Made:
     fragment: Fragment
     metadata: Mapping[str, Any]
     registered: tuple[Fragment, ...] = ()
-    """Fragments of other datasets, which output steps registered."""
+    """Fragments of other datasets that are published with it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +86,7 @@ class RunRecord:
 
     id: UUID
     name: str
-    project: str
+    owner: Owner
     status: Status
     folder: str
     actor: str

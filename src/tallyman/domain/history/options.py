@@ -56,6 +56,8 @@ class Options:
     replay_of: str | None = None
     """The run whose rejections are replayed, if any."""
     replay: ReplayOptions | None = None
+    stored_version: str | None = None
+    """The hash of the stored pipeline version to run; None means that of the project's files."""
 
     @classmethod
     def of_json(cls, found: Mapping[str, Any]) -> Options:
@@ -72,12 +74,14 @@ class Options:
             plan=ChangePlan.of_json(plan) if plan else None,
             replay_of=found.get("replay_of"),
             replay=ReplayOptions.of_json(replay) if replay is not None else None,
+            stored_version=found.get("stored_version"),
         )
 
     def to_json(self) -> dict[str, Any]:
         replay = self.replay.to_json() if self.replay else None
         return {
             **({"replay_of": self.replay_of, "replay": replay} if self.replay_of else {}),
+            **({"stored_version": self.stored_version} if self.stored_version else {}),
             "plan": self.plan.to_json() if self.plan else None,
             "publish_good_partitions": self.good_partitions,
             "selection": list(self.selection),
@@ -90,6 +94,9 @@ class Options:
 
     def with_force(self, force: frozenset[str]) -> Options:
         return replace(self, force=force)
+
+    def with_stored_version(self, version: str) -> Options:
+        return replace(self, stored_version=version)
 
     def with_jobs(self, jobs: int) -> Options:
         return replace(self, jobs=jobs)

@@ -22,6 +22,7 @@ def target_facts(made: AssetResult, row: Materialization) -> dict[str, Any]:
         "inputs": list(kept.get("inputs", ())),
         "bytes": dict(kept.get("bytes", {})),
         "timings": list(kept.get("timings", ())),
+        **({"meta": dict(kept["meta"])} if kept.get("meta") else {}),
     }
 
 

@@ -68,6 +68,8 @@ class Reproduced:
     """The folder with the new results, relative to the project."""
     sealed: bool = True
     """True if a seal vouches for the manifest that was used."""
+    stored_version: str | None = None
+    """The pipeline version whose stored plan was used, because the files declare another."""
     not_applied: Sequence[str] = ()
     """Spark settings of the run that an already started session could not take over."""
 
@@ -108,5 +110,6 @@ class Reproduced:
             "environment": list(self.environment),
             "not_applied": list(self.not_applied),
             "commit": self.commit,
+            "stored_version": self.stored_version,
             "kept": self.kept,
         }

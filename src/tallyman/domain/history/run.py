@@ -10,6 +10,11 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from tallyman.domain.account.column_metrics import (
+    MetricsByColumn,
+    metrics_json,
+    metrics_of_json,
+)
 from tallyman.domain.account.fate import Fate
 from tallyman.domain.account.rule_warning import RuleWarning
 from tallyman.domain.account.sub_tally import SubTally
@@ -102,9 +107,13 @@ class AssetResult:
     null_keys: Mapping[str, int] = field(default_factory=dict)
     """The number of rows without a value, for each such column of the key."""
     missing_columns: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """By input and column, the number of records in files without that column."""
+    """The number of records in files without a column, by input and column."""
+    column_metrics: Mapping[str, MetricsByColumn] = field(default_factory=dict)
+    """Metrics of the columns of text inputs, by input and column, if they were measured."""
     warnings: tuple[RuleWarning, ...] = ()
     duration_ms: int = 0
+    reused: str | None = None
+    """If resumed: which segments of an earlier attempt were reused, and why no more."""
     unchanged_since: str | None = None
     """If skipped: the run that made the result which stands."""
     error: Mapping[str, object] | None = None
@@ -132,8 +141,12 @@ class AssetResult:
             found["null_keys"] = dict(self.null_keys)
         if self.missing_columns:
             found["missing_columns"] = {k: dict(v) for k, v in self.missing_columns.items()}
+        if self.column_metrics:
+            found["column_metrics"] = metrics_json(self.column_metrics)
         if self.warnings:
             found["warnings"] = [warning.to_json() for warning in self.warnings]
+        if self.reused:
+            found["reused"] = self.reused
         if self.unchanged_since:
             found["unchanged_since"] = self.unchanged_since
         return found | ({"error": dict(self.error)} if self.error else {})
@@ -149,8 +162,10 @@ class AssetResult:
             sub_ledgers=tuple(map(SubTally.of_json, found.get("sub_ledgers", ()))),
             null_keys=found.get("null_keys", {}),
             missing_columns=found.get("missing_columns", {}),
+            column_metrics=metrics_of_json(found.get("column_metrics", {})),
             warnings=tuple(map(RuleWarning.of_json, found.get("warnings", ()))),
             error=found.get("error"),
+            reused=found.get("reused"),
             unchanged_since=found.get("unchanged_since"),
             **known,
         )

@@ -99,6 +99,8 @@ class Hop(Answer):
     run: str
     folder: str
     rows: int
+    pipeline: str | None = None
+    """The pipeline that made the rows, if it is another one."""
     shown: tuple[Mapping[str, Any], ...] = ()
     steps: tuple[WalkCounts, ...] = ()
     records: int = 0
@@ -166,6 +168,8 @@ class Became:
     run: str
     status: str
     role: str
+    pipeline: str | None = field(default=None, kw_only=True)
+    """The pipeline of the asset, if it is another one."""
     """`record`: accounted for by the asset; `reference`: looked up by the asset's records."""
     dataset: str | None = None
     version: int | None = None

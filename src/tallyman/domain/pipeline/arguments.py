@@ -33,6 +33,23 @@ def mapping(what: str, value: object) -> Mapping[str, Any]:
     return value
 
 
+def notes(what: str, value: object) -> Mapping[str, str]:
+    """Return names and texts. A name without `=` can be searched for as name=value."""
+    found: dict[str, str] = {}
+    for name, given in mapping(what, value).items():
+        if "=" in text(what, name):
+            raise UsageError(f"{what}: the name {name!r} contains '='")
+        if not isinstance(given, (str, int, float)):
+            raise UsageError(f"{what}: {name} is a text or a number, not {shown(given)}")
+        found[name] = text(f"{what}: {name}", as_text(given))
+    return found
+
+
+def as_text(value: object) -> str:
+    """Write a value as YAML would have it: true and false in lower case."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def shown(value: object) -> str:
     try:
         return repr(value)[:80]

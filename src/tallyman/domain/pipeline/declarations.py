@@ -10,10 +10,9 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tallyman.domain.pipeline.pipeline import Asset, Source
-    from tallyman.domain.version.table import Table
+    from tallyman.domain.pipeline.pipeline import Item
 
-    Listed = list[Source | Asset | Table]
+    Listed = list[Item]
 else:
     Listed = list
 
@@ -21,12 +20,12 @@ HERE = os.path.dirname(__file__)
 
 
 class Declarations(Listed):
-    """Sources, tables and assets, and the file and line of each."""
+    """Sources, tables, shared datasets and assets, and the file and line of each."""
 
     def __init__(self) -> None:
         super().__init__()
         self.places: dict[str, tuple[str, int]] = {}
-        """By kind and name, as in `asset x`."""
+        """File and line of each declaration, by kind and name as in `asset x`."""
 
     def place(self, where: str, file: str, line: int) -> None:
         self.places.setdefault(where, (file, line))
@@ -46,9 +45,7 @@ def declaring() -> Iterator[Declarations]:
         _declared.reset(token)
 
 
-def record(
-    item: Source | Asset | Table, where: str, written_at: tuple[str, int] | None = None
-) -> None:
+def record(item: Item, where: str, written_at: tuple[str, int] | None = None) -> None:
     """Add an item if declarations are collected; without a place, at that of the calling code."""
     if (declared := _declared.get()) is not None:
         declared.append(item)

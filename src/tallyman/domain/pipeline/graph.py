@@ -27,7 +27,7 @@ def edges(pipeline: Pipeline, chosen: Sequence[str] | None = None) -> list[tuple
 
 def nodes(pipeline: Pipeline, chosen: Sequence[str] | None = None) -> list[str]:
     """List sources and tables, then assets in order; of a choice, also its direct inputs."""
-    every = [*pipeline.sources, *pipeline.tables, *pipeline.order()]
+    every = [*pipeline.sources, *pipeline.tables, *pipeline.shared, *pipeline.order()]
     if chosen is None:
         return every
     drawn = {*chosen, *(read for read, _ in edges(pipeline, chosen))}
@@ -69,6 +69,8 @@ def _marked(pipeline: Pipeline, name: str) -> str:
 def kind_of(pipeline: Pipeline, name: str) -> str:
     if name in pipeline.sources:
         return "source"
+    if name in pipeline.shared:
+        return "dataset"
     return "table" if name in pipeline.tables else "asset"
 
 

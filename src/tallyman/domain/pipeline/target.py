@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from tallyman.domain.pipeline.pipeline import Asset, Pipeline, Source
+from tallyman.domain.pipeline.pipeline import Asset, Pipeline, SharedDataset, Source
 
 PLACEHOLDER = "{partition}"
 """The placeholder in a source's path: only files of the partition are read."""
@@ -28,6 +28,8 @@ class Reading:
     partition: str | None
     of_source: bool
     of_table: bool = False
+    shared: SharedDataset | None = None
+    """The dataset of another pipeline that is read; None for what this pipeline declares."""
 
 
 def readings(pipeline: Pipeline, target: Target) -> list[Reading]:
@@ -41,6 +43,8 @@ def readings(pipeline: Pipeline, target: Target) -> list[Reading]:
             found.append(Reading(name, partition, True))
         elif name in pipeline.tables:
             found.append(Reading(name, None, False, of_table=True))
+        elif name in pipeline.shared:
+            found.append(Reading(name, None, False, shared=pipeline.shared[name]))
         else:
             partition = target.partition if same_partitions(reader, pipeline.assets[name]) else None
             found.append(Reading(name, partition, False))

@@ -11,13 +11,15 @@ from typing import Any
 class Action(StrEnum):
     CREATE = "create"
     REBUILD = "rebuild"
+    PUBLISH = "publish"
+    """Nothing is made; more of what is there is published."""
     REUSE = "reuse"
     REMOVE = "remove"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """What making a target cost before: medians of the newest results, for one target."""
+    """The cost of making a target before: medians of the newest results, for one target."""
 
     results: int
     seconds: float
@@ -51,7 +53,7 @@ class Planned:
     publish: bool | None = None
     """True to show the dataset to outside readers, False to hide it; None: no change."""
     estimate: Estimate | None = None
-    """What building it will cost, if it was built before."""
+    """The expected cost of building it, if it was built before."""
 
     @property
     def builds(self) -> bool:
@@ -81,6 +83,11 @@ class ChangePlan:
 
     def with_action(self, *actions: Action) -> list[Planned]:
         return [one for one in self.planned if one.action in actions]
+
+    @property
+    def runs(self) -> list[Planned]:
+        """List the assets that a run takes up: to build them, or to publish more of them."""
+        return [one for one in self.planned if one.builds or one.action is Action.PUBLISH]
 
     @property
     def builds(self) -> list[Planned]:

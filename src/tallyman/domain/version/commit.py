@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from tallyman.domain.version.dataset import Fragment
+from tallyman.domain.version.owner import Owner
 
 
 class Operation(StrEnum):
@@ -62,7 +63,7 @@ class Publication:
     key: UUID
     kind: str
     actor: str
-    project: str
+    owner: Owner
     changes: tuple[Change, ...]
     reads: Mapping[UUID, int] = field(default_factory=dict)
     """Datasets that do not change but must still be at this version."""
@@ -73,6 +74,8 @@ class Publication:
     """The pipeline version that was active when the work began."""
     pins: Mapping[UUID, int] | None = None
     """The versions that a run read; the commit checks what was replaced since."""
+    task: UUID | None = None
+    """The task that publishes; its events have its id as their producer."""
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -109,7 +112,7 @@ class Commit:
     seq: int
     kind: str
     actor: str
-    project: str
+    owner: Owner
     created_at: datetime
     parent: UUID | None = None
     run_id: UUID | None = None

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
+from tallyman.domain.version.owner import Owner
 from tallyman.errors import UsageError
 
 DATASET_NAME = re.compile(r"[a-z][a-z0-9_]{0,127}")
@@ -25,6 +26,11 @@ def checked_name(name: str) -> str:
     return name
 
 
+def registered_by(asset: str, name: str) -> str:
+    """Name the producer of a dataset that an asset publishes next to its own."""
+    return f"{asset}/{name}"
+
+
 class Kind(StrEnum):
     ASSET = "asset"
     TABLE = "table"
@@ -37,7 +43,7 @@ class Dataset:
     id: UUID
     name: str
     kind: Kind
-    project: str
+    owner: Owner
     producer: str
     key_columns: tuple[str, ...] = ()
     partition_column: str | None = None
@@ -74,6 +80,10 @@ class Fragment:
     """The version it entered with; None while no version has it."""
     invalidated: bool = False
     """True if it was invalidated: an equal fragment replaces it."""
+    owner: Owner | None = None
+    """The pipeline whose warehouse has the files; None for a fragment that is being made."""
+    warehouse: str | None = None
+    """The folder of that warehouse; None if the pipeline has not run since it is recorded."""
 
     @property
     def rows(self) -> int:

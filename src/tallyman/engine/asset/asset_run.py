@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 from tallyman.domain.account.ledger import Ledger
 from tallyman.domain.definition.plan import accounted_inputs, has_working_set, step_ids
 from tallyman.engine.asset.closing import AssetOutcome, Closing, by_type
+from tallyman.engine.asset.split_outputs import SplitOutputs, split_of
 from tallyman.engine.asset.work import Work
 from tallyman.engine.columns.reads import columns_read
 from tallyman.engine.evidence import breaker
@@ -18,10 +20,12 @@ from tallyman.engine.evidence.evidence_jobs import EvidenceJobs
 from tallyman.engine.evidence.key_check import KeyCheck, KeyedOutput
 from tallyman.engine.evidence.write import EvidenceWriter, clear, move_files
 from tallyman.engine.evidence.year_check import refuse_far_years
+from tallyman.engine.files.run_folder import TRACE
 from tallyman.engine.observer import SILENT, Observer
 from tallyman.engine.plan.blame import failed_step
 from tallyman.engine.segment.evaluate import Evaluation
 from tallyman.engine.segment.fate_book import Book
+from tallyman.engine.segment.segment_records import SegmentRecords
 from tallyman.engine.segment.stage import WrittenRows
 from tallyman.engine.segment.stage_checks import Halted, StageChecks
 from tallyman.engine.source.doors import Doors
@@ -61,7 +65,20 @@ class AssetRun:
         self.key_check = KeyCheck(work.asset, work.plan, self.pool, work.redaction, work.stays)
         works = has_working_set(work.asset.trace, work.plan)
         self.working = self._working_run() if works else None
-        self.closing = Closing(work, self.doors, self.evaluation, self.evidence_jobs, self.working)
+        self.closing = Closing(
+            work, self.doors, self.evaluation, self.evidence_jobs, self.working, self._split_names()
+        )
+
+    @property
+    def split(self) -> SplitOutputs | None:
+        found, folders = split_of(self.work.plan), self.work.folders
+        if found is None:
+            return None
+        return SplitOutputs(self.doors.spark(), found, folders.result, folders.scratch)
+
+    def _split_names(self) -> tuple[str, ...]:
+        found = split_of(self.work.plan)
+        return tuple(name for name, _ in found.outputs) if found else ()
 
     def _evaluation(self, book: Book) -> Evaluation:
         work, doors = self.work, self.doors
@@ -70,7 +87,13 @@ class AssetRun:
             inputs=doors.inputs,
             step_ids=step_ids(work.plan),
             evidence=work.evidence,
-            folder=str(work.folders.scratch),
+            records=SegmentRecords(
+                folder=work.folders.scratch,
+                made_from=work.made_from,
+                attempt=work.attempt,
+                pool=self.pool,
+                check_inputs=doors.check_unchanged,
+            ),
             checks=StageChecks(book, work.thresholds, doors, self.pool),
             reads={name: self._columns_read(name) for name in doors.accounted},
             # Steps with a trace are reported later, when their trace is durable.
@@ -87,7 +110,7 @@ class AssetRun:
         ids = RowIds(work.run, work.asset.name, work.target.partition)
         tracer = None
         if work.traced:
-            place, hidden = folders.result / "trace", work.redaction
+            place, hidden = folders.result / TRACE, work.redaction
             tracer = Tracer(ids, place, folders.scratch, self.pool, self.observer, hidden)
         inputs, evaluation = self.doors.inputs, self.evaluation
         return WorkingRun(work.plan, inputs, evaluation, ids, tracer, folders.scratch)
@@ -104,7 +127,8 @@ class AssetRun:
         for place in (self.work.folders.result, self.work.folders.scratch):
             clear(place)
             place.mkdir()
-        return AssetRun(self._asked, inputs, self.observer)
+        # Segments of the other way of reading must never meet these.
+        return AssetRun(replace(self._asked, made_from={}), inputs, self.observer)
 
     # ---- the order of things -------------------------------------------------------------
 
@@ -114,6 +138,7 @@ class AssetRun:
             self._break_early()
             self.doors.begin()
             self.evaluation.inputs = self.doors.inputs
+            self.evaluation.records.find()
             self.observer.phase("evaluating")
             made, content = self._evaluate()
             self.observer.phase("settling")
@@ -184,6 +209,8 @@ class AssetRun:
         move_files(made.folder, folders.output)
         if self.working is not None:
             self.working.keep_outputs(folders.result, self.work.partition_label)
+        if self.split is not None:
+            self.split.write(made.schema)
         spark, place = self.doors.spark(), folders.output
         inside = self.work.in_partition()
         key = self.evaluation.output_key
@@ -212,7 +239,8 @@ class AssetRun:
         rows_out = kept.rows("output") if content is not None else 0
         self.doors.check_unchanged()
         self.doors.remember()
-        return AssetOutcome(ledger, by_type(letters), measured, rows_out, error, warnings)
+        reused = self.evaluation.records.summary()
+        return AssetOutcome(ledger, by_type(letters), measured, rows_out, error, warnings, reused)
 
     def refuse_far_years(self) -> None:
         """Refuse an output with dates that Iceberg and Python cannot hold."""

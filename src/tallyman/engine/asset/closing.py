@@ -13,7 +13,7 @@ from tallyman.engine.asset.work import Work
 from tallyman.engine.evidence.account import Account
 from tallyman.engine.evidence.content import Content
 from tallyman.engine.evidence.evidence_jobs import EvidenceJobs
-from tallyman.engine.evidence.kept import Kept, LetterCounts
+from tallyman.engine.evidence.kept import Kept, LetterCounts, split_folder
 from tallyman.engine.evidence.write import SUMMARY, clear
 from tallyman.engine.files.run_folder import write_json
 from tallyman.engine.segment.evaluate import Evaluation
@@ -35,6 +35,8 @@ class AssetOutcome:
     rows_out: int = 0
     error: ThresholdExceeded | None = None
     warnings: tuple[RuleWarning, ...] = ()
+    reused: str | None = None
+    """Which segments of an earlier attempt were reused, and why no more."""
 
     @property
     def rejections(self) -> int:
@@ -52,6 +54,8 @@ class Closing:
     evaluation: Evaluation
     evidence_jobs: EvidenceJobs
     working: WorkingRun | None
+    outputs: tuple[str, ...] = ()
+    """The outputs among which its rows are divided."""
 
     def kept(self) -> Kept:
         return Kept(self.work.folders.result, self.doors.spark)
@@ -76,7 +80,10 @@ class Closing:
         checks = list(self.working.checks(kept)) if self.working is not None and made else []
         if made and content is not None and content.passed is not None:
             checks.append(_rows_still_there(kept, content))
-        closed = account.close(self._passed(kept, made, content), marked=marked)
+        passed = self._passed(kept, made, content)
+        if made is not None and self.outputs:
+            checks.append(self._rows_of_outputs(kept, made, passed))
+        closed = account.close(passed, marked=marked)
         return Ledger(
             run_id=self.work.run.run_id,
             asset=self.work.asset.name,
@@ -100,7 +107,7 @@ class Closing:
 
     def warnings(self) -> tuple[RuleWarning, ...]:
         """Count the warnings. Call it only when every segment was evaluated."""
-        found = (watched.count() for watched in self.evaluation.book.warnings)
+        found = (watched.warning() for watched in self.evaluation.book.warnings)
         return tuple(warning for warning in found if warning.count)
 
     def against(self, ledger: Ledger, letters: LetterCounts) -> ThresholdExceeded | None:
@@ -136,6 +143,22 @@ class Closing:
             return {made.level: sum(found.values(), KeyDigest())}
         levels = {cut.step_id: n for n, cut in enumerate(self.evaluation.opened, 1)}
         return {levels[step] if step else 0: met for step, met in found.items()}
+
+    def _rows_of_outputs(
+        self, kept: Kept, made: WrittenRows, passed: Mapping[int, KeyDigest]
+    ) -> Check:
+        """Compare the rows of all outputs with those that passed: a row in two outputs, or in none,
+        makes a difference."""
+        found = KeyDigest()
+        for name in self.outputs:
+            place = f"outputs/{split_folder(name)}"
+            if made.group_columns is not None:
+                found += kept.group_rows(made.group_columns, place)
+            else:
+                by_step = kept.passed(self.evaluation.output_key, place)
+                found += sum(by_step.values(), KeyDigest())
+        expected = sum(passed.values(), KeyDigest())
+        return Check(what="rows of its outputs", expected=expected, found=found)
 
 
 def _rows_still_there(kept: Kept, content: Content) -> Check:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pyspark.sql import Column
@@ -54,6 +54,10 @@ class Work:
     attempt: int = 1
     stays: Sequence[str] = ()
     """Existing files of rows to which the output is added."""
+    made_from: Mapping[str, str] = field(default_factory=dict)
+    """Hashes of everything that rows depend on, by kind: a resume reuses segments with equal ones.
+    Empty if segments are not reused.
+    """
     replay_of: str | None = None
     """The run whose rejected records are made again."""
 

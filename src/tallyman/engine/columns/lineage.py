@@ -9,6 +9,7 @@ from tallyman.domain.definition.column_lineage import ColumnLineage, Origin, Way
 from tallyman.domain.definition.expression import is_star
 from tallyman.domain.definition.frame import Frame
 from tallyman.domain.definition.plan import chain
+from tallyman.domain.definition.step import Split
 from tallyman.domain.definition.step_facts import EVERY_COLUMN, Lookup, Operand, Step
 from tallyman.domain.definition.working_step import Output
 from tallyman.engine.columns.names import selected_as
@@ -98,14 +99,17 @@ def column_lineage(
 
 
 def registered_lineage(plan: Frame, inputs: Inputs) -> dict[str, ColumnLineage]:
-    """Derive the lineage of datasets that output steps register, by name."""
-    found = {}
+    """Derive the lineage of datasets that output steps and a split register, by name."""
+    found: dict[str, ColumnLineage] = {}
     for node in chain(plan):
         step = node.step
         if isinstance(step, Output) and step.register_as is not None:
             rows = _trace(node, inputs)
             named = [n for n in step.columns or rows.columns if spelled(n, list(rows.columns))]
             found[step.register_as] = _of_output(rows, named)
+        if isinstance(step, Split):
+            rows = _trace(node, inputs)
+            found |= {name: _of_output(rows, list(rows.columns)) for name, _ in step.outputs}
     return found
 
 

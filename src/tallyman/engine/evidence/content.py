@@ -6,6 +6,8 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import reduce
+from operator import or_
 from pathlib import Path
 
 from pyspark.sql import Column, DataFrame, Row, SparkSession
@@ -25,7 +27,6 @@ NESTED = (ArrayType, MapType, StructType)
 LOW = 0xFFFFFFFF
 VALUES = 200_000
 """The largest number of values that are hashed in this process: about a quarter of a second."""
-STEP = "_tm_step"
 SUMS = ("rows", "s0", "s1", "s2", "s3")
 
 
@@ -51,10 +52,10 @@ def measure_output(
 ) -> Content:
     """Measure rows with our column next to their own: content and keys in one pass."""
     own = rows.drop(SYSTEM)
-    step, key = kept_by_spark.step_and_key(rows, key_columns)
-    found = rows.groupBy(step.alias(STEP)).agg(*_sums(own, only), *digest.lanes(key)).collect()
-    passed = {row[STEP]: digest.of_row(row) for row in found}  # a row per step
-    return replace(_content(own.schema, found), passed=passed)
+    key = kept_by_spark.output_key(rows, key_columns)
+    found = kept_by_spark.by_step(rows, [*_sums(own, only), *digest.lanes(key)])
+    passed = {step: digest.of_row(row) for step, row in found.items()}
+    return replace(_content(own.schema, list(found.values())), passed=passed)
 
 
 def measure_files(
@@ -106,7 +107,10 @@ def row_hashes(rows: DataFrame, seeds: Sequence[int]) -> list[Column]:
     """Hash all columns of each row, once per seed."""
     values = _values(rows)
     # xxhash64 skips NULLs: without the flags, (1, NULL) and (NULL, 1) would be equal.
-    nulls = F.concat_ws("", *(F.when(v.isNull(), "1").otherwise("0") for v in values))
+    missing = [value.isNull() for value in values]
+    nulls = F.concat_ws("", *(F.when(no, "1").otherwise("0") for no in missing))
+    if missing:  # most rows have no NULL: their flags need not be put together
+        nulls = F.when(~reduce(or_, missing), "0" * len(missing)).otherwise(nulls)
     return [F.xxhash64(F.lit(seed), nulls, *values) for seed in seeds]
 
 

@@ -59,6 +59,7 @@ class EvidenceJobs:
             self.writer.make_filtered(number)
         for level, opened in enumerate(self.evaluation.opened, 1):
             if opened.kept_as_written and level not in self.failed_groups:
+                self.evaluation.records.release(opened.stage)
                 self.writer.keep_keys(opened)
 
     def _witness(self, opened: Opened, failed: DataFrame | None) -> Callable[[], KeyDigest] | None:

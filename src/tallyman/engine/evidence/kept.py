@@ -19,13 +19,14 @@ from pyspark.sql import SparkSession
 
 from tallyman.domain.account.ledger import KeyDigest
 from tallyman.engine.evidence import kept_by_spark as by_spark
+from tallyman.engine.evidence.distinct_groups import DistinctGroups, joined
 from tallyman.engine.expressions.column_names import SOURCES, SYSTEM
 from tallyman.engine.files import parquet
 from tallyman.engine.files.parquet import batches
 from tallyman.engine.segment.group_key import PAIR, SOURCE_KEY, WHOLE
 from tallyman.engine.spark import digest
 from tallyman.engine.spark.spark_hash import digest_of
-from tallyman.engine.spark.spark_text import NoSparkText, group_text, has_text, texts
+from tallyman.engine.spark.spark_text import NoSparkText, texts
 
 EVIDENCE = {
     "group": "adjoint/reverse_joins",
@@ -37,6 +38,15 @@ LETTER_BYTES = 64 << 20
 
 WHOLE_GROUP = digest_of(["{}"])
 """The digest of the one group of all rows. It exists even without rows and without evidence."""
+
+
+def split_folder(output: str) -> str:
+    """Name the folder of a split's output below `outputs/`; no step can have such a name."""
+    return f"@{output}"
+
+
+def split_folders(result: Path) -> list[Path]:
+    return sorted((result / "outputs").glob(split_folder("*")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,15 +119,15 @@ class Kept:
 
     def groups(self, place: str) -> KeyDigest | None:
         """Digest the groups in the evidence of keys, without the keys; None if only Spark can."""
-        found = set[str]()
+        found = DistinctGroups()
         try:
             for batch in batches(self.files(place), ["group_key"]):
-                found |= _distinct(batch)
-                if len(found) > parquet.ROWS:
+                found.add(batch["group_key"])
+                if found.merged > parquet.ROWS:
                     return None
+            return digest_of(found.texts()) if len(found) <= parquet.ROWS else None
         except NoSparkText:
             return None
-        return digest_of(found)
 
     def pairs(self, place: str) -> KeyDigest:
         """Digest each key together with its group, so that a key in another group is detected."""
@@ -148,9 +158,11 @@ class Kept:
             strays += sum(not str(child).startswith(f"{parent}/") for child, parent in both)
         return Children(found[0], found[1], strays)
 
-    def passed(self, key_columns: Sequence[str] = ()) -> dict[str | None, KeyDigest]:
+    def passed(
+        self, key_columns: Sequence[str] = (), place: str = "output"
+    ) -> dict[str | None, KeyDigest]:
         """Digest the rows of the output by the step that made them; None for rows of records."""
-        files = self.files("output")
+        files = self.files(place)
         try:
             if self._many(files):
                 raise NoSparkText
@@ -166,14 +178,14 @@ class Kept:
         at = held.get_field_index(SYSTEM)
         return at >= 0 and held.field(at).type.get_field_index("key") >= 0
 
-    def group_rows(self, by: Sequence[str]) -> KeyDigest:
+    def group_rows(self, by: Sequence[str], place: str = "output") -> KeyDigest:
         """Digest the rows of an output of groups, by the columns that identify them."""
-        files = self.files("output")
+        files = self.files(place)
         try:
             if self._many(files):
                 raise NoSparkText
             return _sum(
-                digest_of(_joined(by, [batch[name] for name in by], batch.num_rows))
+                digest_of(joined(by, [batch[name] for name in by], batch.num_rows))
                 for batch in batches(files, list(by))
             )
         except NoSparkText:
@@ -191,13 +203,14 @@ class Kept:
         files = self.files(place)
         if not files or not _holds(pq.read_schema(files[0]), path):
             return None
-        found = KeyDigest()
-        for batch in batches(files, [".".join((*path, name)) for name in digest.NAMES]):
+        found, schema = KeyDigest(), pq.read_schema(files[0])
+        known = [name for name in digest.NAMES if _holds(schema, (*path, name))]
+        for batch in batches(files, [".".join((*path, name)) for name in known]):
             held = batch[path[0]]
             for name in path[1:]:
                 held = held.field(name)
-            sums = [pc.call_function("sum", [held.field(name)]).as_py() for name in digest.NAMES]
-            found += KeyDigest(*(int(value or 0) for value in sums))
+            sums = {n: pc.call_function("sum", [held.field(n)]).as_py() for n in known}
+            found += digest.of_sums(sums)
         return found
 
     def letters(self) -> LetterCounts:
@@ -240,33 +253,15 @@ def _group_texts(batch: pa.RecordBatch) -> list[str]:
     group = batch["group_key"]
     fields = [(field.name, group.field(n)) for n, field in enumerate(group.type)]
     named = [(name, values) for name, values in fields if name != WHOLE]
-    return _joined([n for n, _ in named], [v for _, v in named], batch.num_rows)
-
-
-def _joined(names: Sequence[str], columns: Sequence[pa.Array], rows: int) -> list[str]:
-    if not names:
-        return ["{}"] * rows
-    return [group_text(names, row) for row in zip(*map(texts, columns), strict=True)]
+    return joined([n for n, _ in named], [v for _, v in named], batch.num_rows)
 
 
 def _grouped(files: Sequence[Path]) -> GroupedKeys:
-    sources, groups = KeyDigest(), set[str]()
+    sources, groups = KeyDigest(), DistinctGroups()
     for batch in batches(files, ["group_key", "source_key"]):
         sources += digest_of(texts(batch["source_key"]))
-        groups |= _distinct(batch)
-    return GroupedKeys(sources, digest_of(groups))
-
-
-def _distinct(batch: pa.RecordBatch) -> set[str]:
-    """Compute the texts of the groups in a batch, once for each group instead of each row."""
-    group = batch["group_key"]
-    if not all(has_text(field.type) for field in group.type):
-        raise NoSparkText(str(group.type))
-    columns = [group.field(n) for n in range(group.type.num_fields)]
-    table = pa.table(columns, names=[f"c{n}" for n in range(len(columns))])
-    once = table.group_by(table.column_names).aggregate([])
-    names = [field.name for field in group.type if field.name != WHOLE]
-    return set(_joined(names, once.columns[: len(names)], once.num_rows))
+        groups.add(batch["group_key"])
+    return GroupedKeys(sources, digest_of(groups.texts()))
 
 
 def _groups(files: Sequence[Path]) -> list[str]:
@@ -275,9 +270,10 @@ def _groups(files: Sequence[Path]) -> list[str]:
 
 
 def _stored(files: Sequence[Path]) -> KeyDigest:
-    names = ["record_count", "key_digest_high", "key_digest_low"]
+    held = pq.read_schema(files[0]).names
+    names = [name for name in digest.STORED if name in held]
     return _sum(
-        KeyDigest(*(sum(batch[name].to_pylist()) for name in names))
+        digest.of_sums({name: sum(batch[name].to_pylist()) for name in names}, digest.STORED)
         for batch in batches(files, names)
     )
 

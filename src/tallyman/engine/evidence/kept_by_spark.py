@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from tallyman.domain.account.ledger import KeyDigest
@@ -15,6 +15,8 @@ from tallyman.engine.segment.group_key import group_text, pair, text_of_group
 from tallyman.engine.source.source import key_text
 from tallyman.engine.spark import digest
 
+SUM = "_tm_sum"
+STEP = "_tm_step"
 LETTER = (
     "source_key string, error_type string, morphism_path string, actual string, "
     "error_code string, context map<string,string>"
@@ -30,16 +32,15 @@ def grouped(rows: DataFrame) -> tuple[KeyDigest, KeyDigest]:
     if "source_key" in rows.columns:
         each = rows.groupBy("group_key").agg(*digest.lanes(F.col("source_key")))
     else:
-        names = zip(
-            ("record_count", "key_digest_high", "key_digest_low"), digest.NAMES, strict=True
-        )
-        each = rows.select("group_key", *(F.col(stored).alias(name) for stored, name in names))
+        names = zip(digest.STORED, digest.NAMES, strict=True)
+        stored = [F.col(old).alias(name) for old, name in names if old in rows.columns]
+        each = rows.select("group_key", *stored)
     text = text_of_group(rows)
-    sums = [F.sum(name).alias(f"_tm_s{n}") for n, name in enumerate(digest.NAMES)]
+    known = [name for name in digest.NAMES if name in each.columns]
+    sums = [F.sum(name).alias(f"{SUM}{name}") for name in known]
     found = each.agg(*sums, *digest.lanes(text)).first()
     assert found is not None
-    sources = KeyDigest(*(int(found[f"_tm_s{n}"] or 0) for n in range(3)))
-    return sources, digest.of_row(found)
+    return digest.of_sums({n: found[f"{SUM}{n}"] for n in known}), digest.of_row(found)
 
 
 def pairs(rows: DataFrame) -> KeyDigest:
@@ -55,17 +56,25 @@ def children(rows: DataFrame) -> tuple[KeyDigest, KeyDigest, int]:
 
 
 def passed(rows: DataFrame, key_columns: Sequence[str]) -> dict[str | None, KeyDigest]:
-    step, key = step_and_key(rows, key_columns)
-    found = rows.groupBy(step.alias("step")).agg(*digest.lanes(key))
-    return {row["step"]: digest.of_row(row) for row in found.collect()}  # a row per step
+    found = by_step(rows, digest.lanes(output_key(rows, key_columns)))
+    return {step: digest.of_row(row) for step, row in found.items() if row[digest.COUNT]}
 
 
-def step_and_key(rows: DataFrame, key_columns: Sequence[str]) -> tuple[Column, Column]:
-    """Return the step that made a row of the output, NULL for rows of records; and its key."""
+def output_key(rows: DataFrame, key_columns: Sequence[str]) -> Column:
     own = [F.col(f"{SYSTEM}.key"), *([key_text(key_columns)] if key_columns else [])]
-    fields = rows.schema[SYSTEM].dataType.names  # type: ignore[attr-defined]
-    step = F.col(f"{SYSTEM}.step") if "step" in fields else F.lit(None).cast("string")
-    return step, F.coalesce(*own)
+    return F.coalesce(*own)
+
+
+def by_step(rows: DataFrame, sums: Sequence[Column]) -> dict[str | None, Row]:
+    """Aggregate the rows of an output by the step that made them, None for rows of records. Without
+    a step in any row there is no grouping, which takes Spark much longer than the sums.
+    """
+    if "step" not in rows.schema[SYSTEM].dataType.names:  # type: ignore[attr-defined]
+        found = rows.agg(*sums).first()
+        assert found is not None
+        return {None: found}
+    each = rows.groupBy(F.col(f"{SYSTEM}.step").alias(STEP)).agg(*sums)
+    return {row[STEP]: row for row in each.collect()}  # a row per step
 
 
 def group_rows(rows: DataFrame, by: Sequence[str]) -> KeyDigest:

@@ -111,9 +111,8 @@ class LocalWriter:
         fields = {name: _one_zero(live[name]).combine_chunks() for name in opened.by}
         fields = fields or {WHOLE: pa.repeat(True, live.num_rows)}
         groups = pa.StructArray.from_arrays(list(fields.values()), list(fields))
-        count, high, low = (live[name] for name in digest.NAMES)
-        columns = [groups, count, high, low]
-        names = [GROUP_KEY, "record_count", "key_digest_high", "key_digest_low"]
+        columns = [groups, *(live[name] for name in digest.NAMES)]
+        names = [GROUP_KEY, *digest.STORED]
         place = self.writer.evidence("reverse_joins", opened.step_id)
         parquet.write(pa.table(columns, names=names), place / f"{FILE}.parquet")
 

@@ -11,7 +11,13 @@ import pyarrow.parquet as pq
 from tallyman.domain.account.fate import Fate
 from tallyman.domain.account.ledger import UNITS, KeyDigest, Partition, SubLedger
 from tallyman.domain.account.stored_ledger import KEPT_FILES, StoredLedger
-from tallyman.engine.evidence.kept import EVIDENCE, WHOLE_GROUP, Kept, LetterCounts
+from tallyman.engine.evidence.kept import (
+    EVIDENCE,
+    WHOLE_GROUP,
+    Kept,
+    LetterCounts,
+    split_folders,
+)
 from tallyman.engine.evidence.proof import grouped_by, is_whole
 from tallyman.engine.segment.group_key import GROUP_KEY, WHOLE
 
@@ -38,19 +44,34 @@ class _Recount:
 
     def differences(self) -> Iterator[str]:
         records = yield from self._level(0, self.ledger.partitions)
-        yield from _same("records in", self.ledger.inputs.digest, records)
+        yield from self._same("records in", self.ledger.inputs.digest, records)
         for level, sub in enumerate(self.ledger.sub_ledgers, 1):
             units = yield from self._level(level, sub.partitions)
             what = f"{UNITS[sub.unit]} of {sub.opened_by}"
             made = self._made(sub)
-            yield from _same(what, sub.units, made)
-            yield from _same(f"{what}, by fate", made, units)
+            yield from self._same(what, sub.units, made)
+            yield from self._same(f"{what}, by fate", made, units)
             if sub.sources is not None:
                 found = self.kept.grouped(f"{EVIDENCE['row']}/{sub.opened_by}.parquet").sources
-                yield from _same(f"rows in the {what}", sub.sources, found)
+                yield from self._same(f"rows in the {what}", sub.sources, found)
         yield from self._behind_groups()
+        yield from self._outputs()
         if self.letters.count != self.letters.promised:
             yield f"dead letters: {self.letters.promised:,} expected, {self.letters.count:,} found"
+
+    def _outputs(self) -> Iterator[str]:
+        """Compare the outputs of a split, taken together, with the rows that passed."""
+        places = [f"outputs/{path.name}" for path in split_folders(self.kept.folder)]
+        if places:
+            found = sum(map(self._rows_in, places), KeyDigest())
+            yield from self._same("rows of its outputs", self._rows_in("output"), found)
+
+    def _rows_in(self, place: str) -> KeyDigest:
+        if self.kept.output_has_keys:
+            return sum(self.kept.passed(self._key_columns(), place).values(), KeyDigest())
+        return self.kept.group_rows(
+            self._group_columns(self.ledger.sub_ledgers[-1].opened_by), place
+        )
 
     def _behind_groups(self) -> Iterator[str]:
         """Compare the rows of groups that are all in the output or in later groups, where each
@@ -65,7 +86,7 @@ class _Recount:
                 continue
             step = sub.opened_by
             expected = self.kept.grouped(f"{EVIDENCE['group']}/{step}.parquet").sources
-            yield from _same(f"rows in the groups of {step}", expected, found)
+            yield from self._same(f"rows in the groups of {step}", expected, found)
 
     def _carried(self, after: SubLedger) -> KeyDigest | None:
         """Read the rows of groups from the evidence of the step that combined the groups."""
@@ -81,7 +102,7 @@ class _Recount:
         for part in partitions:
             found = self._measured(level, part, partitions)
             total += found
-            yield from _same(part.location, part.digest, found)
+            yield from self._same(part.location, part.digest, found)
         return total
 
     def _measured(self, level: int, part: Partition, partitions: Sequence[Partition]) -> KeyDigest:
@@ -128,14 +149,16 @@ class _Recount:
         groups = self.kept.grouped(place).groups + failed
         return WHOLE_GROUP if not groups.count and is_whole(sub) else groups
 
+    def _same(self, what: str, expected: KeyDigest, found: KeyDigest) -> Iterator[str]:
+        """Compare two digests in the version of the ledger, as texts, because stored sums are
+        modulo 2**64.
+        """
+        version = self.ledger.digest_version
+        if expected.count != found.count:
+            yield f"{what}: {expected.count:,} expected, {found.count:,} found"
+        elif str(expected.as_version(version)) != str(found.as_version(version)):
+            yield f"{what}: {found.count:,} as expected, but not the same ones"
+
     def _key_columns(self) -> tuple[str, ...]:
         passed = next(self.ledger.evidence_of(Fate.PASSED), None)
         return passed.key_columns if passed else ()
-
-
-def _same(what: str, expected: KeyDigest, found: KeyDigest) -> Iterator[str]:
-    """Compare two digests as texts, because stored sums are modulo 2**64."""
-    if expected.count != found.count:
-        yield f"{what}: {expected.count:,} expected, {found.count:,} found"
-    elif str(expected) != str(found):
-        yield f"{what}: {found.count:,} as expected, but not the same ones"

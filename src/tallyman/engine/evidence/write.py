@@ -154,12 +154,8 @@ class EvidenceWriter:
     def write_groups(self, opened: Opened) -> None:
         assert opened.groups is not None
         aside = self.scratch / f"groups-{opened.step_id}"
-        found = opened.groups.select(
-            GROUP_KEY,
-            F.col(digest.COUNT).alias("record_count"),
-            F.col(digest.HIGH).alias("key_digest_high"),
-            F.col(digest.LOW).alias("key_digest_low"),
-        )
+        names = zip(digest.NAMES, digest.STORED, strict=True)
+        found = opened.groups.select(GROUP_KEY, *(F.col(n).alias(stored) for n, stored in names))
         found.write.parquet(str(aside))
         move_files(aside, self.evidence("reverse_joins", opened.step_id))
 

@@ -1,4 +1,4 @@
-"""Names of the columns that the engine adds, and how a name is quoted in SQL."""
+"""Names of the columns that the engine adds, and how names and texts are quoted in SQL."""
 
 from __future__ import annotations
 
@@ -30,3 +30,9 @@ def is_ours(name: str) -> bool:
 
 def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
+
+
+def literal(text: str) -> str:
+    """Write a text in Spark's SQL."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"

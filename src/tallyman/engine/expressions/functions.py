@@ -30,10 +30,13 @@ _OF_DAY = (
 )
 _SKETCH = "draws at random which values it keeps; use percentile_approx"
 
+JAVA: Mapping[str, str] = dict.fromkeys(("reflect", "java_method", "try_reflect"), _JAVA)
+"""Functions that reach outside Spark."""
+
 UNSTABLE: Mapping[str, str] = {
     **dict.fromkeys(("rand", "randn", "random", "uuid", "shuffle", "randstr", "uniform"), _CHANCE),
     **dict.fromkeys(("monotonically_increasing_id", "spark_partition_id"), _CHANCE),
-    **dict.fromkeys(("reflect", "java_method", "try_reflect"), _JAVA),
+    **JAVA,
     **dict.fromkeys(
         ("input_file_name", "input_file_block_start", "input_file_block_length"), _FILE
     ),

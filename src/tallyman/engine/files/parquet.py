@@ -24,6 +24,11 @@ def rows_in(files: Sequence[Path]) -> int:
     return sum(pq.read_metadata(file).num_rows for file in files)
 
 
+def noted(file: Path, name: str) -> bytes | None:
+    """Return what the writer of a file noted under a name."""
+    return (pq.read_metadata(file).metadata or {}).get(name.encode())
+
+
 def few(rows: int, most: int = ROWS) -> bool:
     """True if this process handles that many rows itself, instead of asking Spark."""
     return rows <= most

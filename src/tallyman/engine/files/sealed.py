@@ -9,10 +9,8 @@ from pathlib import Path
 
 from tallyman.domain.account.ledger_json import files_listed
 from tallyman.engine.files.listing import hash_files
-from tallyman.engine.files.run_folder import LEDGER, SEAL
+from tallyman.engine.files.run_folder import LEDGER, SEAL, UNFINISHED
 
-UNFINISHED = ".staging"
-"""The folder of attempts at work; removed when the run ends."""
 PLACING = f".{SEAL}.part"
 """The temporary file of a seal that another process may be writing."""
 

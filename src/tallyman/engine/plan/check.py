@@ -13,17 +13,16 @@ from pyspark.sql.types import StructType
 from tallyman.domain.definition.column_lineage import Way
 from tallyman.domain.definition.frame import Frame
 from tallyman.domain.definition.plan import numbers
-from tallyman.domain.definition.step import Expect, Join, Select
+from tallyman.domain.definition.step import Expect, Join, Select, Split
 from tallyman.domain.definition.step_facts import Step
 from tallyman.domain.pipeline.pipeline import Asset, Source
 from tallyman.engine.expressions.clock import EPOCH
 from tallyman.engine.expressions.column_names import HIDDEN, is_ours
 from tallyman.engine.expressions.columns import col
-from tallyman.engine.plan import check_working, in_place, plain, timed_plan
+from tallyman.engine.plan import check_split, check_working, in_place, plain, timed_plan
 from tallyman.engine.plan.check_expressions import Place, refusals
 from tallyman.engine.spark import small_tables
 from tallyman.errors import DefinitionError, Problem, TallymanError
-from tallyman.errors.wording import described
 
 _PROBE = "_tm_probe"
 
@@ -79,15 +78,8 @@ def check_asset(
     where = f"asset {asset.name}"
     try:
         frame = plan()
-    except TallymanError as error:
-        return None, StructType(), [Problem(where, str(error))]
-    except Exception as error:  # the author's code: any error in it is a mistake
-        return None, StructType(), [Problem(where, described(error))]
-    if not isinstance(frame, Frame):
-        kind = type(frame).__name__
-        return None, StructType(), [Problem(where, f"the function must return a Frame, not {kind}")]
-    try:
-        numbers(frame)
+    except DefinitionError as error:
+        return None, StructType(), list(error.problems)
     except TallymanError as error:
         return None, StructType(), [Problem(where, str(error))]
     checker = _Checker(spark, asset, schemas)
@@ -198,7 +190,8 @@ class _Checker:
         if len(self.problems) == known:
             return plain.joined(step, rows, other)
         added = [f for f in other.schema if f.name not in rows.columns]
-        return rows.withColumns({f.name: F.lit(None).cast(f.dataType) for f in added})
+        none = {f.name: F.lit(None).cast(f.dataType) for f in added}
+        return rows.withColumns(none) if none else rows  # Spark Connect refuses none at all
 
     def _check_step(self, frame: Frame, rows: DataFrame, where: str) -> None:
         step, columns = frame.step, _visible(rows)
@@ -210,6 +203,8 @@ class _Checker:
         for place, expression in _expressions(step, rows, columns):
             for reason in refusals(expression, place):
                 self._add(where, reason)
+        for reason in check_split.mistakes(step, rows) if isinstance(step, Split) else ():
+            self._add(where, reason)
         for name in step.made_names():
             if is_ours(name):
                 self.problems.append(_reserved(where, name))

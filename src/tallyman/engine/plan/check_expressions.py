@@ -18,6 +18,7 @@ from tallyman.engine.expressions.clock import Timed, bare_functions, reads_clock
 from tallyman.engine.expressions.column_sql import same_on, sql_of
 from tallyman.engine.expressions.columns import text_of
 from tallyman.engine.expressions.functions import CLOCK, GENERATORS, UNSTABLE, WITHOUT_PARENTHESES
+from tallyman.engine.expressions.outside import reaches_outside
 from tallyman.engine.expressions.sql_words import Call, Token
 
 _SPARKS_OWN = frozenset(name.lower() for name in dir(F)) | frozenset(
@@ -52,8 +53,6 @@ _SPARKS_OWN = frozenset(name.lower() for name in dir(F)) | frozenset(
 # Spark prints a Column that is passed to a Python function as its own tree.
 _TREE = "columnnodeexpression("
 _IN_TREE = re.compile(r"UnresolvedFunction\((?:List\()?([\w.]+)")
-_SUBQUERY = frozenset({"select", "with", "from", "values", "table"})
-_NOT_A_QUERY = frozenset({")", ",", ".", "=", "<", ">", "+", "-", "/", "::", "["})
 _SPECIAL = re.compile(r"r?['\"]\s*(now|today|tomorrow|yesterday)(?![a-z])", re.I)
 _UNPINNED = (
     "reads the clock in a way that cannot be given the run's time; write the expression as SQL "
@@ -97,12 +96,9 @@ def _by_name(text: str, columns: Sequence[str]) -> Iterator[str]:
     for name in names:
         if reason := GENERATORS.get(name) or UNSTABLE.get(name):
             yield reason
-        if name == "identifier":
-            yield "names a function or column by a string; write the name itself"
     if any(call.name == "aes_encrypt" and not _says_iv(call) for call in listed):
         yield "draws an initialization vector each time; give one as the fifth argument"
-    if any(_is_query(*three) for three in _threes(sql_words.tokens(text))):
-        yield "contains a query, which reads data that the run has not pinned; join an input"
+    yield from reaches_outside(text)
     if any(name in WITHOUT_PARENTHESES for name in _lambda_names(text)):
         yield "has a parameter with the name of a Spark function; give it another name"
 
@@ -110,15 +106,6 @@ def _by_name(text: str, columns: Sequence[str]) -> Iterator[str]:
 def _says_iv(call: Call) -> bool:
     texts = [token.value.strip("'\"").upper() for each in call.arguments for token in each]
     return len(call.arguments) > 4 or "ECB" in texts
-
-
-def _threes(listed: list[Token]) -> Iterator[tuple[Token, Token, Token]]:
-    return zip(listed, listed[1:], listed[2:], strict=False)
-
-
-def _is_query(opening: Token, word: Token, after: Token) -> bool:
-    begins = opening.value == "(" and word.kind == "word" and word.value in _SUBQUERY
-    return begins and (after.kind != "sign" or after.value not in _NOT_A_QUERY)
 
 
 def _lambda_names(text: str) -> list[str]:

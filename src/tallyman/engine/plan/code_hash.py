@@ -5,25 +5,26 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
-import warnings
+from functools import lru_cache
 from pathlib import Path
 
 import yaml
 
-from tallyman.engine.plan.helper_modules import helper_modules
+from tallyman.engine.plan.helper_modules import IMPORTED, helper_modules
+from tallyman.engine.plan.syntax import parsed
 
 YAML = (".yaml", ".yml")
-IMPORTED = "import "
-"""What stands before the name of a module outside of the folder."""
+JSON = ".json"
 _NOT_TEXT = frozenset({"", "~", "null", "true", "false"})
 """Scalars that mean something else in YAML when they are quoted."""
 
 
 def code_of(folder: Path) -> str:
     """Hash everything that declares the pipeline, without comments and docstrings."""
-    written = [path for path in folder.glob("*") if path.suffix in YAML and path.is_file()]
+    hashes = {JSON: _json_hash, **dict.fromkeys(YAML, _yaml_hash)}
+    written = [path for path in folder.glob("*") if path.suffix in hashes and path.is_file()]
     return sha256_of(
-        _python_in(folder) + sorted([p.name, _yaml_hash(p.read_bytes())] for p in written)
+        _python_in(folder) + sorted([p.name, hashes[p.suffix](p.read_bytes())] for p in written)
     )
 
 
@@ -38,11 +39,11 @@ def _python_in(folder: Path) -> list[list[object]]:
     return [[name, _meaning(path.read_bytes())] for name, path in files]
 
 
+@lru_cache(maxsize=100)
 def _meaning(content: bytes) -> str:
+    """Every asset asks again what its file means."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = ast.parse(content)
+        tree = parsed(content)
     except (SyntaxError, ValueError):
         return hashlib.sha256(content).hexdigest()
     for node in ast.walk(tree):
@@ -60,6 +61,13 @@ def _yaml_hash(content: bytes) -> str:
     except (yaml.YAMLError, RecursionError):
         return hashlib.sha256(content).hexdigest()
     return sha256_of(events)
+
+
+def _json_hash(content: bytes) -> str:
+    try:
+        return sha256_of(json.loads(content))
+    except (ValueError, RecursionError):
+        return hashlib.sha256(content).hexdigest()
 
 
 def _event(event: yaml.Event) -> list[object]:

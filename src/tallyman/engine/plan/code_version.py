@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tallyman.domain.history.manifest import CodeVersion
-from tallyman.engine.plan.helper_modules import helper_modules
+from tallyman.engine.plan.helper_modules import IMPORTED, helper_modules
 
 SECONDS = 10
 """The timeout for git; a repository that does not answer in time is treated as none."""
@@ -48,7 +48,7 @@ def source_hash(folder: Path) -> str:
     such, so that the run does not fail because of a file it may not need.
     """
     whole = hashlib.sha256()
-    imported = [(f"import {name}".encode(), path) for name, path in helper_modules(folder)]
+    imported = [(f"{IMPORTED}{name}".encode(), path) for name, path in helper_modules(folder)]
     for name, path in [*sorted(_sources(folder)), *imported]:
         whole.update(name + b"\0" + _content(path).encode() + b"\n")
     return f"sha256:{whole.hexdigest()}"

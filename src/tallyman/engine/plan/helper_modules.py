@@ -9,12 +9,17 @@ from __future__ import annotations
 import ast
 import sys
 import sysconfig
-import warnings
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 
+from tallyman.engine.plan.syntax import parsed
+
 OURS = frozenset({"tallyman"})
+
+IMPORTED = "import "
+"""A prefix of the name of a module outside of the folder, in hashes."""
 
 
 def helper_modules(folder: Path) -> list[tuple[str, Path]]:
@@ -36,21 +41,25 @@ def helper_modules(folder: Path) -> list[tuple[str, Path]]:
     return sorted(found.items())
 
 
-def _imports(path: Path) -> Iterator[str]:
-    """Yield the first part of the name of every imported module."""
+def _imports(path: Path) -> list[str]:
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = ast.parse(path.read_bytes())
-    except (OSError, SyntaxError, ValueError, RecursionError):
-        return
-    for node in ast.walk(tree):
+        return _imported(path.read_bytes())
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+
+
+@lru_cache(maxsize=1_000)
+def _imported(content: bytes) -> list[str]:
+    """List the first part of the name of every imported module. Every asset asks again."""
+    found: dict[str, None] = {}
+    for node in ast.walk(parsed(content)):
         names: Iterable[str] = ()
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             names = [node.module]
-        yield from (name.partition(".")[0] for name in names)
+        found |= dict.fromkeys(name.partition(".")[0] for name in names)
+    return list(found)
 
 
 def _files(module: str) -> Iterator[tuple[str, Path]]:

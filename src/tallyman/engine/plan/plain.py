@@ -58,7 +58,7 @@ def apply(step: Step, rows: DataFrame, other: Evaluate) -> DataFrame:
         case Join():
             return joined(step, rows, other(step.other))
         case GroupBy():
-            return aggregated(step, rows)
+            return aggregated(step, rows, rows.columns)
         case Explode():
             function = F.explode_outer if step.outer else F.explode
             return rows.withColumn(step.alias, function(col(step.column)))
@@ -80,8 +80,9 @@ def selected(step: Select, rows: DataFrame, columns: Sequence[str]) -> list[Colu
     return [named_column(expression, rows, columns) for expression in listed]
 
 
-def aggregated(step: GroupBy, rows: DataFrame, also: Sequence[Column] = ()) -> DataFrame:
-    columns = rows.columns
+def aggregated(
+    step: GroupBy, rows: DataFrame, columns: Sequence[str], also: Sequence[Column] = ()
+) -> DataFrame:
     named = [to_column(e, columns).alias(n) for n, e in step.aggregates]
     return rows.groupBy(*map(col, step.by)).agg(*named, *also)
 

@@ -14,6 +14,7 @@ import duckdb
 import pyarrow.parquet as pq
 
 from tallyman.domain.account import ledger_json
+from tallyman.domain.account.stored_ledger import StoredLedger
 from tallyman.engine.files.duck import connect
 from tallyman.engine.files.listing import hash_files
 from tallyman.engine.files.past_run import ledger_in
@@ -62,7 +63,9 @@ class Multisets:
 
 def ledger_changes(then: Path, now: Path) -> list[Value]:
     """Compare every count, fate and key digest."""
-    before, after = (_leaves(_proved(place)) for place in (then, now))
+    ledgers = [ledger_in(place) for place in (then, now)]
+    version = min(ledger.digest_version for ledger in ledgers)
+    before, after = (_leaves(_proved(ledger.as_version(version))) for ledger in ledgers)
     paths = dict.fromkeys([*before, *after])
     return [
         Value(path, before.get(path), after.get(path))
@@ -71,9 +74,9 @@ def ledger_changes(then: Path, now: Path) -> list[Value]:
     ]
 
 
-def _proved(place: Path) -> dict[str, Any]:
-    """Read a ledger without hashes of files: other bytes may hold the same rows."""
-    return ledger_json.to_json(replace(ledger_in(place), files=None))
+def _proved(ledger: StoredLedger) -> dict[str, Any]:
+    """Write a ledger without hashes of files: other bytes may hold the same rows."""
+    return ledger_json.to_json(replace(ledger, files=None))
 
 
 def _leaves(value: Any, path: str = "") -> dict[str, Any]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
 from tallyman.engine.files.compressed import text_of
 from tallyman.engine.files.duck import text
+from tallyman.engine.files.listing import InputFile
 from tallyman.engine.readback import text_lines
 from tallyman.engine.readback.text_records import TextRecords
 from tallyman.engine.source.csv_dialect import FIRST, CsvDialect, Sql
@@ -41,7 +43,7 @@ class CsvRecords(TextRecords):
         if not self._has_header:
             return names
         with text_of(self.files, self.files.files[0]) as file:
-            found = self._declared.cells(file.readline().rstrip("\n"))
+            found = self._declared.cells(file.readline().removesuffix("\n").removesuffix("\r"))
         return [name.strip() for name in found] if found else names
 
     @property
@@ -49,30 +51,45 @@ class CsvRecords(TextRecords):
         header = " AND _tm_line > 1" if self._has_header else ""
         return f"{super().records}{header}"
 
-    def _lines(self, path: str, shown: str) -> str:
-        found = text_lines.lines(path, shown)
-        if path != self._original(path):
-            back = f"replace(line, {text(text_lines.RETURN)}, chr(13))"
-            found = f"SELECT * REPLACE ({back} AS line) FROM ({found})"
+    def _queries(self) -> Iterator[str]:
+        bare = "CASE WHEN ends_with(line, chr(13)) THEN line[:-2] ELSE line END"
+        for some in self._batches():
+            opening = [file for file in some if file.name in self._opening]
+            single = [file for file in some if file.name not in self._opening]
+            found = []
+            if opening:
+                found.append(self._joined(self._lines(opening)))
+            if single:
+                found.append(f"SELECT *, _tm_line AS _tm_last FROM ({self._lines(single)})")
+            yield f"SELECT * REPLACE ({bare} AS line) FROM ({' UNION ALL '.join(found)})"
+
+    def _lines(self, files: Iterable[InputFile]) -> str:
+        found = " UNION ALL ".join(map(self._lines_of, files))
         if self.dialect != self._declared:
             one = f"replace(line, {text(self._declared.separator)}, {text(ONE_SEPARATOR)})"
             found = f"SELECT * REPLACE ({one} AS line) FROM ({found})"
-        whole = found if not self._opens(found) else self._joined(found)
-        bare = "CASE WHEN ends_with(line, chr(13)) THEN line[:-2] ELSE line END"
-        last = "" if whole is not found else ", _tm_line AS _tm_last"
-        return f"SELECT * REPLACE ({bare} AS line){last} FROM ({whole})"
+        return found
 
-    def _original(self, path: str) -> str:
-        """Return the path if the file itself is read, else nothing."""
-        return path if any(file.path == path for file in self.files.files) else ""
+    def _lines_of(self, file: InputFile) -> str:
+        path = self._path(file.path)
+        found = text_lines.lines(path, file.name)
+        if path == file.path:
+            return found
+        back = f"replace(line, {text(text_lines.RETURN)}, chr(13))"
+        return f"SELECT * REPLACE ({back} AS line) FROM ({found})"
 
-    def _opens(self, lines: str) -> bool:
-        """True if some line leaves a quoted field open."""
+    @cached_property
+    def _opening(self) -> frozenset[str]:
+        """The names of files in which some line leaves a quoted field open."""
         quote = self.dialect.quote
         if not quote:
-            return False
+            return frozenset()
         opens = f"contains(line, {text(quote)}) AND {_matches(self.dialect.opens)}"
-        return bool(self.duck.value(f"SELECT count(*) FROM ({lines}) WHERE {opens}"))
+        found: set[str] = set()
+        for some in self._batches():
+            files = f"SELECT DISTINCT _tm_file FROM ({self._lines(some)}) WHERE {opens}"
+            found |= {row["_tm_file"] for row in self.duck.rows(files)}
+        return frozenset(found)
 
     def _joined(self, lines: str) -> str:
         sql = Sql("_tm_file", "_tm_line", "line", text, _matches, _last)
@@ -99,7 +116,7 @@ class CsvRecords(TextRecords):
             fields = f"line || {text(separator)}, {_pattern(self.dialect.each)}, 1"
             cut = f"regexp_extract_all({fields})[{place}]"
             inside = f"WHEN starts_with({cut}, {text(quote)}) THEN {self._inside(cut)}"
-            read = f"WHEN {_matches(self.dialect.whole)} THEN CASE {inside} ELSE {cut} END"
+            read = f"WHEN {_matches(self.dialect.bare_record)} THEN CASE {inside} ELSE {cut} END"
             plain = f"NOT contains(line, {text(quote)}) AND NOT contains(line, chr(13))"
             value = f"CASE WHEN {plain} THEN {value} {read} END"
         if self.dialect != self._declared:

@@ -10,6 +10,7 @@ import io
 import mmap
 import os
 from pathlib import Path
+from uuid import uuid4
 
 import duckdb
 
@@ -45,7 +46,7 @@ def readable(path: str, aside: Path, *, look_at_bytes: bool, keep_returns: bool 
     known = compression(path) in (None, "gzip", "zstd")  # DuckDB has no bzip2
     if known and not _has_returns(path) and not (look_at_bytes and _has_bad_bytes(path)):
         return path
-    copy = aside / f"{len(list(aside.iterdir()))}.txt"
+    copy = aside / f"{uuid4().hex}.txt"
     newline = "\n" if keep_returns else None
     with (
         io.TextIOWrapper(

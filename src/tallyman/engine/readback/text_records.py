@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property
@@ -14,6 +14,7 @@ from tallyman.domain.history.asked_row import AskedRow
 from tallyman.domain.history.walk import Record
 from tallyman.domain.pipeline.pipeline import Source
 from tallyman.engine.files.duck import text
+from tallyman.engine.files.listing import InputFile
 from tallyman.engine.readback import key_text, text_lines
 from tallyman.engine.readback.records import Records, condition, equal, first
 from tallyman.errors import DatasetDamaged
@@ -57,17 +58,18 @@ class TextRecords(Records):
             )
         return value if kind == "VARCHAR" else f"TRY_CAST({value} AS {kind})"
 
-    def _batches(self) -> list[str]:
-        """List queries for the lines of some files each."""
-        found = []
-        for start in range(0, len(self.files.files), BATCH):
-            some = self.files.files[start : start + BATCH]
-            found.append(" UNION ALL ".join(self._lines(self._path(f.path), f.name) for f in some))
-        return found
+    def _queries(self) -> Iterator[str]:
+        """Query `_tm_file`, `_tm_line`, `_tm_last` and `line`, of some files at a time."""
+        for some in self._batches():
+            yield f"SELECT *, _tm_line AS _tm_last FROM ({self._lines(some)})"
 
-    def _lines(self, path: str, shown: str) -> str:
-        """Query `_tm_file`, `_tm_line`, `_tm_last` and `line` of a file."""
-        return f"SELECT *, _tm_line AS _tm_last FROM ({text_lines.lines(path, shown)})"
+    def _batches(self) -> Iterator[Sequence[InputFile]]:
+        for start in range(0, len(self.files.files), BATCH):
+            yield self.files.files[start : start + BATCH]
+
+    def _lines(self, files: Iterable[InputFile]) -> str:
+        """Query `_tm_file`, `_tm_line` and `line` of files."""
+        return " UNION ALL ".join(text_lines.lines(self._path(f.path), f.name) for f in files)
 
     def _path(self, path: str) -> str:
         if path not in self._readable:
@@ -90,7 +92,7 @@ class TextRecords(Records):
 
     def _fill(self, columns: str, rest: str) -> str:
         hits = None
-        for batch in self._batches():
+        for batch in self._queries():
             lines = f"(SELECT *, _tm_file AS _tm_name FROM ({batch}) WHERE {self.records})"
             query = f"SELECT {columns} FROM {lines} {rest}"
             if hits is None:

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
     BooleanType,
+    CharType,
     DateType,
     DecimalType,
     IntegralType,
@@ -22,6 +23,7 @@ from pyspark.sql.types import (
     StringType,
     StructField,
     StructType,
+    VarcharType,
 )
 
 from tallyman.domain.account.rejection import ErrorType, Rule
@@ -34,6 +36,7 @@ from tallyman.engine.expressions.column_names import (
     PLACE,
     REJECTIONS,
     UNFIT,
+    literal,
     quoted,
 )
 from tallyman.engine.expressions.columns import col
@@ -44,6 +47,8 @@ from tallyman.engine.source.source import Input
 
 SAME_TEXT = (StringType, BooleanType, IntegralType, DecimalType, DateType)
 """Types with only one text per value, in Spark and elsewhere."""
+READ_AS_TEXT = (CharType, VarcharType)
+"""Types that rows never have: Spark reads them as string."""
 RAW, TYPED, FOUND = "_tm_raw", "_tm_typed", "_tm_found"
 """The fields of a broken line as text, with their types as far as they fit, and what is wrong."""
 
@@ -51,11 +56,13 @@ RAW, TYPED, FOUND = "_tm_raw", "_tm_typed", "_tm_found"
 def admit(source: Input, book: Book, read: Collection[str]) -> Flow:
     """Read all records of an input, with the columns that the asset reads."""
     names = tuple(f.name for f in source.schema if f.name in read)
-    known = source.every_record_keyed and len(source.key) == 1 and _readable(source, names)
-    key = source.key if known and not source.hides_key else None
+    readable = source.every_record_keyed and len(source.key) == 1 and _readable(source, names)
+    key = source.key if readable and not source.hides_key else None
     placed = source.places is not None
+    declared = ((f.name, f.dataType) for f in source.schema if f.name in names)
+    known = {name: kind for name, kind in declared if not isinstance(kind, READ_AS_TEXT)}
     if not source.rejects:
-        return Flow(source.records(names), names, key, placed=placed)
+        return Flow(source.records(names), names, key, placed=placed, known=known)
     required = [f.name for f in source.schema if not f.nullable]
     asked = list(dict.fromkeys([*names, *required]))
     place = [PLACE] if placed else []
@@ -66,7 +73,7 @@ def admit(source: Input, book: Book, read: Collection[str]) -> Flow:
     ]
     unread = {n: frozenset().union(*(rules.unread(n) for rules, _ in lots)) for n in names}
     rows = reduce(DataFrame.unionByName, admitted)
-    flow = Flow(rows, names, key, tagged=True, placed=placed)
+    flow = Flow(rows, names, key, tagged=True, placed=placed, known=known)
     return replace(flow, unread=unread, rules=len(book.rules))
 
 
@@ -129,8 +136,8 @@ class _Rules:
         return f"named_struct('rule', {self.missing[name]}, 'actual', 'NULL')"
 
     def _too_far(self, name: str) -> str:
-        shown = f"try_element_at({UNFIT}, {_literal(name)})"
-        wrong = f"array_contains(map_keys({UNFIT}), {_literal(name)})"
+        shown = f"try_element_at({UNFIT}, {literal(name)})"
+        wrong = f"array_contains(map_keys({UNFIT}), {literal(name)})"
         reason = f"named_struct('rule', {self.unfit[name]}, 'actual', coalesce({shown}, 'NULL'))"
         return f"CASE WHEN {wrong} THEN {reason} END"
 
@@ -143,7 +150,12 @@ class _Rules:
             for f in source.positions
             if f.name in self.misfits and f not in plain
         ]
-        listed = F.expr(f"CAST(array({texts}) AS array<{REJECTION}>)")
+        # In a lambda, which Spark interprets: compiled, the reasons of all columns would make the
+        # code for every line too large for Java to compile further, and each line three times as
+        # slow.
+        reasons = f"CAST(array({texts}) AS array<{REJECTION}>)"
+        line = f"zip_with(array({RAW}), array({TYPED}), ({RAW}, {TYPED}) -> {reasons})"
+        listed = F.expr(f"element_at({line}, 1)")
         return F.array_compact(F.concat(listed, F.array(*others)) if others else listed)
 
     def _misfit(self, declared: StructField) -> str:
@@ -187,11 +199,6 @@ def _is_plain(source: LinesInput, field: StructField) -> bool:
     """True if a value is all there or NULL, and may be shown."""
     nested = isinstance(field.dataType, (ArrayType, MapType, StructType))
     return not nested and not source.redaction.covers(field.name)
-
-
-def _literal(words: str) -> str:
-    escaped = words.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
 
 
 def _rules(source: Input, book: Book) -> _Rules:

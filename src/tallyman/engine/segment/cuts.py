@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import DoubleType, FloatType
+from pyspark.sql.types import DataType, DoubleType, FloatType
 from pyspark.sql.window import Window
 
 from tallyman.domain.account.fate import Fate
@@ -20,7 +20,14 @@ from tallyman.engine.plan import plain
 from tallyman.engine.segment.fate_book import Book
 from tallyman.engine.segment.group_key import GROUP_KEY, SOURCE_KEY, SOURCE_PLACE, WHOLE, group_text
 from tallyman.engine.segment.segment import Flow, end_unless
-from tallyman.engine.segment.stage import Stage, user_columns, write, write_keys, write_merged
+from tallyman.engine.segment.stage import (
+    SegmentFolder,
+    Stage,
+    user_columns,
+    write,
+    write_keys,
+    write_merged,
+)
 from tallyman.engine.spark import digest
 
 VALUE = "value_"
@@ -72,27 +79,27 @@ class Opened:
         return self.stage.live() if self.links is None else self.links
 
 
-def checkpoint(flow: Flow, path: str) -> tuple[Stage, Flow]:
+def checkpoint(flow: Flow, folder: SegmentFolder) -> tuple[Stage, Flow]:
     """Write the segment and continue with its live rows, including their keys."""
     carried = [F.col(name) for name in (KEY, REJECTIONS, *flow.place(), *flow.beside)]
     columns = [*user_columns(flow.with_tags()), *carried]
-    stage = write(flow, path, columns)
+    stage = write(flow, folder, columns)
     if sources := flow.sources():
         stage = replace(stage, sources=tuple(sources))
     beside = tuple(name for name in flow.beside if name != plain.MATCHES)
     rows = stage.live().select(*map(col, flow.columns), KEY, *flow.place(), *beside)
-    return stage, replace(flow, rows=rows, tagged=False, beside=beside)
+    known = {name: stage.schema[name].dataType for name in flow.columns}
+    return stage, replace(flow, rows=rows, tagged=False, beside=beside, seen=(), known=known)
 
 
-def group_fields(step: GroupBy | Aggregate, rows: DataFrame) -> list[Column]:
+def group_fields(step: GroupBy | Aggregate, kinds: Mapping[str, DataType]) -> list[Column]:
     """List the columns that identify a group. -0.0 is in the group of 0.0, so it must read like
     it.
     """
-    return [value.alias(name) for name, value in _group_values(step, rows).items()]
+    return [value.alias(name) for name, value in _group_values(step, kinds).items()]
 
 
-def _group_values(step: GroupBy | Aggregate, rows: DataFrame) -> dict[str, Column]:
-    kinds = {f.name: f.dataType for f in rows.schema if f.name in step.by}
+def _group_values(step: GroupBy | Aggregate, kinds: Mapping[str, DataType]) -> dict[str, Column]:
     fields = {
         n: col(n) + F.lit(0).cast(k) if isinstance(k, (FloatType, DoubleType)) else col(n)
         for n, k in ((name, kinds[name]) for name in step.by)
@@ -101,23 +108,23 @@ def _group_values(step: GroupBy | Aggregate, rows: DataFrame) -> dict[str, Colum
 
 
 def hidden_group_fields(
-    step: GroupBy | Aggregate, rows: DataFrame, redaction: Redaction
+    step: GroupBy | Aggregate, kinds: Mapping[str, DataType], redaction: Redaction
 ) -> list[Column]:
     """List the same, with hashes in place of redacted columns."""
-    return _hidden_fields(_group_values(step, rows), redaction)
+    return _hidden_fields(_group_values(step, kinds), redaction)
 
 
-def group_keys(flow: Flow, step: GroupBy, path: str) -> tuple[Stage, DataFrame]:
+def group_keys(flow: Flow, step: GroupBy, folder: SegmentFolder) -> tuple[Stage, DataFrame]:
     """Write every live row with its group and what the aggregates need: the evidence itself. A row
     that is itself a group brings count and digest of the rows it was made of.
     """
     flow = flow.with_tags()
     needed = mentioned([e for _, e in step.aggregates], flow.columns)
-    values = [flow.live(col(n)).alias(VALUE + n) for n in needed if n not in step.by]
-    group = flow.live(F.struct(*group_fields(step, flow.rows))).alias(GROUP_KEY)
+    values = [flow.live_column(n, VALUE + n) for n in needed if n not in step.by]
+    group = flow.live(F.struct(*group_fields(step, flow.types(step.by)))).alias(GROUP_KEY)
     behind = [F.struct(*kept).alias(SOURCES)] if (kept := flow.sources()) else []
     columns = [group, *source(placed=flow.placed), *behind, *values, F.col(REJECTIONS)]
-    stage = write_keys(flow, path, columns, key=SOURCE_KEY, place=SOURCE_PLACE)
+    stage = write_keys(flow, folder, columns, key=SOURCE_KEY, place=SOURCE_PLACE)
     if behind:
         stage = stage.with_sources(SOURCES)
     return stage, aggregate_keys(stage.live(), step, needed)
@@ -132,11 +139,12 @@ def source(*, placed: bool) -> list[Column]:
 def hidden_links(stage: Stage, step: GroupBy, redaction: Redaction) -> DataFrame | None:
     """Read the evidence without redacted values; None if the segment wrote none."""
     rows = stage.live()
-    values = [name for name in rows.columns if name.startswith(VALUE)]
+    names = stage.schema.names
+    values = [name for name in names if name.startswith(VALUE)]
     shown = [name for name in values if not redaction.covers(name.removeprefix(VALUE))]
     if shown == values and not redaction.covers_any(step.by):
         return None
-    named = [name for name in (SOURCE_KEY, SOURCE_PLACE, SOURCES) if name in rows.columns]
+    named = [name for name in (SOURCE_KEY, SOURCE_PLACE, SOURCES) if name in names]
     return rows.select(_hidden_group(step, redaction), *named, *map(col, shown))
 
 
@@ -169,10 +177,13 @@ def aggregate_keys(evidence: DataFrame, step: GroupBy, needed: Sequence[str]) ->
     groups = [F.col(GROUP_KEY).getField(name).alias(name) for name in step.by]
     values = [col(VALUE + n).alias(n) for n in needed if n not in step.by]
     rows = evidence.select(*groups, *values, F.col(SOURCE_KEY).alias(KEY))
-    return plain.aggregated(step, rows, digest.lanes(F.col(KEY)))
+    names = [*step.by, *(name for name in needed if name not in step.by)]
+    return plain.aggregated(step, rows, names, digest.lanes(F.col(KEY)))
 
 
-def group_digests(flow: Flow, step: GroupBy, path: str) -> tuple[Stage, DataFrame, DataFrame]:
+def group_digests(
+    flow: Flow, step: GroupBy, folder: SegmentFolder
+) -> tuple[Stage, DataFrame, DataFrame]:
     """Do everything in one aggregation: live rows are grouped, ended rows stay separate.
 
     Returns the stage, the aggregate, and each group's count and key digest.
@@ -181,7 +192,7 @@ def group_digests(flow: Flow, step: GroupBy, path: str) -> tuple[Stage, DataFram
     live = F.col(PART) == LIVE
     needed = mentioned([e for _, e in step.aggregates], flow.columns)
     names = dict.fromkeys([*step.by, *needed])
-    guarded = [flow.live(col(name)).alias(name) for name in names]
+    guarded = [flow.live_column(name) for name in names]
     own = {"_tm_own": KEY, **({PLACE: PLACE} if flow.placed else {})}
     ended = [F.when(~live, F.col(value)).alias(name) for name, value in own.items()]
     rows = flow.rows.select(*guarded, F.col(PART).cast("int").alias(PART), KEY, *ended, REJECTIONS)
@@ -190,24 +201,29 @@ def group_digests(flow: Flow, step: GroupBy, path: str) -> tuple[Stage, DataFram
     groups = [F.col(PART), *map(F.col, own), F.col(REJECTIONS), *map(col, step.by)]
     merged = rows.groupBy(*groups).agg(*aggregates, *digest.lanes(F.col(KEY)))
     merged = merged.withColumnRenamed("_tm_own", KEY)
-    stage = write_merged(flow, merged, path)
+    stage = write_merged(flow, merged, folder)
     found = stage.live()
     output = found.select(*map(col, [*step.by, *(n for n, _ in step.aggregates)]))
-    key = F.struct(*group_fields(step, found)).alias(GROUP_KEY)
-    return stage, output, found.select(key, digest.COUNT, digest.HIGH, digest.LOW)
+    kinds = {f.name: f.dataType for f in stage.schema}
+    key = F.struct(*group_fields(step, kinds)).alias(GROUP_KEY)
+    return stage, output, found.select(key, *digest.NAMES)
 
 
-def group_flow(output: DataFrame, step: GroupBy, level: int, redaction: Redaction) -> Flow:
-    """Make groups rows of their own, keyed by their group columns."""
+def group_flow(
+    output: DataFrame, step: GroupBy, level: int, redaction: Redaction, *, digests: bool
+) -> Flow:
+    """Make groups rows of their own, keyed by their group columns. `digests` if each carries count
+    and digest of its rows.
+    """
     key = group_text(step.by, [redaction.shown(name, col(name)) for name in step.by])
     flow = Flow(
         output.withColumn(KEY, key),
-        tuple(name for name in output.columns if name not in digest.NAMES),
+        (*step.by, *(name for name, _ in step.aggregates)),
         None,
         level=level,
         after_group=True,
         group_columns=step.by,
-        beside=tuple(name for name in digest.NAMES if name in output.columns),
+        beside=digest.NAMES if digests else (),
     )
     # A key with a redacted column cannot be read from the columns: rows carry the key itself.
     return flow.with_tags() if redaction.covers_any(step.by) else flow

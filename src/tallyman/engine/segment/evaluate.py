@@ -24,6 +24,7 @@ from tallyman.domain.definition.step import (
     Join,
     Rename,
     Select,
+    Split,
     Union,
     Warn,
     WithColumns,
@@ -40,8 +41,17 @@ from tallyman.engine.segment.cuts import Opened
 from tallyman.engine.segment.fate_book import Book
 from tallyman.engine.segment.reference import References
 from tallyman.engine.segment.segment import Flow
-from tallyman.engine.segment.stage import Stage, user_columns, write
+from tallyman.engine.segment.segment_records import SegmentRecords
+from tallyman.engine.segment.stage import (
+    SegmentFolder,
+    Stage,
+    count_warnings,
+    user_columns,
+    write,
+    written_schema,
+)
 from tallyman.engine.segment.stage_checks import StageChecks
+from tallyman.engine.segment.watched import united
 from tallyman.engine.source.source import Input
 from tallyman.faults import Point
 
@@ -54,7 +64,7 @@ class Evaluation:
     inputs: Mapping[str, Input]
     step_ids: Mapping[Frame, str]
     evidence: Evidence
-    folder: str
+    records: SegmentRecords
     checks: StageChecks
     reads: Mapping[str, Collection[str]]
     observer: Observer = SILENT
@@ -66,11 +76,13 @@ class Evaluation:
     reached: str | None = None
     """The last step with a decided effect on every row."""
 
-    def path(self) -> str:
-        return os.path.join(self.folder, f"segment-{len(self.staged) + 1}")
+    def next_folder(self) -> SegmentFolder:
+        return self.records.next(len(self.staged) + 1)
 
-    def staged_as(self, stage: Stage) -> Stage:
+    def staged_as(self, stage: Stage, *, last: bool = False) -> Stage:
         faults.reach(Point.SEGMENT_WRITTEN)
+        if not last:  # the files of the last segment are moved at once: they are the output
+            self.records.add(stage, self.reached)
         self.report_reached()
         # Check the previous segment first: if that halts, this one must not count.
         self.checks.written(stage)
@@ -103,6 +115,8 @@ class Evaluation:
                 return segment.rename(flow, step)
             case Filter() as step:
                 return segment.filter_(flow, step, name, self.book)
+            case Split() as step if not step.rejects:
+                return flow  # its last output takes every row
             case Expect() as step:
                 return segment.expect(flow, step, name, self.book)
             case Warn() as step:
@@ -126,7 +140,7 @@ class Evaluation:
         """Keep only live rows: rows that look at each other must not see those that ended."""
         if not flow.tagged:
             return flow
-        stage, rest = cuts.checkpoint(flow, self.path())
+        stage, rest = cuts.checkpoint(flow, self.next_folder())
         self.staged_as(stage)
         return rest
 
@@ -139,7 +153,7 @@ class Evaluation:
             return segment.join(flow, step, reference, name, self.book)
         looked_up = segment.join(flow, step, reference, name, self.book)
         only = replace(looked_up, columns=flow.columns)  # plus the number of matches per row
-        stage, parents = cuts.checkpoint(only, self.path())
+        stage, parents = cuts.checkpoint(only, self.next_folder())
         children, links = cuts.expanded(flow, step, parents, reference)
         why = f"Records expanded by their matches in {step.other.input}"
         makes = F.coalesce(F.col(plain.MATCHES), F.lit(1))
@@ -148,7 +162,7 @@ class Evaluation:
 
     def _explode(self, flow: Flow, step: Explode, name: str) -> Flow:
         whole = cuts.childless_filtered(flow, step, name, self.book)
-        stage, parents = cuts.checkpoint(whole, self.path())
+        stage, parents = cuts.checkpoint(whole, self.next_folder())
         children, links = cuts.exploded(flow, step, parents)
         why = f"Records exploded by {step.column}"
         # An outer explode makes one child of an array that is empty or NULL.
@@ -160,16 +174,17 @@ class Evaluation:
         why = f"Records aggregated by {', '.join(step.by) or 'all'}"
         hiding = self.book.redaction
         if self.evidence is Evidence.KEYS:
-            stage, output = cuts.group_keys(flow, step, self.path())
+            stage, output = cuts.group_keys(flow, step, self.next_folder())
             links, whole = cuts.hidden_links(stage, step, hiding), not step.by
             cut = Opened(stage, name, Fate.AGGREGATED, "group", why, links=links, whole=whole)
             self.open(cut)
         else:
-            stage, output, groups = cuts.group_digests(flow, step, self.path())
+            stage, output, groups = cuts.group_digests(flow, step, self.next_folder())
             groups = cuts.hidden_groups(groups, step, hiding)
             by = None if hiding.covers_any(step.by) else tuple(step.by)
             self.open(Opened(stage, name, Fate.AGGREGATED, "group", why, groups=groups, by=by))
-        self.grouped = cuts.group_flow(output, step, len(self.opened), hiding)
+        level, digests = len(self.opened), self.evidence is Evidence.KEYS
+        self.grouped = cuts.group_flow(output, step, level, hiding, digests=digests)
         return self.grouped
 
     def open(self, opened: Opened) -> None:
@@ -177,6 +192,8 @@ class Evaluation:
         self.opened.append(opened)
 
     def _union(self, left: Flow, right: Flow, step: Union) -> Flow:
+        if left.seen or right.seen:
+            left, right = segment.counted(left), segment.counted(right)
         placed = left.placed or right.placed
         sides = [
             side.rows.select(
@@ -190,8 +207,10 @@ class Evaluation:
         unread = {
             n: left.lacks([n]) | right.lacks([m]) for n, m in zip(left.columns, met, strict=True)
         }
-        both = replace(left, rows=rows, tagged=True, key_columns=key, placed=placed)
-        return replace(both, unread=unread, rules=max(left.rules, right.rules))
+        both = replace(left, rows=rows, tagged=True, key_columns=key, placed=placed, known={})
+        rules = max(left.rules, right.rules)
+        seen = united(left.seen, right.seen)
+        return replace(both, unread=unread, rules=rules, seen=seen)
 
     def output_groups(self, flow: Flow, folder: str) -> StructType:
         """Write groups that no later step touched; their columns identify them."""
@@ -208,7 +227,9 @@ class Evaluation:
         )
         rows = flow.rows.select(*map(col, flow.columns), *sources)
         rows.write.parquet(folder)
-        return rows.schema
+        if flow.seen:
+            count_warnings(flow.seen, parquet.rows_in(sorted(Path(folder).glob("part-*"))))
+        return written_schema(folder) or rows.schema
 
     def output(self, flow: Flow) -> Stage:
         """Write the rows that passed, with their keys."""
@@ -224,7 +245,7 @@ class Evaluation:
         system = F.when(needed, system).alias(SYSTEM)
         stage = write(
             flow,
-            self.path(),
+            self.next_folder(),
             [*user_columns(flow), system],
             key=f"{SYSTEM}.key",
             reasons=f"{SYSTEM}.rejections",
@@ -232,7 +253,7 @@ class Evaluation:
         )
         if sources:
             stage = stage.with_sources(f"{SYSTEM}.{SOURCES}")
-        self.staged_as(stage)
+        self.staged_as(stage, last=True)
         if not os.path.isdir(stage.live_folder()):
             # If no row passed there is no file yet; readers still need its columns.
             stage.live().write.parquet(stage.live_folder())
@@ -243,7 +264,7 @@ def _same_key(left: Flow, right: Flow, step: Union) -> bool:
     """True if the key columns of both sides meet in the union, with equal types."""
     if left.key_columns is None or left.key_columns != right.key_columns:
         return False
-    kinds = [{f.name: f.dataType for f in side.rows.schema} for side in (left, right)]
+    kinds = [side.types(left.key_columns) for side in (left, right)]
     return all(
         kinds[0][name] == kinds[1][name]
         and (step.by_name or left.columns.index(name) == right.columns.index(name))

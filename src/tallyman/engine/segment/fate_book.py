@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from pyspark.sql import Observation
-
 from tallyman.domain.account.fate import Fate
 from tallyman.domain.account.rejection import Rule
-from tallyman.domain.account.rule_warning import RuleWarning
 from tallyman.engine.expressions.column_names import ERROR
 from tallyman.engine.expressions.redact import Redaction
+from tallyman.engine.segment.watched import Watched
 
 FANOUT = "fanout"
 
@@ -27,29 +25,6 @@ class FatePart:
     level: int = 0
     asked_as: str = ""
     """The step's own id, if `step_id` got a number to differ from that of another level."""
-
-
-@dataclass(frozen=True, slots=True)
-class Watched:
-    """A rule whose broken rows are counted by Spark while it evaluates the segment."""
-
-    rule: str
-    step_id: str
-    expected: str
-    level: int
-    observed: Observation
-
-    def count(self) -> RuleWarning:
-        """Return the count. Call it only when the segment has been evaluated."""
-        found = self.observed.get
-        return RuleWarning(
-            rule=self.rule,
-            step=self.step_id,
-            expected=self.expected,
-            count=int(found["count"]),
-            example=found["example"],
-            of_records=self.level == 0,
-        )
 
 
 @dataclass(slots=True)

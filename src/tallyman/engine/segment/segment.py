@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from uuid import uuid4
 
-from pyspark.sql import Column, DataFrame, Observation
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import DataType
 
 from tallyman.domain.account.fate import Fate
 from tallyman.domain.account.rejection import ErrorType, Rule
@@ -30,7 +30,8 @@ from tallyman.engine.expressions.columns import cannot_raise, col, mentioned, te
 from tallyman.engine.expressions.redact import Redaction
 from tallyman.engine.plan import plain
 from tallyman.engine.plan.plain import MATCHES
-from tallyman.engine.segment.fate_book import FANOUT, Book, Watched
+from tallyman.engine.segment.fate_book import FANOUT, Book
+from tallyman.engine.segment.watched import RowsSeen, Watched, observe
 from tallyman.engine.spark import digest
 
 REJECTION = "struct<rule:int,actual:string>"
@@ -57,6 +58,10 @@ class Flow:
     """The number of rules the rows may have broken so far: those with smaller numbers."""
     placed: bool = False
     """True if rows carry the place of their record, because keys do not distinguish records."""
+    seen: tuple[RowsSeen, ...] = ()
+    """The rules that are counted when the rows are next written."""
+    known: Mapping[str, DataType] = field(default_factory=dict)
+    """The types of columns that nothing was computed for, so that Spark need not be asked."""
 
     @property
     def untouched_groups(self) -> bool:
@@ -77,6 +82,12 @@ class Flow:
     def live(self, value: Column) -> Column:
         return F.when(F.col(PART) == LIVE, value) if self.tagged else value
 
+    def live_column(self, name: str, alias: str | None = None) -> Column:
+        """Return a column, NULL on ended rows: as one text, because every row has many of them."""
+        own, shown = quoted(name), quoted(alias or name)
+        text = f"CASE WHEN {PART} = {LIVE} THEN {own} END" if self.tagged else own
+        return F.expr(f"{text} AS {shown}")
+
     def with_tags(self) -> Flow:
         if self.tagged:
             return self
@@ -84,9 +95,17 @@ class Flow:
         tags = {PART: F.expr(str(LIVE)), REJECTIONS: none}
         return replace(self, rows=self.rows.withColumns(tags), tagged=True)
 
-    def choose(self, chosen: Sequence[Column], names: Sequence[str]) -> Flow:
+    def choose(self, chosen: Sequence[Column], names: Mapping[str, str | None]) -> Flow:
+        """Choose columns; `names` maps each to the column it was, None if it is computed."""
         rows = self.rows.select(*chosen, *self.carried())
-        return replace(self, rows=rows, columns=tuple(names))
+        known = {new: self.known[old] for new, old in names.items() if old in self.known}
+        return replace(self, rows=rows, columns=tuple(names), known=known)
+
+    def types(self, names: Sequence[str]) -> dict[str, DataType]:
+        """Return the types of columns; Spark analyzes the whole plan for one that is not known."""
+        if all(name in self.known for name in names):
+            return {name: self.known[name] for name in names}
+        return {f.name: f.dataType for f in self.rows.select(*map(col, names)).schema}
 
     def without_key(self, touched: Sequence[str]) -> Flow:
         """Forget key columns that were overwritten."""
@@ -122,19 +141,27 @@ def _appended(rejection: Column) -> Column:
 
 
 def select(flow: Flow, step: Select) -> Flow:
-    chosen: list[Column] = []
-    names: list[str] = []
     listed = plain.selected(step, flow.rows, flow.columns)
-    for expression in [single for each in listed for single in _fields(flow, each)]:
-        name = flow.rows.select(expression).columns[0]
-        bare = text_of(expression).strip("`") in flow.columns
+    singles = [single for each in listed for single in _fields(flow, each)]
+    computed = [one for one in singles if _bare(flow, one) is None]
+    given = iter(flow.rows.select(*computed).columns if computed else ())
+    chosen: list[Column] = []
+    names: dict[str, str | None] = {}
+    for expression in singles:
+        bare = _bare(flow, expression)
+        name = bare or next(given)
         chosen.append(expression if bare else flow.live(expression).alias(name))
-        names.append(name)
-    kept = set(names)
-    made = [n for n, c in zip(names, chosen, strict=True) if text_of(c).strip("`") != n]
+        names[name] = bare
+    made = [name for name, bare in names.items() if bare is None]
     held = (*(flow.key_columns or ()), *(flow.group_columns or ()))
-    lost = [name for name in held if name not in kept]
+    lost = [name for name in held if name not in names]
     return flow.choose(chosen, names).without_key([*made, *lost]).computed(made)
+
+
+def _bare(flow: Flow, expression: Column) -> str | None:
+    """Return the column that the expression only names."""
+    name = text_of(expression).strip("`")
+    return name if name in flow.columns else None
 
 
 def _fields(flow: Flow, expression: Column) -> list[Column]:
@@ -148,7 +175,8 @@ def _fields(flow: Flow, expression: Column) -> list[Column]:
 
 def drop(flow: Flow, step: Drop) -> Flow:
     kept = [name for name in flow.columns if name not in step.columns]
-    return flow.choose([col(name) for name in kept], kept).without_key(step.columns)
+    same = {name: name for name in kept}
+    return flow.choose([col(name) for name in kept], same).without_key(step.columns)
 
 
 def with_columns(flow: Flow, step: Step) -> Flow:
@@ -159,14 +187,16 @@ def with_columns(flow: Flow, step: Step) -> Flow:
     names = [added.pop(name.lower(), name) for name in flow.columns]
     names += added.values()
     chosen = [made[n].alias(n) if n in made else col(n) for n in names]
-    return flow.choose(chosen, names).without_key(list(made)).computed(made)
+    origins = {name: None if name in made else name for name in names}
+    return flow.choose(chosen, origins).without_key(list(made)).computed(made)
 
 
 def rename(flow: Flow, step: Rename) -> Flow:
     names = [step.new if name == step.old else name for name in flow.columns]
     chosen = [col(o).alias(n) for o, n in zip(flow.columns, names, strict=True)]
     unread = {n: flow.lacks([o]) for o, n in zip(flow.columns, names, strict=True)}
-    renamed = replace(flow.choose(chosen, names), unread=unread)
+    origins = dict(zip(names, flow.columns, strict=True))
+    renamed = replace(flow.choose(chosen, origins), unread=unread)
     if step.old in (renamed.group_columns or ()):
         renamed = replace(renamed, group_columns=None)
     if renamed.key_columns and step.old in renamed.key_columns:
@@ -213,12 +243,11 @@ def expect(flow: Flow, step: Expect, step_id: str, book: Book) -> Flow:
     )
     holds = to_column(step.predicate, flow.columns)
     charged = _appended(rejection(rule, _values(asked, book.redaction)))
-    types = {f.name: f.dataType for f in flow.rows.select(*map(col, asked)).schema}
     reasons = F.when(
         F.col(PART) == LIVE,
         F.when(F.coalesce(holds, F.lit(False)), F.col(REJECTIONS)).otherwise(charged),
     )
-    if cannot_raise(step.predicate, types):
+    if cannot_raise(step.predicate, flow.types(asked)):
         failed = F.when(~holds & ~_broke(flow.lacks(asked)), charged).otherwise(F.col(REJECTIONS))
         reasons = reasons.when(F.col(PART) == ERROR, failed)
     keep = F.coalesce(holds, F.lit(False))
@@ -232,12 +261,20 @@ def warn(flow: Flow, step: Warn, step_id: str, book: Book) -> Flow:
     holds = F.coalesce(to_column(step.predicate, flow.columns), F.lit(False))
     live = F.col(PART) == LIVE if flow.tagged else F.lit(True)
     key = F.when(live & ~holds, F.col(KEY))
-    observed = Observation(f"{book.asset} {step_id} {uuid4()}")
-    rows = flow.rows.observe(
-        observed, F.count_if(live & ~holds).alias("count"), F.min(key).alias("example")
-    )
-    book.warnings.append(Watched(step.rule, step_id, text_of(step.predicate), flow.level, observed))
-    return replace(flow, rows=rows)
+    counts = (F.count_if(live & ~holds).alias("count"), F.min(key).alias("example"))
+    rows, observed = observe(flow.rows, f"{book.asset} {step_id}", counts)
+    text = text_of(step.predicate)
+    watched = Watched(step.rule, step_id, text, flow.level, flow.rows, counts)
+    book.warnings.append(watched)
+    return replace(flow, rows=rows, seen=(*flow.seen, RowsSeen((observed,), watched)))
+
+
+def counted(flow: Flow) -> Flow:
+    """Count the rows, unless something counts them already."""
+    if flow.seen:
+        return flow
+    rows, observed = observe(flow.rows, "rows", ())
+    return replace(flow, rows=rows, seen=(RowsSeen((observed,)),))
 
 
 def _broke(rules: frozenset[int]) -> Column:

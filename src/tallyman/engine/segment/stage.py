@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,10 +16,10 @@ from pyspark.sql.types import IntegerType, StructType
 
 from tallyman.domain.account.ledger import KeyDigest
 from tallyman.engine.expressions.column_names import KEY, LIVE, PART, PLACE, REJECTIONS
-from tallyman.engine.expressions.columns import col
 from tallyman.engine.files import parquet
 from tallyman.engine.segment.ended import EndedColumns, EndedRows, at
 from tallyman.engine.segment.segment import Flow
+from tallyman.engine.segment.watched import RowsSeen, Watched
 from tallyman.engine.spark import digest
 from tallyman.engine.spark.plain_types import is_plain
 
@@ -30,6 +31,14 @@ EVIDENCE_OPTIONS: Mapping[str, str] = {
     "parquet.column.statistics.enabled": "false",
     "parquet.size.statistics.enabled": "false",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentFolder:
+    """Where a segment is written; `complete` if an earlier attempt did, and it is reused."""
+
+    path: str
+    complete: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +56,21 @@ class Stage:
     """Columns with count and digest of each group's rows, if rows are groups."""
     split: bool = True
     """True if each part has a folder of its own, because the live files are kept as they are."""
+    seen: tuple[RowsSeen, ...] = ()
+    """The rules that were counted while it was written."""
+
+    @property
+    def watched(self) -> list[Watched]:
+        return [seen.watched for seen in self.seen if seen.watched is not None]
+
+    def rows_written(self) -> int:
+        """Count the rows of the segment, as the files have them; merged ones by their number."""
+        files = sorted(Path(self.path).rglob("part-*"))
+        if not self.own.multiplicity:
+            return parquet.rows_in(files)
+        batches = parquet.batches(files, [digest.COUNT])
+        found = (pc.call_function("sum", [b.column(0)]).as_py() for b in batches)
+        return sum(int(number or 0) for number in found)
 
     def read(self) -> DataFrame:
         return self.spark.read.schema(self.schema).parquet(self.path)
@@ -157,7 +181,7 @@ class WrittenRows:
 
 def write(
     flow: Flow,
-    path: str,
+    folder: SegmentFolder,
     columns: Sequence[Column],
     *,
     key: str = KEY,
@@ -166,37 +190,63 @@ def write(
 ) -> Stage:
     """Evaluate and write the segment once."""
     rows = flow.with_tags().rows.select(F.col(PART).cast("int").alias(PART), *columns)
-    schema = _write(rows, path, {})
+    schema = _write(rows, folder, {})
     own = EndedColumns(key, reasons, place if flow.placed else None)
-    return Stage(flow.rows.sparkSession, path, schema, own, flow.level)
+    return _stage(flow, folder, schema, own)
 
 
-def write_keys(flow: Flow, path: str, columns: Sequence[Column], *, key: str, place: str) -> Stage:
+def write_keys(
+    flow: Flow, folder: SegmentFolder, columns: Sequence[Column], *, key: str, place: str
+) -> Stage:
     """Evaluate and write rows with keys that are the evidence."""
     rows = flow.with_tags().rows.select(F.col(PART).cast("int").alias(PART), *columns)
-    schema = _write(rows, path, EVIDENCE_OPTIONS)
+    schema = _write(rows, folder, EVIDENCE_OPTIONS)
     own = EndedColumns(key, REJECTIONS, place if flow.placed else None)
-    return Stage(flow.rows.sparkSession, path, schema, own, flow.level)
+    return _stage(flow, folder, schema, own)
 
 
-def write_merged(flow: Flow, rows: DataFrame, path: str) -> Stage:
+def write_merged(flow: Flow, rows: DataFrame, folder: SegmentFolder) -> Stage:
     """Write rows already merged by an aggregation, with count and digest: few, so that all parts
     go to the same files.
     """
-    schema = _write(rows, path, EVIDENCE_OPTIONS, split=False)
+    schema = _write(rows, folder, EVIDENCE_OPTIONS, split=False)
     own = EndedColumns(KEY, REJECTIONS, PLACE if flow.placed else None, digest.COUNT)
-    return Stage(flow.rows.sparkSession, path, schema, own, flow.level, split=False)
+    return replace(_stage(flow, folder, schema, own), split=False)
+
+
+def _stage(flow: Flow, folder: SegmentFolder, schema: StructType, own: EndedColumns) -> Stage:
+    spark = flow.rows.sparkSession
+    stage = Stage(spark, folder.path, schema, own, flow.level, seen=flow.seen)
+    if flow.seen and not folder.complete:
+        count_warnings(flow.seen, stage.rows_written())
+    return stage
+
+
+def count_warnings(seen: Iterable[RowsSeen], rows: int) -> None:
+    """Take over what was counted while so many rows were written."""
+    for one in seen:
+        one.decide(rows)
 
 
 def _write(
-    rows: DataFrame, path: str, options: Mapping[str, str], *, split: bool = True
+    rows: DataFrame, folder: SegmentFolder, options: Mapping[str, str], *, split: bool = True
 ) -> StructType:
-    found = rows.schema
-    writer = rows.write.options(**options)
-    (writer.partitionBy(PART) if split else writer).parquet(path)
+    if not folder.complete:
+        writer = rows.write.options(**options)
+        (writer.partitionBy(PART) if split else writer).parquet(folder.path)
+    found = written_schema(folder.path) or rows.schema
     return StructType([f for f in found if f.name != PART]).add(PART, IntegerType())
+
+
+def written_schema(folder: str) -> StructType | None:
+    """Return the schema that Spark noted in the files of a folder; None if it wrote none. To ask
+    for the schema of the rows is to have their whole plan analyzed once more.
+    """
+    file = next(Path(folder).rglob("part-*.parquet"), None)
+    noted = parquet.noted(file, "org.apache.spark.sql.parquet.row.metadata") if file else None
+    return StructType.fromJson(json.loads(noted)) if noted else None
 
 
 def user_columns(flow: Flow) -> list[Column]:
     """Select the user's columns; NULL on ended rows, which are identified by their key alone."""
-    return [flow.live(col(name)).alias(name) for name in flow.columns]
+    return [flow.live_column(name) for name in flow.columns]

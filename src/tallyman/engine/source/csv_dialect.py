@@ -59,8 +59,13 @@ class CsvDialect:
 
     @property
     def whole(self) -> str:
-        """Match a record that begins and ends here."""
+        """Match a record that begins and ends here, with the return before the line break."""
         return rf"\A{self._field}{self._more}\r?\z"
+
+    @property
+    def bare_record(self) -> str:
+        """Match a record whose return was taken off: another one is part of no field."""
+        return rf"\A{self._field}{self._more}\z"
 
     @property
     def opens(self) -> str:
@@ -86,13 +91,12 @@ class CsvDialect:
         return rf"\A{closed}{quote}{self._content}\z"
 
     def cells(self, record: str) -> list[str] | None:
-        """Return the values of a record's fields; None if it is not a record."""
-        text = record.removesuffix("\r")
+        """Return the values of a record's fields, its return taken off; None if it is no record."""
         if not self.quote:
-            return text.split(self.separator)
-        if not re.search(_for_python(self.whole), text):
+            return record.split(self.separator)
+        if not re.search(_for_python(self.bare_record), record):
             return None
-        found = re.findall(_for_python(self.each), text + self.separator)
+        found = re.findall(_for_python(self.each), record + self.separator)
         return [self.bare(cell) for cell in found]
 
     @property

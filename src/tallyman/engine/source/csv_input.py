@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField
 
-from tallyman.engine.expressions.column_names import CORRUPT, quoted
+from tallyman.engine.expressions.column_names import CORRUPT, literal, quoted
 from tallyman.engine.files.listing import InputFiles
 from tallyman.engine.source import lines
 from tallyman.engine.source.csv_dialect import FIRST, CsvDialect, Sql
@@ -44,7 +44,7 @@ class CsvInput(LinesInput):
 
     @property
     def _has_quote(self) -> str:
-        return f"contains({lines.TEXT}, {_literal(self.dialect.quote)})"
+        return f"contains({lines.TEXT}, {literal(self.dialect.quote)})"
 
     # ---- the header -------------------------------------------------------------------------
 
@@ -56,7 +56,7 @@ class CsvInput(LinesInput):
         return [self._header_of(line) for line in self._splits.first_lines.values()]
 
     def _header_of(self, line: str) -> list[str] | None:
-        found = self.dialect.cells(line.removeprefix("\ufeff"))
+        found = self.dialect.cells(line.removeprefix("\ufeff").removesuffix("\r"))
         return None if found is None else [name.strip() for name in found]
 
     @property
@@ -96,11 +96,15 @@ class CsvInput(LinesInput):
             return parsed
         # The parser accepts half a field: what is not a record by the dialect is not parsed.
         may_fail = F.contains(text, F.lit(self.dialect.quote)) | F.contains(text, F.lit("\r"))
-        return F.when(~may_fail | F.rlike(text, F.lit(self.dialect.whole)), parsed)
+        return F.when(~may_fail | F.rlike(text, F.lit(self.dialect.bare_record)), parsed)
 
     @property
     def _unreadable(self) -> str:
         return BAD_UTF8
+
+    def line_key(self, broken: Column) -> Column:
+        """Return the key as read: fields of CSV are typed one by one, and none changes another."""
+        return self.own_key()
 
     def _lines(self) -> DataFrame:
         """Read every record that is not blank."""
@@ -137,14 +141,14 @@ class CsvInput(LinesInput):
 
     def _joined(self, found: DataFrame) -> DataFrame:
         """Join the lines of each record. What looks like one and is none stays apart as lines."""
-        sql = Sql(lines.FILE, lines.NUMBER, lines.TEXT, _literal, _matches, _last)
+        sql = Sql(lines.FILE, lines.NUMBER, lines.TEXT, literal, _matches, _last)
         for step in self.dialect.grouping(sql):
             found = found.selectExpr("*", *(f"{text} AS {name}" for name, text in step.items()))
         line = f"struct({lines.NUMBER}, {lines.TEXT})"
         grouped = found.groupBy(lines.FILE, FIRST).agg(
             F.expr(f"sort_array(collect_list({line})) AS _tm_all")
         )
-        text = f"array_join(transform(_tm_all, l -> l.{lines.TEXT}), {_literal(self._break)})"
+        text = f"array_join(transform(_tm_all, l -> l.{lines.TEXT}), {literal(self._break)})"
         grouped = grouped.selectExpr(lines.FILE, FIRST, "_tm_all", f"{text} AS {lines.TEXT}")
         record = f"struct({FIRST} AS {lines.NUMBER}, {lines.TEXT})"
         parts = f"CASE WHEN {_matches(self.dialect.whole)} THEN array({record}) ELSE _tm_all END"
@@ -170,14 +174,8 @@ def _declared(field: StructField) -> str:
     return f"{quoted(field.name)} {field.dataType.simpleString()}"
 
 
-def _literal(text: str) -> str:
-    """Write a text in Spark's SQL."""
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
-
-
 def _matches(pattern: str) -> str:
-    return f"regexp_like({lines.TEXT}, {_literal(pattern)})"
+    return f"regexp_like({lines.TEXT}, {literal(pattern)})"
 
 
 def _last(value: str, window: str) -> str:

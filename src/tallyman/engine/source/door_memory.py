@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from tallyman.domain.account.ledger import KeyDigest
+from tallyman.domain.account.column_metrics import MetricsByColumn, metrics_of_json
+from tallyman.domain.account.ledger import DIGEST_VERSION, KeyDigest
 
 VERSION = 2
-"""The version of key digests, and of what is a record; others are not comparable."""
+"""The version of what is a record. Doors of another one, or with other digests, do not count."""
 MOST = 1_000
 """The number of inputs that are remembered; the oldest are forgotten."""
 
@@ -31,6 +32,8 @@ class Door:
     blank_lines: int = 0
     repeated: int | None = None
     """The number of records with the key of an earlier one; None if they were not counted."""
+    columns: MetricsByColumn | None = None
+    """The metrics of columns; None if they were not measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,8 @@ class DoorMemory:
     """Doors by content, as files in one folder. A file that is damaged is as good as none."""
 
     folder: Path
+    of_columns: bool = False
+    """True if doors of text inputs are measured, and remembered, with their columns."""
 
     def recall(self, content_hash: str, reading: str) -> Door | None:
         """Return what was measured before; `reading` says how keys are read."""
@@ -46,7 +51,9 @@ class DoorMemory:
             if said["sha256"] != _hash(said["door"]):
                 return None
             door = dict(said["door"])
-            return Door(KeyDigest(**door.pop("digest")), **door)
+            columns = door.pop("columns", None)
+            known = None if columns is None else metrics_of_json({"": columns})[""]
+            return Door(KeyDigest(**door.pop("digest")), **door, columns=known)
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
@@ -60,7 +67,7 @@ class DoorMemory:
         self._forget()
 
     def _place(self, content_hash: str, reading: str) -> Path:
-        name = _hash([VERSION, content_hash, reading])
+        name = _hash([VERSION, DIGEST_VERSION, content_hash, reading])
         return self.folder / f"{name}.json"
 
     def _forget(self) -> None:

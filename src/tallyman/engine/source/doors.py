@@ -104,6 +104,8 @@ class Doors:
             named_by_place=source.places is not None,
             blank_lines=door.blank_lines,
             missing_columns=source.missing_columns,
+            name=name,
+            columns=door.columns,
         )
 
 

@@ -14,7 +14,7 @@ from tallyman.engine.expressions.column_names import CORRUPT, KEY
 from tallyman.engine.expressions.columns import col
 from tallyman.engine.files import compressed
 from tallyman.engine.files.listing import InputFiles
-from tallyman.engine.source import lines, unfit
+from tallyman.engine.source import column_metrics, lines, unfit
 from tallyman.engine.source.door_memory import Door
 from tallyman.engine.source.lines_input import IRREGULAR, LinesInput, textual_key
 from tallyman.engine.source.source import Input
@@ -56,8 +56,7 @@ class JsonInput(LinesInput):
         return in_few_tasks(rows, self.files)
 
     def _key(self) -> Column:
-        written = textual_key(self._keyless(), str(self.prefix))
-        return F.coalesce(self.own_key(), self.redaction.shown(self.key[0], written)).alias(KEY)
+        return self.line_key(F.lit(False)).alias(KEY)
 
     def _decided(self) -> Column:
         """Return the text of a line that does not fit, judged by every declared column.
@@ -100,7 +99,15 @@ class JsonInput(LinesInput):
         text = self.spark.read.text(self.files.paths).select(F.col("value").alias(lines.TEXT))
         text = in_few_tasks(text, self.files)
         key = textual_key(F.col(lines.TEXT), str(self.prefix))
+        fields = column_metrics.measured_fields(self.schema, self.redaction)
+        fields = fields if self.measures_columns else []
+        parsed = (
+            [self.parse(F.col(lines.TEXT), self.schema.fields).alias("_tm_parsed")]
+            if fields
+            else []
+        )
         found = text.select(
+            *parsed,
             lines.is_blank(F.col(lines.TEXT)).alias("blank"),
             F.expr(IRREGULAR).alias("irregular"),
             key.alias(KEY),
@@ -108,18 +115,29 @@ class JsonInput(LinesInput):
         # An escaped key reads differently once it is parsed.
         odd = F.col("irregular") | F.col(KEY).isNull() | F.contains(F.col(KEY), F.lit("\\"))
         shown = self.redaction.shown(self.key[0], F.col(KEY))
-        if self.files.bytes <= FEW_BYTES and not compressed.any_compressed(self.files):
+        few = self.files.bytes <= FEW_BYTES and not compressed.any_compressed(self.files)
+        if few and not fields:
+            odd = odd | ~F.is_valid_utf8(F.col(KEY))  # bytes that cannot be collected
+            shown = F.make_valid_utf8(shown)
             lines_here = found.select("blank", odd.alias("odd"), shown.alias(KEY)).collect()
             written = [line for line in lines_here if not line["blank"]]
             keys = [line[KEY] for line in written]
             door = Door(digest_of(keys), 0, len(lines_here) - len(written))
             return _Scan(door, not any(line["odd"] for line in written), keys)
-        rows = found.groupBy("blank").agg(*digest.lanes(shown), F.count_if(odd).alias("odd"))
+        typed = F.col("_tm_parsed").getField
+        fits = typed(CORRUPT).isNull() if fields else F.lit(True)
+        rows = found.groupBy("blank").agg(
+            *digest.lanes(shown),
+            F.count_if(odd).alias("odd"),
+            *column_metrics.aggregates(fields, typed, fits),
+        )
         by_blank = {row["blank"]: row for row in rows.collect()}  # two rows
         if (full := by_blank.get(False)) is None:
-            full = {digest.COUNT: 0, digest.HIGH: 0, digest.LOW: 0, "odd": 0}
+            full = dict.fromkeys((*digest.NAMES, "odd"), 0)
         blank = by_blank[True][digest.COUNT] if True in by_blank else 0
-        return _Scan(Door(digest.of_row(full), 0, blank), full["odd"] == 0)
+        measured = column_metrics.of_row(fields, by_blank[False]) if False in by_blank else None
+        columns = measured if fields else None
+        return _Scan(Door(digest.of_row(full), 0, blank, columns=columns), full["odd"] == 0)
 
     def slower(self) -> Input:
         return LinesInput(

@@ -66,7 +66,8 @@ def splits(
         .agg(
             F.count(F.lit(1)).alias("lines"),
             F.min("_tm_position").alias("first"),
-            F.min_by(TEXT, "_tm_position").alias("text"),
+            # Bytes that are not UTF-8 cannot be collected.
+            F.make_valid_utf8(F.min_by(TEXT, "_tm_position")).alias("text"),
             *marks,
         )
         .collect()  # one row per split, not per record

@@ -12,7 +12,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from tallyman.engine.expressions.column_names import CORRUPT, KEY, PLACE, UNFIT
 from tallyman.engine.expressions.columns import col
-from tallyman.engine.source import lines, unfit
+from tallyman.engine.source import column_metrics, lines, unfit
 from tallyman.engine.source.door_memory import Door
 from tallyman.engine.source.source import Input, key_text, nullable, placed
 from tallyman.engine.spark import digest
@@ -127,31 +127,44 @@ class LinesInput(Input):
             broken.alias("_tm_broken"),
             *unfit_values,
         )
-        candidates = [self.own_key()] if self.key else []
-        if self.prefix:
-            unread = F.when(F.col("_tm_broken"), F.col(CORRUPT)).otherwise(self._keyless())
-            candidates.append(self.redaction.shown(self.key[0], textual_key(unread, self.prefix)))
-        key = F.coalesce(*candidates, F.col(PLACE)).alias(KEY)
+        of_line = [self.line_key(F.col("_tm_broken"))] if self.key else []
+        key = F.coalesce(*of_line, F.col(PLACE)).alias(KEY)
         also = [CORRUPT, *([UNFIT] if unfit_values else [])]
         return typed.select(*map(col, names), *also, key, *placed(self, F.col(PLACE)))
 
     def at_most(self) -> int:
         return self._splits.lines
 
-    def _keyless(self) -> Column:
-        """Return the text of a line with an unreadable key; NULL if only another field is wrong, so
-        that the key of a record is the same whichever fields are typed.
+    def line_key(self, broken: Column) -> Column:
+        """Return the key of a line, the same whichever fields are typed.
+
+        A parser that fails inside a typed field keeps the fields before it, and fails as a whole
+        if the field is skipped. So the key of a line that does not fit is what a parser of the key
+        alone finds, and otherwise what is written in the text of a line without readable key.
         """
         line = F.col(CORRUPT)
-        alone = self.parse(line, [f for f in self.schema if f.name in self.key])
-        return F.when(line.isNotNull() & key_text(self.key).isNull(), alone.getField(CORRUPT))
+        alone = F.when(~broken, self.parse(line, self.fields(self.key)))
+        found = key_text(self.key, self.redaction, alone.getField)
+        if self.prefix:
+            unread = F.when(broken, line).otherwise(alone.getField(CORRUPT))
+            written = textual_key(unread, self.prefix)
+            found = F.coalesce(found, self.redaction.shown(self.key[0], written))
+        return F.when(line.isNull(), self.own_key()).otherwise(found)
 
     def measured(self) -> Door:
-        found = self.keys()
+        """Measure what the door needs; columns are typed only if they are measured too."""
+        fields = column_metrics.measured_fields(self.schema, self.redaction)
+        fields = fields if self.measures_columns else []
+        found = self.records([field.name for field in fields]) if fields else self.keys()
         row = found.agg(
-            *digest.lanes(F.col(KEY)), F.count_if(lines.is_place(F.col(KEY))).alias("n")
+            *digest.lanes(F.col(KEY)),
+            F.count_if(lines.is_place(F.col(KEY))).alias("n"),
+            *column_metrics.aggregates(fields, col, F.col(CORRUPT).isNull()),
         ).first()
-        return Door(digest.of_row(row), row["n"] if row else 0, self._blank_lines())
+        columns = column_metrics.of_row(fields, row) if fields else None
+        return Door(
+            digest.of_row(row), row["n"] if row else 0, self._blank_lines(), columns=columns
+        )
 
     def _blank_lines(self) -> int:
         raw = self.spark.read.text(self.files.paths)
@@ -167,4 +180,12 @@ def textual_key(text: Column, prefix: str) -> Column:
         return F.when((found > 0) & (end > 0), F.substr(text, start, end - start))
     rest = F.substr(text, start, F.lit(64))
     value = F.trim(F.substring_index(F.substring_index(rest, ",", 1), "}", 1))
-    return F.when((found > 0) & ~value.isin("", "null"), value)
+    bare = F.when(~value.isin("", "null"), value)
+    return F.when(found > 0, F.when(value.startswith('"'), _quoted(text, start)).otherwise(bare))
+
+
+def _quoted(text: Column, start: Column) -> Column:
+    """Return the text between the first two quotes from `start` on; NULL if one is missing."""
+    first = F.call_function("locate", F.lit('"'), text, start)
+    end = F.call_function("locate", F.lit('"'), text, first + 1)
+    return F.when((first > 0) & (end > 0), F.substr(text, first + 1, end - first - 1))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -64,7 +64,15 @@ class Input(ABC):
         """Return what an earlier run measured of the same bytes."""
         if self.memory is None or self.hides_key:
             return None
-        return self.memory.recall(self.files.content_hash, self._reading)
+        found = self.memory.recall(self.files.content_hash, self._reading)
+        if found is None or not self.measures_columns:
+            return found and replace(found, columns=None)
+        return None if found.columns is None else found
+
+    @property
+    def measures_columns(self) -> bool:
+        """True if the door also measures columns: those of text inputs, if that is asked for."""
+        return self.textual and self.memory is not None and self.memory.of_columns
 
     def remember(self, door: Door) -> None:
         if self.memory is not None and not self.hides_key and door != self.remembered:
@@ -135,13 +143,18 @@ class Input(ABC):
         return None
 
 
-def key_text(key: Sequence[str], redaction: Redaction = NOTHING_REDACTED) -> Column:
+def key_text(
+    key: Sequence[str],
+    redaction: Redaction = NOTHING_REDACTED,
+    value_of: Callable[[str], Column] = col,
+) -> Column:
     """Convert a key to text: one column as it is, several as a JSON object to keep values apart."""
     if len(key) == 1:
-        return redaction.shown(key[0], col(key[0]))
-    shown = [redaction.shown(k, col(k)) if redaction.covers(k) else col(k) for k in key]
+        return redaction.shown(key[0], value_of(key[0]))
+    values = {k: value_of(k) for k in key}
+    shown = [redaction.shown(k, v) if redaction.covers(k) else v for k, v in values.items()]
     return F.when(
-        F.greatest(*(col(k).isNull().cast("int") for k in key)) == 0,
+        F.greatest(*(v.isNull().cast("int") for v in values.values())) == 0,
         F.to_json(F.struct(*(value.alias(k) for k, value in zip(key, shown, strict=True)))),
     )
 

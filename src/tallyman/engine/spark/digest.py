@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
@@ -9,29 +10,46 @@ from pyspark.sql import functions as F
 
 from tallyman.domain.account.ledger import KeyDigest
 
-COUNT, HIGH, LOW = NAMES = ("_tm_count", "_tm_high", "_tm_low")
+LANES = ("high", "low", "high_2", "low_2")
+COUNT, *_ = NAMES = ("_tm_count", *(f"_tm_{lane}" for lane in LANES))
+STORED = ("record_count", *(f"key_digest_{lane}" for lane in LANES))
+"""The names in evidence of groups. Runs with digests of version 1 have no second hash."""
+HALF = 0xFFFFFFFF
 
 
 def lanes(key: Column) -> list[Column]:
-    """Build a count and two sums over the 64-bit hash of the key. Sums of 32-bit halves cannot
-    overflow before two billion records per group.
+    """Build a count and four sums: the halves of two 64-bit hashes of the key, with two seeds. Sums
+    of 32-bit halves cannot overflow before two billion records per group.
     """
-    hashed = F.xxhash64(key)
-    return [
-        F.count(F.lit(1)).alias(COUNT),
-        F.sum(F.shiftright(hashed, 32)).alias(HIGH),
-        F.sum(hashed.bitwiseAND(F.lit(0xFFFFFFFF))).alias(LOW),
-    ]
+    return _named([F.count(F.lit(1)), *_sums(_hashes(key))], NAMES)
 
 
 def lanes_where(key: Column, holds: Column, name: str) -> list[Column]:
     """Build the same over the rows for which a condition holds, with names of their own."""
-    hashed = F.when(holds, F.xxhash64(key))
+    hashes = [F.when(holds, hashed) for hashed in _hashes(key)]
+    return _named([F.count_if(holds), *_sums(hashes)], [name + lane for lane in NAMES])
+
+
+def _hashes(key: Column) -> list[Column]:
+    return [F.xxhash64(key), F.xxhash64(F.lit(1), key)]
+
+
+def _sums(hashes: list[Column]) -> list[Column]:
     return [
-        F.count_if(holds).alias(name + COUNT),
-        F.sum(F.shiftright(hashed, 32)).alias(name + HIGH),
-        F.sum(hashed.bitwiseAND(F.lit(0xFFFFFFFF))).alias(name + LOW),
+        F.sum(half)
+        for hashed in hashes
+        for half in (F.shiftright(hashed, 32), hashed.bitwiseAND(F.lit(HALF)))
     ]
+
+
+def _named(columns: Sequence[Column], names: Sequence[str]) -> list[Column]:
+    return [column.alias(name) for column, name in zip(columns, names, strict=True)]
+
+
+def of_sums(sums: Mapping[str, int | None], names: Sequence[str] = NAMES) -> KeyDigest:
+    """Make a digest of sums by name; of version 1 if there is no second hash."""
+    known = [int(sums[name] or 0) for name in names if name in sums]
+    return KeyDigest(*known) if len(known) == len(names) else KeyDigest.of_version_1(*known)
 
 
 def of_row(row: Any, name: str = "") -> KeyDigest:

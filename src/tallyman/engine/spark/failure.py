@@ -1,4 +1,4 @@
-"""What made Spark fail: a reason in one line, what to do about it, and the expression it names."""
+"""Why Spark failed: a reason in one line, a hint, and the expression that Spark names."""
 
 from __future__ import annotations
 

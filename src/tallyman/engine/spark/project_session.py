@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tallyman.engine.spark.mode import SparkMode
-from tallyman.engine.spark.pipeline_modules import send_by_value
 from tallyman.engine.spark.settings import settings_for
 from tallyman.on_demand import OnDemand
 
@@ -48,7 +47,6 @@ class ProjectSession:
                 given = {**quiet, **conf}
                 self._session = session.open_session(self.master, given, str(self._state_folder))
                 self._mode.keep()
-                send_by_value()
                 lent_session.forget(self._session, self._unwanted - conf.keys())
             return self._session
 

@@ -23,13 +23,19 @@ LOW = 0xFFFFFFFF
 LONG_DECIMAL = 18
 """Decimals with more digits are hashed as the bytes of their unscaled number."""
 _INT, _LONG, _FLOAT, _DOUBLE = map(struct.Struct, ("<i", "<q", "<f", "<d"))
+SECOND_SEED = xxhash.xxh64_intdigest(_INT.pack(1), SEED)
+"""The seed of xxhash64(1, key)."""
 Hashes = list[int]
 
 
 def digest_of(keys: Iterable[str | None]) -> KeyDigest:
     """Digest keys, equal to what `digest.lanes` adds up in Spark."""
-    hashes = [SEED if key is None else xxhash.xxh64_intdigest(key.encode(), SEED) for key in keys]
-    return KeyDigest(len(hashes), *halves(hashes))
+    known = [None if key is None else key.encode() for key in keys]
+    first, second = (
+        [seed if key is None else xxhash.xxh64_intdigest(key, seed) for key in known]
+        for seed in (SEED, SECOND_SEED)
+    )
+    return KeyDigest(len(known), *halves(first), *halves(second))
 
 
 def halves(hashes: Hashes) -> tuple[int, int]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from tallyman.domain.version.dataset import DataFile, Fragment
+from tallyman.domain.version.owner import Owner
 from tallyman.engine.files.durable import sync
 from tallyman.engine.files.intact import Expected, check
 from tallyman.engine.files.listing import fresh_sha256
@@ -22,27 +23,33 @@ if TYPE_CHECKING:
 else:
     pq = OnDemand("pyarrow.parquet")
 
-ORG = "default"
 NO_LINKS = (errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK)
 
 
 @dataclass(frozen=True, slots=True)
 class Warehouse:
     root: Path
+    owner: Owner
 
     def dataset(self, dataset: UUID) -> Path:
-        return self.root / "org" / ORG / "dataset" / str(dataset)
+        return self.root / "org" / self.owner.org / "dataset" / str(dataset)
+
+    def of(self, fragment: Fragment) -> Path:
+        """Return the folder of the fragment's dataset, also if another pipeline produces it."""
+        if fragment.owner == self.owner or fragment.owner is None or fragment.warehouse is None:
+            return self.dataset(fragment.dataset_id)
+        return Warehouse(Path(fragment.warehouse), fragment.owner).dataset(fragment.dataset_id)
 
     def fragment(self, dataset: UUID, fragment: UUID) -> Path:
         """Return the folder of one fragment."""
         return self.dataset(dataset) / "version" / str(fragment)
 
     def paths(self, fragments: Sequence[Fragment]) -> list[str]:
-        return [str(self.dataset(f.dataset_id) / file.path) for f in fragments for file in f.files]
+        return [str(self.of(f) / file.path) for f in fragments for file in f.files]
 
     def expected(self, fragments: Sequence[Fragment]) -> list[Expected]:
         """List the data files of fragments with their recorded sizes and hashes."""
-        return [self._expected(f.dataset_id, file) for f in fragments for file in f.files]
+        return [_expected(self.of(f), file) for f in fragments for file in f.files]
 
     def expected_metadata(
         self, fragments: Sequence[Fragment], version: Sequence[DataFile]
@@ -55,12 +62,8 @@ class Warehouse:
             known = fragment.iceberg_manifest or {}
             if "sha256" in known:
                 file = DataFile(known["path"], known["sha256"], known["length"])
-                found.append(self._expected(fragment.dataset_id, file))
-        return found + [self._expected(fragments[0].dataset_id, file) for file in version]
-
-    def _expected(self, dataset: UUID, file: DataFile) -> Expected:
-        path = str(self.dataset(dataset) / file.path)
-        return Expected(path, file.path, file.sha256, file.bytes, file.rows)
+                found.append(_expected(self.of(fragment), file))
+        return found + [_expected(self.of(fragments[0]), file) for file in version]
 
     def check(self, name: str, fragments: Sequence[Fragment]) -> None:
         """Raise DatasetDamaged unless every file is as recorded; a process reads each file once."""
@@ -68,7 +71,7 @@ class Warehouse:
 
     def has(self, fragment: Fragment) -> bool:
         """True if the files exist with the recorded sizes; `verify` also compares content."""
-        root = self.dataset(fragment.dataset_id)
+        root = self.of(fragment)
         try:
             return all((root / f.path).stat().st_size == f.bytes for f in fragment.files)
         except OSError:
@@ -112,6 +115,10 @@ class Warehouse:
             )
             for file, digest in sorted(hashed.items())
         )
+
+
+def _expected(root: Path, file: DataFile) -> Expected:
+    return Expected(str(root / file.path), file.path, file.sha256, file.bytes, file.rows)
 
 
 def _link(file: Path, name: Path) -> None:

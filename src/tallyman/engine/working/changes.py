@@ -28,7 +28,7 @@ from tallyman.engine.expressions.columns import col
 from tallyman.engine.plan.in_place import assigned_by, may_assign, renamed_by, spelled
 from tallyman.engine.segment.fate_book import Book
 from tallyman.engine.segment.segment import Flow
-from tallyman.engine.segment.stage import Stage, write
+from tallyman.engine.segment.stage import SegmentFolder, Stage, write
 
 SEEN = "_tm_seen"
 """True if the row was changed before its segment began."""
@@ -204,7 +204,7 @@ def _comparable(kind: DataType) -> bool:
 # ---- writing and reading back --------------------------------------------------------------
 
 
-def store(member: Member, path: str, book: Book, steps: Mapping[str, int]) -> Member:
+def store(member: Member, folder: SegmentFolder, book: Book, steps: Mapping[str, int]) -> Member:
     """Evaluate and write the segment once: rows, changes, and earlier values."""
     flow = member.flow.with_tags()
     ended = _ended(book, steps)
@@ -227,7 +227,7 @@ def store(member: Member, path: str, book: Book, steps: Mapping[str, int]) -> Me
         *olds,
     ]
     flow = replace(flow, rows=rows)
-    stage = write(flow, path, columns)
+    stage = write(flow, folder, columns)
     return _reopened(member, stage)
 
 
@@ -240,7 +240,8 @@ def _reopened(member: Member, stage: Stage) -> Member:
     dropped = [original(n) for n, holder in enumerate(member.holders) if holder is None]
     own = [KEY, *member.flow.place(), SEEN, *dropped]
     rows = stage.live().select(*map(col, member.flow.columns), *own)
-    flow = replace(member.flow, rows=rows, tagged=False, beside=(SEEN, *dropped))
+    beside = (SEEN, *dropped)
+    flow = replace(member.flow, rows=rows, tagged=False, beside=beside, seen=())
     again = replace(
         member,
         flow=flow,

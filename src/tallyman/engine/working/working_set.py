@@ -11,6 +11,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
+from itertools import count
 from pathlib import Path
 
 from pyspark.errors import PySparkException
@@ -31,6 +32,7 @@ from tallyman.engine.segment.evaluate import Evaluation, place_of
 from tallyman.engine.segment.fate_book import Book
 from tallyman.engine.segment.group_key import GROUP_KEY, group_text
 from tallyman.engine.segment.segment import Flow
+from tallyman.engine.segment.stage import SegmentFolder
 from tallyman.engine.spark import digest
 from tallyman.engine.spark.failure import failure_of
 from tallyman.engine.working import changes
@@ -87,7 +89,7 @@ class WorkingSet:
     def load(self, flow: Flow) -> None:
         traced = self.tracer is not None
         plain_rows = replace(flow.with_tags(), beside=())
-        plain_rows = plain_rows.choose([col(n) for n in flow.columns], flow.columns)
+        plain_rows = plain_rows.choose([col(n) for n in flow.columns], dict.fromkeys(flow.columns))
         self.members = [Member.begin(plain_rows, LOADING, 0, None, traced=traced)]
 
     @property
@@ -203,9 +205,10 @@ class WorkingSet:
         good: list[Member] = []
         for number, members in enumerate(self._after):
             try:
+                folders = (SegmentFolder(f"{self.folder}/blame-{number}-{n}") for n in count())
                 stored = [
-                    changes.store(m, f"{self.folder}/blame-{number}-{n}", self.book, self.steps)
-                    for n, m in enumerate(members)
+                    changes.store(m, next(folders), self.book, self.steps)
+                    for m in members
                     if not m.stored
                 ]
             except PySparkException as found:
@@ -214,8 +217,8 @@ class WorkingSet:
             good = stored
 
     def _stored(self, member: Member) -> Member:
-        path = self.evaluation.path()
-        stored = changes.store(member, path, self.book, self.steps)
+        folder = self.evaluation.next_folder()
+        stored = changes.store(member, folder, self.book, self.steps)
         self.evaluation.staged_as(stored.stages[-1])
         if self.tracer is not None and len(stored.stages) == 1:
             self.tracer.check_distinct(stored)
@@ -246,7 +249,8 @@ class WorkingSet:
         flow = Flow(rows, tuple(widened.names), None, level=level, after_group=True)
         self._widen(widened)
         member = self._join(flow, seq, name)
-        group = F.struct(*hidden_group_fields(step, matched, hiding)).alias(GROUP_KEY)
+        kinds = {f.name: f.dataType for f in schema}
+        group = F.struct(*hidden_group_fields(step, kinds, hiding)).alias(GROUP_KEY)
         why = f"Rows added, one for each {', '.join(step.by)}"
         links = matched.select(group, *source(placed=self.placed), SOURCE_STEP)
         opened = partial(Opened, member.stages[0], name, Fate.AGGREGATED, "row", why, matched=links)
@@ -262,7 +266,7 @@ class WorkingSet:
         schema = self.schema()
         rows = in_place.incoming(flow.rows, schema, flow.carried())
         rows = in_place.aligned(rows, schema, flow.carried(), F.col(PART) == LIVE)
-        flow = replace(flow, rows=rows, columns=tuple(schema.names), key_columns=None)
+        flow = replace(flow, rows=rows, columns=tuple(schema.names), key_columns=None, known={})
         self._join(flow, seq, name)
 
     def _join(self, flow: Flow, seq: int, name: str) -> Member:

@@ -79,6 +79,17 @@ class AssetReport:
             known["bytes"] += given["bytes"]
         return list(found.values())
 
+    @property
+    def columns(self) -> list[dict[str, Any]]:
+        """The measured columns of the inputs; of partitions only JSON has them."""
+        measured: Mapping[str, Any] = self.targets[0].get("column_metrics", {})
+        return [
+            {"input": name, "column": column, **one}
+            for name, columns in measured.items()
+            if not self.partitioned
+            for column, one in columns.items()
+        ]
+
     def to_json(self) -> dict[str, Any]:
         return {
             "name": self.name,

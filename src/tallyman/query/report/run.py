@@ -107,10 +107,21 @@ def known_facts(run: Run | None, known: KnownRun | None) -> dict[str, Any]:
 def _without_values(facts: Mapping[str, Any]) -> dict[str, Any]:
     assets = [
         {**one, "error": without_values(one["error"])} if one.get("error") else one
-        for one in facts["assets"]
+        for one in map(_without_bounds, facts["assets"])
     ]
     error = facts.get("error")
     return {**facts, "assets": assets, "error": without_values(error) if error else None}
+
+
+def _without_bounds(one: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Remove the least and greatest values of measured columns; the counts stay."""
+    if "column_metrics" not in one:
+        return one
+    counts = {
+        name: {column: each | {"min": None, "max": None} for column, each in columns.items()}
+        for name, columns in one["column_metrics"].items()
+    }
+    return {**one, "column_metrics": counts}
 
 
 def _unknown(target: Target) -> dict[str, Any]:
@@ -126,7 +137,7 @@ def _head(run: Run | None, known: KnownRun | None, facts: Mapping[str, Any]) -> 
     )
     return {
         "run_id": record.name if record else run.run_id if run else None,
-        "project": record.project if record else manifest and manifest.project,
+        "project": record.owner.project if record else manifest and manifest.project,
         "status": record.status.value if record else facts.get("status", UNKNOWN),
         "started_at": started,
         "finished_at": facts.get("finished_at") or (ended and f"{ended:%Y-%m-%dT%H:%M:%SZ}"),

@@ -39,11 +39,13 @@ RECORDS: tuple[Kind, ...] = ("created", "updated", "deleted")
 class Trace:
     """The changes that a finished run made."""
 
-    def __init__(self, run: Run) -> None:
-        if run.report is None:
+    def __init__(self, run: Run, *, canceled: bool = False) -> None:
+        """`canceled` says so of a run that could not write a report."""
+        if run.report is None and not canceled:
             raise RunNotFinished(run.run_id)
         self.run = run
-        self._targets = TracedTargets(run)
+        canceled = canceled or (run.report or {})["status"] == Status.CANCELED
+        self._targets = TracedTargets(run, canceled=canceled)
         self._reader = TraceReader()
 
     def __enter__(self) -> Self:
@@ -63,10 +65,9 @@ class Trace:
     @property
     def diagnostic(self) -> Diagnostic | None:
         """Why every answer is empty: the trace of a canceled run is not kept."""
-        assert self.run.report is not None
-        if self.run.report["status"] != Status.CANCELED:
+        if not self._targets.all_discarded:
             return None
-        message = f"run {self.run.run_id} was canceled: its changes were not kept"
+        message = f"run {self.run.run_id} was canceled, and its trace was discarded"
         return Diagnostic("RunCancelled", message)
 
     # ---- questions about one row ---------------------------------------------------------

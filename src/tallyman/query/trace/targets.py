@@ -9,6 +9,7 @@ from pathlib import Path
 from tallyman.domain.history.run import Status
 from tallyman.domain.pipeline.target import Target
 from tallyman.engine.files.past_run import Run
+from tallyman.engine.files.run_folder import TRACE
 from tallyman.errors import NotFound, NoTrace, UsageError
 from tallyman.query.trace.files import TraceFolder
 
@@ -16,8 +17,8 @@ UNCHANGING = 'none of its steps changes rows in place, or it sets trace="off"'
 
 
 class TracedTargets:
-    def __init__(self, run: Run) -> None:
-        self.run = run
+    def __init__(self, run: Run, *, canceled: bool) -> None:
+        self.run, self.canceled = run, canceled
         self._opened: dict[Target, TraceFolder | None] = {}
 
     def every(self, asset: str | None = None, partition: str | None = None) -> list[Target]:
@@ -71,6 +72,8 @@ class TracedTargets:
             ),
             Status.SUCCESS,
         )
+        if self.canceled and status not in (Status.PENDING, Status.SKIPPED):
+            return "the run was canceled, and its trace was discarded"
         if status is Status.PENDING:
             return "it was not run"
         if status is Status.SKIPPED and target not in self._places:
@@ -78,6 +81,12 @@ class TracedTargets:
         if not status.good:
             return f"it is {status.value}, and none of its steps had started"
         return UNCHANGING
+
+    @cached_property
+    def all_discarded(self) -> bool:
+        """True if the run was canceled and left no trace. One that was published first stays."""
+        own = [place for place in self._places.values() if self.run.folder in place.parents]
+        return self.canceled and not any((place / TRACE).is_dir() for place in own)
 
     @cached_property
     def _places(self) -> dict[Target, Path]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from uuid import UUID
 
 from tallyman.domain.history.asked_row import said
 from tallyman.domain.history.walk import Record
@@ -32,6 +33,8 @@ class Followed:
     shape: KeyShape | None
     records: Records | None = None
     hits: str | None = None
+    dataset: UUID | None = None
+    """The dataset, if the records are rows of one: a reader may give it another name."""
 
 
 @dataclass(frozen=True, slots=True)

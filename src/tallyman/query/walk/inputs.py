@@ -10,6 +10,7 @@ from tallyman.control.pipeline.workspace import Workspace
 from tallyman.domain.history.materialization import Materialization, RunRecord
 from tallyman.domain.pipeline.target import readings, source_path
 from tallyman.domain.version.dataset import Dataset, Fragment, Kind
+from tallyman.domain.version.owner import Owner
 from tallyman.engine.files.listing import InputFiles, list_files, listed_files
 from tallyman.errors import InputMissing, InputUnreadable
 from tallyman.registry.database import Transaction
@@ -49,8 +50,13 @@ class PastInputs:
         for name, listed in reads.items():
             if listed[0].id is not None:
                 yield self._of_asset(tx, name, listed, run)
+            elif listed[0].project is not None:
+                owner = Owner(run.owner.org, listed[0].project)
+                table = Datasets(tx).of_producer(owner, str(listed[0].producer), Kind.TABLE)
+                yield self._of_table(tx, name, table, run)
             elif name in self.workspace.pipeline.tables:
-                yield self._of_table(tx, name, run)
+                table = Datasets(tx).of_producer(self.workspace.owner, name, Kind.TABLE)
+                yield self._of_table(tx, name, table, run)
             else:
                 yield self._of_source(name, listed[0].partition, made)
 
@@ -93,39 +99,44 @@ class PastInputs:
         pinned = run.pins.get(dataset.id, 0)
         versions = [Reads(tx).version_of(dataset.id, f.id, pinned) for f in fragments]
         version = max((v for v in versions if v is not None), default=None)
-        producer = self.workspace.pipeline.assets.get(dataset.producer)
-        key = producer.key if producer else dataset.key_columns
-        return self._stored("asset", dataset, version, fragments, key, partition)
+        return self._stored("asset", name, dataset, version, fragments, partition)
 
-    def _of_table(self, tx: Transaction, name: str, run: RunRecord) -> PastInput:
-        dataset = Datasets(tx).of_producer(self.workspace.name, name, Kind.TABLE)
+    def key_of(self, dataset: Dataset) -> tuple[str, ...]:
+        """Return the key of a dataset: as its asset or table declares it now, if that is here."""
+        if dataset.owner != self.workspace.owner:
+            return dataset.key_columns
+        pipeline = self.workspace.pipeline
+        declared = pipeline.tables if dataset.kind is Kind.TABLE else pipeline.assets
+        producer = declared.get(dataset.producer)
+        return producer.key if producer else dataset.key_columns
+
+    def _of_table(
+        self, tx: Transaction, name: str, dataset: Dataset | None, run: RunRecord
+    ) -> PastInput:
         pinned = run.pins.get(dataset.id) if dataset else None
         if dataset is None or pinned is None:
             return PastInput(
                 name, "table", None, None, missing="the version that was read is unknown"
             )
         fragments = tuple(Fragments(tx).at(dataset.id, pinned).values())
-        return self._stored(
-            "table", dataset, pinned, fragments, self.workspace.pipeline.tables[name].key, None
-        )
+        return self._stored("table", name, dataset, pinned, fragments, None)
 
     def _stored(
         self,
         kind: str,
+        name: str,
         dataset: Dataset,
         version: int | None,
         fragments: tuple[Fragment, ...],
-        key: tuple[str, ...],
         partition: str | None,
     ) -> PastInput:
         files = missing = None
         try:
-            files = self.stored_files(dataset.producer, fragments)
+            files = self.stored_files(name, fragments)
         except InputMissing as error:
             missing = str(error)
-        return PastInput(
-            dataset.producer, kind, partition, files, key, fragments, dataset, version, missing
-        )
+        key = self.key_of(dataset)
+        return PastInput(name, kind, partition, files, key, fragments, dataset, version, missing)
 
     def stored_files(self, name: str, fragments: tuple[Fragment, ...]) -> InputFiles:
         """List the files by their path relative to the project, which also names records without a

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from tallyman.control.bind.changes import ChangedInput, changes
-from tallyman.control.bind.inputs import Pins, table_digest
+from tallyman.control.bind.inputs import Pins
+from tallyman.control.bind.pinned_files import table_digest
 from tallyman.control.bind.vouch import vouched
 from tallyman.control.pipeline.redaction import hidden_columns, known_key
 from tallyman.control.pipeline.workspace import Workspace
@@ -31,6 +32,7 @@ from tallyman.domain.history.materialization import (
 from tallyman.domain.history.walk import Record
 from tallyman.domain.pipeline.pipeline import Asset
 from tallyman.domain.version.dataset import Dataset, Fragment
+from tallyman.domain.version.owner import Owner
 from tallyman.engine.files.listing import InputFiles
 from tallyman.engine.files.past_run import Run
 from tallyman.engine.files.run_folder import LEDGER
@@ -125,6 +127,7 @@ class Past:
 
     workspace: Workspace
     plans: PastPlans
+    _others: dict[Owner, Past] = field(default_factory=dict)
     _results: dict[UUID, Result] = field(default_factory=dict)
     _vouched: dict[UUID, Vouched] = field(default_factory=dict)
     _hashes: dict[tuple[str, str | None], Future[str]] = field(default_factory=dict)
@@ -136,6 +139,22 @@ class Past:
 
     def close(self) -> None:
         self._pool.shutdown(cancel_futures=True)
+        for other in self._others.values():
+            other.close()
+
+    def of(self, owner: Owner) -> Past:
+        """Return the past of another pipeline, in its own project folder; or raise
+        PipelineOutOfReach."""
+        if owner == self.workspace.owner:
+            return self
+        if owner not in self._others:
+            other = self.workspace.other(owner)
+            self._others[owner] = Past(other, PastPlans(other, self.plans.starting))
+        return self._others[owner]
+
+    def at(self, result: Result) -> Past:
+        """Return the past of the pipeline that made the result."""
+        return self.of(result.run.owner)
 
     @property
     def secret(self) -> str:
@@ -146,7 +165,7 @@ class Past:
         """Columns whose values are never shown."""
         if not self.workspace.settings.redacted:
             return frozenset()
-        plans = [self.plans.plan(asset) for asset in self.workspace.pipeline.assets.values()]
+        plans = [asset.plan() for asset in self.workspace.pipeline.assets.values()]
         return hidden_columns(plans, self.workspace.settings.redacted)
 
     def shown(self, record: Record, key: Collection[str]) -> Record:
@@ -161,16 +180,17 @@ class Past:
 
     def result(self, wanted: UUID) -> Result:
         if wanted not in self._results:
-            self._results[wanted] = self.workspace.database.durably(
-                lambda tx: self._result(tx, wanted)
-            )
+            database = self.workspace.database
+            owner = database.durably(lambda tx: Reads(tx).owner_of(wanted))
+            past = self.of(owner) if owner else self
+            self._results[wanted] = database.durably(lambda tx: past._result(tx, wanted))
         return self._results[wanted]
 
     def opened(self, wanted: UUID, dataset: str) -> Result:
         """Open a result after checking its evidence, and start hashing its sources."""
         result = self.result(wanted)
         self.evidence_of(result, dataset)
-        self._hash_ahead(result)
+        self.at(result)._hash_ahead(result)
         return result
 
     def _result(self, tx: Transaction, wanted: UUID) -> Result:
@@ -181,7 +201,7 @@ class Past:
             return self._result(tx, made.reused_id)
         run = Runs(tx).by_id(made.run_id)
         asset = self.workspace.pipeline.assets.get(made.target.asset)
-        plan = self.plans.plan(asset) if asset else None
+        plan = asset.plan() if asset else None
         folder = self.workspace.home / run.folder
         if run.id not in self._vouched:
             self._vouched[run.id] = vouched(tx, self.workspace.settings, run, folder)
@@ -223,7 +243,7 @@ class Past:
 
         def work(tx: Transaction) -> tuple[str, str]:
             at = Commits(tx).version(dataset, version)
-            commit = Commits(tx).get(str(at.commit_id), dataset.project)
+            commit = Commits(tx).get(str(at.commit_id), dataset.owner)
             return str(commit.id), commit.actor
 
         return self.workspace.database.durably(work)
@@ -280,10 +300,18 @@ class Past:
             if given.kind == "source":
                 digest = (self.content_hash(given) or "").removeprefix("sha256:")
                 found.append(Consumed(given.name, given.partition, digest))
-            elif given.kind == "asset":
-                found += [Consumed(given.name, f.partition, f.digest) for f in given.fragments]
+                continue
+            assert given.dataset is not None
+            name, project = given.name, None
+            if given.dataset.owner != result.run.owner:
+                name, project = given.dataset.producer, given.dataset.owner.project
+            if given.kind == "asset":
+                found += [
+                    Consumed(name, f.partition, f.digest, project=project) for f in given.fragments
+                ]
             else:
-                found.append(Consumed(given.name, None, table_digest(given.fragments)))
+                digest = table_digest(given.fragments)
+                found.append(Consumed(name, None, digest, project=project))
         return found
 
     # ---- keys -------------------------------------------------------------------------

@@ -12,21 +12,21 @@ from tallyman.domain.history.asked_row import said
 from tallyman.domain.history.materialization import Materialization, RunRecord
 from tallyman.domain.history.run import Status
 from tallyman.domain.history.walk import Became, Ended, Record, Where
-from tallyman.domain.version.dataset import Dataset, Fragment
+from tallyman.domain.version.dataset import Dataset, Fragment, Kind, registered_by
 from tallyman.engine.readback.fates import Fates, Forward
 from tallyman.engine.readback.key_text import KeyShape
 from tallyman.engine.readback.levels import Levels
 from tallyman.engine.readback.open import OpenRecords
 from tallyman.engine.readback.records import Records
 from tallyman.engine.readback.session import DuckSession, parquet_files
-from tallyman.errors import NotFound
+from tallyman.errors import NotFound, PipelineOutOfReach
 from tallyman.on_demand import OnDemand
 from tallyman.query.walk import joins
 from tallyman.query.walk.find_record import Followed, RecordSearch
 from tallyman.query.walk.inputs import PastInput
 from tallyman.query.walk.joins import JoinLink
 from tallyman.query.walk.results import Past, Result
-from tallyman.query.walk.why import NEEDS_PLAN, RowQuestion, Walk
+from tallyman.query.walk.why import NEEDS_PLAN, RowQuestion, Walk, counted
 from tallyman.registry.database import Transaction
 from tallyman.registry.run.materializations import Materializations
 from tallyman.registry.run.reads import Reads
@@ -96,10 +96,10 @@ class ForwardWalk:
             ]
             made = Materializations(tx).of_run(self.run.id)
             return [m for m in made if m.target.asset in reading]
-        project = self.past.workspace.name
-        found = Reads(tx).of_source(name, project)
+        owner = self.past.workspace.owner
+        found = Reads(tx).of_source(name, owner)
         known = {made.target.asset for made in found}
-        for made in Materializations(tx).latest_of_each(project):
+        for made in Materializations(tx).latest_of_each(owner):
             asset = self.past.workspace.pipeline.assets.get(made.target.asset)
             if asset is not None and name in asset.inputs and asset.name not in known:
                 found.append(made)
@@ -139,7 +139,10 @@ class ForwardWalk:
 
     def _in(self, followed: Followed, result: Result) -> Became:
         self.past.evidence_of(result, str(result.made.target))
+        followed = _as_read_by(followed, result)
+        owner = result.run.owner
         start = Became(
+            pipeline=None if owner == self.past.workspace.owner else owner.project,
             asset=result.made.target.asset,
             partition=result.made.target.partition,
             run=result.run.name,
@@ -161,6 +164,7 @@ class ForwardWalk:
             notes.append(note)
         if not fates.known:
             notes.append(self._unmet(followed, result, paths))
+        notes += self._outputs(followed, result)
         if fates.steps and not paths:
             notes.append("the run did not succeed: it has no rows")
         if fates.rows and dataset and version is None:
@@ -179,6 +183,28 @@ class ForwardWalk:
             notes=tuple(notes),
             then=tuple(then),
         )
+
+    def _outputs(self, followed: Followed, result: Result) -> list[str]:
+        """Say in which outputs of a split the record's rows are."""
+        names = dict(result.asset.split) if result.asset else {}
+        if not names or result.made.fragment_id is None:
+            return []
+
+        def work(tx: Transaction) -> list[tuple[Dataset, Fragment]]:
+            producers = [registered_by(result.made.target.asset, name) for name in names]
+            owner = self.past.workspace.owner
+            return [
+                (dataset, fragment)
+                for dataset in Datasets(tx).of_producers(owner, producers, Kind.ASSET)
+                for fragment in Fragments(tx).of_result(result.made.id, dataset.id)
+            ]
+
+        found = []
+        for dataset, fragment in self.past.workspace.database.durably(work):
+            fates, _ = self._fates(followed, result, self.past.output_of(dataset, fragment))
+            if fates.rows and (rows := self.duck.count(fates.rows)):
+                found.append(f"{counted(rows)} in output {dataset.name}")
+        return found
 
     def _unmet(self, followed: Followed, result: Result, paths: Sequence[str]) -> str:
         """Explain why the record led to nothing. The version of an asset that appends contains only
@@ -199,7 +225,7 @@ class ForwardWalk:
         fates = ended.fates(keys) if not stored else Fates()
         if not stored and (fates.rejections or fates.filtered):
             return fates, False
-        with self.past.evidence(result) as folder:
+        with self.past.at(result).evidence(result) as folder:
             forward = self._forward(result, folder, followed.shape, tuple(paths))
             return forward.fates(keys), folder != result.place
 
@@ -214,7 +240,7 @@ class ForwardWalk:
     def _placed(self, result: Result, given: PastInput, records: Records, hits: str) -> str:
         """Return keys with places; old places are valid only if the files are unchanged."""
         known = result.names_places and given.files is not None
-        if known and not self.past.changed(result, given):
+        if known and not self.past.at(result).changed(result, given):
             assert given.files is not None
             return records.keys(hits, given.files.root)
         return self.duck.keep(f"SELECT k, NULL::VARCHAR AS p FROM {hits}")
@@ -247,20 +273,41 @@ class ForwardWalk:
         """Return the rows themselves, and where they led."""
         if not fates.rows or dataset is None or fragment is None:
             return [], []
-        asset = self.past.workspace.pipeline.assets.get(dataset.producer)
-        key = asset.key if asset else dataset.key_columns
+        key = self.past.at(result).inputs.key_of(dataset)
         files = self.past.inputs.stored_files(dataset.producer, (fragment,))
         records = self.opened_records.dataset(dataset.producer, files, key)
         hits = records.at(fates.rows)
         shown = [record.values for record in self._walk.seen(records, hits, self.asked.limit)]
         run = self.run.id if self.run else None
-        project = self.past.workspace.name
+        owner = self.past.workspace.owner
         readers = self.past.workspace.database.durably(
-            lambda tx: Reads(tx).of_result(result.made.id, project, run)
+            lambda tx: Reads(tx).of_result(result.made.id, owner, run)
         )
         shape = records.shape if key else None
-        followed = Followed(dataset.producer, hits, shape, records, hits)
-        return shown, self._became(followed, [self.past.result(made.id) for made in readers])
+        followed = Followed(dataset.producer, hits, shape, records, hits, dataset.id)
+        within, beyond = self._opened(readers)
+        return shown, [*self._became(followed, within), *beyond]
+
+    def _opened(self, readers: Sequence[Materialization]) -> tuple[list[Result], list[Became]]:
+        """Open the results of readers; those of pipelines out of reach are only named."""
+        within: list[Result] = []
+        beyond: list[Became] = []
+        for made in readers:
+            try:
+                within.append(self.past.result(made.id))
+            except PipelineOutOfReach as error:
+                target = made.target
+                unknown = Became(
+                    asset=target.asset,
+                    partition=target.partition,
+                    run="",
+                    status=made.status.value,
+                    role="record",
+                    pipeline=error.project,
+                    notes=(str(error),),
+                )
+                beyond.append(unknown)
+        return within, beyond
 
     # ---- as a reference -------------------------------------------------------------------
 
@@ -284,7 +331,8 @@ class ForwardWalk:
         assert followed.hits is not None
         if not self._by_columns(link, followed, given):
             self.past.plans.start_spark(NEEDS_PLAN.format(step=link.step))
-            keys, again = self._keys(followed, result), self.past.again(result)
+            keys = self._keys(followed, result)
+            again = self.past.at(result).again(result)
             link = self._walk.with_spark(result, again.plan, link)
             return joins_on_spark.met_by_plan(again, link, self.duck, keys)
         assert link.left is not None
@@ -317,11 +365,23 @@ class ForwardWalk:
 
 
 def _of(run: RunRecord | None) -> str:
-    return f"run {run.name}" if run else "any current version"
+    if run is None:
+        return "any current version"
+    canceled = run.status is Status.CANCELED
+    gone = " (canceled, its trace and partial results were discarded)"
+    return f"run {run.name}{gone if canceled else ''}"
 
 
 def _known(one: Became) -> bool:
     return bool(one.rejections or one.filtered or one.steps or one.rows or one.joined_by)
+
+
+def _as_read_by(followed: Followed, result: Result) -> Followed:
+    """Give followed rows the name that the reader gives their dataset."""
+    for given in result.inputs:
+        if followed.dataset and given.dataset and given.dataset.id == followed.dataset:
+            return replace(followed, name=given.name)
+    return followed
 
 
 def _left_to_another(one: Became, source: str) -> bool:

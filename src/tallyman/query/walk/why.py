@@ -22,7 +22,7 @@ from tallyman.engine.readback.levels import Levels
 from tallyman.engine.readback.open import OpenRecords
 from tallyman.engine.readback.records import Records, typed
 from tallyman.engine.readback.session import DuckSession
-from tallyman.errors import NotFound, UsageError
+from tallyman.errors import NotFound, PipelineOutOfReach, UsageError
 from tallyman.errors.wording import nearest
 from tallyman.on_demand import OnDemand
 from tallyman.query.walk import joins
@@ -129,9 +129,11 @@ class Walk:
         assert fragment.materialization_id is not None
         result = self.past.opened(fragment.materialization_id, f"{dataset.name} v{version}")
         keys, steps, recomputed = self._behind(result, paths, hits)
+        owner = result.run.owner
         hop = Hop(
             dataset=dataset.name,
             version=version,
+            pipeline=None if owner == self.past.workspace.owner else owner.project,
             asset=result.made.target.asset,
             partition=result.made.target.partition,
             run=result.run.name,
@@ -147,7 +149,7 @@ class Walk:
     def _behind(
         self, result: Result, paths: Sequence[str], hits: str
     ) -> tuple[str, list[WalkCounts], bool]:
-        with self.past.evidence(result) as folder:
+        with self.past.at(result).evidence(result) as folder:
             levels = Levels(self.duck, folder, result.ledger)
             source = self.duck.placed(paths)
             types = self.duck.columns(f"SELECT * FROM {source}")
@@ -225,7 +227,7 @@ class Walk:
         if self.asked.keys and given.kind != "asset":
             listed = self.duck.rows(f"SELECT k FROM {keys} ORDER BY k")
             origin = replace(origin, keys=tuple(row["k"] for row in listed))
-        changed = self.past.changed(result, given)
+        changed = self.past.at(result).changed(result, given)
         if changed or given.files is None:
             return replace(origin, not_shown=changed), None
         records = self.records(result, given.name)
@@ -240,8 +242,12 @@ class Walk:
         origin = replace(origin, count=self.duck.count(hits))
         if given.kind == "asset":
             assert given.dataset is not None
-            found = self.hops(given.dataset, given.version, given.fragments, hits)
-            return replace(origin, name=given.dataset.name, hops=found)
+            origin = replace(origin, name=given.dataset.name)
+            try:
+                found = self.hops(given.dataset, given.version, given.fragments, hits)
+            except PipelineOutOfReach as error:
+                return replace(origin, not_shown=str(error))
+            return replace(origin, hops=found)
         shown = self.seen(records, hits, limit)
         if given.kind == "table":
             assert given.dataset is not None
@@ -258,9 +264,9 @@ class Walk:
         """Open an input of a result, once."""
         given = next(one for one in result.inputs if one.name == name)
         assert given.files is not None
-        place = (name, given.partition, *(f.id for f in given.fragments))
+        place = (result.run.owner, name, given.partition, *(f.id for f in given.fragments))
         if place not in self._opened:
-            source = self.past.workspace.pipeline.sources.get(name)
+            source = self.past.at(result).workspace.pipeline.sources.get(name)
             self._opened[place] = (
                 self.opened_records.source(source, given.files)
                 if source is not None and given.kind == "source"
@@ -300,7 +306,7 @@ class Walk:
         self, result: Result, given: PastInput, link: JoinLink, hits: Mapping[str, str], keys: str
     ) -> RecordOrigin:
         origin = RecordOrigin(name=given.name, kind=given.kind, version=given.version)
-        changed = self.past.changed(result, given)
+        changed = self.past.at(result).changed(result, given)
         if changed or given.files is None:
             return replace(origin, not_shown=changed)
         if set(hits) != {one.name for one in result.accounted}:
@@ -310,7 +316,7 @@ class Walk:
         found = joins.matched(link, hits, opened, self.asked.limit)
         if found is None:
             self.past.plans.start_spark(NEEDS_PLAN.format(step=link.step))
-            again, limit = self.past.again(result), self.asked.limit
+            again, limit = self.past.at(result).again(result), self.asked.limit
             link = self.with_spark(result, again.plan, link)
             rows = joins_on_spark.matched_by_plan(again, link, self.duck, keys, limit)
             shown = tuple(self.past.shown(Record(key=None, values=row), ()) for row in rows)

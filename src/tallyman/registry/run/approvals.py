@@ -10,6 +10,7 @@ from psycopg.types.json import Jsonb
 
 from tallyman.domain.pipeline.approval import Decision
 from tallyman.domain.pipeline.target import Target
+from tallyman.domain.version.owner import Owner
 from tallyman.registry.database import Transaction
 
 COLUMNS = """
@@ -25,7 +26,7 @@ ASK = """
 """
 EXPIRE = """
     UPDATE approvals a SET status = 'expired' FROM runs r
-    WHERE r.id = a.run_id AND r.project = %(project)s
+    WHERE r.id = a.run_id AND r.org = %(org)s AND r.project = %(project)s
       AND a.status = 'pending' AND a.timeout_at <= clock_timestamp()
     RETURNING a.id, a.run_id, a.asset_name AS asset, a.partition, a.message, a.timeout_at
 """
@@ -45,7 +46,8 @@ NEWEST = f"""
 """
 LIST = f"""
     SELECT {COLUMNS} FROM approvals a JOIN runs r ON r.id = a.run_id
-    WHERE r.project = %(project)s AND (%(status)s::text IS NULL OR a.status = %(status)s)
+    WHERE r.org = %(org)s AND r.project = %(project)s
+      AND (%(status)s::text IS NULL OR a.status = %(status)s)
     ORDER BY a.inserted_at
 """
 
@@ -75,9 +77,9 @@ class Approvals:
         }
         self.tx.execute(ASK, given)
 
-    def expire(self, project: str) -> list[dict[str, Any]]:
+    def expire(self, owner: Owner) -> list[dict[str, Any]]:
         """Mark overdue questions as expired, and return each of them once."""
-        return self.tx.execute(EXPIRE, {"project": project}).fetchall()
+        return self.tx.execute(EXPIRE, owner.key).fetchall()
 
     def decide(self, approval: UUID, decision: Decision) -> bool:
         given = {
@@ -93,5 +95,5 @@ class Approvals:
         given = {"run": run, "asset": target.asset, "partition": target.partition}
         return self.tx.execute(NEWEST, given).fetchone()
 
-    def list(self, project: str, *, status: str | None = None) -> list[dict[str, Any]]:
-        return self.tx.execute(LIST, {"project": project, "status": status}).fetchall()
+    def list(self, owner: Owner, *, status: str | None = None) -> list[dict[str, Any]]:
+        return self.tx.execute(LIST, owner.key | {"status": status}).fetchall()

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 
+from tallyman.domain.version.owner import Owner
 from tallyman.registry.database import Transaction
 
 CLOSED = "breaker.closed"
@@ -16,13 +17,14 @@ OPEN = """
             m.asset_name, m.partition, r.name AS run, m.completed_at, m.error_message,
             m.metadata #>> '{error,code}' AS code
         FROM materializations m JOIN runs r ON r.id = m.run_id
-        WHERE r.project = %(project)s AND m.status IN ('success', 'failed')
+        WHERE m.org = %(org)s AND m.project = %(project)s AND m.status IN ('success', 'failed')
         ORDER BY m.asset_name, coalesce(m.partition, ''), m.completed_at DESC
     ) AS newest
     WHERE code = 'structural_error' AND NOT EXISTS (
         SELECT FROM audit_log a
-        WHERE a.event_type = %(closed)s AND a.resource = newest.asset_name
-          AND a.details ->> 'project' = %(project)s AND a.at > newest.completed_at
+        WHERE a.org = %(org)s AND a.project = %(project)s
+          AND a.event_type = %(closed)s AND a.resource = newest.asset_name
+          AND a.at > newest.completed_at
     )
     ORDER BY completed_at, asset_name, partition
 """
@@ -41,9 +43,9 @@ class Breakers:
     def __init__(self, tx: Transaction) -> None:
         self.tx = tx
 
-    def open(self, project: str) -> list[OpenBreaker]:
+    def open(self, owner: Owner) -> list[OpenBreaker]:
         """List the breakers that tripped and were not closed since, oldest first."""
-        rows = self.tx.execute(OPEN, {"project": project, "closed": CLOSED}).fetchall()
+        rows = self.tx.execute(OPEN, owner.key | {"closed": CLOSED}).fetchall()
         return [
             OpenBreaker(
                 asset=row["asset_name"],
@@ -55,5 +57,5 @@ class Breakers:
             for row in rows
         ]
 
-    def first_open(self, project: str, assets: Collection[str]) -> OpenBreaker | None:
-        return next((one for one in self.open(project) if one.asset in assets), None)
+    def first_open(self, owner: Owner, assets: Collection[str]) -> OpenBreaker | None:
+        return next((one for one in self.open(owner) if one.asset in assets), None)

@@ -8,6 +8,8 @@ from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
+from tallyman.domain.version.dataset import Dataset
+from tallyman.domain.version.owner import Owner
 from tallyman.registry.database import Transaction
 
 ADD = """
@@ -27,7 +29,8 @@ CASCADE = """
         JOIN version_fragments vf ON vf.fragment_id = f.id AND vf.until IS NULL
         JOIN datasets d ON d.id = f.dataset_id
         WHERE m.status = 'success'
-          AND (m.upstream_ids && %(gone)s::uuid[] OR m.upstream_pairs && %(pairs)s::text[])
+          AND (m.upstream_ids && %(gone)s::uuid[] OR m.upstream_pairs &&
+               ARRAY[input_pair(%(org)s, %(project)s, %(table)s, NULL)])
       UNION
         SELECT f.dataset_id, d.ordinal, f.partition, f.materialization_id
         FROM stale s
@@ -60,7 +63,8 @@ STALE = """
     FROM invalidations i
     JOIN datasets d ON d.id = i.dataset_id
     JOIN invalidations c ON c.id = i.caused_by JOIN datasets u ON u.id = c.dataset_id
-    WHERE d.project = %(project)s AND i.processed_at IS NULL AND d.current_version IS NOT NULL
+    WHERE d.org = %(org)s AND d.project = %(project)s
+      AND i.processed_at IS NULL AND d.current_version IS NOT NULL
     ORDER BY d.name, i.partition
 """
 
@@ -84,16 +88,13 @@ class Invalidations:
         return row["id"]
 
     def cascade(
-        self, cause: UUID, commit: UUID, *, gone: Iterable[UUID] = (), table: str | None = None
+        self, cause: UUID, commit: UUID, *, gone: Iterable[UUID] = (), table: Dataset | None = None
     ) -> None:
         """Mark everything current that was made from these results or this table as stale, directly
         or indirectly."""
-        given = {
-            "cause": cause,
-            "gone": list(gone),
-            "pairs": [f"{table}|"] if table else [],
-            "commit": commit,
-        }
+        given = {"cause": cause, "gone": list(gone), "commit": commit}
+        given |= {"table": table.producer if table else None}
+        given |= table.owner.key if table else {"org": None, "project": None}
         self.tx.execute(CASCADE, given)
 
     def process(
@@ -108,5 +109,5 @@ class Invalidations:
         with self.tx.cursor() as cursor:
             cursor.executemany(PROCESS, [given | {"partition": p} for p in partitions])
 
-    def stale(self, project: str) -> list[dict[str, Any]]:
-        return self.tx.execute(STALE, {"project": project}).fetchall()
+    def stale(self, owner: Owner) -> list[dict[str, Any]]:
+        return self.tx.execute(STALE, owner.key).fetchall()

@@ -12,6 +12,7 @@ from tallyman.domain.history.materialization import Made, Materialization, depen
 from tallyman.domain.history.run import Status
 from tallyman.domain.pipeline.target import Target
 from tallyman.domain.version.change_plan import Estimate
+from tallyman.domain.version.owner import Owner
 from tallyman.registry.database import Transaction
 
 COLUMNS = """
@@ -25,8 +26,8 @@ THIS = """
     AND coalesce(m.partition, '') = coalesce(%(partition)s, '')
 """
 PLAN = """
-    INSERT INTO materializations (run_id, asset_name, partition)
-    VALUES (%(run)s, %(asset)s, %(partition)s)
+    INSERT INTO materializations (run_id, org, project, asset_name, partition)
+    SELECT id, org, project, %(asset)s, %(partition)s FROM runs WHERE id = %(run)s
     ON CONFLICT (run_id, asset_name, coalesce(partition, '')) DO NOTHING
 """
 START = f"""
@@ -45,6 +46,7 @@ SUCCEED = f"""
     UPDATE materializations m
     SET status = %(status)s, completed_at = clock_timestamp(), duration_ms = %(duration_ms)s,
         upstream_assets = %(names)s, upstream_partitions = %(partitions)s, upstream_ids = %(ids)s,
+        upstream_projects = %(projects)s, upstream_inputs = %(inputs)s,
         dependency_hash = %(dependency_hash)s, content_digest = %(digest)s,
         location = %(location)s, fragment_id = %(fragment)s, metadata = %(metadata)s,
         updated_at = now()
@@ -56,7 +58,8 @@ SKIP = f"""
     SET status = 'skipped', reused_id = r.id, started_at = clock_timestamp(),
         completed_at = clock_timestamp(), duration_ms = 0, executor_node = %(node)s,
         upstream_assets = r.upstream_assets, upstream_partitions = r.upstream_partitions,
-        upstream_ids = r.upstream_ids, dependency_hash = r.dependency_hash,
+        upstream_ids = r.upstream_ids, upstream_projects = r.upstream_projects,
+        upstream_inputs = r.upstream_inputs, dependency_hash = r.dependency_hash,
         definition_hash = r.definition_hash, content_digest = r.content_digest,
         location = r.location, fragment_id = r.fragment_id, metadata = %(metadata)s,
         error_message = NULL, updated_at = now()
@@ -89,22 +92,23 @@ OF_RUN = f"""
 """
 LAST_SUCCESS = f"""
     SELECT {COLUMNS} FROM materializations m
-    WHERE m.asset_name = %(asset)s AND m.status = 'success' AND m.invalidated_at IS NULL
+    WHERE m.org = %(org)s AND m.project = %(project)s AND m.asset_name = %(asset)s
+      AND m.status = 'success' AND m.invalidated_at IS NULL
       AND coalesce(m.partition, '') = coalesce(%(partition)s, '')
       AND m.adds_to IS NULL   -- rows that a replay added are not the whole asset
     ORDER BY m.completed_at DESC LIMIT 1
 """
 LATEST_OF_EACH = f"""
     SELECT DISTINCT ON (m.asset_name, coalesce(m.partition, '')) {COLUMNS}
-    FROM materializations m JOIN runs r ON r.id = m.run_id
-    WHERE r.project = %(project)s
+    FROM materializations m
+    WHERE m.org = %(org)s AND m.project = %(project)s
     ORDER BY m.asset_name, coalesce(m.partition, ''), m.inserted_at DESC
 """
 UNFINISHED = f"""
     SELECT {COLUMNS} FROM (
         SELECT DISTINCT ON (m.asset_name, coalesce(m.partition, '')) m.*
         FROM materializations m JOIN runs r ON r.id = m.run_id
-        WHERE r.project = %(project)s AND r.removed_at IS NULL
+        WHERE m.org = %(org)s AND m.project = %(project)s AND r.removed_at IS NULL
         ORDER BY m.asset_name, coalesce(m.partition, ''), m.inserted_at DESC
     ) m JOIN runs r ON r.id = m.run_id
     WHERE m.status IN ('failed', 'pending', 'canceled') AND r.status <> 'running'
@@ -112,7 +116,8 @@ UNFINISHED = f"""
 """
 INVALIDATE = """
     UPDATE materializations SET invalidated_at = clock_timestamp(), updated_at = now()
-    WHERE asset_name = %(asset)s AND status = 'success' AND invalidated_at IS NULL
+    WHERE org = %(org)s AND project = %(project)s AND asset_name = %(asset)s
+      AND status = 'success' AND invalidated_at IS NULL
       AND (%(partition)s::text IS NULL OR partition = %(partition)s)
     RETURNING id
 """
@@ -120,7 +125,8 @@ INVALIDATE = """
 
 INVALIDATED = """
     SELECT partition FROM materializations
-    WHERE asset_name = %(asset)s AND status = 'success'
+    WHERE org = %(org)s AND project = %(project)s AND asset_name = %(asset)s
+      AND status = 'success'
       AND (%(partition)s::text IS NULL OR partition = %(partition)s)
     GROUP BY partition HAVING bool_and(invalidated_at IS NOT NULL)
     ORDER BY partition
@@ -133,7 +139,7 @@ INPUTS = f"""
 DEFINITIONS_OF = """
     SELECT m.id, array_agg(DISTINCT same.definition_hash) AS hashes
     FROM materializations m JOIN materializations same
-         ON same.asset_name = m.asset_name
+         ON same.org = m.org AND same.project = m.project AND same.asset_name = m.asset_name
         AND coalesce(same.partition, '') = coalesce(m.partition, '')
         AND same.content_digest = m.content_digest   -- same rows, other definition
     WHERE m.id = ANY(%(ids)s) AND same.status = 'success'
@@ -148,16 +154,17 @@ COSTS = """
         SELECT m.asset_name, m.duration_ms, f.row_count, f.byte_count,
                row_number() OVER (PARTITION BY m.asset_name ORDER BY m.completed_at DESC) AS newest
         FROM materializations m
-        JOIN runs r ON r.id = m.run_id
         JOIN fragments f ON f.id = m.fragment_id
-        WHERE r.project = %(project)s AND m.status = 'success' AND m.adds_to IS NULL
+        WHERE m.org = %(org)s AND m.project = %(project)s
+          AND m.status = 'success' AND m.adds_to IS NULL
     ) AS made
     WHERE newest <= 10
     GROUP BY 1
 """
 KNOWN_DEFINITIONS = """
     SELECT DISTINCT asset_name, definition_hash FROM materializations
-    WHERE asset_name = ANY(%(assets)s) AND status = 'success'
+    WHERE org = %(org)s AND project = %(project)s AND asset_name = ANY(%(assets)s)
+      AND status = 'success'
 """
 
 
@@ -188,6 +195,8 @@ class Materializations:
             "names": [c.name for c in made.consumed],
             "partitions": [c.partition for c in made.consumed],
             "ids": [c.id for c in made.consumed],
+            "projects": _unless_own([c.project for c in made.consumed]),
+            "inputs": _unless_own([c.input for c in made.consumed]),
             "dependency_hash": dependency_hash(made.consumed),
             "digest": made.digest,
             "location": made.location,
@@ -202,12 +211,12 @@ class Materializations:
         self,
         run: UUID,
         target: Target,
-        reused: Materialization,
+        reused: UUID,
         *,
         node: str,
         metadata: Mapping[str, Any],
     ) -> None:
-        given = {"reused": reused.id, "node": node, "metadata": Jsonb(dict(metadata))}
+        given = {"reused": reused, "node": node, "metadata": Jsonb(dict(metadata))}
         self.tx.execute(SKIP, _key(run, target) | given)
 
     def end(
@@ -230,9 +239,9 @@ class Materializations:
         given = {"status": status.value, "message": message, "metadata": Jsonb(metadata)}
         return bool(self.tx.execute(DECIDE, _key(run, target) | given).rowcount)
 
-    def invalidate(self, asset: str, partition: str | None) -> int:
+    def invalidate(self, owner: Owner, asset: str, partition: str | None) -> int:
         """Declare results invalid and return their number; 0 if it is repeated."""
-        given = {"asset": asset, "partition": partition}
+        given = owner.key | {"asset": asset, "partition": partition}
         return self.tx.execute(INVALIDATE, given).rowcount
 
     # ---- queries ----------------------------------------------------------------------------
@@ -240,16 +249,18 @@ class Materializations:
     def of_run(self, run: UUID) -> list[Materialization]:
         return [_materialization(r) for r in self.tx.execute(OF_RUN, {"run": run}).fetchall()]
 
-    def last_success(self, target: Target) -> Materialization | None:
+    def last_success(self, owner: Owner, target: Target) -> Materialization | None:
         """Return the result that a run may reuse, published or not."""
-        given = {"asset": target.asset, "partition": target.partition}
+        given = owner.key | {"asset": target.asset, "partition": target.partition}
         row = self.tx.execute(LAST_SUCCESS, given).fetchone()
         return _materialization(row) if row else None
 
-    def invalidated(self, asset: str, partition: str | None = None) -> list[str | None]:
+    def invalidated(
+        self, owner: Owner, asset: str, partition: str | None = None
+    ) -> list[str | None]:
         """List partitions that were made but have no valid result; None stands for an unpartitioned
         asset."""
-        given = {"asset": asset, "partition": partition}
+        given = owner.key | {"asset": asset, "partition": partition}
         rows = self.tx.execute(INVALIDATED, given).fetchall()
         return [row["partition"] for row in rows]
 
@@ -257,9 +268,9 @@ class Materializations:
         """List the results it was made from."""
         return [_materialization(r) for r in self.tx.execute(INPUTS, {"id": made.id}).fetchall()]
 
-    def known_definitions(self, assets: list[str]) -> set[tuple[str, str]]:
+    def known_definitions(self, owner: Owner, assets: list[str]) -> set[tuple[str, str]]:
         """Return the (asset, definition) pairs that have succeeded and need no check."""
-        rows = self.tx.execute(KNOWN_DEFINITIONS, {"assets": assets}).fetchall()
+        rows = self.tx.execute(KNOWN_DEFINITIONS, owner.key | {"assets": assets}).fetchall()
         return {(row["asset_name"], row["definition_hash"]) for row in rows}
 
     def definitions_of(self, ids: Iterable[UUID]) -> list[frozenset[str]]:
@@ -267,7 +278,7 @@ class Materializations:
         rows = self.tx.execute(DEFINITIONS_OF, {"ids": list(ids)}).fetchall()
         return [frozenset(row["hashes"]) for row in rows]
 
-    def costs(self, project: str) -> dict[str, Estimate]:
+    def costs(self, owner: Owner) -> dict[str, Estimate]:
         """Return, for each asset, the medians of its ten newest results."""
         return {
             row["asset_name"]: Estimate(
@@ -276,18 +287,23 @@ class Materializations:
                 rows=row["rows"] or 0,
                 bytes=row["bytes"] or 0,
             )
-            for row in self.tx.execute(COSTS, {"project": project}).fetchall()
+            for row in self.tx.execute(COSTS, owner.key).fetchall()
         }
 
-    def unfinished(self, project: str) -> list[Materialization]:
+    def unfinished(self, owner: Owner) -> list[Materialization]:
         """List the newest row of each target where it is not a result."""
-        rows = self.tx.execute(UNFINISHED, {"project": project}).fetchall()
+        rows = self.tx.execute(UNFINISHED, owner.key).fetchall()
         return [_materialization(row) for row in rows]
 
-    def latest_of_each(self, project: str) -> list[Materialization]:
+    def latest_of_each(self, owner: Owner) -> list[Materialization]:
         """Return the newest row of every asset and partition, in any state."""
-        rows = self.tx.execute(LATEST_OF_EACH, {"project": project}).fetchall()
+        rows = self.tx.execute(LATEST_OF_EACH, owner.key).fetchall()
         return [_materialization(row) for row in rows]
+
+
+def _unless_own(given: list[str | None]) -> list[str | None] | None:
+    """Return None if no input is of another pipeline: most results need no such list."""
+    return given if any(given) else None
 
 
 def _key(run: UUID, target: Target) -> dict[str, object]:

@@ -3,7 +3,7 @@ result."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -11,37 +11,51 @@ from uuid import UUID
 from tallyman.domain.history.materialization import Materialization
 from tallyman.domain.history.run import Status
 from tallyman.domain.pipeline.target import Target
+from tallyman.domain.version.owner import Owner
 from tallyman.registry.database import Transaction
 from tallyman.registry.run.materializations import COLUMNS, Materializations
 
 INPUTS = """
-    SELECT u.name, u.partition, u.id, f.id AS fragment_id
-    FROM materializations m,
-         unnest(m.upstream_assets, m.upstream_partitions, m.upstream_ids) AS u (name, partition, id)
+    SELECT coalesce(u.input, u.name) AS name, u.partition, u.id, f.id AS fragment_id, u.project,
+           u.name AS producer
+    FROM materializations m
+    CROSS JOIN unnest(m.upstream_assets, m.upstream_partitions, m.upstream_ids,
+                      m.upstream_projects, m.upstream_inputs)
+        AS u (name, partition, id, project, input)
     LEFT JOIN materializations made ON made.id = u.id
     LEFT JOIN fragments f ON f.id = made.fragment_id
     WHERE m.id = %(id)s
-    ORDER BY u.name, u.partition
+    ORDER BY 1, u.partition
 """
 VERSIONS = """
     SELECT since, until FROM version_fragments
     WHERE dataset_id = %(dataset)s AND fragment_id = %(fragment)s ORDER BY since
 """
+PINNED = """
+    SELECT DISTINCT (r.pins ->> %(dataset)s)::integer AS ordinal
+    FROM materializations m JOIN runs r ON r.id = m.run_id
+    WHERE m.id = ANY(%(results)s) AND r.pins ? %(dataset)s
+    ORDER BY 1
+"""
+OWNER = "SELECT org, project FROM materializations WHERE id = %(id)s"
 GET = f"SELECT {COLUMNS} FROM materializations m WHERE m.id = %(id)s"
 # Only results in a current version: replaced results are not an answer.
 CURRENT = """
     JOIN fragments f ON f.materialization_id = m.id
-    JOIN datasets d ON d.id = f.dataset_id AND d.project = %(project)s
+    JOIN datasets d ON d.id = f.dataset_id AND d.org = %(org)s
     JOIN version_fragments vf ON vf.dataset_id = d.id AND vf.fragment_id = f.id
          AND vf.since <= d.ordinal AND (vf.until IS NULL OR vf.until > d.ordinal)
 """
 OF_SOURCE = f"""
-    SELECT {COLUMNS} FROM materializations m {CURRENT}
+    SELECT DISTINCT {COLUMNS}   -- a result may be in several datasets
+    FROM materializations m {CURRENT}
     WHERE m.status = 'success' AND m.upstream_assets @> ARRAY[%(name)s::text]
+      AND m.project = %(project)s
     ORDER BY m.asset_name, m.partition, m.completed_at
 """
 OF_RESULT = f"""
-    SELECT {COLUMNS} FROM materializations m {CURRENT}
+    SELECT DISTINCT {COLUMNS}
+    FROM materializations m {CURRENT}
     WHERE m.status = 'success' AND m.upstream_ids @> ARRAY[%(id)s::uuid]
     ORDER BY m.asset_name, m.partition, m.completed_at
 """
@@ -54,12 +68,17 @@ OF_RESULT_IN_RUN = f"""
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """One input of a result. Without an id it is a source or a table."""
+    """One input of a result, by the name that the reader gives it. Without an id it is a source or
+    a table."""
 
     name: str
     partition: str | None
     id: UUID | None
     fragment_id: UUID | None
+    project: str | None = None
+    """The pipeline that produces it, if that is another one."""
+    producer: str | None = None
+    """The asset or table that produces it."""
 
 
 class Reads:
@@ -73,6 +92,11 @@ class Reads:
         row = self.tx.execute(GET, {"id": wanted}).fetchone()
         return materialization(row) if row else None
 
+    def owner_of(self, result: UUID) -> Owner | None:
+        """Return the pipeline that made a result."""
+        row = self.tx.execute(OWNER, {"id": result}).fetchone()
+        return Owner(row["org"], row["project"]) if row else None
+
     def version_of(self, dataset: UUID, fragment: UUID, pinned: int) -> int | None:
         """Return the version in which a run saw a fragment: the pinned one, or the first one after
         it."""
@@ -84,15 +108,21 @@ class Reads:
         later = [span["since"] for span in spans if span["since"] > pinned]
         return min(later) if later else None
 
-    def of_source(self, name: str, project: str) -> list[Materialization]:
+    def pinned(self, results: Sequence[UUID], dataset: UUID) -> list[int]:
+        """List the versions of a dataset that these results were made from."""
+        given = {"results": list(results), "dataset": str(dataset)}
+        return [row["ordinal"] for row in self.tx.execute(PINNED, given).fetchall()]
+
+    def of_source(self, name: str, owner: Owner) -> list[Materialization]:
         """List the results in current versions that read the source."""
-        rows = self.tx.execute(OF_SOURCE, {"name": name, "project": project}).fetchall()
+        rows = self.tx.execute(OF_SOURCE, owner.key | {"name": name}).fetchall()
         return [materialization(row) for row in rows]
 
-    def of_result(self, result: UUID, project: str, run: UUID | None) -> list[Materialization]:
-        """List the results made from exactly this one: in current versions, or in a run."""
+    def of_result(self, result: UUID, owner: Owner, run: UUID | None) -> list[Materialization]:
+        """List the results made from exactly this one: in current versions, also of other
+        pipelines, or in a run."""
         sql = OF_RESULT if run is None else OF_RESULT_IN_RUN
-        given = {"id": result, "project": project, "run": run}
+        given = owner.key | {"id": result, "run": run}
         return [materialization(row) for row in self.tx.execute(sql, given).fetchall()]
 
     def of_run(self, run: UUID) -> list[Materialization]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from uuid import UUID
 
+from tallyman.domain.version.owner import Owner
 from tallyman.registry.database import Transaction
 
 # Results that stay: rows of a version, the newest result of a target (its rejections are the open
@@ -21,8 +22,9 @@ NEEDED = """
         GROUP BY 1
     ), ended AS (
         SELECT m.id, m.asset_name, coalesce(m.partition, '') AS part, m.status, m.inserted_at
-        FROM materializations m JOIN runs r ON r.id = m.run_id
-        WHERE r.project = %(project)s AND m.status IN ('success', 'failed')
+        FROM materializations m
+        WHERE m.org = %(org)s AND m.project = %(project)s
+          AND m.status IN ('success', 'failed')
     ), newest AS (   -- of each target, and the newest good one if that failed
         (SELECT DISTINCT ON (asset_name, part) id, asset_name FROM ended
          ORDER BY asset_name, part, inserted_at DESC)
@@ -48,7 +50,7 @@ NEEDED = """
 """
 OLD = """
     SELECT id FROM runs
-    WHERE project = %(project)s AND removed_at IS NULL
+    WHERE org = %(org)s AND project = %(project)s AND removed_at IS NULL
       AND coalesce(completed_at, started_at)
           <= clock_timestamp() - make_interval(secs => %(older)s)
       AND status NOT IN ('running', 'waiting_approval')
@@ -60,7 +62,8 @@ MARK = """
       AND status NOT IN ('running', 'waiting_approval')
 """
 LEFT = """
-    SELECT folder FROM runs WHERE project = %(project)s AND removed_at IS NOT NULL
+    SELECT folder FROM runs
+    WHERE org = %(org)s AND project = %(project)s AND removed_at IS NOT NULL
 """
 
 
@@ -68,14 +71,14 @@ class Removals:
     def __init__(self, tx: Transaction) -> None:
         self.tx = tx
 
-    def kept(self, runs: Collection[UUID], project: str) -> dict[UUID, str]:
+    def kept(self, runs: Collection[UUID], owner: Owner) -> dict[UUID, str]:
         """Say of each run that cannot be removed together with the others what needs it. A run that
         stays may need another one in turn.
         """
         found: dict[UUID, str] = {}
         left = set(runs)
         while left:
-            rows = self.tx.execute(NEEDED, {"runs": list(left), "project": project}).fetchall()
+            rows = self.tx.execute(NEEDED, owner.key | {"runs": list(left)}).fetchall()
             for row in rows:
                 found[row["run_id"]] = _reason(row["version"], row["asset"])
             if not rows:
@@ -83,17 +86,17 @@ class Removals:
             left -= {row["run_id"] for row in rows}
         return found
 
-    def older_than(self, seconds: float, project: str) -> list[UUID]:
+    def older_than(self, seconds: float, owner: Owner) -> list[UUID]:
         """List ended runs that are older, and were not removed yet."""
-        rows = self.tx.execute(OLD, {"older": seconds, "project": project}).fetchall()
+        rows = self.tx.execute(OLD, owner.key | {"older": seconds}).fetchall()
         return [row["id"] for row in rows]
 
     def mark(self, runs: Sequence[UUID], actor: str) -> None:
         self.tx.execute(MARK, {"runs": list(runs), "actor": actor[:255]})
 
-    def folders(self, project: str) -> list[str]:
+    def folders(self, owner: Owner) -> list[str]:
         """List the folders of removed runs, which a crash may have left."""
-        return [r["folder"] for r in self.tx.execute(LEFT, {"project": project}).fetchall()]
+        return [r["folder"] for r in self.tx.execute(LEFT, owner.key).fetchall()]
 
 
 def _reason(version: str | None, asset: str | None) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
@@ -11,6 +11,7 @@ from psycopg.types.json import Jsonb
 from tallyman.domain.history.materialization import RunRecord
 from tallyman.domain.history.options import RunParams
 from tallyman.domain.history.run import Status
+from tallyman.domain.version.owner import Owner
 from tallyman.errors import NotFound, RunBusy, RunExists, RunTaken, UsageError
 from tallyman.errors.wording import nearest
 from tallyman.registry.database import Transaction
@@ -19,15 +20,17 @@ LEASE = "30 seconds"
 """How long a run may be silent before another machine considers its executor dead."""
 
 COLUMNS = """
-    id, name, project, status, folder, actor, started_at, params, pins, executor, executor_node,
+    id, name, org, project, status, folder, actor, started_at, params, pins, executor,
+    executor_node,
     coalesce(lease_until < clock_timestamp(), false) AS lease_expired,
     cancel_requested_at, completed_at, removed_at, removed_by
 """
 ADD = """
-    INSERT INTO runs (id, name, project, params, pins, folder, actor, executor, executor_node,
+    INSERT INTO runs (id, name, org, project, params, pins, folder, actor, executor, executor_node,
                       lease_until, started_at)
-    VALUES (%(id)s, %(name)s, %(project)s, %(params)s, %(pins)s, %(folder)s, %(actor)s,
-            %(executor)s, %(node)s, clock_timestamp() + %(lease)s::interval, %(started_at)s)
+    VALUES (%(id)s, %(name)s, %(org)s, %(project)s, %(params)s, %(pins)s, %(folder)s,
+            %(actor)s, %(executor)s, %(node)s, clock_timestamp() + %(lease)s::interval,
+            %(started_at)s)
     ON CONFLICT DO NOTHING
 """
 HOLD = """
@@ -56,6 +59,19 @@ CLAIM = """
         completed_at = NULL, updated_at = now()
     WHERE id = %(id)s AND (status <> 'running' OR executor = %(executor)s)
 """
+# A run of tasks holds itself: any server may write to it, and no lease ends it.
+HAND_OVER = """
+    UPDATE runs
+    SET executor = id, executor_node = %(node)s, lease_until = NULL, updated_at = now()
+    WHERE id = %(id)s AND executor IN (%(executor)s, id)
+"""
+REOPEN = """
+    UPDATE runs
+    SET status = 'running', executor = id, executor_node = %(node)s, lease_until = NULL,
+        cancel_requested_at = NULL, completed_at = NULL, updated_at = now()
+    WHERE id = %(id)s AND status <> 'running' AND removed_at IS NULL
+"""
+PIN = "UPDATE runs SET pins = %(pins)s, updated_at = now() WHERE id = %(id)s"
 RELEASE = """
     UPDATE runs
     SET status = CASE WHEN cancel_requested_at IS NULL THEN 'interrupted' ELSE 'canceled' END,
@@ -73,30 +89,31 @@ REQUEST_CANCEL = """
     UPDATE runs SET cancel_requested_at = coalesce(cancel_requested_at, clock_timestamp())
     WHERE id = %(id)s AND status = 'running'
 """
+GIVE_UP = """
+    UPDATE runs SET status = 'canceled', completed_at = clock_timestamp(), updated_at = now()
+    WHERE id = %(id)s AND status IN ('failed', 'halted', 'interrupted')
+"""
 CONCLUDE = """
     UPDATE runs SET status = %(status)s, completed_at = clock_timestamp(), updated_at = now()
     WHERE id = %(id)s AND status = 'waiting_approval'
 """
 FIND = f"""
     SELECT {COLUMNS} FROM runs
-    WHERE project = %(project)s
+    WHERE org = %(org)s AND project = %(project)s
       AND (name = %(wanted)s OR folder = %(wanted)s OR folder LIKE '%%/' || %(wanted)s)
 """
 BY_ID = f"SELECT {COLUMNS} FROM runs WHERE id = %(id)s"
 FIND_PREFIX = f"""
     SELECT {COLUMNS} FROM runs
-    WHERE project = %(project)s AND starts_with(name, %(wanted)s)
+    WHERE org = %(org)s AND project = %(project)s AND starts_with(name, %(wanted)s)
     ORDER BY started_at DESC LIMIT 5
 """
 LIST = f"""
     SELECT {COLUMNS} FROM runs
-    WHERE project = %(project)s AND (%(status)s::text IS NULL OR status = %(status)s)
+    WHERE org = %(org)s AND project = %(project)s
+      AND (%(status)s::text IS NULL OR status = %(status)s)
       AND (%(meta)s::jsonb IS NULL OR params -> 'meta' @> %(meta)s::jsonb)
     ORDER BY started_at DESC, inserted_at DESC LIMIT %(limit)s
-"""
-FOREIGN = """
-    SELECT m.asset_name, r.project FROM materializations m JOIN runs r ON r.id = m.run_id
-    WHERE m.asset_name = ANY(%(assets)s) AND r.project <> %(project)s LIMIT 1
 """
 
 
@@ -107,10 +124,9 @@ class Runs:
     def add(self, run: RunRecord) -> None:
         """Add a run. The same executor may repeat this after a lost reply; another one gets
         RunExists."""
-        given = {
+        given = run.owner.key | {
             "id": run.id,
             "name": run.name,
-            "project": run.project,
             "params": Jsonb(run.params.to_json()),
             "pins": Jsonb({str(dataset): ordinal for dataset, ordinal in run.pins.items()}),
             "folder": run.folder,
@@ -158,6 +174,21 @@ class Runs:
         if not self.tx.execute(CLAIM, given).rowcount:
             raise RunBusy(run.name, run.executor_node or "another process")
 
+    def hand_over(self, run: UUID, executor: UUID, node: str) -> None:
+        """Let tasks execute a run that this executor holds. May be repeated."""
+        given = {"id": run, "executor": executor, "node": node}
+        if not self.tx.execute(HAND_OVER, given).rowcount:
+            raise RunTaken(str(run))
+
+    def reopen(self, run: UUID, node: str) -> bool:
+        """Let tasks execute a run that has ended; False if it is running or was removed."""
+        return bool(self.tx.execute(REOPEN, {"id": run, "node": node}).rowcount)
+
+    def pin(self, run: UUID, pins: Mapping[UUID, int]) -> None:
+        """Let a run of which nothing is made yet read other versions."""
+        listed = Jsonb({str(dataset): ordinal for dataset, ordinal in pins.items()})
+        self.tx.execute(PIN, {"id": run, "pins": listed})
+
     def release(self, run: RunRecord, why: str, *, canceled: bool = False) -> Status | None:
         """Take the run from an executor that died or does not stop. None if the run has moved
         on."""
@@ -174,25 +205,29 @@ class Runs:
     def request_cancel(self, run: UUID) -> bool:
         return bool(self.tx.execute(REQUEST_CANCEL, {"id": run}).rowcount)
 
+    def give_up(self, run: UUID) -> bool:
+        """Cancel a run that ended without success; False if it is in another state."""
+        return bool(self.tx.execute(GIVE_UP, {"id": run}).rowcount)
+
     def conclude(self, run: UUID, status: Status) -> bool:
         """Set the status after a decision on a waiting run; False while the run is running."""
         return bool(self.tx.execute(CONCLUDE, {"id": run, "status": status.value}).rowcount)
 
     # ---- queries ----------------------------------------------------------------------------
 
-    def get(self, wanted: str, project: str) -> RunRecord:
+    def get(self, wanted: str, owner: Owner) -> RunRecord:
         """Find a run by name, unique prefix, folder, or `latest`."""
         if wanted == "latest":
-            found = self.list(project, limit=1)
+            found = self.list(owner, limit=1)
         else:
-            name = {"wanted": wanted.rstrip("/"), "project": project}
+            name = owner.key | {"wanted": wanted.rstrip("/")}
             rows = self.tx.execute(FIND, name).fetchall()
             rows = rows or self.tx.execute(FIND_PREFIX, name).fetchall()
             found = [_record(row) for row in rows]
         if len(found) > 1:
             raise UsageError(f"run {wanted!r} is not unique: {', '.join(r.name for r in found)}")
         if not found:
-            known = [run.name for run in self.list(project, limit=1000)]
+            known = [run.name for run in self.list(owner, limit=1000)]
             raise NotFound("run", wanted, nearest(wanted, known))
         return found[0]
 
@@ -204,31 +239,25 @@ class Runs:
 
     def list(
         self,
-        project: str,
+        owner: Owner,
         *,
         status: Status | None = None,
         limit: int = 20,
         meta: Mapping[str, str] | None = None,
     ) -> list[RunRecord]:
         """List runs, newest first."""
-        given = {
-            "project": project,
+        given = owner.key | {
             "status": status.value if status else None,
             "limit": limit,
             "meta": Jsonb(dict(meta)) if meta else None,
         }
         return [_record(row) for row in self.tx.execute(LIST, given).fetchall()]
 
-    def foreign(self, assets: Sequence[str], project: str) -> tuple[str, str] | None:
-        """Find an asset of one of these names that another project makes in this database; return
-        both names."""
-        row = self.tx.execute(FOREIGN, {"assets": list(assets), "project": project}).fetchone()
-        return (row["asset_name"], row["project"]) if row else None
-
 
 def _record(row: Mapping[str, Any]) -> RunRecord:
     found = dict(row)
     return RunRecord(
+        owner=Owner(found.pop("org"), found.pop("project")),
         status=Status(found.pop("status")),
         params=RunParams.of_json(found.pop("params")),
         pins={UUID(dataset): ordinal for dataset, ordinal in found.pop("pins").items()},

@@ -1,4 +1,4 @@
-"""Commits and versions: written together, never changed, in one line per org."""
+"""Commits and versions: written together, never changed, in one line per pipeline."""
 
 from __future__ import annotations
 
@@ -12,26 +12,34 @@ from psycopg.types.json import Jsonb
 
 from tallyman.domain.version.commit import Commit, Move, Publication
 from tallyman.domain.version.dataset import DataFile, Dataset, Version
+from tallyman.domain.version.owner import Owner
 from tallyman.errors import NotFound, UsageError
 from tallyman.registry.database import Transaction
 
 COLUMNS = """
-    c.id, c.seq, c.kind, c.parent, c.actor, c.project, c.run_id, c.message, c.pipeline_version,
-    c.details, c.created_at
+    c.id, c.seq, c.kind, c.parent, c.actor, c.org, c.project, c.run_id, c.message,
+    c.pipeline_version, c.details, c.created_at
 """
 VERSION_COLUMNS = """
     v.id, v.dataset_id, v.ordinal, v.operation, v.commit_id, v.row_count AS rows,
     v.byte_count AS bytes, v.file_count AS files, v.restores, v.metadata_location, v.created_at,
     v.purged_at, v.metadata_files
 """
-LOCK_HEAD = "SELECT commit_id FROM heads WHERE org = 'default' FOR UPDATE"
-ADD = """
-    INSERT INTO commits (id, kind, parent, actor, project, run_id, message, pipeline_version,
-                         details, key)
-    VALUES (%(id)s, %(kind)s, %(parent)s, %(actor)s, %(project)s, %(run_id)s, %(message)s,
-            %(pipeline_version)s, %(details)s, %(key)s)
+ADD_HEAD = """
+    INSERT INTO heads (org, project) VALUES (%(org)s, %(project)s) ON CONFLICT DO NOTHING
 """
-MOVE_HEAD = "UPDATE heads SET commit_id = %(id)s WHERE org = 'default'"
+LOCK_HEAD = """
+    SELECT commit_id FROM heads WHERE org = %(org)s AND project = %(project)s FOR UPDATE
+"""
+ADD = """
+    INSERT INTO commits (id, kind, parent, actor, org, project, run_id, message, pipeline_version,
+                         details, key)
+    VALUES (%(id)s, %(kind)s, %(parent)s, %(actor)s, %(org)s, %(project)s, %(run_id)s,
+            %(message)s, %(pipeline_version)s, %(details)s, %(key)s)
+"""
+MOVE_HEAD = """
+    UPDATE heads SET commit_id = %(id)s WHERE org = %(org)s AND project = %(project)s
+"""
 ADD_VERSION = """
     INSERT INTO versions (id, dataset_id, ordinal, commit_id, operation, restores, row_count,
                           byte_count, file_count, metadata_location, metadata_files)
@@ -44,16 +52,18 @@ OF_RUN = f"""
 """
 PIPELINE_AT = """
     SELECT pipeline_version FROM commits
-    WHERE project = %(project)s AND seq <= %(seq)s AND pipeline_version IS NOT NULL
+    WHERE org = %(org)s AND project = %(project)s AND seq <= %(seq)s
+      AND pipeline_version IS NOT NULL
     ORDER BY seq DESC LIMIT 1   -- a mutation or a load does not change the pipeline
 """
 BY_PREFIX = f"""
     SELECT {COLUMNS} FROM commits c
-    WHERE c.project = %(project)s AND starts_with(c.id::text, %(wanted)s) LIMIT 3
+    WHERE c.org = %(org)s AND c.project = %(project)s
+      AND starts_with(c.id::text, %(wanted)s) LIMIT 3
 """
 LIST = f"""
     SELECT {COLUMNS} FROM commits c
-    WHERE c.project = %(project)s
+    WHERE c.org = %(org)s AND c.project = %(project)s
       AND (%(dataset)s::uuid IS NULL
            OR EXISTS (SELECT FROM versions v
                       WHERE v.commit_id = c.id AND v.dataset_id = %(dataset)s))
@@ -82,7 +92,7 @@ GONE_BACK_SINCE = """
 AS_OF = """
     SELECT DISTINCT ON (v.dataset_id) v.dataset_id, v.ordinal
     FROM versions v JOIN commits c ON c.id = v.commit_id JOIN datasets d ON d.id = v.dataset_id
-    WHERE c.seq <= %(seq)s AND d.project = %(project)s
+    WHERE c.seq <= %(seq)s AND d.org = %(org)s AND d.project = %(project)s
     ORDER BY v.dataset_id, v.ordinal DESC
 """
 
@@ -91,20 +101,20 @@ class Commits:
     def __init__(self, tx: Transaction) -> None:
         self.tx = tx
 
-    def lock_head(self) -> UUID | None:
-        """Lock the head of all commits. It is the last lock of a publication, so it is held only
-        briefly."""
-        row = self.tx.execute(LOCK_HEAD).fetchone()
+    def lock_head(self, owner: Owner) -> UUID | None:
+        """Lock the head of the pipeline's commits. It is the last lock of a publication, so it is
+        held only briefly."""
+        self.tx.execute(ADD_HEAD, owner.key)
+        row = self.tx.execute(LOCK_HEAD, owner.key).fetchone()
         assert row is not None
         return row["commit_id"]
 
     def add(self, commit: UUID, parent: UUID | None, asked: Publication) -> None:
-        given = {
+        given = asked.owner.key | {
             "id": commit,
             "kind": asked.kind,
             "parent": parent,
             "actor": asked.actor[:255],
-            "project": asked.project,
             "run_id": asked.run_id,
             "message": asked.message,
             "pipeline_version": asked.pipeline_version,
@@ -112,7 +122,7 @@ class Commits:
             "key": asked.key,
         }
         self.tx.execute(ADD, given)
-        self.tx.execute(MOVE_HEAD, {"id": commit})
+        self.tx.execute(MOVE_HEAD, asked.owner.key | {"id": commit})
 
     def add_versions(self, versions: Sequence[Version]) -> None:
         names = ("id", "dataset_id", "ordinal", "commit_id", "operation", "restores", "rows")
@@ -136,9 +146,9 @@ class Commits:
         row = self.tx.execute(OF_RUN, {"run": run}).fetchone()
         return self._whole([row])[0] if row else None
 
-    def get(self, wanted: str, project: str) -> Commit:
+    def get(self, wanted: str, owner: Owner) -> Commit:
         """Find a commit by id or a unique prefix of it."""
-        rows = self.tx.execute(BY_PREFIX, {"wanted": wanted.lower(), "project": project}).fetchall()
+        rows = self.tx.execute(BY_PREFIX, owner.key | {"wanted": wanted.lower()}).fetchall()
         if not wanted or not rows:
             raise NotFound("commit", wanted)
         if len(rows) > 1:
@@ -149,7 +159,7 @@ class Commits:
         moves: dict[UUID, list[Move]] = {row["id"]: [] for row in rows}
         for found in self.tx.execute(MOVES, {"commits": list(moves)}).fetchall():
             moves[found.pop("commit_id")].append(Move(**found))
-        return [Commit(moves=tuple(moves[row["id"]]), **row) for row in rows]
+        return [_commit(row, moves[row["id"]]) for row in rows]
 
     def versions(self, dataset: UUID, limit: int = 100) -> list[Version]:
         """List versions, newest first."""
@@ -172,20 +182,26 @@ class Commits:
         given = {"dataset": dataset, "at": at}
         return self.tx.execute(GONE_BACK_SINCE, given).fetchone() is not None
 
-    def pipeline_at(self, seq: int, project: str) -> str | None:
+    def pipeline_at(self, seq: int, owner: Owner) -> str | None:
         """Return the pipeline version that was active after a commit."""
-        row = self.tx.execute(PIPELINE_AT, {"seq": seq, "project": project}).fetchone()
+        row = self.tx.execute(PIPELINE_AT, owner.key | {"seq": seq}).fetchone()
         return row["pipeline_version"] if row else None
 
-    def as_of(self, seq: int, project: str) -> dict[UUID, int]:
+    def as_of(self, seq: int, owner: Owner) -> dict[UUID, int]:
         """Return the version of each dataset of a project after a commit."""
-        rows = self.tx.execute(AS_OF, {"seq": seq, "project": project}).fetchall()
+        rows = self.tx.execute(AS_OF, owner.key | {"seq": seq}).fetchall()
         return {row["dataset_id"]: row["ordinal"] for row in rows}
 
-    def list(self, project: str, dataset: UUID | None = None, limit: int = 20) -> list[Commit]:
+    def list(self, owner: Owner, dataset: UUID | None = None, limit: int = 20) -> list[Commit]:
         """List commits, newest first."""
-        given = {"project": project, "dataset": dataset, "limit": limit}
+        given = owner.key | {"dataset": dataset, "limit": limit}
         return self._whole(self.tx.execute(LIST, given).fetchall())
+
+
+def _commit(row: Mapping[str, Any], moves: Sequence[Move]) -> Commit:
+    found = dict(row)
+    owner = Owner(found.pop("org"), found.pop("project"))
+    return Commit(owner=owner, moves=tuple(moves), **found)
 
 
 def _version(row: Mapping[str, Any]) -> Version:

@@ -10,11 +10,17 @@ from uuid import UUID
 from psycopg.types.json import Jsonb
 
 from tallyman.domain.version.dataset import DataFile, Fragment
+from tallyman.domain.version.owner import Owner
 from tallyman.registry.database import Transaction
 
 COLUMNS = """
     f.id, f.dataset_id, f.partition, f.materialization_id, f.files, f.digest, f.schema,
-    f.manifest AS iceberg_manifest
+    f.manifest AS iceberg_manifest, d.org, d.project, p.warehouse
+"""
+# Where the files are: in the warehouse of the pipeline that produces the dataset.
+PLACED = """
+    JOIN datasets d ON d.id = f.dataset_id
+    LEFT JOIN pipelines p ON p.org = d.org AND p.project = d.project
 """
 OPEN = """
     INSERT INTO fragments (id, dataset_id, partition, run_id)
@@ -30,7 +36,7 @@ PREPARE = """
 """
 AT = f"""
     SELECT {COLUMNS}, vf.since, m.invalidated_at IS NOT NULL AS invalidated
-    FROM version_fragments vf JOIN fragments f ON f.id = vf.fragment_id
+    FROM version_fragments vf JOIN fragments f ON f.id = vf.fragment_id {PLACED}
     LEFT JOIN materializations m ON m.id = f.materialization_id
     WHERE vf.dataset_id = %(dataset)s
       AND vf.since <= %(ordinal)s AND (vf.until IS NULL OR vf.until > %(ordinal)s)
@@ -44,15 +50,21 @@ IDS_AT = """
 """
 ADDITIONS = f"""
     SELECT {COLUMNS}, vf.since
-    FROM version_fragments vf JOIN fragments f ON f.id = vf.fragment_id
+    FROM version_fragments vf JOIN fragments f ON f.id = vf.fragment_id {PLACED}
     JOIN materializations m ON m.id = f.materialization_id
     WHERE vf.dataset_id = %(dataset)s AND m.adds_to = ANY(%(results)s)
       AND vf.since <= %(ordinal)s AND (vf.until IS NULL OR vf.until > %(ordinal)s)
 """
 GET = f"""
-    SELECT {COLUMNS}, NULL::integer AS since FROM fragments f
+    SELECT {COLUMNS}, NULL::integer AS since FROM fragments f {PLACED}
     WHERE f.id = ANY(%(ids)s) AND f.staged_at IS NOT NULL AND f.purged_at IS NULL
-    FOR SHARE   -- cleanup waits, or has already marked it
+    FOR SHARE OF f   -- cleanup waits, or has already marked it
+"""
+OF_RESULT = f"""
+    SELECT {COLUMNS}, NULL::integer AS since FROM fragments f {PLACED}
+    WHERE f.materialization_id = %(result)s AND f.dataset_id = %(dataset)s
+      AND f.staged_at IS NOT NULL AND f.purged_at IS NULL
+    FOR SHARE OF f
 """
 MADE = """
     SELECT fragment_id, reused_id FROM materializations
@@ -140,6 +152,11 @@ class Fragments:
             found |= {row["id"]: _fragment(row) for row in rows}
         return found
 
+    def of_result(self, result: UUID, dataset: UUID) -> list[Fragment]:
+        """List what a result put into a dataset: its own, or one that is published with it."""
+        given = {"result": result, "dataset": dataset}
+        return [_fragment(row) for row in self.tx.execute(OF_RESULT, given).fetchall()]
+
     def get(self, ids: Iterable[UUID]) -> dict[UUID, Fragment]:
         """Return those fragments that are prepared and not purged."""
         rows = self.tx.execute(GET, {"ids": list(ids)}).fetchall()
@@ -149,4 +166,5 @@ class Fragments:
 def _fragment(row: Mapping[str, Any]) -> Fragment:
     found = dict(row)
     files = tuple(DataFile(**file) for file in found.pop("files"))
-    return Fragment(files=files, **found)
+    owner = Owner(found.pop("org"), found.pop("project"))
+    return Fragment(files=files, owner=owner, **found)

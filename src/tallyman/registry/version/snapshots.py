@@ -6,20 +6,23 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
+from tallyman.domain.version.dataset import Dataset
+from tallyman.domain.version.owner import Owner
 from tallyman.errors import NameTaken
 from tallyman.registry.database import Transaction
 from tallyman.registry.version.datasets import NAMING, Datasets
 
 ADD = """
-    INSERT INTO snapshots (alias, dataset_id, ordinal, actor)
-    VALUES (%(alias)s, %(dataset)s, %(ordinal)s, %(actor)s)
+    INSERT INTO snapshots (org, alias, dataset_id, ordinal, actor)
+    VALUES (%(org)s, %(alias)s, %(dataset)s, %(ordinal)s, %(actor)s)
     ON CONFLICT DO NOTHING
 """
-FIND = "SELECT * FROM snapshots WHERE org = 'default' AND alias = %(alias)s"
+FIND = "SELECT * FROM snapshots WHERE org = %(org)s AND alias = %(alias)s"
 LIST = """
     SELECT s.alias, d.name AS dataset, s.ordinal, s.actor, s.created_at
     FROM snapshots s JOIN datasets d ON d.id = s.dataset_id
-    WHERE d.project = %(project)s AND (%(dataset)s::uuid IS NULL OR d.id = %(dataset)s)
+    WHERE d.org = %(org)s AND d.project = %(project)s
+      AND (%(dataset)s::uuid IS NULL OR d.id = %(dataset)s)
     ORDER BY s.alias
 """
 
@@ -28,23 +31,25 @@ class Snapshots:
     def __init__(self, tx: Transaction) -> None:
         self.tx = tx
 
-    def add(self, alias: str, dataset: UUID, ordinal: int, actor: str) -> bool:
+    def add(self, alias: str, dataset: Dataset, ordinal: int, actor: str) -> bool:
         """Add a snapshot; False if the same name for the same version already exists."""
-        found = self.find(alias)
-        if found is not None and (found["dataset_id"], found["ordinal"]) == (dataset, ordinal):
+        org = dataset.owner.org
+        found = self.find(alias, org)
+        if found is not None and (found["dataset_id"], found["ordinal"]) == (dataset.id, ordinal):
             return False
         self.tx.execute(NAMING)
-        by = Datasets(self.tx).taken(alias)
+        by = Datasets(self.tx).taken(alias, org)
         if by:
             raise NameTaken(alias, by)
-        given = {"alias": alias, "dataset": dataset, "ordinal": ordinal, "actor": actor}
+        given = {"org": org, "alias": alias, "dataset": dataset.id}
+        given |= {"ordinal": ordinal, "actor": actor}
         if not self.tx.execute(ADD, given).rowcount:
             raise NameTaken(alias, "snapshot")
         return True
 
-    def find(self, alias: str) -> Mapping[str, Any] | None:
-        return self.tx.execute(FIND, {"alias": alias}).fetchone()
+    def find(self, alias: str, org: str) -> Mapping[str, Any] | None:
+        return self.tx.execute(FIND, {"org": org, "alias": alias}).fetchone()
 
-    def list(self, project: str, dataset: UUID | None = None) -> list[dict[str, Any]]:
-        given = {"project": project, "dataset": dataset}
+    def list(self, owner: Owner, dataset: UUID | None = None) -> list[dict[str, Any]]:
+        given = owner.key | {"dataset": dataset}
         return self.tx.execute(LIST, given).fetchall()

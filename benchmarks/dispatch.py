@@ -1,0 +1,222 @@
+"""How fast tasks are claimed and completed: the protocol alone, in process and over HTTP.
+
+    python benchmarks/dispatch.py [tasks] [workers]
+
+Prints a table: tasks per second, p50 and p99 of a claim, the time from the commit of an event until
+an idle worker has the task, and how long after its lease the task of a dead worker is taken over.
+PostgreSQL is the embedded one, with its usual durability.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from uuid import UUID, uuid4
+
+from tallyman.control.dispatch import operate, steps
+from tallyman.control.dispatch.claim import Claimed, claim_next
+from tallyman.control.dispatch.emit import emit
+from tallyman.control.dispatch.loops import Loops
+from tallyman.control.dispatch.report import complete
+from tallyman.domain.task.event import Event, Scope
+from tallyman.domain.task.fence import AttemptReport, Fence, ReportStatus
+from tallyman.domain.task.retry import RetryPolicy
+from tallyman.domain.task.task import NewTask, TaskTemplate, TriggerKind
+from tallyman.domain.version.owner import Owner
+from tallyman.registry.database import Database
+from tallyman.registry.task.events import Listeners
+from tallyman.registry.task.pools import Pools
+from tallyman.registry.task.queue import PostgresQueue
+from tallyman.registry.task.worker_tokens import WorkerTokens
+from tallyman.settings import Secret
+from tallyman.worker.client import ServerClient
+
+OWNER = Owner("default", "bench")
+TEMPLATE = TaskTemplate(project="bench", asset="orders", kind="nothing")
+SERVER = """
+import sys
+from pathlib import Path
+from tallyman.registry.database import Database
+from tallyman.server.serve import serve
+
+database = Database(sys.argv[1], Path(sys.argv[2]), most_idle=32)
+serve(database, "127.0.0.1:0", ready=lambda address: print(address, flush=True))
+database.close()
+"""
+Claims = Callable[[str], Fence | None]
+Ends = Callable[[Fence], None]
+
+
+def main() -> None:
+    tasks = int(sys.argv[1]) if len(sys.argv) > 1 else 3000
+    workers = int(sys.argv[2]) if len(sys.argv) > 2 else 4
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        database = Database(None, Path(folder), most_idle=32)
+        queue = PostgresQueue(database)
+        with database.transaction() as tx:
+            Pools(tx).define(OWNER, "default")
+        print(f"{tasks} tasks, {workers} workers, {os.cpu_count()} cores")
+        print(f"{'':24}{'tasks/s':>10}{'claim p50':>12}{'claim p99':>12}")
+        in_process(database, queue, tasks, workers)
+        over_http(database, queue, Path(folder), tasks, workers)
+        reaction(database, queue)
+        takeover(database, queue)
+        queue.close()
+        database.close()
+
+
+def add(database: Database, queue: PostgresQueue, count: int) -> None:
+    with database.transaction() as tx:
+        operate.create(
+            tx,
+            [
+                NewTask(template=TEMPLATE, trigger=TriggerKind.MANUAL, dedupe_key=str(uuid4()))
+                for _ in range(count)
+            ],
+        )
+    while steps.drain(database, queue):
+        pass
+
+
+def measure(name: str, workers: int, claims: Claims, ends: Ends) -> None:
+    took: list[float] = []
+
+    def work(_: int) -> int:
+        done = 0
+        while True:
+            begun = time.perf_counter()
+            fence = claims(f"w-{uuid4()}")
+            if fence is None:
+                return done
+            took.append(time.perf_counter() - begun)
+            ends(fence)
+            done += 1
+
+    begun = time.perf_counter()
+    with ThreadPoolExecutor(workers) as threads:
+        done = sum(threads.map(work, range(workers)))
+    rate = done / (time.perf_counter() - begun)
+    cuts = statistics.quantiles(took, n=100)
+    print(f"{name:24}{rate:10.0f}{cuts[49] * 1000:9.1f} ms{cuts[98] * 1000:9.1f} ms")
+
+
+def in_process(database: Database, queue: PostgresQueue, tasks: int, workers: int) -> None:
+    add(database, queue, tasks)
+
+    def claims(worker: str) -> Fence | None:
+        found = claim_next(queue, OWNER, ["default"], worker, 0)
+        return fence_of(found) if isinstance(found, Claimed) else None
+
+    def ends(fence: Fence) -> None:
+        with database.transaction() as tx:
+            complete(tx, OWNER, AttemptReport(fence=fence, status=ReportStatus.COMPLETED))
+
+    measure("in process", workers, claims, ends)
+
+
+def over_http(
+    database: Database, queue: PostgresQueue, folder: Path, tasks: int, workers: int
+) -> None:
+    with database.transaction() as tx:
+        token = WorkerTokens(tx).add(OWNER, "bench")
+    add(database, queue, tasks)
+    server = subprocess.Popen(
+        [sys.executable, "-c", SERVER, database.url(), str(folder)],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert server.stdout is not None
+    client = ServerClient(server.stdout.readline().strip(), Secret(token))
+
+    def claims(worker: str) -> Fence | None:
+        found = client.post("/internal/task-claim", {"worker_id": worker})
+        if found["status"] != "Claimed":
+            return None
+        token, attempt = UUID(found["lease_token"]), found["attempt"]
+        return Fence(task=UUID(found["task"]["task_id"]), attempt=attempt, lease_token=token)
+
+    def ends(fence: Fence) -> None:
+        given = {"task_id": str(fence.task), "attempt": fence.attempt}
+        given |= {"lease_token": str(fence.lease_token), "status": "Completed"}
+        client.post("/internal/task-complete", given)
+
+    measure("over HTTP", workers, claims, ends)
+    server.terminate()
+    server.wait()
+
+
+def reaction(database: Database, queue: PostgresQueue, rounds: int = 30) -> None:
+    """From the commit of an event until an idle worker has its task."""
+    dataset = uuid4()
+    loops = Loops(database, queue)
+    loops.start()
+    with database.transaction() as tx:
+        Listeners(tx).add(dataset, TaskTemplate(project="bench", asset="totals", kind="nothing"))
+    took: list[float] = []
+    add(database, queue, 1)
+    fence = fence_of(claim_next(queue, OWNER, ["default"], "feed", 5))
+    for n in range(rounds):
+        waits = threading.Event()
+
+        def idle(waits: threading.Event = waits) -> float:
+            waits.set()
+            found = claim_next(queue, OWNER, ["default"], f"w-{uuid4()}", 5)
+            assert isinstance(found, Claimed)
+            return time.perf_counter()
+
+        with ThreadPoolExecutor(1) as threads:
+            got = threads.submit(idle)
+            waits.wait()
+            time.sleep(0.05)  # the worker is idle
+            begun = emit_one(database, fence, Event(dataset=dataset, scope=Scope(cursor=str(n))))
+            loops.wake()
+            took.append(got.result() - begun)
+    loops.stop()
+    print(f"{'event to claimed':24}{'':10}{statistics.median(took) * 1000:9.1f} ms", end="")
+    print(f"{max(took) * 1000:9.1f} ms (median, longest)")
+
+
+def takeover(database: Database, queue: PostgresQueue, rounds: int = 5) -> None:
+    """From the end of the lease of a worker that fell silent until another one has its task."""
+    at_once = RetryPolicy(attempts=100, backoff_s=0, backoff_cap_s=0)
+    short = TaskTemplate(project="bench", asset="dead", kind="nothing", lease_s=1, retry=at_once)
+    task = NewTask(template=short, trigger=TriggerKind.MANUAL, dedupe_key=str(uuid4()))
+    loops = Loops(database, queue)
+    loops.start()
+    with database.transaction() as tx:
+        operate.create(tx, [task])
+    took: list[float] = []
+    lease_ends = None
+    for _ in range(rounds + 1):
+        found = claim_next(queue, OWNER, ["default"], f"w-{uuid4()}", 20)
+        assert isinstance(found, Claimed)
+        if lease_ends is not None:
+            took.append(time.perf_counter() - lease_ends)
+        lease_ends = time.perf_counter() + short.lease_s
+    loops.stop()
+    print(f"{'lease to taken over':24}{'':10}{statistics.median(took) * 1000:9.1f} ms", end="")
+    print(f"{max(took) * 1000:9.1f} ms (median, longest)")
+
+
+def emit_one(database: Database, fence: Fence, event: Event) -> float:
+    with database.transaction() as tx:
+        emit(tx, OWNER, fence, [event])
+    return time.perf_counter()
+
+
+def fence_of(found: object) -> Fence:
+    assert isinstance(found, Claimed)
+    assert found.task.lease_token is not None
+    return Fence(task=found.task.id, attempt=found.task.attempt, lease_token=found.task.lease_token)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,40 @@
+"""Describe a run in its folder: what it is bound to, written once, before its first target."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tallyman.control.bind.manifest import BoundPins, bind, config_file, manifest_of
+from tallyman.control.pipeline.definitions import Definitions
+from tallyman.domain.history.materialization import RunRecord
+from tallyman.domain.history.run import RunIdentity
+from tallyman.domain.pipeline.target import Target
+from tallyman.engine.files.run_folder import CONFIG, MANIFEST, RunFolder
+
+
+@dataclass(frozen=True, slots=True)
+class RunDescription:
+    """The two files that say what a run is bound to."""
+
+    config: Mapping[str, Any]
+    manifest: Mapping[str, Any]
+
+    def write(self, folder: RunFolder) -> None:
+        """Write the files, unless they are there: a resume finds them."""
+        for name, content in ((CONFIG, self.config), (MANIFEST, self.manifest)):
+            if not (folder.path / name).exists():
+                folder.write(name, content)
+
+
+def description(
+    definitions: Definitions, run: RunRecord, targets: Sequence[Target], pins: BoundPins
+) -> RunDescription:
+    """Bind a run to the current state of config, code and inputs."""
+    binding = bind(definitions, targets, run, pins)
+    identity = RunIdentity(run.name, str(run.id), run.started_at)
+    return RunDescription(
+        config=config_file(binding.config, run, definitions.settings.master),
+        manifest=manifest_of(identity, run, definitions, targets, binding),
+    )

@@ -1,0 +1,143 @@
+"""Pin the files of inputs: of sources as they are listed, of datasets as they are recorded."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from tallyman.domain.history.materialization import Consumed
+from tallyman.domain.pipeline.pipeline import Pipeline
+from tallyman.domain.pipeline.target import Reading, Target, readings, source_path
+from tallyman.domain.version.dataset import Dataset, Fragment, Kind
+from tallyman.engine.files.listing import (
+    Hasher,
+    InputFile,
+    InputFiles,
+    hash_here,
+    list_files,
+    listed_files,
+    read_before,
+    sha256,
+)
+from tallyman.engine.warehouse.warehouse import Warehouse
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """One pinned input: its files, and for a dataset also its fragments."""
+
+    reading: Reading
+    files: InputFiles
+    fragments: tuple[Fragment, ...] = ()
+    dataset: Dataset | None = None
+    """The dataset of another pipeline that is read."""
+
+    def consumed(self) -> list[Consumed]:
+        """List what was read with its digest. Hashes a source's files on first use."""
+        name, partition = self.reading.name, self.reading.partition
+        if self.dataset is not None:
+            return self._shared(self.dataset)
+        if self.reading.of_table:
+            return [Consumed(name, None, table_digest(self.fragments))]
+        if self.fragments:
+            return [
+                Consumed(name, f.partition, f.digest, f.materialization_id) for f in self.fragments
+            ]
+        digest = self.files.content_hash.removeprefix("sha256:")
+        return [Consumed(name, partition, digest)]
+
+    def _shared(self, dataset: Dataset) -> list[Consumed]:
+        """List what was read of another pipeline by its identity there, which no rename changes."""
+        own = {"project": dataset.owner.project, "input": self.reading.name}
+        if dataset.kind is Kind.TABLE:
+            return [Consumed(dataset.producer, None, table_digest(self.fragments), **own)]
+        return [
+            Consumed(dataset.producer, f.partition, f.digest, f.materialization_id, **own)
+            for f in self.fragments
+        ]
+
+
+def table_digest(fragments: Iterable[Fragment]) -> str:
+    """Compute the digest that a result records for a table it read."""
+    return hashlib.sha256("\n".join(sorted(f.digest for f in fragments)).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssignedInput:
+    """A dataset that a target reads: the fragments to read, and the dataset if another pipeline
+    produces it."""
+
+    fragments: tuple[Fragment, ...]
+    dataset: Dataset | None = None
+
+
+@dataclass
+class PinnedFiles:
+    """The files that one run reads. Each source is listed once, so that every target reads the same
+    files."""
+
+    pipeline: Pipeline
+    home: Path
+    warehouse: Warehouse
+    hasher: Hasher = hash_here
+    _sources: dict[Reading, Pin] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def of(self, target: Target, assigned: Mapping[str, AssignedInput]) -> dict[str, Pin]:
+        """Pin all inputs of a target."""
+        found = {}
+        for reading in readings(self.pipeline, target):
+            if reading.of_source:
+                found[reading.name] = self.source(target, reading)
+            else:
+                one = assigned[reading.name]
+                found[reading.name] = self.dataset(reading, one.fragments, one.dataset)
+        return found
+
+    def source(self, target: Target, reading: Reading) -> Pin:
+        with self._lock:
+            if reading not in self._sources:
+                source = self.pipeline.sources[reading.name]
+                declared = self.pipeline.assets[target.asset].partitioned_by
+                text = None
+                if declared is not None and reading.partition is not None:
+                    text = declared.text(reading.partition)
+                files = list_files(reading.name, source_path(source, text), self.home)
+                self._sources[reading] = Pin(reading, replace(files, hasher=self.hasher))
+            return self._sources[reading]
+
+    def dataset(
+        self, reading: Reading, fragments: Iterable[Fragment], shared: Dataset | None
+    ) -> Pin:
+        listed = tuple(fragments)
+        files: dict[str, str] = {}
+        known: dict[str, str] = {}
+        for number, fragment in enumerate(listed):
+            folder = self.warehouse.of(fragment)
+            # Name files without ids, so that equal content has an equal hash in another run.
+            below = fragment.partition or f"{number:05d}"
+            for file in fragment.files:
+                name = Path(file.path).name
+                path = str(folder / file.path)
+                files[name if len(listed) == 1 else f"{below}/{name}"] = path
+                known[path] = file.sha256
+        found = listed_files(reading.name, files, self.home)
+
+        def hashes(asked: Sequence[InputFile]) -> list[str]:
+            """Reuse the hash recorded when the version was made; hash only files that were added on
+            top."""
+            return [known.get(file.path) or sha256(file.path) for file in asked]
+
+        def check() -> None:
+            """Check the files. On a cluster, the executors hash large files, as they do for
+            sources."""
+            unread = [file for file in found.files if not read_before(file.path)]
+            if unread and self.hasher is not hash_here:
+                self.hasher(unread)
+            self.warehouse.check(reading.name, listed)
+
+        pinned = replace(found, hasher=hashes, check_recorded=check)
+        return Pin(reading, pinned, listed, shared)

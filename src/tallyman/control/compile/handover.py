@@ -1,0 +1,101 @@
+"""The result of compiling pipeline files, as the child process hands it over: JSON, no objects.
+
+The reader trusts none of it: user code ran in the process that wrote it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from tallyman.domain.compiled import form
+from tallyman.domain.compiled.compiled_plan import CompiledPlan, MistakenPlan
+from tallyman.domain.compiled.declared import read_without_plan
+from tallyman.domain.compiled.kinds import Misshapen
+from tallyman.domain.pipeline.declarations import Declarations
+from tallyman.domain.pipeline.pipeline import Asset, Item, Pipeline
+from tallyman.errors import DefinitionError, Problem
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledItem:
+    """One declaration in the compiled form; an asset with mistakes has those instead of a plan."""
+
+    section: str
+    name: str
+    value: Mapping[str, Any]
+    problems: tuple[Problem, ...] = ()
+    code: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Handover:
+    """Everything the files of a folder declare, and what is wrong with those that declare
+    nothing."""
+
+    items: tuple[CompiledItem, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    places: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    """File and line of each declaration."""
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def of_json(cls, text: str | bytes) -> Handover:
+        """Read what a child wrote; ValueError if it is something else."""
+        try:
+            found = json.loads(text)
+            return cls(
+                items=tuple(
+                    replace(CompiledItem(**item), problems=_problems(item["problems"]))
+                    for item in found["items"]
+                ),
+                problems=_problems(found["problems"]),
+                places={str(k): (str(file), int(n)) for k, (file, n) in found["places"].items()},
+            )
+        except (TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise ValueError(str(error)) from None
+
+    def declared(self) -> tuple[Declarations, list[Problem]]:
+        """Read the declarations back, and list the mistakes of what declares nothing."""
+        declared, problems = Declarations(), list(self.problems)
+        if sum(len(json.dumps(item.value)) for item in self.items) > form.LARGEST:
+            message = f"the compiled form has more than {form.LARGEST:,} bytes"
+            return declared, [*problems, Problem("pipeline", message)]
+        for item in self.items:
+            try:
+                declared.append(_read(item))
+            except Misshapen as error:
+                problems.append(Problem(error.where, error.message, error.nearest))
+        declared.places |= self.places
+        return declared, problems
+
+    def pipeline(self) -> Pipeline:
+        """Wire the declarations; DefinitionError lists the mistakes."""
+        declared, problems = self.declared()
+        if problems:
+            raise DefinitionError(problems)
+        return Pipeline.of(declared)
+
+    def text(self) -> str:
+        """Return the compiled form; DefinitionError lists every mistake."""
+        return form.text_of_document(form.write(self.pipeline()))
+
+
+def _problems(listed: Sequence[Mapping[str, Any]]) -> tuple[Problem, ...]:
+    return tuple(Problem(**each) for each in listed)
+
+
+def _read(item: CompiledItem) -> Item:
+    if item.section not in form.READERS:
+        raise Misshapen(str(item.section), "unknown section")
+    if item.problems:
+        where = f"{item.section}.{item.name}"
+        return read_without_plan(item.name, item.value, MistakenPlan(item.problems), where)
+    found = form.read_item(item.section, item.name, item.value)
+    if isinstance(found, Asset) and isinstance(found.function, CompiledPlan) and item.code:
+        return replace(found, function=replace(found.function, code=item.code))
+    return found

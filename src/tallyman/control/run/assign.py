@@ -1,0 +1,132 @@
+"""Assign a target: look up in the database what making it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from tallyman.control.bind.inputs import Pins
+from tallyman.control.pipeline.definitions import Definitions
+from tallyman.control.publish.declared import datasets_of, registered_dataset, rejections_dataset
+from tallyman.control.run.assignment import Assignment, EarlierResult
+from tallyman.domain.definition.working_step import Output
+from tallyman.domain.history.materialization import Materialization, RunRecord
+from tallyman.domain.history.options import Options
+from tallyman.domain.pipeline.pipeline import Asset
+from tallyman.domain.pipeline.target import Reading, Target
+from tallyman.domain.version.dataset import Dataset, Fragment
+from tallyman.registry.database import Transaction
+from tallyman.registry.version.commits import Commits
+from tallyman.registry.version.datasets import Datasets
+from tallyman.registry.version.fragments import Fragments
+
+
+@dataclass(frozen=True, slots=True)
+class Assigner:
+    """Assigns the targets of one run."""
+
+    definitions: Definitions
+    run: RunRecord
+    options: Options
+    pins: Pins
+    targets: Sequence[Target]
+    _known: dict[str, dict[str, Dataset]] = field(default_factory=dict)
+    """The datasets of each asset."""
+
+    def assign(self, target: Target, attempt: int, *, reusable: bool = True) -> Assignment:
+        """Assign a target; raise DependencyNotReady if an input is not there. `reusable` False: do
+        not look for an earlier result."""
+        asset = self.definitions.pipeline.assets[target.asset]
+        inputs = self.pins.assigned(target)
+        datasets = self._datasets(asset)
+        own = datasets[asset.dataset]
+        wanted = reusable and target.asset not in self.options.force
+        appends = asset.update_strategy == "append"
+        return Assignment(
+            run=self.run,
+            target=target,
+            attempt=attempt,
+            options=self.options,
+            targets=tuple(t for t in self.targets if t.asset in asset.inputs),
+            inputs=inputs,
+            datasets=datasets,
+            own=asset.dataset,
+            there=tuple(published(self.pins, target)) if appends else (),
+            earlier=self._earlier(target, asset, own, datasets) if wanted else None,
+        )
+
+    def _datasets(self, asset: Asset) -> dict[str, Dataset]:
+        """Register the datasets that the asset may fill: its own, and those published with it."""
+        if asset.name in self._known:
+            return self._known[asset.name]
+        owner = self.run.owner
+        steps = self.definitions.plan(asset).steps()
+        named = [s.register_as for s in steps if isinstance(s, Output) and s.register_as]
+        wanted = {one.name: one for one in datasets_of(asset, owner)}
+        for name in named:
+            wanted.setdefault(name, registered_dataset(asset, owner, name))
+        self._known[asset.name] = self.definitions.database.durably(
+            lambda tx: {name: Datasets(tx).ensure(one) for name, one in wanted.items()}
+        )
+        return self._known[asset.name]
+
+    def _earlier(
+        self, target: Target, asset: Asset, own: Dataset, datasets: Mapping[str, Dataset]
+    ) -> EarlierResult | None:
+        """Return the last success by the same definition, if its files are there.
+
+        An asset that reads the clock is never unchanged: the time differs in every run.
+        """
+        definitions = self.definitions
+        if definitions.asks_time(target.asset):
+            return None
+        last = definitions.last_success(target)
+        if last is None or last.definition_hash != definitions.hash(target.asset):
+            return None
+        if not self._still_there(target, last, own.id):
+            return None
+        rejections = rejections_dataset(asset, self.run.owner)
+        if rejections is None:
+            return EarlierResult(made=last)
+        return EarlierResult(made=last, rejections=self._prepared(last, datasets[rejections.name]))
+
+    def _prepared(self, last: Materialization, dataset: Dataset) -> UUID | None:
+        """Return the fragment with the rejections of an earlier result, if it was prepared for the
+        declared dataset."""
+        definitions = self.definitions
+        found = definitions.database.durably(
+            lambda tx: Fragments(tx).of_result(last.id, dataset.id)
+        )
+        there = definitions.workspace.warehouse.has
+        return next((fragment.id for fragment in found if there(fragment)), None)
+
+    def _still_there(self, target: Target, last: Materialization, dataset: UUID) -> bool:
+        """True if the result's files exist and rows it appended were not removed since."""
+
+        def work(tx: Transaction) -> bool:
+            found = Fragments(tx).get([last.fragment_id] if last.fragment_id else [])
+            there = self.definitions.workspace.warehouse.has
+            if not any(f.dataset_id == dataset and there(f) for f in found.values()):
+                return False
+            if self.definitions.pipeline.assets[target.asset].update_strategy != "append":
+                return True
+            if not any(fragment.rows for fragment in found.values()) and last.completed_at:
+                return not Commits(tx).gone_back_since(dataset, last.completed_at)
+            pinned = self.run.pins.get(dataset, 0)
+            return last.fragment_id in Fragments(tx).at(dataset, pinned)
+
+        return self.definitions.database.durably(work)
+
+
+def published(pins: Pins, target: Target) -> list[Fragment]:
+    """List the published fragments of the target: of its partition, if it has one."""
+    found = pins.fragments(Reading(target.asset, target.partition, of_source=False))
+    return [f for f in found if f.since is not None]
+
+
+def files_there(pins: Pins, target: Target) -> list[str]:
+    """List the published files of the target."""
+    there = published(pins, target)
+    pins.workspace.warehouse.check(target.asset, there)
+    return pins.workspace.warehouse.paths(there)

@@ -1,0 +1,142 @@
+"""Make a packaged target in a process that has no database. Its files stay where no reader looks;
+whoever records the outcome puts them in their place."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+from uuid import UUID
+
+from tallyman.control.bind.describe import RunDescription, description
+from tallyman.control.bind.pinned_files import Pin, PinnedFiles
+from tallyman.control.openlineage.run import RunEvents
+from tallyman.control.pipeline.definitions import Definitions
+from tallyman.control.pipeline.workspace import Workspace
+from tallyman.control.run.assignment import Assignment
+from tallyman.control.run.carried import to_plain
+from tallyman.control.run.make_target import TargetWork, failed
+from tallyman.control.run.outcome import TargetOutcome
+from tallyman.control.run.package import MadeTarget, TargetPackage
+from tallyman.control.run.target_inputs import TargetInputs
+from tallyman.domain.history.lineage_event import LineageEvent
+from tallyman.domain.pipeline.pipeline_version import PipelineVersion
+from tallyman.domain.pipeline.target import Reading, Target
+from tallyman.domain.version.dataset import Fragment
+from tallyman.engine.files.hashing import hasher_for
+from tallyman.engine.files.run_folder import RunFolder
+from tallyman.engine.observer import Observer
+from tallyman.engine.source.door_memory import DoorMemory
+from tallyman.engine.spark.project_session import ProjectSession
+from tallyman.errors import StorageFailed, TallymanError
+from tallyman.registry.database import Database
+
+
+class NoDatabase(Database):
+    """In place of the database, in a process that has none."""
+
+    def url(self) -> NoReturn:
+        raise AssertionError("a target is made without the database")
+
+    @property
+    def owner_url(self) -> NoReturn:
+        self.url()
+
+
+@dataclass(frozen=True, slots=True)
+class AssignedPins:
+    """The inputs of an assigned target, for the manifest of its run."""
+
+    files: PinnedFiles
+    assignment: Assignment
+
+    @property
+    def ordinals(self) -> Mapping[UUID, int]:
+        return self.assignment.run.pins
+
+    def source(self, target: Target, reading: Reading) -> Pin:
+        return self.files.source(target, reading)
+
+    def fragments(self, reading: Reading) -> Sequence[Fragment]:
+        return self.assignment.inputs[reading.name].fragments
+
+
+@dataclass(frozen=True, slots=True)
+class ChildHooks:
+    """Keeps the first events of a target: they are recorded with its outcome."""
+
+    begun: list[LineageEvent]
+    observer: Observer
+
+    def started(self, definition: str, events: list[LineageEvent]) -> None:
+        self.begun.extend(events)
+
+    def opened(self, fragment: Fragment) -> None:
+        """Do nothing: it was opened with the assignment."""
+
+
+class ProjectsOfChild:
+    """The project that this process has opened. It stays open for the next target of the same
+    version: its pipeline is checked already, and Spark runs."""
+
+    def __init__(self) -> None:
+        self._key: str | None = None
+        self._opened: Workspace | None = None
+        self._session: tuple[str, ProjectSession] | None = None
+
+    def open(self, package: TargetPackage) -> Workspace:
+        facts = [package.version, to_plain(package.settings), to_plain(package.shared)]
+        key = json.dumps(facts, sort_keys=True)
+        if self._opened is None or self._key != key:
+            settings = package.settings
+            none = NoDatabase("", settings.state_folder)
+            session = self._session_for(package)
+            version = PipelineVersion(hash=package.version, definition={}, plan=package.plan)
+            self._opened = Workspace(settings, none, session).at(version)
+            self._key = key
+        return self._opened
+
+    def _session_for(self, package: TargetPackage) -> ProjectSession:
+        key, settings = json.dumps(package.process, sort_keys=True), package.settings
+        if self._session is None or self._session[0] != key:
+            self._session = key, ProjectSession(settings.master, settings.state_folder)
+        return self._session[1]
+
+
+def make(package: TargetPackage, projects: ProjectsOfChild, observer: Observer) -> MadeTarget:
+    """Make the target, or find that its earlier result stands. A failure is an outcome too."""
+    assignment, options = package.assignment, package.assignment.options
+    workspace, target, run = projects.open(package), assignment.target, assignment.run
+    definitions = Definitions.of(workspace, [target.asset], options.evidence, options.thresholds)
+    definitions.known_shared = package.shared
+    hasher = hasher_for(workspace.settings.master, definitions.spark)
+    files = PinnedFiles(workspace.pipeline, workspace.home, workspace.warehouse, hasher)
+    folder, first = RunFolder(workspace.home / run.folder), list[LineageEvent]()
+    described: RunDescription | None = None
+    if package.describes:
+        described = description(definitions, run, [target], AssignedPins(files, assignment))
+    lineage = RunEvents(definitions, run, folder, described.manifest if described else None)
+    if described is not None:
+        first += lineage.first([target])
+    work = TargetWork(assignment, definitions, folder, lineage, ChildHooks(first, observer))
+    try:
+        outcome = _outcome(work, files)
+    except OSError as error:
+        outcome = failed(
+            lineage, target, assignment.attempt, StorageFailed(str(target), str(error))
+        )
+    except TallymanError as error:
+        outcome = failed(lineage, target, assignment.attempt, error)
+    return MadeTarget(outcome=outcome.after(first), description=described)
+
+
+def _outcome(work: TargetWork, files: PinnedFiles) -> TargetOutcome:
+    assignment, settings = work.assignment, work.definitions.settings
+    doors = DoorMemory(settings.state_folder / "doors", settings.column_metrics)
+    pins = files.of(assignment.target, assignment.inputs)
+    inputs = TargetInputs(pins, memory=doors)
+    reused = work.reused(pins)
+    if reused is not None:
+        return reused
+    return work.outcome(work.make(work.started(inputs), inputs))

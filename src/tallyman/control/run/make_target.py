@@ -1,0 +1,252 @@
+"""Make one assigned target: Spark and files, no database. A local run does it in its process, a
+worker in a child."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from tallyman import faults
+from tallyman.control.bind.pinned_files import Pin
+from tallyman.control.bind.read_facts import inputs_read
+from tallyman.control.conclude.exports import records_of, refuse_foreign_files
+from tallyman.control.openlineage.run import RunEvents
+from tallyman.control.pipeline.definitions import Definitions
+from tallyman.control.run.assignment import Assignment, EarlierResult
+from tallyman.control.run.make import Maker, Making, work_on
+from tallyman.control.run.outcome import TargetOutcome
+from tallyman.control.run.prepare_fragments import PreparedFragments
+from tallyman.control.run.segments_made_from import segments_made_from
+from tallyman.control.run.target_inputs import TargetInputs
+from tallyman.control.run.timings import Stopwatch
+from tallyman.domain.history.lineage_event import LineageEvent
+from tallyman.domain.history.materialization import (
+    REJECTIONS_FRAGMENT,
+    Consumed,
+    Made,
+    Materialization,
+    dependency_hash,
+)
+from tallyman.domain.history.run import AssetResult, RunIdentity, Status
+from tallyman.domain.pipeline.pipeline import Asset
+from tallyman.domain.pipeline.target import Target, folder_of
+from tallyman.domain.version.dataset import Fragment
+from tallyman.engine.asset.work import Folders, Work
+from tallyman.engine.files.run_folder import LEDGER, RunFolder
+from tallyman.engine.files.sizes import sizes
+from tallyman.engine.observer import Observer
+from tallyman.errors import TallymanError
+from tallyman.faults import Point
+
+
+class MakingHooks(Protocol):
+    """The receiver of what happens while a target is made."""
+
+    def started(self, definition: str, events: list[LineageEvent]) -> None:
+        """It is not unchanged, and its inputs are about to be read."""
+        ...
+
+    def opened(self, fragment: Fragment) -> None:
+        """Files of this fragment are about to be in the warehouse."""
+        ...
+
+    @property
+    def observer(self) -> Observer: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluated:
+    """A target that was made, and whose files are where `work` says."""
+
+    work: Work
+    making: Making
+    pins: Mapping[str, Pin]
+
+
+@dataclass(frozen=True, slots=True)
+class TargetWork:
+    assignment: Assignment
+    definitions: Definitions
+    folder: RunFolder
+    lineage: RunEvents
+    hooks: MakingHooks
+
+    @property
+    def asset(self) -> Asset:
+        return self.definitions.pipeline.assets[self.assignment.target.asset]
+
+    @property
+    def name(self) -> str:
+        """The name of the target's folder in the run folder."""
+        return folder_of(self.definitions.pipeline.assets, self.assignment.target)
+
+    @property
+    def identity(self) -> RunIdentity:
+        run = self.assignment.run
+        return RunIdentity(run.name, str(run.id), run.started_at)
+
+    @property
+    def _fragments(self) -> PreparedFragments:
+        workspace = self.definitions.workspace
+        opened = self.hooks.opened
+        return PreparedFragments(self.assignment, workspace.warehouse, workspace.home, opened)
+
+    # ---- unchanged -------------------------------------------------------------------------
+
+    def reused(self, pins: Mapping[str, Pin]) -> TargetOutcome | None:
+        """Reuse the earlier result if all input content is the same; None if it has to be made."""
+        earlier = self.assignment.earlier
+        if earlier is None or not self._has_rejections(earlier):
+            return None
+        last = earlier.made
+        if dependency_hash(consumed(pins)) != last.dependency_hash:
+            return None
+        target = self.assignment.target
+        result = AssetResult(
+            name=target.asset,
+            partition=target.partition,
+            status=Status.SKIPPED,
+            rows_out=int(last.metadata.get("rows_out", 0)),
+            unchanged_since=str(last.metadata.get("run", last.run_id)),
+        )
+        # Publishing a result also publishes the datasets it registered.
+        beside: dict[str, Any] = {"registered": last.metadata.get("registered", [])}
+        beside |= {"meta": dict(self.asset.meta)}
+        new, rejections = self._rejections_again(earlier)
+        return TargetOutcome(
+            target=target,
+            result=result,
+            metadata=result.to_json() | beside | rejections,
+            reused=last.id,
+            rejections=new,
+        )
+
+    def _has_rejections(self, earlier: EarlierResult) -> bool:
+        """False if the rejections of a result are to be published, and its run folder is gone."""
+        if self.asset.publish_rejections is None or earlier.rejections is not None:
+            return True
+        return (self._place(earlier.made) / LEDGER).exists()
+
+    def _rejections_again(self, earlier: EarlierResult) -> tuple[Fragment | None, dict[str, str]]:
+        """Publish the rejections of a reused result too. If they are published only since, they
+        are prepared now, from its dead letters."""
+        if earlier.rejections is not None:
+            return None, {REJECTIONS_FRAGMENT: str(earlier.rejections)}
+        last = earlier.made
+        tallied = int(last.metadata.get("rejections", 0))
+        new = self._fragments.rejections(self.asset, self._place(last), tallied)
+        return new, {REJECTIONS_FRAGMENT: str(new.id)} if new else {}
+
+    def _place(self, made: Materialization) -> Path:
+        return (self.definitions.settings.home / str(made.location)).parent
+
+    # ---- making ----------------------------------------------------------------------------
+
+    def started(self, inputs: TargetInputs) -> Work:
+        """Say that the target is made now, and describe the work on it."""
+        assignment, definitions = self.assignment, self.definitions
+        target, attempt = assignment.target, assignment.attempt
+        definitions.checked()  # Spark starts here, if nothing needed it before
+        events = self.lineage.started(target, attempt)
+        self.hooks.started(definitions.hash(target.asset), events)
+        faults.reach(Point.ASSET_STARTED)
+        folders = Folders(*self.folder.begin(self.name, attempt), definitions.settings.home)
+        work = work_on(definitions, target, self.identity, folders)
+        # The records of a replay are not among its inputs, so its segments are not reused.
+        made_from: dict[str, str] = {}
+        if not inputs.corrections:
+            made_from = segments_made_from(definitions, assignment.options, target, inputs.pins)
+        return replace(work, attempt=attempt, tag=str(assignment.run.id), made_from=made_from)
+
+    def make(self, work: Work, inputs: TargetInputs) -> Evaluated:
+        """Evaluate and prove the target; its files are not in their place yet."""
+        refuse_foreign_files(records_of(self.definitions.settings), work)
+        maker = Maker(self.definitions.spark(), self.definitions.checked())
+        return Evaluated(work, maker.make(work, inputs, self.hooks.observer), inputs.pins)
+
+    # ---- outcome ---------------------------------------------------------------------------
+
+    def outcome(self, evaluated: Evaluated) -> TargetOutcome:
+        """Describe what was made, and take the output into the warehouse as a fragment that is not
+        in any version yet."""
+        work, making, target = evaluated.work, evaluated.making, evaluated.work.target
+        place = work.folders.result
+        metadata = making.metadata(work.run) | {"bytes": sizes(place)}
+        metadata |= {"meta": dict(work.asset.meta)}
+        if making.digest is None:
+            return TargetOutcome(
+                target=target,
+                result=making.result,
+                metadata=metadata,
+                events=tuple(self.lineage.ended(target, making.result, evaluated.pins, place)),
+                retryable=making.error is not None and making.error.retryable,
+            )
+        asks = work.asset.approval if making.asks else None
+        made = self._prepared(evaluated, making.digest, metadata)
+        result = making.result.with_status(Status.WAITING) if asks else making.result
+        rejections = made.metadata.get(REJECTIONS_FRAGMENT)
+        listed = [f for f in made.registered if str(f.id) == rejections]
+        paths = self.definitions.workspace.warehouse.paths(listed) if listed else None
+        events = self.lineage.ended(target, result, evaluated.pins, place, paths)
+        return TargetOutcome(
+            target=target,
+            result=result,
+            metadata=made.metadata,
+            made=made,
+            asks=asks,
+            events=tuple(events),
+        )
+
+    def _prepared(self, evaluated: Evaluated, digest: str, metadata: Mapping[str, object]) -> Made:
+        run, work, making = self.assignment.run, evaluated.work, evaluated.making
+        spark, watch, place = self.definitions.spark(), Stopwatch("staging"), work.folders.result
+        fragments = self._fragments
+        fragment, counts = fragments.prepare(spark, work.asset, place, digest)
+        beside = fragments.registered(spark, place)
+        if beside:
+            counts = counts | {"registered": [str(one.id) for one in beside]}
+        if rejections := self._rejections(work, making.result):
+            counts |= {REJECTIONS_FRAGMENT: str(rejections.id)}
+            beside = (*beside, rejections)
+        counts |= {"inputs": inputs_read(evaluated.pins, run.pins, self.assignment.targets)}
+        counts |= {"timings": [*map(dict, making.timings), *watch.stop()]}
+        return Made(
+            consumed=tuple(consumed(evaluated.pins)),
+            digest=digest,
+            location=f"{run.folder}/{self.name}/output",
+            fragment=fragment,
+            metadata={**metadata, **counts},
+            registered=beside,
+        )
+
+    def _rejections(self, work: Work, result: AssetResult) -> Fragment | None:
+        """Prepare the rejections. Records that a replay adds are not all of the asset: its dataset
+        of rejections stays as the run before it left it."""
+        replay = self.assignment.options.replay
+        if replay is not None and work.asset.name in replay.adds:
+            return None
+        return self._fragments.rejections(work.asset, work.folders.result, result.rejections)
+
+
+def failed(lineage: RunEvents, target: Target, attempt: int, error: TallymanError) -> TargetOutcome:
+    """Describe a target that could not be made."""
+    result = AssetResult(
+        name=target.asset,
+        partition=target.partition,
+        attempt=attempt,
+        status=Status.FAILED,
+        error=error.facts(),
+    )
+    return TargetOutcome(
+        target=target,
+        result=result,
+        metadata=result.to_json(),
+        events=tuple(lineage.failed(target, result)),
+        retryable=error.retryable,
+    )
+
+
+def consumed(pins: Mapping[str, Pin]) -> list[Consumed]:
+    return [one for pin in pins.values() for one in pin.consumed()]

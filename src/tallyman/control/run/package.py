@@ -1,0 +1,83 @@
+"""A package: an assignment with all that a process without a database needs to make it, and what
+that process sends back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tallyman.control.bind.describe import RunDescription
+from tallyman.control.pipeline.shared import FoundShared
+from tallyman.control.run.assignment import Assignment
+from tallyman.control.run.carried import of_plain, to_plain
+from tallyman.control.run.outcome import TargetOutcome
+from tallyman.settings import Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetPackage:
+    assignment: Assignment
+    settings: Settings
+    """The settings of the project, without addresses of database and server, and the signing
+    key."""
+    version: str
+    plan: str
+    """The pipeline in its compiled form, and its hash."""
+    shared: Mapping[str, FoundShared]
+    """What the asset, and those before it, read of other pipelines."""
+    describes: bool
+    """True if the run is described by this target: it has no other, and no manifest yet."""
+
+    @property
+    def process(self) -> dict[str, Any]:
+        """Return what a process is bound to once it has made this target: it may make others with
+        the same."""
+        settings = self.settings
+        return {
+            "home": str(settings.home),
+            "master": settings.master,
+            "spark": dict(settings.spark),
+            "quiet": bool(settings.redacted),
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        without = replace(self.settings, database=None, signing_key=None, server=None)
+        return {
+            "assignment": to_plain(self.assignment),
+            "settings": to_plain(without),
+            "version": self.version,
+            "plan": self.plan,
+            "shared": to_plain(self.shared),
+            "describes": self.describes,
+        }
+
+    @classmethod
+    def of_json(cls, found: Mapping[str, Any]) -> TargetPackage:
+        return cls(
+            assignment=of_plain(Assignment, found["assignment"]),
+            settings=of_plain(Settings, found["settings"]),
+            version=found["version"],
+            plan=found["plan"],
+            shared={k: of_plain(FoundShared, one) for k, one in found["shared"].items()},
+            describes=found["describes"],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MadeTarget:
+    """What a process made of a package."""
+
+    outcome: TargetOutcome
+    description: RunDescription | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {"outcome": to_plain(self.outcome), "description": to_plain(self.description)}
+
+    @classmethod
+    def of_json(cls, found: Mapping[str, Any]) -> MadeTarget:
+        described = found.get("description")
+        return cls(
+            outcome=of_plain(TargetOutcome, found["outcome"]),
+            description=of_plain(RunDescription, described) if described else None,
+        )

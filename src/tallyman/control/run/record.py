@@ -1,0 +1,91 @@
+"""Record the outcome of a target, in a transaction of the caller."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+from tallyman.control.delivery.destination import disabled
+from tallyman.control.run.outcome import TargetOutcome
+from tallyman.domain.history.lineage_event import LineageEvent
+from tallyman.domain.history.materialization import Made, RunRecord
+from tallyman.domain.history.run import Status
+from tallyman.domain.version.dataset import Fragment
+from tallyman.errors import FragmentGone
+from tallyman.registry.audit import Audit
+from tallyman.registry.database import Transaction
+from tallyman.registry.run.approvals import Approvals
+from tallyman.registry.run.materializations import Materializations
+from tallyman.registry.spool import Spool
+from tallyman.registry.version.fragments import Fragments
+
+
+@dataclass(frozen=True, slots=True)
+class TargetRecord:
+    """Records the outcomes of one run's targets."""
+
+    tx: Transaction
+    run: RunRecord
+    actor: str
+    node: str
+
+    def add(self, outcome: TargetOutcome, key: UUID) -> None:
+        """Record an outcome with its inputs and events, and ask for approval if required."""
+        if outcome.made is not None:
+            self._succeeded(outcome, outcome.made, key)
+        elif outcome.reused is not None:
+            self._skipped(outcome, outcome.reused)
+        else:
+            self._ended(outcome)
+        spool(self.tx, self.run, outcome.events)
+
+    def _succeeded(self, outcome: TargetOutcome, made: Made, key: UUID) -> None:
+        asks, target = outcome.asks, outcome.target
+        status = Status.WAITING if asks else Status.SUCCESS
+        own = Materializations(self.tx).succeed(self.run.id, target, made, status)
+        for fragment in (made.fragment, *made.registered):
+            self._prepared(fragment, own, target.asset)
+        if asks is None:
+            return
+        Approvals(self.tx).ask(
+            self.run.id,
+            target,
+            attempt=outcome.result.attempt,
+            message=asks.message,
+            timeout_s=asks.timeout_s,
+            context={"when": asks.when, "rows_out": outcome.result.rows_out},
+        )
+        Audit(self.tx, self.run.owner).add(
+            "approval.requested",
+            self.actor,
+            self.run.name,
+            run=self.run.id,
+            details={"target": str(target)},
+            key=key,
+        )
+
+    def _skipped(self, outcome: TargetOutcome, reused: UUID) -> None:
+        Materializations(self.tx).skip(
+            self.run.id, outcome.target, reused, node=self.node, metadata=outcome.metadata
+        )
+        if outcome.rejections is not None:
+            self._prepared(outcome.rejections, reused, outcome.target.asset)
+
+    def _ended(self, outcome: TargetOutcome) -> None:
+        result = outcome.result
+        status = Status.CANCELED if result.status is Status.CANCELED else Status.FAILED
+        message = str((result.error or {}).get("message", ""))
+        Materializations(self.tx).end(
+            self.run.id, outcome.target, status, message, outcome.metadata
+        )
+
+    def _prepared(self, fragment: Fragment, made: UUID, asset: str) -> None:
+        if not Fragments(self.tx).prepare(replace(fragment, materialization_id=made)):
+            raise FragmentGone(asset)
+
+
+def spool(tx: Transaction, run: RunRecord, events: Sequence[LineageEvent]) -> None:
+    """Put events of a run into the spool, unless events are disabled."""
+    if not disabled():
+        Spool(tx).add(run.owner, run.id, events)

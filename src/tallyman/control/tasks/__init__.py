@@ -1,0 +1,1 @@
+"""Runs by tasks: assigned to workers, recorded, published and closed by servers."""

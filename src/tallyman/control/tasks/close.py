@@ -1,0 +1,83 @@
+"""Close a run of tasks: its report, exports, last event and seal. Any server may do it, and again
+if one died meanwhile."""
+
+from __future__ import annotations
+
+from tallyman import faults
+from tallyman.control.conclude import ended, finish
+from tallyman.control.conclude.exports import export, made_in, records_of
+from tallyman.control.delivery.outbox import Outbox
+from tallyman.control.delivery.send import Sender
+from tallyman.control.pipeline.workspace import Workspace
+from tallyman.control.run.journal import Journal
+from tallyman.control.seal.seal import place, seal_of
+from tallyman.control.seal.signature import signer
+from tallyman.control.tasks.advance import NODE, by_tasks
+from tallyman.domain.history.materialization import Materialization, RunRecord
+from tallyman.domain.history.run import RunIdentity, RunResult, Status
+from tallyman.engine.files.run_folder import RunFolder
+from tallyman.errors import ExportFailed, StorageFailed, TallymanError
+from tallyman.faults import Point
+from tallyman.registry.locks import Alone, alone
+from tallyman.registry.run.materializations import Materializations
+from tallyman.registry.run.runs import Runs
+from tallyman.registry.version.commits import Commits
+
+
+def close(workspace: Workspace, run: RunRecord, trouble: TallymanError | None = None) -> bool:
+    """Close a run of which nothing is left to be made. False if another server does, or did."""
+    database = workspace.database
+    with alone(database, Alone.CLOSING, str(run.id)) as held:
+        if not held:
+            return False
+        now = database.durably(lambda tx: Runs(tx).by_id(run.id))
+        if not by_tasks(now):
+            return False
+        _close(workspace, now, trouble)
+    # A sender that finds no receiver ends by itself, and one that fails leaves the events.
+    Sender(Outbox.of(database, run.owner, workspace.home)).start().close()
+    return True
+
+
+def _close(workspace: Workspace, run: RunRecord, trouble: TallymanError | None) -> None:
+    database, settings = workspace.database, workspace.settings
+    sign = database.durably(lambda tx: signer(tx, settings))
+    journal = Journal(database, run, run.id, NODE, run.actor, sign)
+    identity = RunIdentity(run.name, str(run.id), run.started_at)
+    canceled = run.cancel_requested_at is not None
+    result = finish.conclude(identity, _rows(workspace, run), run.folder, canceled=canceled)
+    if result.status is Status.CANCELED:
+        journal.discard(settings.home)
+        rows = _rows(workspace, run)
+        result = finish.conclude(identity, rows, run.folder, canceled=True)
+    commit = database.durably(lambda tx: Commits(tx).of_run(run.id))
+    result = result.with_commit(commit)
+    trouble = trouble or _export(workspace, run, result)
+    if trouble is not None:
+        result = result.with_error(trouble.facts())
+    rows = _rows(workspace, run)
+    finish.write(RunFolder.open(settings.home / run.folder), identity, result, rows)
+    events = ended.concluded(settings.home, run, result)
+    ended.record(settings.home, ended.Released(run, result.status, events))
+    sealed = seal_of(settings.home, run, result, rows)
+    journal.finish(result.status, sealed, events)
+    faults.reach(Point.SEALED)
+    place(database, settings.home, settings.owner)
+
+
+def _rows(workspace: Workspace, run: RunRecord) -> list[Materialization]:
+    return workspace.database.durably(lambda tx: Materializations(tx).of_run(run.id))
+
+
+def _export(workspace: Workspace, run: RunRecord, result: RunResult) -> TallymanError | None:
+    """Write the exports of a published run. Return what is in the way."""
+    if result.commit is None:
+        return None
+    settings = workspace.settings
+    try:
+        export(records_of(settings), run.name, made_in(workspace.database, settings.home, run))
+    except ExportFailed as found:
+        return found
+    except OSError as error:
+        return StorageFailed(f"exporting {run.name}", str(error))
+    return None

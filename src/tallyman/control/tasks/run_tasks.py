@@ -1,0 +1,79 @@
+"""Submit and resume runs whose targets are made by tasks, and cancel them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tallyman.control.bind.describe import description
+from tallyman.control.bind.inputs import Pins
+from tallyman.control.conclude import finish
+from tallyman.control.openlineage.run import RunEvents
+from tallyman.control.pipeline.definitions import Definitions
+from tallyman.control.run import begin
+from tallyman.control.run.journal import Journal
+from tallyman.control.tasks.advance import NODE, advance
+from tallyman.control.tasks.projects import TaskProjects
+from tallyman.domain.history.materialization import RunRecord
+from tallyman.domain.task.task import TARGET
+from tallyman.engine.files.hashing import hasher_for
+from tallyman.engine.files.run_folder import MANIFEST, RunFolder
+from tallyman.registry.database import Database, Transaction
+from tallyman.registry.run.runs import Runs
+from tallyman.registry.task.operations import Operations
+from tallyman.registry.task.run_tasks import RunTasks
+
+
+def submit(asked: begin.Begun, definitions: Definitions) -> RunRecord:
+    """Register a run, describe it in its folder, and make the tasks of the targets whose inputs are
+    there; the others follow as those complete. The run goes on without this process."""
+    journal = begin.register(asked, definitions)
+    return _submitted(journal, definitions, round=0)
+
+
+def resume(run: RunRecord, actor: str, definitions: Definitions) -> RunRecord:
+    """Go on with a run that has ended: successful results stay, tasks make the rest with the
+    current pipeline."""
+    journal = begin.claim(run, actor, definitions, run.params.options)
+    known = definitions.database.durably(lambda tx: RunTasks(tx).of_run(run.id, TARGET))
+    return _submitted(journal, definitions, round=1 + max((t.round for t in known), default=0))
+
+
+def cancel(database: Database, run: RunRecord) -> None:
+    """Ask for the end of a run of tasks: tasks that nobody works on are canceled at once, workers
+    are asked to stop. A server closes the run when the last one has. May be repeated."""
+
+    def work(tx: Transaction) -> None:
+        # Tasks first, as when one completes: the two do not wait for each other.
+        for task in RunTasks(tx).of_run(run.id, TARGET):
+            if task.open:
+                Operations(tx).cancel(task.id)
+        Runs(tx).request_cancel(run.id)
+
+    database.durably(work)
+
+
+def _submitted(journal: Journal, definitions: Definitions, *, round: int) -> RunRecord:
+    run, settings, database = journal.run, definitions.settings, definitions.database
+    targets = begin.targets_in(database, run)
+    folder = RunFolder.open(settings.home / run.folder)
+    finish.set_aside(folder)  # a resumed run left these when it ended
+    finish.set_aside(folder, finish.ENDS)
+    if not (folder.path / MANIFEST).exists():
+        hasher = hasher_for(settings.master, definitions.spark)
+        pins = Pins(definitions.workspace, run.id, run.pins, hasher)
+        description(definitions, run, targets, pins).write(folder)
+    lineage = RunEvents(definitions, run, folder)
+    events = lineage.first(targets)
+    journal.emit(events)
+    lineage.recorded(events)
+    projects = TaskProjects(definitions.workspace)
+
+    def work(tx: Transaction) -> RunRecord:
+        Runs(tx).lock(run.id)
+        Runs(tx).hand_over(run.id, journal.executor, NODE)
+        RunTasks(tx).ensure_pool(run.owner)
+        held = replace(run, executor=run.id, executor_node=NODE)
+        advance(tx, projects, held, round=round)
+        return Runs(tx).by_id(run.id)
+
+    return database.durably(work)

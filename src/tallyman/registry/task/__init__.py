@@ -1,0 +1,1 @@
+"""Tasks and what moves them: attempts, events, pools, schedules, outbox and queue."""

@@ -1,0 +1,1 @@
+"""HTTP: one router per noun, errors as problems; `internal/` is for workers."""

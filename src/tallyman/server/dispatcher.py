@@ -1,0 +1,124 @@
+"""The dispatcher that endpoints share: database, queue and loops of this process."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Annotated, TypeVar
+
+from fastapi import Depends, Request
+
+from tallyman.control.dispatch.loops import Loop, Loops
+from tallyman.control.dispatch.report import Reported, complete
+from tallyman.control.run.package import MadeTarget
+from tallyman.control.tasks.target_tasks import TargetTasks
+from tallyman.domain.task.fence import AttemptReport
+from tallyman.domain.version.owner import Owner
+from tallyman.errors import NotAWorker, TokenMissing
+from tallyman.registry.database import Database, Transaction
+from tallyman.registry.task.pools import Pools
+from tallyman.registry.task.queue import PostgresQueue
+from tallyman.registry.task.worker_tokens import PREFIX, KnownWorker, WorkerTokens
+from tallyman.server.presence import Presence
+
+T = TypeVar("T")
+
+THREADS = 64
+"""Calls that are answered at the same time."""
+MOST_WAITING = 40
+"""Of these, claims that may wait for a task: the rest is kept for heartbeats and reports."""
+PATIENCE_S = 5.0
+"""How long a report waits for a database that does not answer."""
+REMEMBER_S = 2.0
+"""How long a token that was found, or the pools of a pipeline, are not looked up again."""
+USER_PREFIX = "tm_"
+RUNS = "runs"
+"""The loop that closes runs of tasks."""
+
+
+class Dispatcher:
+    def __init__(self, database: Database, targets: TargetTasks | None = None) -> None:
+        self.database = database
+        self.queue = PostgresQueue(database)
+        self.targets = targets
+        """The tasks that make targets; None in a server without a project."""
+        closing = [] if targets is None else [Loop(RUNS, 0.5, targets.close_runs)]
+        self.loops = Loops(database, self.queue, others=closing)
+        self.waiting = threading.BoundedSemaphore(MOST_WAITING)
+        self.draining = threading.Event()
+        self.presence = Presence()
+        self._workers: dict[str, tuple[KnownWorker, float]] = {}
+        self._pools: dict[Owner, tuple[list[str], float]] = {}
+
+    def start(self) -> None:
+        self.loops.start()
+
+    def drain(self) -> None:
+        """Let waiting claims go with nothing: the server is about to end."""
+        self.draining.set()
+        self.queue.close()
+
+    def stop(self) -> None:
+        self.drain()
+        self.loops.stop()
+
+    def worker(self, token: str) -> KnownWorker | None:
+        """Find the worker of a token. One that was revoked is refused after at most REMEMBER_S."""
+        now = time.monotonic()
+        known = self._workers.get(token)
+        if known is not None and known[1] > now:
+            return known[0]
+        found = self.database.durably(lambda tx: WorkerTokens(tx).find(token), PATIENCE_S)
+        if found is None:
+            self._workers.pop(token, None)
+        else:
+            self._workers[token] = found, now + REMEMBER_S
+        return found
+
+    def pools(self, owner: Owner) -> list[str]:
+        """List the pools of a pipeline. A new one is known after at most REMEMBER_S."""
+        now = time.monotonic()
+        known = self._pools.get(owner)
+        if known is None or known[1] <= now:
+            found = self.database.durably(lambda tx: Pools(tx).names(owner), PATIENCE_S)
+            known = self._pools[owner] = found, now + REMEMBER_S
+        return known[0]
+
+    def change(self, work: Callable[[Transaction], T]) -> T:
+        """Make a change that may be repeated, and send the wake-ups it wrote."""
+        done = self.database.durably(work, PATIENCE_S)
+        self.loops.wake()
+        return done
+
+    def finish(self, owner: Owner, report: AttemptReport, made: MadeTarget | None) -> Reported:
+        """End an attempt, and send the wake-ups it wrote."""
+        if self.targets is None:
+            return self.change(lambda tx: complete(tx, owner, report))
+        done = self.targets.finish(owner, report, made)
+        self.loops.wake()
+        self.loops.wake(RUNS)
+        return done
+
+
+# Asynchronous, because it waits for nothing: a plain function would cost a change of threads.
+async def dispatcher_of(request: Request) -> Dispatcher:
+    return request.app.state.dispatcher
+
+
+Dispatching = Annotated[Dispatcher, Depends(dispatcher_of)]
+
+
+def caller(request: Request, dispatcher: Dispatching) -> KnownWorker:
+    """Identify the worker by its token; 401 without one, 403 for a user."""
+    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+    if scheme.lower() != "bearer" or not token:
+        raise TokenMissing
+    if token.startswith(USER_PREFIX):
+        raise NotAWorker
+    if token.startswith(PREFIX) and (found := dispatcher.worker(token)) is not None:
+        return found
+    raise TokenMissing
+
+
+Caller = Annotated[KnownWorker, Depends(caller)]

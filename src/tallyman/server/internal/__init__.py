@@ -1,0 +1,1 @@
+"""The listener of workers: claims and reports, on an address of its own."""

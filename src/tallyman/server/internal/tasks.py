@@ -1,0 +1,121 @@
+"""Tasks of a worker: claim, fetch, keep alive, emit, complete. Every call may be repeated."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from fastapi import APIRouter
+
+from tallyman.control.dispatch.claim import Claimed, NotClaimed, claim, claim_next, claimed_before
+from tallyman.control.dispatch.emit import emit
+from tallyman.control.dispatch.ended import EndedAttempt
+from tallyman.control.dispatch.report import heartbeat
+from tallyman.domain.task.fence import Refusal
+from tallyman.errors import UsageError
+from tallyman.registry.task.pools import Pools
+from tallyman.registry.task.tasks import Tasks
+from tallyman.registry.task.worker_tokens import KnownWorker
+from tallyman.server.dispatcher import Caller, Dispatcher, Dispatching
+from tallyman.server.internal.forms import ClaimForm, CompleteForm, EventsForm, FencedForm
+
+router = APIRouter(prefix="/internal", tags=["worker"])
+
+
+@router.post("/task-claim")
+def task_claim(form: ClaimForm, worker: Caller, dispatcher: Dispatching) -> dict[str, Any]:
+    """Claim a task. Not claimed: do not run it."""
+    who = f"{worker.name}/{form.worker_id}"
+    if form.task_id is None:
+        dispatcher.presence.claims(worker.owner, who)
+        answer = _next(form, worker, who, dispatcher)
+        got = answer.task.id if isinstance(answer, Claimed) else None
+        dispatcher.presence.claims(worker.owner, who, got)
+        return answer.to_json()
+    with dispatcher.database.transaction() as tx:
+        return claim(tx, worker.owner, form.task_id, who).to_json()
+
+
+def _next(
+    form: ClaimForm, worker: KnownWorker, who: str, dispatcher: Dispatcher
+) -> Claimed | NotClaimed:
+    """Claim the next task. Only so many calls may wait for one: the others ask again."""
+    may_wait = not dispatcher.draining.is_set() and dispatcher.waiting.acquire(blocking=False)
+    try:
+        if form.answer_lost:
+            with dispatcher.database.transaction() as tx:
+                before = claimed_before(tx, worker.owner, who)
+            if before is not None:
+                return before
+        if dispatcher.draining.is_set():
+            return NotClaimed(Refusal.EMPTY)
+        wait_s = form.wait_s if may_wait else 0.0
+        pools = form.pools or dispatcher.pools(worker.owner)
+        return claim_next(dispatcher.queue, worker.owner, pools, who, wait_s)
+    finally:
+        if may_wait:
+            dispatcher.waiting.release()
+
+
+@router.get("/task-fetch")
+def task_fetch(task_id: UUID, worker: Caller, dispatcher: Dispatching) -> dict[str, Any]:
+    """Read a task. Changes nothing."""
+    with dispatcher.database.transaction() as tx:
+        task = Tasks(tx).get(task_id, worker.owner)
+        return task.payload(Pools(tx).held(task_id))
+
+
+@router.post("/task-assignment")
+def task_assignment(form: FencedForm, worker: Caller, dispatcher: Dispatching) -> dict[str, Any]:
+    """Assign a running attempt at a target: all that making it needs. If it cannot be made, the
+    attempt has failed when this answers."""
+    if dispatcher.targets is None:
+        raise UsageError("this server has no project, and cannot assign targets")
+    package = dispatcher.targets.assign(worker.owner, form.fence)
+    dispatcher.loops.wake()
+    if package is None:
+        return {"status": "Failed"}
+    return {"status": "Assigned", "package": package.to_json(), "process": package.process}
+
+
+@router.post("/heartbeat")
+def task_heartbeat(form: FencedForm, worker: Caller, dispatcher: Dispatching) -> dict[str, Any]:
+    """Renew the lease of a running attempt; the answer says whether it should stop."""
+    owner, fence = worker.owner, form.fence
+    beat = dispatcher.database.durably(lambda tx: heartbeat(tx, owner, fence), 5.0)
+    dispatcher.presence.beats(owner, fence.task)
+    return {
+        "cancel_requested": beat.cancel,
+        "lease_expires_at": beat.lease_until.isoformat(),
+        "deadline": beat.deadline_at.isoformat(),
+    }
+
+
+@router.post("/events", status_code=202)
+def task_events(form: EventsForm, worker: Caller, dispatcher: Dispatching) -> dict[str, Any]:
+    """Emit events of a running attempt."""
+    owner, fence = worker.owner, form.fence
+    events = [one.event for one in form.events]
+    emitted = dispatcher.change(lambda tx: emit(tx, owner, fence, events))
+    return {"accepted": emitted.accepted, "duplicates": emitted.duplicates}
+
+
+@router.post("/task-complete")
+def task_complete(form: CompleteForm, worker: Caller, dispatcher: Dispatching) -> dict[str, Any]:
+    """End an attempt, with its last events, in one transaction."""
+    report, made = form.report, form.outcome
+    reported = dispatcher.finish(worker.owner, report, made)
+    if not reported.duplicate:
+        EndedAttempt(
+            task=reported.task,
+            status=reported.status,
+            error=report.error,
+            again=reported.again,
+            rows=made.outcome.result.rows_out if made is not None else None,
+        ).log()
+    return {
+        "status": reported.status.value,
+        "duplicate": reported.duplicate,
+        "accepted": reported.emitted.accepted,
+        "duplicates": reported.emitted.duplicates,
+    }

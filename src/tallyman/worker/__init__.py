@@ -1,0 +1,1 @@
+"""A worker: claims tasks over HTTP and does their work in child processes."""

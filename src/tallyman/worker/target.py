@@ -1,0 +1,31 @@
+"""Make one target in the child of a worker: no database, no token, no user code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tallyman.control.run.in_child import ProjectsOfChild, make
+from tallyman.control.run.package import TargetPackage
+from tallyman.engine.observer import SILENT
+from tallyman.worker.child import Channel
+
+_projects = ProjectsOfChild()
+
+
+def work(task: Mapping[str, Any], channel: Channel) -> dict[str, Any]:
+    """Make the target that the task was assigned. The server records the outcome, also of a
+    failure."""
+    package = TargetPackage.of_json(task["package"])
+    made = make(package, _projects, SILENT)
+    outcome = made.outcome
+    if outcome.made is not None or outcome.reused is not None:
+        return {"made": made.to_json()}
+    error = dict(outcome.result.error or {})
+    known = {name: str(error[name]) for name in ("code", "message") if name in error}
+    return {
+        "status": "Failed",
+        "retryable": outcome.retryable,
+        "error": known,
+        "made": made.to_json(),
+    }

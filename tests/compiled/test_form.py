@@ -1,0 +1,275 @@
+"""The compiled form: equal bytes for equal pipelines, the same plan from a document and back."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from jsonschema import Draft202012Validator
+
+from tallyman.domain.compiled.declared import ASSET, SOURCE
+from tallyman.domain.compiled.form import (
+    json_schema,
+    read,
+    read_text,
+    text_of_document,
+    write,
+)
+from tallyman.domain.compiled.steps import STEPS
+from tallyman.domain.definition.step_facts import Step
+from tallyman.domain.pipeline.pipeline import Pipeline
+from tallyman.errors import DefinitionError
+from tests.compiled.documents import dispatched, plans
+from tests.definitions_yaml.test_two_forms_one_plan import IN_PYTHON, IN_YAML
+from tests.world.home import Home
+from tests.world.scale import FULL
+
+PUBLISHED = Path(__file__).parents[2] / "docs" / "reference" / "pipeline.schema.json"
+VALIDATOR = Draft202012Validator(json_schema())
+
+
+def home(folder: Path, file: str, text: str) -> Home:
+    (folder / "pipelines").mkdir(parents=True)
+    (folder / "tallyman.yaml").write_text("name: compiled\n")
+    (folder / "pipelines" / file).write_text(text)
+    return Home(folder)
+
+
+def compiled(folder: Path, file: str, text: str) -> str:
+    reply = home(folder, file, text).printed("compile")
+    assert reply.code == 0, reply
+    return reply.stdout
+
+
+def again(document: Any) -> str:
+    pipeline = Pipeline.of(read(document))
+    return text_of_document(write(pipeline))
+
+
+SHARED_IN_PYTHON = """\
+import tallyman as tm
+
+tm.dataset("customers")
+tm.dataset("countries", name="lands")
+
+
+@tm.asset(key="id")
+def active(customers):
+    return customers.filter("n > 0", reason="not active")
+
+
+@tm.asset(key="id")
+def placed(customers, lands):
+    return customers.join(lands, "country = code")
+"""
+SHARED_IN_YAML = """\
+datasets:
+  lands: {dataset: countries}
+assets:
+  active:
+    from: {dataset: customers}
+    key: id
+    steps: [{filter: {where: n > 0, reason: not active}}]
+  placed:
+    from: {dataset: customers}
+    key: id
+    steps: [{join: {with: lands, on: country = code}}]
+"""
+
+
+def test_datasets_of_other_pipelines_have_one_form(tmp_path: Path) -> None:
+    python = compiled(tmp_path / "python", "p.py", SHARED_IN_PYTHON)
+    document = json.loads(python)
+    assert document["datasets"] == {"customers": {}, "lands": {"dataset": "countries"}}
+    VALIDATOR.validate(document)
+    assert compiled(tmp_path / "yaml", "p.yaml", SHARED_IN_YAML) == python
+    assert compiled(tmp_path / "json", "p.json", python) == python
+    own = SHARED_IN_PYTHON.replace("def active", "def customers_")
+    mistaken = (
+        ("dataset customers: this pipeline makes 'customers'", own, 'publish="customers", key'),
+        (
+            "the name 'customers' is declared twice",
+            'tm.table("customers", schema="id int", key="id")',
+        ),
+    )
+    for number, (message, text, *replaced) in enumerate(mistaken):
+        changed = text.replace("key", replaced[0], 1) if replaced else SHARED_IN_PYTHON + text
+        reply = home(tmp_path / str(number), "p.py", changed).printed("compile")
+        assert (reply.code, message in reply.stderr) == (2, True), str(reply)
+
+
+def test_python_yaml_and_json_of_one_pipeline_are_equal_to_the_byte(tmp_path: Path) -> None:
+    python = compiled(tmp_path / "python", "p.py", IN_PYTHON)
+
+    assert compiled(tmp_path / "yaml", "p.yaml", IN_YAML) == python
+    assert compiled(tmp_path / "json", "p.json", python) == python
+    indented = json.dumps(json.loads(python), indent=4)
+    assert compiled(tmp_path / "indented", "p.json", indented) == python
+
+
+def test_the_order_of_declarations_and_of_files_does_not_count(tmp_path: Path) -> None:
+    source = 'import tallyman as tm\ntm.source("{}", "data", schema="a int")\n'
+    one = compiled(tmp_path / "one", "p.py", source.format("x") + source.format("y"))
+    other = home(tmp_path / "other", "a.py", source.format("y"))
+    (other.path / "pipelines" / "b.py").write_text(source.format("x"))
+
+    assert other.printed("compile").stdout == one
+
+
+def test_every_step_has_a_form() -> None:
+    assert set(STEPS) == {step.kind for step in Step.__subclasses__()}
+
+
+def test_every_field_of_a_declaration_has_a_form() -> None:
+    """A field added to an asset, a source or a step later is missing here until the form has it."""
+    shapes = [(SOURCE, {"name"}), (ASSET, {"name", "function", "inputs"})]
+    shapes += [(each.shape, set[str]()) for each in STEPS.values()]
+    for shape, others in shapes:
+        missing = {each.name for each in fields(shape.made)} - set(shape.kinds) - others
+        assert missing <= {"seq"}, (shape.made, missing)
+
+
+def test_the_published_schema_is_that_of_the_form() -> None:
+    text = json.dumps(json_schema(), indent=2) + "\n"
+    if os.environ.get("TALLYMAN_RECORD"):
+        PUBLISHED.write_text(text)
+    assert PUBLISHED.read_text() == text
+
+
+def test_the_schema_describes_what_compile_prints(tmp_path: Path) -> None:
+    document = json.loads(compiled(tmp_path, "p.py", IN_PYTHON))
+
+    VALIDATOR.validate(document)
+    document["assets"]["close"]["plan"]["steps"][0]["sett"] = []
+    assert not VALIDATOR.is_valid(document)
+
+
+@settings(
+    max_examples=5_000 if FULL else 150,
+    deadline=None,
+    derandomize=not FULL,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+@given(plans(), dispatched())
+def test_a_document_read_and_written_is_the_same(
+    plan: dict[str, Any], options: dict[str, Any]
+) -> None:
+    sources = {"orders": {"format": "json", "path": "data", "schema": "a int"}}
+    tables = {"rates": {"schema": "a int", "key": ["a"]}}
+    used = list(_inputs(plan))
+    asset = {"inputs": [*used, *sorted({"orders", "rates"} - set(used))], "plan": plan, **options}
+    document = {"tallyman": 1, "sources": sources, "tables": tables, "assets": {"made": asset}}
+
+    VALIDATOR.validate(document)
+    assert json.loads(again(document)) == document
+
+
+def _inputs(plan: dict[str, Any]) -> dict[str, None]:
+    found = {plan["input"]: None}
+    for step in plan["steps"]:
+        for other in [step.get("other"), *(each["other"] for each in step.get("join", ()))]:
+            found |= _inputs(other) if other else {}
+    return found
+
+
+SOUND = {
+    "tallyman": 1,
+    "sources": {"orders": {"path": "data", "format": "json", "schema": "id int"}},
+    "assets": {"a": {"inputs": ["orders"], "plan": {"input": "orders", "steps": []}}},
+}
+MISTAKES: dict[str, tuple[str, Any, str, str]] = {
+    "no version": ("tallyman", None, "tallyman", "expected the version"),
+    "another version": ("tallyman", 2, "tallyman", "expected the version"),
+    "unknown section": ("asset", {}, "asset", "unknown key"),
+    "a list of assets": ("assets", [], "assets", "expected names and declarations"),
+    "unknown key": ("assets.a.pln", {}, "assets.a.pln", "unknown key"),
+    "no plan": ("assets.a", {"inputs": []}, "assets.a", "'plan' is missing"),
+    "no name for a dataset": ("assets.A b", SOUND["assets"]["a"], "assets.A b", "not a name"),
+    "unknown kind": (
+        "assets.a.plan.steps", [{"kind": "limit"}], "assets.a.plan.steps[0].kind", "unknown kind",
+    ),
+    "unknown field": (
+        "assets.a.plan.steps", [{"kind": "filter", "predicate": "a", "x": 1}],
+        "assets.a.plan.steps[0].x", "unknown key",
+    ),
+    "a number for SQL": (
+        "assets.a.plan.steps", [{"kind": "filter", "predicate": 5}],
+        "assets.a.plan.steps[0].predicate", "expected a text, found a number",
+    ),
+    "half a letter": (
+        "assets.a.plan.steps", [{"kind": "filter", "predicate": "\ud83d"}],
+        "assets.a.plan.steps[0].predicate", "not valid Unicode",
+    ),
+    "a bad name": (
+        "assets.a.plan.steps", [{"kind": "filter", "predicate": "a", "name": "x\n"}],
+        "assets.a.plan.steps[0]", "use letters",
+    ),
+    "a column twice": (
+        "assets.a.plan.steps", [{"kind": "withColumn", "columns": [["a", "1"], ["a", "2"]]}],
+        "assets.a.plan.steps[0].columns", "named twice",
+    ),
+    "out of the project": (
+        "assets.a.plan.steps", [{"kind": "output", "path": "../x"}],
+        "assets.a.plan.steps[0]", "use a path in the project",
+    ),
+    "many steps": (
+        "assets.a.plan.steps", [{"kind": "delete"}] * 100_000,
+        "assets.a.plan.steps", "more than 500 steps",
+    ),
+    "an input not listed": (
+        "assets.a.inputs", [], "assets.a.inputs", "which is not listed",
+    ),
+    "no trigger": ("assets.a.trigger", "evnt", "assets.a.trigger", "is not one of"),
+    "no cron": (
+        "assets.a.trigger", {"cron": "0 24 * * *"}, "assets.a.trigger", "hour '24': expected 0 to",
+    ),
+    "no zone": (
+        "assets.a.trigger", {"cron": "0 2 * * *", "timezone": "../etc"},
+        "assets.a.trigger", "there is no time zone",
+    ),
+    "no attempts": ("assets.a.retry", {"attempts": 0}, "assets.a.retry.attempts", "1 or more"),
+    "a pause above its cap": (
+        "assets.a.retry", {"backoff_s": 9, "backoff_cap_s": 8}, "assets.a.retry", "its cap of 8s",
+    ),
+    "no pool": ("assets.a.pool", "Big Pool", "assets.a", "pool 'Big Pool': use lower-case"),
+    "an urgent one": ("assets.a.priority", 101, "assets.a", "from -100 to 100, not 101"),
+    "no format": ("sources.orders.format", "xml", "sources.orders.format", "is not one of"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", MISTAKES)
+def test_a_mistake_in_a_document_is_named_by_its_path(case: str) -> None:
+    path, value, where, message = MISTAKES[case]
+    document = json.loads(json.dumps(SOUND))
+    *place, last = path.split(".")
+    node = document
+    for key in place:
+        node = node[key]
+    node[last] = value
+    with pytest.raises(DefinitionError) as raised:
+        read(document, "pipelines/p.json")
+
+    [problem] = raised.value.problems
+    assert problem.where == f"pipelines/p.json: {where}"
+    assert message in problem.message
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "Expecting property name"),
+        ('{"tallyman": 1, "tallyman": 1}', "given twice"),
+        ('{"tallyman": NaN}', "NaN is not JSON"),
+        ("[" * 100_000, "nested too deeply"),
+        (b"\xff", "not UTF-8"),
+        ("[" + " " * 10_000_000 + "]", "more than 10,000,000 bytes"),
+    ],
+)
+def test_a_text_that_is_no_document_is_refused(text: str | bytes, message: str) -> None:
+    with pytest.raises(DefinitionError, match=message):
+        read_text(text)

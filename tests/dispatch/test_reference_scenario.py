@@ -1,0 +1,177 @@
+"""Steps 2, 3, 9 and 10 of the control plane's reference scenario, over real HTTP and processes: a
+source, what is made from it, and the workers of both are played by this file."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from tallyman.control.dispatch import operate
+from tallyman.domain.task.retry import RetryPolicy
+from tallyman.errors import CallRefused
+from tallyman.settings import Secret
+from tallyman.worker.client import ServerClient
+from tests.dispatch import processes
+from tests.dispatch.desk import FAST, Desk
+from tests.dispatch.test_worker import ended
+from tests.world.waiting import wait_until
+
+CLAIM, COMPLETE = "/internal/task-claim", "/internal/task-complete"
+DAY = "d:2025-01-01"
+ONE_SECOND = RetryPolicy(attempts=3, timeout_s=1, backoff_s=0, backoff_cap_s=0)
+
+
+@pytest.fixture(params=["one dispatcher", "two dispatchers"])
+def places(
+    request: pytest.FixtureRequest, address: str, tmp_path: Path
+) -> Iterator[tuple[str, str]]:
+    """The addresses of two servers; of one, twice, in the first case."""
+    started = [processes.server(address, tmp_path / "first")]
+    if request.param == "two dispatchers":
+        started.append(processes.server(address, tmp_path / "other"))
+    yield started[0].first, started[-1].first
+    for one in started:
+        assert one.drained() == "drained"
+
+
+def claimed(client: ServerClient, worker: str) -> dict[str, Any]:
+    answer = client.post(CLAIM, {"worker_id": worker, "wait_s": 20})
+    assert answer["status"] == "Claimed", answer
+    return answer
+
+
+def completion(answer: dict[str, Any], *events: dict[str, Any]) -> dict[str, Any]:
+    fence = {"task_id": answer["task"]["task_id"], "attempt": answer["attempt"]}
+    return {**fence, "lease_token": answer["lease_token"], "status": "Completed", "events": events}
+
+
+def test_ingest_fence_and_late_completion(desk: Desk, places: tuple[str, str]) -> None:
+    token = Secret(desk.token(f"w-{uuid4()}"))
+    first, second = (ServerClient(place, token) for place in places)
+    orders, clean = uuid4(), uuid4()
+    desk.listen(orders, "clean_orders", retry=ONE_SECOND)
+    desk.listen(clean, "totals")
+    # 2: the source completes with one event, twice; exactly one task is made.
+    desk.add(asset="orders_feed")
+    feed = claimed(first, "fw")
+    landed = completion(feed, {"dataset_uuid": str(orders), "partition_key": DAY})
+    assert first.post(COMPLETE, landed)["duplicate"] is False
+    assert second.post(COMPLETE, landed)["duplicate"] is True
+    assert len(desk.rows("SELECT id FROM events")) == 1
+    [task] = desk.tasks("clean_orders")
+    wait_until(lambda: messages(desk) or desk.task(task.id).attempt)
+    assert messages(desk) in ([{"task_id": str(task.id)}], [])
+    # 3: attempt 1 takes too long; attempt 2 is another worker's; attempt 1 changes nothing.
+    slow = claimed(first, "fw")
+    assert (slow["task"]["scope"]["partition_key"], slow["attempt"]) == (DAY, 1)
+    fast = claimed(second, "fw2")
+    assert (fast["task"]["task_id"], fast["attempt"]) == (str(task.id), 2)
+    rows = {"dataset_uuid": str(clean), "partition_key": DAY}
+    with pytest.raises(CallRefused) as refused:
+        first.post(COMPLETE, completion(slow, rows))
+    assert (refused.value.status, refused.value.problem) == (409, "stale_attempt")
+    assert desk.tasks("totals") == []
+    assert second.post(COMPLETE, completion(fast, rows))["status"] == "Completed"
+    [totals] = desk.tasks("totals")
+    first.post(COMPLETE, completion(claimed(first, "fw")))
+    ended(desk, totals.id)
+    assert desk.outcomes(task.id) == ["timeout", "success"]
+    # A task given up for good at its last attempt still takes the late completion of that attempt.
+    [last] = desk.add(asset="late", retry=RetryPolicy(attempts=1, timeout_s=1))
+    late = claimed(first, "fw")
+    wait_until(lambda: desk.task(last).status.value == "Failed")
+    assert second.post(COMPLETE, completion(late))["status"] == "Completed"
+    assert desk.task(last).status.value == "Completed"
+    for client in (first, second):
+        client.close()
+
+
+def messages(desk: Desk) -> list[dict[str, Any]]:
+    """The queue as it is stored: all that a message has."""
+    return [row["payload"] for row in desk.rows("SELECT payload FROM queue_messages")]
+
+
+def test_a_pool_of_two_slots_and_a_killed_worker(desk: Desk, address: str, tmp_path: Path) -> None:
+    """9: never more than two run, with two keys, and the slots of a killed worker become free."""
+    server = processes.server(address, tmp_path)
+    token = tmp_path / "token"
+    token.write_text(desk.token(f"w-{uuid4()}"))
+    desk.pool("partner_api", [{"API_KEY": "one"}, {"API_KEY": "two"}])
+    places = [tmp_path / f"hangs-{n}" for n in range(2)]
+    hanging = [
+        desk.add(
+            asset="api", kind="hang", pool="partner_api", lease_s=1, retry=FAST,
+            max_concurrency=20, config={"place": str(place)},
+        )[0]
+        for place in places
+    ]  # fmt: skip
+    victim = processes.worker(server.first, token, 4, "partner_api")
+    wait_until(lambda: all(place.exists() for place in places))
+    rest = []
+    for n in range(4):
+        config = {"place": str(tmp_path / f"seen-{n}.json")}
+        given = {"pool": "partner_api", "max_concurrency": 20, "config": config}
+        rest += desk.add(asset="api", kind="spy", **given)
+    assert running(desk) == 2
+    assert {desk.task(task).attempt for task in rest} == {0}
+    for task in hanging:  # only canceled tasks do not come back to the next worker
+        with desk.database.transaction() as tx:
+            operate.cancel(tx, desk.owner, task)
+    victim.signal(signal.SIGKILL)
+    victim.kill()
+    survivor = processes.worker(server.first, token, 4, "partner_api")
+    most, done = [0], threading.Event()
+
+    def watch() -> None:
+        while not done.is_set():
+            most.append(running(desk))
+
+    with ThreadPoolExecutor(1) as threads:
+        watching = threads.submit(watch)
+        ended(desk, *rest, *hanging)
+        done.set()
+        watching.result()
+    assert max(most) <= 2
+    assert [desk.task(task).status.value for task in rest] == ["Completed"] * 4
+    keys = {
+        json.loads((tmp_path / f"seen-{n}.json").read_text())["env"]["API_KEY"] for n in range(4)
+    }
+    assert keys <= {"one", "two"}
+    taken = "SELECT index, task_id FROM slots ORDER BY index"
+    assert [row["task_id"] for row in desk.rows(taken)] == [None, None]
+    assert survivor.drained() == "drained"
+    server.kill()
+
+
+def running(desk: Desk) -> int:
+    [row] = desk.rows("SELECT count(*) AS n FROM tasks WHERE status = 'Running'")
+    return int(row["n"])
+
+
+def test_a_dispatcher_killed_before_it_sends_loses_and_doubles_nothing(
+    desk: Desk, address: str, tmp_path: Path
+) -> None:
+    """10: the tasks are committed, and the dispatcher dies before the outbox knows that the queue
+    has their messages; the next one sends them again."""
+    dying = processes.server(address, tmp_path, TALLYMAN_CRASH_AT="wakes_sent")
+    tasks = desk.add(3, kind="echo")
+    dying.process.communicate(timeout=60)
+    assert dying.process.returncode == -signal.SIGKILL
+    assert desk.rows("SELECT status FROM outbox GROUP BY status") == [{"status": "Pending"}]
+    token = tmp_path / "token"
+    token.write_text(desk.token(f"w-{uuid4()}"))
+    again = processes.server(address, tmp_path / "again")
+    one = processes.worker(again.first, token)
+    ended(desk, *tasks)
+    assert [desk.outcomes(task) for task in tasks] == [["success"]] * 3
+    assert len(desk.rows("SELECT id FROM tasks")) == 3
+    assert one.drained() == "drained"
+    assert again.drained() == "drained"

@@ -1,0 +1,1 @@
+"""Several pipelines in one database."""
