@@ -34,7 +34,7 @@ def report(sum):
     return sum.withColumn("text", "'total ' || total")
 
 
-@tm.asset(key="id")
+@tm.asset(key=["id", "day"])
 def every(numbers):
     return numbers.withColumn("twice", "n * 2")
 """

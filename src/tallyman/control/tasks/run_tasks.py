@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from tallyman.control.bind.describe import description
 from tallyman.control.bind.inputs import Pins
 from tallyman.control.conclude import finish
@@ -72,8 +70,8 @@ def _submitted(journal: Journal, definitions: Definitions, *, round: int) -> Run
         Runs(tx).lock(run.id)
         Runs(tx).hand_over(run.id, journal.executor, NODE)
         RunTasks(tx).ensure_pool(run.owner)
-        held = replace(run, executor=run.id, executor_node=NODE)
-        advance(tx, projects, held, round=round)
+        # Read it again: the record of a resumed run still has the status it ended with.
+        advance(tx, projects, Runs(tx).by_id(run.id), round=round)
         return Runs(tx).by_id(run.id)
 
     return database.durably(work)
