@@ -14,13 +14,13 @@ from tallyman.control.bind.read_facts import inputs_read
 from tallyman.control.conclude.exports import records_of, refuse_foreign_files
 from tallyman.control.openlineage.run import RunEvents
 from tallyman.control.pipeline.definitions import Definitions
-from tallyman.control.run.assignment import Assignment, EarlierResult
-from tallyman.control.run.make import Maker, Making, work_on
-from tallyman.control.run.outcome import TargetOutcome
-from tallyman.control.run.prepare_fragments import PreparedFragments
-from tallyman.control.run.segments_made_from import segments_made_from
-from tallyman.control.run.target_inputs import TargetInputs
-from tallyman.control.run.timings import Stopwatch
+from tallyman.control.target.assignment import Assignment, EarlierResult
+from tallyman.control.target.make import Maker, Making, work_on
+from tallyman.control.target.outcome import TargetOutcome
+from tallyman.control.target.prepare_fragments import PreparedFragments
+from tallyman.control.target.segments_made_from import segments_made_from
+from tallyman.control.target.target_inputs import TargetInputs
+from tallyman.control.target.timings import Stopwatch
 from tallyman.domain.history.lineage_event import LineageEvent
 from tallyman.domain.history.materialization import (
     REJECTIONS_FRAGMENT,
