@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tallyman.control.compile.handover import Handover
 from tallyman.domain.pipeline import pipeline as declaring
 from tests.world.home import Home
 from tests.world.reply import Reply
@@ -148,6 +149,17 @@ def test_a_hostile_definition_is_refused_with_a_message(tmp_path: Path, case: st
     assert any(said in problem["message"] for problem in problems), reply
     assert "Traceback" not in reply.stdout
     assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [{"section": ["assets"]}, {"name": 7}, {"value": []}, {"value": None}, {"code": 7}, {"x": 1}],
+)
+def test_a_hand_over_that_a_file_wrote_itself_is_no_answer(forged: dict[str, Any]) -> None:
+    item = {"section": "assets", "name": "a", "value": {}, "problems": [], "code": None}
+    written = {"items": [item | forged], "problems": [], "places": {}}
+    with pytest.raises(ValueError, match="no text|not a compiled|unexpected"):
+        Handover.of_json(json.dumps(written))
 
 
 def test_a_file_that_hangs_is_named_with_its_line(tmp_path: Path) -> None:
