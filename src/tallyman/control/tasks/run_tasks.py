@@ -48,6 +48,7 @@ def cancel(database: Database, run: RunRecord) -> None:
         Runs(tx).request_cancel(run.id)
 
     database.durably(work)
+    database.durably(work)  # for tasks that a completion added just before the request
 
 
 def _submitted(journal: Journal, definitions: Definitions, *, round: int) -> RunRecord:
