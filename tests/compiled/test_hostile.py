@@ -158,7 +158,7 @@ def test_a_hostile_definition_is_refused_with_a_message(tmp_path: Path, case: st
 def test_a_hand_over_that_a_file_wrote_itself_is_no_answer(forged: dict[str, Any]) -> None:
     item = {"section": "assets", "name": "a", "value": {}, "problems": [], "code": None}
     written = {"items": [item | forged], "problems": [], "places": {}}
-    with pytest.raises(ValueError, match="no text|not a compiled|unexpected"):
+    with pytest.raises(ValueError, match=r"no text|not a compiled|unexpected"):
         Handover.of_json(json.dumps(written))
 
 
