@@ -59,10 +59,7 @@ def end(tx: Transaction, task: Task, ending: Ending) -> None:
     if not Leases(tx).end(fence, ending):
         raise fence.stale(task)
     # The slot is free, and the task no longer running, when the next one is woken.
-    if task.limited:
-        TaskOutbox(tx).wake_next(task, same_asset=False)
-    if task.max_concurrency is not None:
-        TaskOutbox(tx).wake_next(task, same_asset=True)
+    TaskOutbox(tx).wake_next(task)
 
 
 def ending_of(task: Task, report: AttemptReport) -> Ending:
