@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tallyman.errors.base import Conflict, TallymanError
 
 
@@ -144,9 +146,13 @@ class CallRefused(TallymanError):
 
     code = "call_refused"
 
-    def __init__(self, status: int, problem: str, detail: str) -> None:
-        super().__init__(status, problem, detail)
+    def __init__(
+        self, status: int, problem: str, detail: str, fence: Mapping[str, object] | None = None
+    ) -> None:
+        super().__init__(status, problem, detail, fence)
         self.status, self.problem, self.detail = status, problem, detail
+        self.fence = dict(fence or {})
+        """Of a stale attempt: the attempt that counts, and the status of its task."""
 
     @property
     def hint(self) -> str:  # type: ignore[override]
