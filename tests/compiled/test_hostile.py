@@ -59,6 +59,7 @@ HOSTILE: dict[str, tuple[str, str]] = {
         HEAD + "for n in (2, 15): signal.signal(n, signal.SIG_IGN)\nwhile True: time.sleep(1)",
         TOO_LONG,
     ),
+    "prints without end": (HEAD + "while True: print('x' * 10_000)", "print more than"),
     "recurses": (HEAD + "def f(): return f()\nf()", "RecursionError"),
     "raises": (HEAD + "raise Exception('a\\nb')", "cannot be imported"),
     "raises what is no Exception": (
