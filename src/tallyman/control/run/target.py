@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from tallyman import faults
 from tallyman.control.run.assign import Assigner
 from tallyman.control.run.assignment import Assignment
-from tallyman.control.run.make import Making
 from tallyman.control.run.make_target import Evaluated, TargetWork, failed
 from tallyman.control.run.outcome import TargetOutcome
 from tallyman.control.run.progress import TargetProgress
@@ -17,11 +17,18 @@ from tallyman.domain.history.lineage_event import LineageEvent
 from tallyman.domain.history.run import AssetResult, RunIdentity, Status
 from tallyman.domain.pipeline.target import Target, folder_of
 from tallyman.domain.version.dataset import Fragment
-from tallyman.engine.asset.work import Work
 from tallyman.engine.observer import Observer
 from tallyman.engine.source.door_memory import DoorMemory
 from tallyman.errors import RunCanceled, RunTaken, StorageFailed, TallymanError
 from tallyman.faults import Point
+from tallyman.on_demand import OnDemand
+
+if TYPE_CHECKING:
+    from tallyman.control.run import make
+    from tallyman.control.run.make import Making
+    from tallyman.engine.asset.work import Work
+else:
+    make = OnDemand("tallyman.control.run.make")
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,4 +146,4 @@ class TargetMaker:
 def _canceled(making: Making, run: RunIdentity) -> Making:
     error = RunCanceled(run.run_id).facts()
     result = making.result.with_status(Status.CANCELED, error=error)
-    return Making(result, timings=making.timings)
+    return make.Making(result, timings=making.timings)

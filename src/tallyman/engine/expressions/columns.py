@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
-from pyspark.sql.types import (
-    BooleanType,
-    DataType,
-    DateType,
-    NumericType,
-    StringType,
-    TimestampType,
-)
+from typing import TYPE_CHECKING
 
 from tallyman.domain.definition.expression import text_of
 from tallyman.engine.expressions.clock import Timed
 from tallyman.engine.expressions.column_names import (
     quoted,
 )
+from tallyman.on_demand import OnDemand
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, types
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import DataType
+else:
+    F, types = OnDemand("pyspark.sql.functions"), OnDemand("pyspark.sql.types")
 
 _TOKEN = re.compile(
     r"\s*(?:(?P<text>'[^']*')|(?P<number>\d+(?:\.\d+)?)|(?P<quoted>`[^`]+`)"
@@ -85,11 +83,11 @@ def mentioned(expressions: Iterable[object], columns: Sequence[str]) -> tuple[st
 
 def _family(kind: DataType) -> str | None:
     for name, family in (
-        ("number", NumericType),
-        ("text", StringType),
-        ("bool", BooleanType),
-        ("date", DateType),
-        ("date", TimestampType),
+        ("number", types.NumericType),
+        ("text", types.StringType),
+        ("bool", types.BooleanType),
+        ("date", types.DateType),
+        ("date", types.TimestampType),
     ):
         if isinstance(kind, family):
             return name

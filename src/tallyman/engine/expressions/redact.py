@@ -9,13 +9,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-
-from pyspark.sql import Column
-from pyspark.sql import functions as F
+from typing import TYPE_CHECKING
 
 from tallyman.domain.account.redaction import BEGINS, LENGTH, covers
 from tallyman.engine.expressions.columns import as_text
 from tallyman.engine.spark.failure import said_plainly
+from tallyman.on_demand import OnDemand
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+    from pyspark.sql import functions as F
+else:
+    F = OnDemand("pyspark.sql.functions")
 
 _ERROR_CLASS = re.compile(r"\[([A-Z][A-Z0-9_.]+)\]")
 
