@@ -17,7 +17,7 @@ from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.pipeline.shared import find_shared, read_by
 from tallyman.control.publish.commit import refuse_rolled_back
 from tallyman.control.publish.declared import datasets_of
-from tallyman.control.run.make_target import MAKING_TARGETS
+from tallyman.control.run.make_target import MAKING_TARGETS, SPARK
 from tallyman.control.seal.signature import signer
 from tallyman.domain.definition.working_step import Output
 from tallyman.domain.history.materialization import RunRecord
@@ -167,7 +167,7 @@ def register(asked: Begun, definitions: Definitions) -> journal.Journal:
 def _check_what_is_new(definitions: Definitions) -> None:
     """Check assets whose current definition has never succeeded, before the run begins."""
     if definitions.has_new():
-        with imported_meanwhile(*MAKING, *MAKING_TARGETS):
+        with imported_meanwhile(*MAKING, *MAKING_TARGETS, after=SPARK):
             definitions.checked()
 
 

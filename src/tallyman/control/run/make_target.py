@@ -44,6 +44,7 @@ MAKING_TARGETS = (
     "tallyman.engine.asset.work",
 )
 """What only a target that is made needs; imported while Spark starts."""
+SPARK = "tallyman.engine.spark.session"
 if TYPE_CHECKING:
     from tallyman.control.run import make, prepare_fragments
     from tallyman.control.run.make import Making
@@ -164,7 +165,7 @@ class TargetWork:
         """Say that the target is made now, and describe the work on it."""
         assignment, definitions = self.assignment, self.definitions
         target, attempt = assignment.target, assignment.attempt
-        with imported_meanwhile(*MAKING_TARGETS):
+        with imported_meanwhile(*MAKING_TARGETS, after=SPARK):
             definitions.checked()  # Spark starts here, if nothing needed it before
         events = self.lineage.started(target, attempt)
         self.hooks.started(definitions.hash(target.asset), events)
