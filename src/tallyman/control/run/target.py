@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from tallyman import faults
 from tallyman.control.run.progress import TargetProgress
 from tallyman.control.run.workbench import Workbench
 from tallyman.control.target.assign import Assigner
 from tallyman.control.target.assignment import Assignment
-from tallyman.control.target.make import Making
 from tallyman.control.target.make_target import Evaluated, TargetWork, failed
 from tallyman.control.target.outcome import TargetOutcome
 from tallyman.control.target.target_inputs import TargetInputs
@@ -17,11 +17,18 @@ from tallyman.domain.history.lineage_event import LineageEvent
 from tallyman.domain.history.run import AssetResult, RunIdentity, Status
 from tallyman.domain.pipeline.target import Target, folder_of
 from tallyman.domain.version.dataset import Fragment
-from tallyman.engine.asset.work import Work
 from tallyman.engine.observer import Observer
 from tallyman.engine.source.door_memory import DoorMemory
 from tallyman.errors import RunCanceled, RunTaken, StorageFailed, TallymanError
 from tallyman.faults import Point
+from tallyman.on_demand import OnDemand
+
+if TYPE_CHECKING:
+    from tallyman.control.target import make
+    from tallyman.control.target.make import Making
+    from tallyman.engine.asset.work import Work
+else:
+    make = OnDemand("tallyman.control.target.make")
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,4 +146,4 @@ class TargetMaker:
 def _canceled(making: Making, run: RunIdentity) -> Making:
     error = RunCanceled(run.run_id).facts()
     result = making.result.with_status(Status.CANCELED, error=error)
-    return Making(result, timings=making.timings)
+    return make.Making(result, timings=making.timings)
