@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
+from uuid import uuid5
 
 from tallyman import faults
 from tallyman.control.bind.pinned_files import Pin
@@ -176,7 +177,14 @@ class TargetWork:
         made_from: dict[str, str] = {}
         if not inputs.corrections:
             made_from = segments_made_from(definitions, assignment.options, target, inputs.pins)
-        return replace(work, attempt=attempt, tag=str(assignment.run.id), made_from=made_from)
+        tag, limited = str(assignment.run.id), self.asset.retry is not None
+        return replace(
+            work,
+            attempt=attempt,
+            tag=tag,
+            attempt_tag=attempt_tag(assignment) if limited else None,
+            made_from=made_from,
+        )
 
     def make(self, work: Work, inputs: TargetInputs) -> Evaluated:
         """Evaluate and prove the target; its files are not in their place yet."""
@@ -264,6 +272,11 @@ def failed(lineage: RunEvents, target: Target, attempt: int, error: TallymanErro
         events=tuple(lineage.failed(target, result)),
         retryable=error.retryable,
     )
+
+
+def attempt_tag(assignment: Assignment) -> str:
+    """Return the tag of the Spark jobs of one attempt."""
+    return str(uuid5(assignment.run.id, f"{assignment.target}:{assignment.attempt}"))
 
 
 def consumed(pins: Mapping[str, Pin]) -> list[Consumed]:
