@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, StructType
 
 from tallyman.domain.account.ledger import KeyDigest
-from tallyman.engine.expressions.column_names import KEY, LIVE, PART, PLACE, REJECTIONS
+from tallyman.engine.expressions.column_names import KEY, LIVE, PART, PLACE, REJECTIONS, SYSTEM
 from tallyman.engine.files import parquet
 from tallyman.engine.segment.ended import EndedColumns, EndedRows, at
 from tallyman.engine.segment.segment import Flow
@@ -31,6 +31,17 @@ EVIDENCE_OPTIONS: Mapping[str, str] = {
     "parquet.column.statistics.enabled": "false",
     "parquet.size.statistics.enabled": "false",
 }
+
+
+TRACED = -1
+"""The part of rows that are written for the trace, next to the rows themselves."""
+TRACE = "_trace"
+"""The folder of that part in a segment. Spark skips names with an underscore: it is not data."""
+
+
+OWN_COLUMNS = EndedColumns(KEY, REJECTIONS, PLACE)
+IN_SYSTEM = EndedColumns(f"{SYSTEM}.key", f"{SYSTEM}.rejections", f"{SYSTEM}.place")
+"""Where an output has them, next to the user's columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +76,8 @@ class Stage:
 
     def rows_written(self) -> int:
         """Count the rows of the segment, as the files have them; merged ones by their number."""
-        files = sorted(Path(self.path).rglob("part-*"))
+        every = sorted(Path(self.path).rglob("part-*"))
+        files = [file for file in every if file.parent.name != TRACE]
         if not self.own.multiplicity:
             return parquet.rows_in(files)
         batches = parquet.batches(files, [digest.COUNT])
@@ -83,6 +95,10 @@ class Stage:
         assert self.split
         found = Path(self.path).glob(f"{PART}=*")
         return {int(folder.name.partition("=")[2]) for folder in found}
+
+    def trace_files(self) -> list[Path]:
+        """List the files with the trace of its rows."""
+        return sorted(Path(self.path, TRACE).glob("part-*.parquet"))
 
     def live_folder(self) -> str:
         assert self.split
@@ -183,16 +199,14 @@ def write(
     flow: Flow,
     folder: SegmentFolder,
     columns: Sequence[Column],
+    own: EndedColumns = OWN_COLUMNS,
     *,
-    key: str = KEY,
-    reasons: str = REJECTIONS,
-    place: str = PLACE,
+    part: str = PART,
 ) -> Stage:
-    """Evaluate and write the segment once."""
-    rows = flow.with_tags().rows.select(F.expr(f"CAST({PART} AS INT) AS {PART}"), *columns)
+    """Evaluate and write the segment once. `part` has the part of each row."""
+    rows = flow.with_tags().rows.select(F.expr(f"CAST({part} AS INT) AS {PART}"), *columns)
     schema = _write(rows, folder, {})
-    own = EndedColumns(key, reasons, place if flow.placed else None)
-    return _stage(flow, folder, schema, own)
+    return _stage(flow, folder, schema, own if flow.placed else replace(own, place=None))
 
 
 def write_keys(
@@ -234,6 +248,9 @@ def _write(
     if not folder.complete:
         writer = rows.write.options(**options)
         (writer.partitionBy(PART) if split else writer).parquet(folder.path)
+        traced = Path(folder.path, f"{PART}={TRACED}")
+        if traced.is_dir():
+            os.rename(traced, Path(folder.path, TRACE))
     found = written_schema(folder.path) or rows.schema
     return StructType([f for f in found if f.name != PART]).add(PART, IntegerType())
 
