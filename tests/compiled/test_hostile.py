@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from tallyman.domain.pipeline import pipeline as declaring
 from tests.world.home import Home
 from tests.world.reply import Reply
 from tests.world.scale import some
+from tests.world.waiting import wait_until
 
 HEAD = """\
 import os, signal, subprocess, sys, threading, time
@@ -231,3 +233,12 @@ def test_equal_names_of_files_in_two_projects_do_not_meet(tmp_path: Path) -> Non
         assert reply.code == 0
         compiled = Home(place).tallyman("compile").json
         assert compiled["sources"]["x"]["schema"] == schema
+
+
+def test_the_number_of_a_child_that_ended_stays_taken_until_it_is_put_away() -> None:
+    """Whoever got its number next would be killed in its place."""
+    for script, code in (("exit 3", 3), ("kill -9 $$", -9)):
+        with subprocess.Popen(["sh", "-c", script]) as ended:
+            wait_until(lambda one=ended.pid: child.exit_code(one) is not None)
+            assert child.exit_code(ended.pid) == code
+            assert ended.wait() == code  # nobody else waited for it

@@ -109,7 +109,7 @@ def _read(
         # Something that the child started may hold the pipe open: do not wait for its end.
         if ended is not None:
             return b"", b"", _ended(ended)
-        ended = _exit_code(child)
+        ended = exit_code(child)
     _ask_where(child)
     return b"", b"", f"compiling took more than {seconds:g} s and was stopped"
 
@@ -142,7 +142,7 @@ def _ask_where(child: int) -> None:
         time.sleep(0.1)
 
 
-def _exit_code(child: int) -> int | None:
+def exit_code(child: int) -> int | None:
     """Return the exit code of a child that has ended. Its number stays taken until `_end`, which
     would otherwise signal whoever got it next."""
     with contextlib.suppress(ChildProcessError):
