@@ -14,7 +14,7 @@ from tallyman.domain.task.retry import RetryPolicy
 from tallyman.domain.task.state import TaskStatus
 from tallyman.errors import CallRefused
 from tallyman.settings import Secret
-from tallyman.worker.attempt import COMPLETE, HEARTBEAT, Attempt
+from tallyman.worker.attempt import COMPLETE, EVENTS, HEARTBEAT, Attempt
 from tallyman.worker.client import ServerClient
 from tallyman.worker.warm_children import WarmChildren
 from tallyman.worker.worker import CLAIM, Worker
@@ -76,12 +76,16 @@ def test_work_goes_on_after_its_lease_until_another_attempt_begins(
         go.touch()  # the work ends after the first heartbeat that was refused
 
     client = Watched(place, desk.token(f"w-{uuid4()}"), refused)
-    task, answer = begun(desk, client, retry=LATER, config={"go": str(go)})
+    dataset = uuid4()
+    desk.listen(dataset, "totals")
+    config = {"go": str(go), "meanwhile": [{"dataset_uuid": str(dataset)}]}
+    task, answer = begun(desk, client, retry=LATER, config=config)
     desk.expire(task)
     assert desk.task(task).status is TaskStatus.FAILED
     attempt(client, answer)
-    assert said == [f"{HEARTBEAT} 409"]
+    assert (said[0], said[-1]) == (f"{HEARTBEAT} 409", f"{EVENTS} 409")
     assert desk.task(task).status is TaskStatus.COMPLETED
+    assert len(desk.tasks("totals")) == 1  # its events came with the completion
     client.close()
 
 

@@ -52,6 +52,8 @@ def gated(task: Mapping[str, Any], channel: Channel) -> dict[str, Any]:
     config = task["config"]
     while not Path(config["go"]).exists():
         time.sleep(0.02)
+    for event in config.get("meanwhile", []):
+        channel.emit([event])
     return {"events": config.get("events", [])}
 
 

@@ -45,6 +45,8 @@ class Attempt:
         self._beat_s = float(self._task["lease_s"]) / 3
         self._stop_at: float | None = None
         self._begun = self._fit = self._vanished = False
+        self._kept: list[Any] = []
+        """Events that came after the lease was over: they count with the completion."""
 
     def run(self, entry: str | None, *, confined: bool = False) -> None:
         """Do the work in a child and report its end; never raises because of the work."""
@@ -123,6 +125,9 @@ class Attempt:
         try:
             self._patiently(EVENTS, {"events": events})
         except CallRefused as refused:
+            if self._may_still_count(refused):
+                self._kept += events
+                return None
             if refused.problem not in WRONG:
                 raise
             return _failure(refused.problem, refused.detail, again=False)
@@ -167,6 +172,8 @@ class Attempt:
         """Report the end. If the report itself is wrong, that is the end to report."""
         known = ("status", "events", "retryable", "error", "made")
         body = {name: result[name] for name in known if name in result}
+        if self._kept:
+            body["events"] = [*self._kept, *body.get("events", [])]
         for wrong in (False, True):
             try:
                 self._patiently(COMPLETE, body)
