@@ -4,27 +4,34 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from tallyman import faults
-from tallyman.control.run.assign import Assigner
-from tallyman.control.run.assignment import Assignment
 from tallyman.control.run.deadline import Deadline
-from tallyman.control.run.make import Making
-from tallyman.control.run.make_target import Evaluated, TargetWork, attempt_tag, failed
-from tallyman.control.run.outcome import TargetOutcome
 from tallyman.control.run.progress import TargetProgress
-from tallyman.control.run.target_inputs import TargetInputs
 from tallyman.control.run.workbench import Workbench
+from tallyman.control.target.assign import Assigner
+from tallyman.control.target.assignment import Assignment
+from tallyman.control.target.make_target import Evaluated, TargetWork, attempt_tag, failed
+from tallyman.control.target.outcome import TargetOutcome
+from tallyman.control.target.target_inputs import TargetInputs
 from tallyman.domain.history.lineage_event import LineageEvent
 from tallyman.domain.history.run import Status
 from tallyman.domain.pipeline.target import Target, folder_of
 from tallyman.domain.task.retry import RetryPolicy
 from tallyman.domain.version.dataset import Fragment
-from tallyman.engine.asset.work import Work
 from tallyman.engine.observer import Observer
 from tallyman.engine.source.door_memory import DoorMemory
 from tallyman.errors import RunCanceled, RunTaken, StorageFailed, TallymanError, TargetTimeout
 from tallyman.faults import Point
+from tallyman.on_demand import OnDemand
+
+if TYPE_CHECKING:
+    from tallyman.control.target import make
+    from tallyman.control.target.make import Making
+    from tallyman.engine.asset.work import Work
+else:
+    make = OnDemand("tallyman.control.target.make")
 
 log = logging.getLogger("tallyman.run")
 
@@ -181,4 +188,4 @@ def _stopped(making: Making, why: TallymanError) -> Making:
     """Replace the error that Spark raised because it was interrupted."""
     status = Status.CANCELED if isinstance(why, RunCanceled) else Status.FAILED
     result = making.result.with_status(status, error=why.facts())
-    return Making(result, timings=making.timings, error=why)
+    return make.Making(result, timings=making.timings, error=why)

@@ -32,7 +32,8 @@ from tallyman.engine.source.doors import Doors
 from tallyman.engine.source.read_failure import unreadable
 from tallyman.engine.source.source import Input
 from tallyman.engine.spark.failure import failure_of
-from tallyman.engine.working.trace import RowIds, Tracer
+from tallyman.engine.working.row_ids import RowIds
+from tallyman.engine.working.trace import Tracer
 from tallyman.engine.working.working_run import WorkingRun
 from tallyman.errors import StepFailed, StructuralError
 
