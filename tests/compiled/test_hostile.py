@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql.connect.session import SparkSession
 
+from tallyman.control.compile import child
 from tallyman.domain.pipeline import pipeline as declaring
 from tests.world.home import Home
 from tests.world.reply import Reply
@@ -56,6 +59,7 @@ HOSTILE: dict[str, tuple[str, str]] = {
         HEAD + "for n in (2, 15): signal.signal(n, signal.SIG_IGN)\nwhile True: time.sleep(1)",
         TOO_LONG,
     ),
+    "prints without end": (HEAD + "while True: print('x' * 10_000)", "print more than"),
     "recurses": (HEAD + "def f(): return f()\nf()", "RecursionError"),
     "raises": (HEAD + "raise Exception('a\\nb')", "cannot be imported"),
     "raises what is no Exception": (
@@ -148,6 +152,26 @@ def test_a_hostile_definition_is_refused_with_a_message(tmp_path: Path, case: st
     assert any(said in problem["message"] for problem in problems), reply
     assert "Traceback" not in reply.stdout
     assert not (tmp_path / "runs").exists()
+
+
+@pytest.fixture
+def live_session(spark_server: str) -> Iterator[None]:
+    """A Connect session of this process, as a pipeline in a notebook has one."""
+    session = SparkSession.builder.remote(spark_server).create()
+    yield
+    session.stop()
+
+
+@pytest.mark.usefixtures("live_session")
+@pytest.mark.parametrize("forks", [True, False])
+def test_a_session_of_the_asking_process_is_not_seen_by_the_compiling_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forks: bool
+) -> None:
+    monkeypatch.setattr(child, "_can_fork", lambda: forks)
+    text, said = HOSTILE["a Python function"]
+    reply, _ = check(tmp_path, text, "30")
+
+    assert said in reply.json["problems"][0]["message"], reply
 
 
 def test_a_file_that_hangs_is_named_with_its_line(tmp_path: Path) -> None:

@@ -37,7 +37,9 @@ SECONDS = 60.0
 MOST = 4 * LARGEST
 """The most bytes that a child may hand over."""
 MOST_SHOWN = 20_000
-"""The most characters shown of what the files print."""
+"""The most bytes shown of what the files print."""
+MOST_PRINTED = 100_000_000
+"""The most bytes that the files may print: they are kept on the disk until the child ends."""
 _HEAD = struct.Struct("!cQ")
 _DONE, _INTERRUPTED = b"D", b"I"
 
@@ -73,7 +75,7 @@ def _answer(folder: Path, said: IO[bytes], seconds: float) -> tuple[bytes, bytes
         child = _started(folder, writing, said)
     os.close(writing)
     try:
-        return _read(reading, child, seconds)
+        return _read(reading, child, said, seconds)
     except KeyboardInterrupt:
         _ask_where(child)
         there = _located("", folder, said)
@@ -83,7 +85,9 @@ def _answer(folder: Path, said: IO[bytes], seconds: float) -> tuple[bytes, bytes
         _end(child)
 
 
-def _read(reading: int, child: int, seconds: float) -> tuple[bytes, bytes, str | None]:
+def _read(
+    reading: int, child: int, said: IO[bytes], seconds: float
+) -> tuple[bytes, bytes, str | None]:
     deadline = time.monotonic() + seconds
     found = bytearray()
     ended: int | None = None
@@ -100,6 +104,8 @@ def _read(reading: int, child: int, seconds: float) -> tuple[bytes, bytes, str |
                     return kind, bytes(found[_HEAD.size : _HEAD.size + size]), None
             if chunk:
                 continue
+        if os.fstat(said.fileno()).st_size > MOST_PRINTED:
+            return b"", b"", f"the files print more than {MOST_PRINTED:,} bytes"
         # Something that the child started may hold the pipe open: do not wait for its end.
         if ended is not None:
             return b"", b"", _ended(ended)
@@ -160,11 +166,12 @@ def _end(child: int) -> None:
 
 def _show(said: IO[bytes]) -> None:
     """Show on stderr what the files printed, without the traceback of a child out of time."""
+    size = said.seek(0, os.SEEK_END)
     said.seek(0)
-    text = said.read().decode(errors="replace").partition(_TRACE)[0]
+    text = said.read(MOST_SHOWN).decode(errors="replace").partition(_TRACE)[0]
     if text:
-        more = "" if len(text) <= MOST_SHOWN else f"\n… {len(text) - MOST_SHOWN:,} more"
-        sys.stderr.write(f"{text[:MOST_SHOWN].rstrip()}{more}\n")
+        more = "" if size <= MOST_SHOWN else f"\n… {size - MOST_SHOWN:,} more bytes"
+        sys.stderr.write(f"{text.rstrip()}{more}\n")
 
 
 _TRACE = "Stack (most recent call first)"
@@ -172,7 +179,7 @@ _TRACE = "Stack (most recent call first)"
 
 def _located(message: str, folder: Path, said: IO[bytes]) -> Problem:
     """Add the file and line at which a child was when its time was over."""
-    said.seek(0)
+    said.seek(max(0, said.seek(0, os.SEEK_END) - MOST_SHOWN))
     trace = said.read().decode(errors="replace").rpartition(_TRACE)[2]
     found = re.search(rf'File "{re.escape(str(folder))}/([^"]+)", line (\d+)', trace)
     if found is None:

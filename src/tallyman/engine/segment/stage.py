@@ -88,7 +88,7 @@ class Stage:
         return self.spark.read.schema(self.schema).parquet(self.path)
 
     def live(self) -> DataFrame:
-        return self.read().where(F.col(PART) == LIVE).drop(PART)
+        return self.read().where(f"{PART} = {LIVE}").drop(PART)
 
     def parts(self) -> set[int]:
         """List the parts that have rows, by their folders."""
@@ -134,16 +134,16 @@ class Stage:
         return self.own.read(folders) or EndedRows(self._totals())
 
     def _totals(self) -> dict[int, KeyDigest]:
-        ended = self.read().where(F.col(PART) != LIVE).groupBy(PART)
+        ended = self.read().where(f"{PART} <> {LIVE}").groupBy(PART)
         if self.own.multiplicity:
             found = ended.agg(*(F.sum(n).alias(n) for n in digest.NAMES))
         else:
-            found = ended.agg(*digest.lanes(F.col(self.own.key)))
+            found = ended.agg(*digest.lanes(self.own.key))
         return {row[PART]: digest.of_row(row) for row in found.collect()}  # a row per part
 
     def dropped(self) -> DataFrame:
         """Read key, part, rejections and place of every record that ended in this segment."""
-        rows, own = self.read().where(F.col(PART) != LIVE), self.own
+        rows, own = self.read().where(f"{PART} <> {LIVE}"), self.own
         place = F.col(own.place) if own.place else F.lit(None)
         key, reasons = F.col(own.key).alias(KEY), F.col(own.reasons).alias(REJECTIONS)
         count = [own.multiplicity] if own.multiplicity else []
@@ -204,7 +204,7 @@ def write(
     part: str = PART,
 ) -> Stage:
     """Evaluate and write the segment once. `part` has the part of each row."""
-    rows = flow.with_tags().rows.select(F.col(part).cast("int").alias(PART), *columns)
+    rows = flow.with_tags().rows.select(F.expr(f"CAST({part} AS INT) AS {PART}"), *columns)
     schema = _write(rows, folder, {})
     return _stage(flow, folder, schema, own if flow.placed else replace(own, place=None))
 
@@ -213,7 +213,7 @@ def write_keys(
     flow: Flow, folder: SegmentFolder, columns: Sequence[Column], *, key: str, place: str
 ) -> Stage:
     """Evaluate and write rows with keys that are the evidence."""
-    rows = flow.with_tags().rows.select(F.col(PART).cast("int").alias(PART), *columns)
+    rows = flow.with_tags().rows.select(F.expr(f"CAST({PART} AS INT) AS {PART}"), *columns)
     schema = _write(rows, folder, EVIDENCE_OPTIONS)
     own = EndedColumns(key, REJECTIONS, place if flow.placed else None)
     return _stage(flow, folder, schema, own)

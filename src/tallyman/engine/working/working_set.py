@@ -24,9 +24,9 @@ from tallyman.domain.definition.frame import OUTPUT_FORMATS, Frame
 from tallyman.domain.definition.step_facts import LOADING, Step
 from tallyman.domain.definition.working_step import Aggregate, Append, Delete, Output, Update
 from tallyman.engine.expressions.column_names import KEY, LIVE, PART, SYSTEM
-from tallyman.engine.expressions.columns import col, text_of, to_column
+from tallyman.engine.expressions.columns import col, text_of, to_sql
 from tallyman.engine.plan import in_place, plain
-from tallyman.engine.segment import segment
+from tallyman.engine.segment import segment, tags
 from tallyman.engine.segment.cuts import Opened, hidden_group_fields, source
 from tallyman.engine.segment.evaluate import Evaluation, place_of
 from tallyman.engine.segment.fate_book import Book
@@ -179,10 +179,10 @@ class WorkingSet:
 
     def _delete(self, flow: Flow, step: Delete, name: str) -> Flow:
         text = "true" if step.where is None else text_of(step.where)
-        gone = F.lit(True) if step.where is None else to_column(step.where, flow.columns)
+        gone = "true" if step.where is None else to_sql(step.where, flow.columns)
         why = f"Records deleted where {text}" if step.where is not None else "Records deleted"
         ended = self.book.part(Fate.FILTERED, name, why, f"NOT ({text})", flow.level)
-        return segment.end_unless(flow, ~F.coalesce(gone, F.lit(False)), ended)
+        return segment.end_unless(flow, f"NOT {tags.surely(gone)}", ended)
 
     # ---- where rows are added or written -------------------------------------------------
 
@@ -392,7 +392,7 @@ class WorkingSet:
             step = opened.step_id if opened else None
             system = F.struct(
                 own.alias("key"),
-                F.lit(None).cast(f"array<{segment.REJECTION}>").alias("rejections"),
+                F.lit(None).cast(f"array<{tags.REJECTION}>").alias("rejections"),
                 F.lit(step).cast("string").alias("step"),
                 *(column.alias("place") for column in place_of(flow, self.placed)),
             )
