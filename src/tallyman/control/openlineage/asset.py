@@ -24,8 +24,8 @@ from tallyman.domain.history.run import AssetResult, Status
 from tallyman.domain.pipeline.pipeline import Asset, SharedDataset
 from tallyman.domain.pipeline.target import Target, folder_of, readings
 from tallyman.domain.version.commit import Commit
+from tallyman.engine.code.shown_code import Code
 from tallyman.engine.files.listing import InputFile
-from tallyman.engine.plan.shown_code import Code
 from tallyman.engine.readback.rejected_columns import COLUMNS
 from tallyman.engine.warehouse.footers import Extent, extents, sizes
 from tallyman.errors import DatasetDamaged

@@ -34,9 +34,9 @@ from tallyman.domain.definition.plan import accounted_inputs
 from tallyman.domain.history.lineage_event import LineageEvent
 from tallyman.domain.history.manifest import Manifest
 from tallyman.domain.history.run import AssetResult, Status
+from tallyman.engine.code.shown_code import Code, without_secrets
 from tallyman.engine.columns.lineage import column_lineage, registered_lineage
 from tallyman.engine.columns.logical_query import logical_query, step_queries
-from tallyman.engine.plan.shown_code import Code, without_secrets
 
 NAMESPACE = "tallyman"
 STATES = {

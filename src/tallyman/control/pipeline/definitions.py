@@ -19,10 +19,10 @@ from tallyman.domain.pipeline.pipeline import Asset, Pipeline
 from tallyman.domain.pipeline.pipeline_version import PipelineVersion
 from tallyman.domain.pipeline.target import Target
 from tallyman.domain.pipeline.threshold import Thresholds
+from tallyman.engine.code.code_hash import python_of
+from tallyman.engine.code.code_version import code_version, source_hash
+from tallyman.engine.code.kept_files import kept_files
 from tallyman.engine.plan.canonical import definition_hash
-from tallyman.engine.plan.code_hash import python_of
-from tallyman.engine.plan.code_version import code_version, source_hash
-from tallyman.engine.plan.kept_files import kept_files
 from tallyman.engine.plan.timed_plan import asks_time
 from tallyman.errors import DefinitionError
 from tallyman.on_demand import OnDemand

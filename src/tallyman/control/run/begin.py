@@ -17,8 +17,8 @@ from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.pipeline.shared import find_shared, read_by
 from tallyman.control.publish.commit import refuse_rolled_back
 from tallyman.control.publish.declared import datasets_of
-from tallyman.control.run.make_target import MAKING_TARGETS, SPARK
 from tallyman.control.seal.signature import signer
+from tallyman.control.target.make_target import MAKING_TARGETS, SPARK
 from tallyman.domain.definition.working_step import Output
 from tallyman.domain.history.materialization import RunRecord
 from tallyman.domain.history.options import Options, RunParams

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tallyman.control.run.journal import Journal
-from tallyman.control.run.timings import Stopwatch
 from tallyman.control.run.watch import Watch
 from tallyman.domain.history.run import AssetResult
 from tallyman.domain.pipeline.target import Target
@@ -50,23 +49,3 @@ class TargetProgress(Observer):
     @property
     def canceled(self) -> bool:
         return self.watch.stop.is_set()
-
-
-@dataclass(frozen=True, slots=True)
-class TimedObserver(Observer):
-    """An observer that measures phases and steps, and forwards them."""
-
-    stopwatch: Stopwatch
-    observer: Observer
-
-    def phase(self, name: str) -> None:
-        self.stopwatch.phase(name)
-        self.observer.phase(name)
-
-    def step(self, step_id: str) -> None:
-        self.stopwatch.step(step_id)
-        self.observer.step(step_id)
-
-    @property
-    def canceled(self) -> bool:
-        return self.observer.canceled

@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tallyman import faults
-from tallyman.control.run.assign import Assigner
-from tallyman.control.run.assignment import Assignment
-from tallyman.control.run.make_target import Evaluated, TargetWork, failed
-from tallyman.control.run.outcome import TargetOutcome
 from tallyman.control.run.progress import TargetProgress
-from tallyman.control.run.target_inputs import TargetInputs
 from tallyman.control.run.workbench import Workbench
+from tallyman.control.target.assign import Assigner
+from tallyman.control.target.assignment import Assignment
+from tallyman.control.target.make_target import Evaluated, TargetWork, failed
+from tallyman.control.target.outcome import TargetOutcome
+from tallyman.control.target.target_inputs import TargetInputs
 from tallyman.domain.history.lineage_event import LineageEvent
 from tallyman.domain.history.run import AssetResult, RunIdentity, Status
 from tallyman.domain.pipeline.target import Target, folder_of
@@ -24,11 +24,11 @@ from tallyman.faults import Point
 from tallyman.on_demand import OnDemand
 
 if TYPE_CHECKING:
-    from tallyman.control.run import make
-    from tallyman.control.run.make import Making
+    from tallyman.control.target import make
+    from tallyman.control.target.make import Making
     from tallyman.engine.asset.work import Work
 else:
-    make = OnDemand("tallyman.control.run.make")
+    make = OnDemand("tallyman.control.target.make")
 
 
 @dataclass(frozen=True, slots=True)

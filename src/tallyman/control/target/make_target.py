@@ -14,11 +14,11 @@ from tallyman.control.bind.read_facts import inputs_read
 from tallyman.control.conclude.exports import records_of, refuse_foreign_files
 from tallyman.control.openlineage.run import RunEvents
 from tallyman.control.pipeline.definitions import Definitions
-from tallyman.control.run.assignment import Assignment, EarlierResult
-from tallyman.control.run.outcome import TargetOutcome
-from tallyman.control.run.segments_made_from import segments_made_from
-from tallyman.control.run.target_inputs import TargetInputs
-from tallyman.control.run.timings import Stopwatch
+from tallyman.control.target.assignment import Assignment, EarlierResult
+from tallyman.control.target.outcome import TargetOutcome
+from tallyman.control.target.segments_made_from import segments_made_from
+from tallyman.control.target.target_inputs import TargetInputs
+from tallyman.control.target.timings import Stopwatch
 from tallyman.domain.history.lineage_event import LineageEvent
 from tallyman.domain.history.materialization import (
     REJECTIONS_FRAGMENT,
@@ -39,15 +39,15 @@ from tallyman.faults import Point
 from tallyman.on_demand import OnDemand, imported_meanwhile
 
 MAKING_TARGETS = (
-    "tallyman.control.run.make",
-    "tallyman.control.run.prepare_fragments",
+    "tallyman.control.target.make",
+    "tallyman.control.target.prepare_fragments",
     "tallyman.engine.asset.work",
 )
 """What only a target that is made needs; imported while Spark starts."""
 SPARK = "tallyman.engine.spark.session"
 if TYPE_CHECKING:
-    from tallyman.control.run import make, prepare_fragments
-    from tallyman.control.run.make import Making
+    from tallyman.control.target import make, prepare_fragments
+    from tallyman.control.target.make import Making
     from tallyman.engine.asset import work as works
     from tallyman.engine.asset.work import Work
 else:
