@@ -60,9 +60,18 @@ Message = Annotated[str | None, typer.Option("--message", "-m", help="A note for
 _opened: list[Project] = []
 
 
-def opened(folder: str | None, master: str | None = None, conf: list[str] | None = None) -> Project:
-    """Open the project; `close_all` closes it when the command ends."""
+def opened(
+    folder: str | None,
+    master: str | None = None,
+    conf: list[str] | None = None,
+    *,
+    short: bool = False,
+) -> Project:
+    """Open the project; `close_all` closes it when the command ends. `short` if the command makes
+    each target once: Spark may start faster, and be slower later."""
     found = Project.open(folder, master=master, spark_conf=pairs(conf or [], "--spark-conf"))
+    if short:
+        found.workspace.ends_soon()
     _opened.append(found)
     return found
 

@@ -1,0 +1,39 @@
+"""Java for short runs: a process that ends after a few seconds need not compile its code well.
+
+Java compiles code twice, the second time with much effort. On little data that effort is never
+repaid: it was a third of all processor time of the demo. The option goes to Java like the archive
+of classes, not by a setting of Spark: a run must not differ because of it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+MOST_BYTES = 64 << 20
+"""The most bytes of input for which the second compilation is left out."""
+
+
+def is_little(places: Iterable[Path], most: int = MOST_BYTES) -> bool:
+    """True if the files and folders together have at most so many bytes. Stops at the first file
+    that is too much."""
+    total = 0
+    for place in places:
+        for size in _sizes(place):
+            total += size
+            if total > most:
+                return False
+    return True
+
+
+def _sizes(place: Path) -> Iterator[int]:
+    if place.is_file():
+        yield place.stat().st_size
+    for folder, _, files in os.walk(place):
+        for name in files:
+            try:
+                yield os.stat(os.path.join(folder, name)).st_size
+            except OSError:  # it is gone meanwhile, or a link to nothing
+                continue
