@@ -11,7 +11,8 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
+"""With one compiler, the default room for code is a fifth, and Spark makes a lot of code."""
 MOST_BYTES = 64 << 20
 """The most bytes of input for which the second compilation is left out."""
 
