@@ -39,9 +39,24 @@ def test_the_bytes_of_files_and_folders_are_added_up(tmp_path: Path) -> None:
 
 def test_options_of_the_user_come_last_and_so_count(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(class_archive.SUBMIT_OPTIONS, "-XX:TieredStopAtLevel=4")
-    with class_archive.in_use(short_runs.JAVA):
+    with class_archive.in_use(short_runs.ONE_COMPILER):
         given = os.environ[class_archive.SUBMIT_OPTIONS]
-    assert given.endswith(f"{short_runs.JAVA} -XX:TieredStopAtLevel=4")
+    assert given.endswith(f"{short_runs.ONE_COMPILER} -XX:TieredStopAtLevel=4")
+
+
+@pytest.mark.parametrize(
+    ("conf", "environment", "serial"),
+    [
+        ({"spark.driver.memory": "1g"}, {"PATH": "/bin"}, True),
+        ({"spark.driver.extraJavaOptions": "-XX:+UseG1GC"}, {}, False),
+        ({}, {"JAVA_TOOL_OPTIONS": "-XX:+UseZGC"}, False),
+        ({}, {"SPARK_CONF_DIR": "/etc/spark"}, False),
+    ],
+)
+def test_a_collector_is_chosen_only_if_nobody_else_may_have(
+    conf: dict[str, str], environment: dict[str, str], serial: bool
+) -> None:
+    assert short_runs.java(conf, environment).endswith(short_runs.SERIAL) is serial
 
 
 @pytest.fixture
@@ -67,6 +82,6 @@ def test_a_project_with_much_data_gets_the_usual_java(home: Path) -> None:
 
 
 def test_java_gets_the_options_and_the_settings_of_spark_do_not(home: Path) -> None:
-    words = [sys.executable, "-c", OPENED, str(home), "soon", short_runs.JAVA]
+    words = [sys.executable, "-c", OPENED, str(home), "soon", short_runs.ONE_COMPILER]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout.strip()) == (0, "SHORT"), done.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -48,7 +49,7 @@ class ProjectSession:
         with self._lock:
             if self._session is None:
                 given = {**quiet, **conf}
-                java = short_runs.JAVA if self.is_short() else ""
+                java = short_runs.java(given, os.environ) if self.is_short() else ""
                 state = str(self._state_folder)
                 self._session = session.open_session(self.master, given, state, java)
                 self._mode.keep()

@@ -8,13 +8,25 @@ of classes, not by a setting of Spark: a run must not differ because of it.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
+ONE_COMPILER = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 """With one compiler, the default room for code is a fifth, and Spark makes a lot of code."""
+SERIAL = "-XX:+UseSerialGC"
+ELSEWHERE = ("SPARK_HOME", "SPARK_CONF_DIR")
+"""Variables of a Spark with settings of its own, which may choose a collector."""
+OPTIONS = ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 MOST_BYTES = 64 << 20
 """The most bytes of input for which the second compilation is left out."""
+
+
+def java(conf: Mapping[str, str], environment: Mapping[str, str]) -> str:
+    """Return the options. Java does not start with two collectors, so ours is left out where
+    somebody may have chosen one."""
+    given = [*conf.values(), *(environment.get(name, "") for name in OPTIONS)]
+    chosen = any(name in environment for name in ELSEWHERE) or any("GC" in one for one in given)
+    return ONE_COMPILER if chosen else f"{ONE_COMPILER} {SERIAL}"
 
 
 def is_little(places: Iterable[Path], most: int = MOST_BYTES) -> bool:
