@@ -24,7 +24,7 @@ from typing import Any
 
 import tallyman as tm
 from tallyman.control.run.journal import Journal
-from tallyman.control.run.prepare_fragments import PreparedFragments
+from tallyman.control.target.prepare_fragments import PreparedFragments
 
 PIPELINE = """\
 import tallyman as tm

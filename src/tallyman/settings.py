@@ -37,6 +37,8 @@ KNOWN = (
 DATABASE_VARIABLE = "TALLYMAN_DATABASE_URL"
 KEY_VARIABLE = "TALLYMAN_SIGNING_KEY"
 SERVER_VARIABLE = "TALLYMAN_SERVER"
+NO_SERVER = "none"
+"""In place of an address: commands make runs themselves, whatever tallyman.yaml says."""
 CONNECT_VARIABLE = "SPARK_REMOTE"
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 LONGEST_S = 1e9
@@ -288,10 +290,10 @@ def _server(home: Path, written: object) -> str | None:
     from_environment = os.environ.get(SERVER_VARIABLE)
     where = SERVER_VARIABLE if from_environment else f"{home / FILE}: server"
     address = from_environment or written
-    if address is None:
+    if address is None or address == NO_SERVER:
         return None
     if not isinstance(address, str) or not SERVER.fullmatch(address.strip()):
-        expected = "http://host:port, https://host or unix:path"
+        expected = "http://host:port, https://host, unix:path or none"
         raise UsageError(f"{where}: expected {expected}, not {_shown(address)}")
     return address.strip().rstrip("/")
 

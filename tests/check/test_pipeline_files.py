@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.dispositions import at_a_terminal
 from tests.world.home import Home
 from tests.world.scale import some
 
@@ -83,7 +84,8 @@ def test_a_file_that_loops_is_named_when_it_is_interrupted(
     head = f"{DECLARED}\n@tm.asset\ndef a(s):\n" if inside else ""
     loop = f"open({str(mark)!r}, 'w').close()\n{inside}while True: pass\n"
     home.pipeline(f"{head}{inside}{loop}")
-    running = home.installed("check", "--no-spark")
+    with at_a_terminal():
+        running = home.installed("check", "--no-spark")
     try:
         until = time.monotonic() + 60
         while not mark.exists() and time.monotonic() < until:

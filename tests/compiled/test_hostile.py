@@ -16,6 +16,7 @@ from tallyman.domain.pipeline import pipeline as declaring
 from tests.world.home import Home
 from tests.world.reply import Reply
 from tests.world.scale import some
+from tests.world.waiting import wait_until
 
 HEAD = """\
 import os, signal, subprocess, sys, threading, time
@@ -179,6 +180,20 @@ def test_a_file_that_hangs_is_named_with_its_line(tmp_path: Path) -> None:
 
     [problem] = reply.json["problems"]
     assert (problem["file"], problem["line"]) == ("pipelines/p.py", 6)
+
+
+def test_a_file_that_spins_ends_also_if_the_command_is_killed(tmp_path: Path) -> None:
+    (tmp_path / "pipelines").mkdir()
+    (tmp_path / "tallyman.yaml").write_text("name: hostile\n")
+    mark = tmp_path / "child"
+    text = f"import os\nopen({str(mark)!r}, 'w').write(str(os.getpid()))\nwhile True: pass\n"
+    (tmp_path / "pipelines" / "p.py").write_text(text)
+    asking = Home(tmp_path).installed("check", "--no-spark", TALLYMAN_COMPILE_SECONDS="2")
+    wait_until(lambda: mark.exists() and mark.read_text())
+    asking.kill()
+    asking.communicate()
+    spinning = Path("/proc") / mark.read_text()
+    wait_until(lambda: not spinning.exists())
 
 
 def test_what_a_file_prints_is_shown_apart_from_the_answer(tmp_path: Path) -> None:

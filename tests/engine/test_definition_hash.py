@@ -18,8 +18,8 @@ from tallyman.domain.definition.step_facts import Step
 from tallyman.domain.pipeline.partition import daily, partitions
 from tallyman.domain.pipeline.pipeline import Asset, Source
 from tallyman.domain.pipeline.threshold import Thresholds
+from tallyman.engine.code.code_hash import code_of, python_of
 from tallyman.engine.plan.canonical import definition_hash
-from tallyman.engine.plan.code_hash import code_of, python_of
 
 SEGMENTS = Source(
     name="segments",

@@ -16,8 +16,8 @@ from tallyman.control.openlineage.source_code import code_of_asset, message_of
 from tallyman.control.pipeline.redaction import hidden_columns
 from tallyman.domain.definition.frame import Frame
 from tallyman.domain.pipeline.pipeline import Source
+from tallyman.engine.code.shown_code import without_secrets
 from tallyman.engine.columns.logical_query import logical_query, step_queries
-from tallyman.engine.plan.shown_code import without_secrets
 from tallyman.engine.warehouse.footers import extents
 from tests.lineage_events.described import NESTED, lineage_run, written
 from tests.lineage_events.plans import airline, ledger_close

@@ -14,7 +14,7 @@ from tallyman.control.openlineage.source_code import (
 )
 from tallyman.domain.definition.frame import Frame
 from tallyman.domain.pipeline.pipeline import Asset, Pipeline, Source
-from tallyman.engine.plan.shown_code import shown_code, without_secrets
+from tallyman.engine.code.shown_code import shown_code, without_secrets
 from tests.lineage_events.plans import ledger_close
 
 SIMPLE = [

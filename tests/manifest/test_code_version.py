@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tallyman.engine.plan import code_version as module
-from tallyman.engine.plan.code_version import code_version, source_hash
+from tallyman.engine.code import code_version as module
+from tallyman.engine.code.code_version import code_version, source_hash
 from tests.world.git import git
 
 

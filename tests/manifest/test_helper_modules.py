@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tallyman.engine.plan.code_hash import code_of, python_of
-from tallyman.engine.plan.code_version import code_version
-from tallyman.engine.plan.helper_modules import helper_modules
+from tallyman.engine.code.code_hash import code_of, python_of
+from tallyman.engine.code.code_version import code_version
+from tallyman.engine.code.helper_modules import helper_modules
 from tests.world.home import Home
 
 

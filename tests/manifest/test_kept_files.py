@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tallyman.engine.plan import kept_files as kept
+from tallyman.engine.code import kept_files as kept
 
 PYTHON = """\
 import json

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tallyman.engine.plan.syntax import parsed
+from tallyman.engine.code.syntax import parsed
 
 CODE = "found = [" + ", ".join(f"f({n}, (a + {n}) * [b for b in c])" for n in range(100)) + "]\n"
 

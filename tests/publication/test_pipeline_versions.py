@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tallyman.engine.plan.code_hash import code_of
+from tallyman.engine.code.code_hash import code_of
 from tests.publication.conftest import ThreeHome
 
 VERSIONS = "SELECT hash, plan, files FROM pipeline_versions ORDER BY created_at"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tallyman.control.run.timings import Stopwatch
+from tallyman.control.target.timings import Stopwatch
 from tallyman.pages.flow import HEIGHT, PAGE, THINNEST, drawing, equation, ribbons
 from tallyman.pages.report import duration, share, size
 from tallyman.query.report.flow import FlowShare, RecordFlow

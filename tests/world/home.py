@@ -96,7 +96,7 @@ class Home:
         return self.running[-1]
 
     def installed(self, *words: str, **more: str) -> subprocess.Popen[str]:
-        """Start the installed script as a terminal does, with the signals of one."""
+        """Start the installed script in a session of its own. SIGINT: `tests/dispositions.py`."""
         return subprocess.Popen(
             [COMMAND, *words],
             cwd=self.path,

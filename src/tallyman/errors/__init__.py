@@ -22,6 +22,7 @@ from tallyman.errors.base import (
     Conflict,
     NotFound,
     Problem,
+    RecordedError,
     TallymanError,
     UsageError,
 )
@@ -82,7 +83,9 @@ from tallyman.errors.run import (
     RunExists,
     RunRemoved,
     RunTaken,
+    TargetTimeout,
     TraceDiscarded,
+    WatchStopped,
 )
 from tallyman.errors.seal import (
     SigningKeyExists,
@@ -103,6 +106,7 @@ from tallyman.errors.task import (
     OutcomeUnfit,
     PoolMissing,
     RunEnded,
+    ServerNotReady,
     ServerUnavailable,
     StaleAttempt,
     TaskInState,
@@ -177,6 +181,7 @@ __all__ = [
     "PlanOutdated",
     "PoolMissing",
     "Problem",
+    "RecordedError",
     "ReferenceRejected",
     "RejectionsOutdated",
     "RejectionsTaken",
@@ -194,6 +199,7 @@ __all__ = [
     "RunRemoved",
     "RunTaken",
     "SchemaChanged",
+    "ServerNotReady",
     "ServerUnavailable",
     "SigningKeyExists",
     "SigningKeyUnusable",
@@ -207,6 +213,7 @@ __all__ = [
     "TableRedeclared",
     "TableWriteFailed",
     "TallymanError",
+    "TargetTimeout",
     "TaskInState",
     "ThresholdExceeded",
     "TokenMissing",
@@ -219,5 +226,6 @@ __all__ = [
     "UsageError",
     "VersionAmbiguous",
     "VersionConflict",
+    "WatchStopped",
     "YearOutOfRange",
 ]

@@ -139,6 +139,24 @@ class ServerUnavailable(TallymanError):
         return f"the server ({self.place}) does not answer: {self.reason}"
 
 
+class ServerNotReady(TallymanError):
+    """A run was to be made by the workers of a server that hands out no tasks."""
+
+    code = "server_not_ready"
+    retryable = True
+    hint = (
+        "No run was begun. Start the server: tallyman server. To make the run without it: "
+        "TALLYMAN_SERVER=none tallyman run"
+    )
+
+    def __init__(self, place: str, reason: str) -> None:
+        super().__init__(place, reason)
+        self.place, self.reason = place, reason
+
+    def __str__(self) -> str:
+        return f"runs are made by the server at {self.place}, and {self.reason}"
+
+
 class CallRefused(TallymanError):
     """The server answered a call of a worker with a problem."""
 

@@ -11,7 +11,7 @@ from fastapi import Depends, Request
 
 from tallyman.control.dispatch.loops import Loop, Loops
 from tallyman.control.dispatch.report import Reported, complete
-from tallyman.control.run.package import MadeTarget
+from tallyman.control.target.package import MadeTarget
 from tallyman.control.tasks.target_tasks import TargetTasks
 from tallyman.domain.task.fence import AttemptReport
 from tallyman.domain.version.owner import Owner

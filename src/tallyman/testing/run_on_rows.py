@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 from tallyman.control.bind.pinned_files import Pin
 from tallyman.control.pipeline.check import Definition, check
 from tallyman.control.pipeline.shared import SharedInput
-from tallyman.control.run.make import Maker
-from tallyman.control.run.target_inputs import TargetInputs
+from tallyman.control.target.make import Maker
+from tallyman.control.target.target_inputs import TargetInputs
 from tallyman.domain.history.run import RunIdentity
 from tallyman.domain.pipeline.pipeline import Asset, Pipeline, Source
 from tallyman.domain.pipeline.target import PLACEHOLDER, Reading, Target, folder_of, readings

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tallyman.control.run.in_child import ProjectsOfChild, make
-from tallyman.control.run.package import TargetPackage
+from tallyman.control.target.in_child import ProjectsOfChild, make
+from tallyman.control.target.package import TargetPackage
 from tallyman.engine.observer import SILENT
 from tallyman.worker.child import Channel
 

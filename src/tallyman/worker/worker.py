@@ -41,7 +41,9 @@ class Worker:
     ) -> None:
         self._client, self._entries, self._pools = client, dict(entries), list(pools)
         # Not used twice: the server gives a task of this name back to whoever has the name.
-        self._name = f"{ascii(socket.gethostname())[1:100]}-{os.getpid()}-{secrets.token_hex(4)}"
+        self._name = (
+            f"{ascii(socket.gethostname())[1:-1][:99]}-{os.getpid()}-{secrets.token_hex(4)}"
+        )
         self._confined = frozenset(confined)
         self._children = WarmChildren(concurrency, limits)
         self._drain = threading.Event()

@@ -25,7 +25,7 @@ def approve(
 ) -> None:
     """Accept a result that waits for approval.
 
-    Then run `tallyman resume` to make the assets that read it.
+    Then run `tallyman resume` to make the assets that read it; workers go on by themselves.
     """
     _decide(run, asset, partition, True, reason, project, json_output)
 
@@ -58,6 +58,8 @@ def _decide(
         as_json({"run_id": record.name, "asset": asset, "decision": word, "run": record.status})
         return
     out.print(f"{asset}: {word}   run {record.name} is now {record.status.value}", markup=False)
+    if approved and record.status is Status.RUNNING:
+        out.print(f"it goes on by itself:  tallyman watch {record.name}", markup=False)
     if approved and record.status is Status.INTERRUPTED:
         out.print(f"next:  tallyman resume {record.name}", markup=False)
 

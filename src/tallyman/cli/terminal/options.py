@@ -67,6 +67,21 @@ def opened(folder: str | None, master: str | None = None, conf: list[str] | None
     return found
 
 
+def opened_to_make(
+    folder: str | None, master: str | None = None, conf: list[str] | None = None
+) -> Project:
+    """Open the project for a command that makes a run. Refuse Spark options if a server's workers
+    make it: they use their own Spark."""
+    found = opened(folder, master, conf)
+    if (master or conf) and found.settings.server is not None:
+        raise UsageError(
+            "--master and --spark-conf are for runs that the command makes itself; this one is "
+            f"made by the workers of {found.settings.server}, with the Spark settings of "
+            "tallyman.yaml there. To make it here: TALLYMAN_SERVER=none"
+        )
+    return found
+
+
 def close_all() -> None:
     while _opened:
         _opened.pop().close()

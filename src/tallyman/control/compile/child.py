@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import gc
+import math
 import os
 import re
 import select
@@ -34,6 +35,8 @@ from tallyman.errors import Problem
 
 SECONDS = 60.0
 """The time limit, unless TALLYMAN_COMPILE_SECONDS gives another."""
+GRACE_S = 2
+"""How long after its time limit a child ends by itself, if its parent was killed."""
 MOST = 4 * LARGEST
 """The most bytes that a child may hand over."""
 MOST_SHOWN = 20_000
@@ -47,9 +50,8 @@ _DONE, _INTERRUPTED = b"D", b"I"
 def compile_in_child(folder: Path) -> Handover:
     """Compile the pipeline files of a folder; that no answer comes in time is a mistake of theirs.
     KeyboardInterrupt if this process, or a file, is interrupted."""
-    seconds = float(os.environ.get("TALLYMAN_COMPILE_SECONDS", SECONDS))
     with tempfile.TemporaryFile() as said:
-        kind, content, failure = _answer(folder, said, seconds)
+        kind, content, failure = _answer(folder, said, _time_limit())
         _show(said)
         if failure is not None:
             return Handover(problems=(_located(failure, folder, said),))
@@ -59,6 +61,10 @@ def compile_in_child(folder: Path) -> Handover:
         return Handover.of_json(content)
     except ValueError:
         return Handover(problems=(Problem(folder.name, "compiling gave no answer"),))
+
+
+def _time_limit() -> float:
+    return float(os.environ.get("TALLYMAN_COMPILE_SECONDS", SECONDS))
 
 
 def _answer(folder: Path, said: IO[bytes], seconds: float) -> tuple[bytes, bytes, str | None]:
@@ -213,6 +219,8 @@ def _hand_over(folder: Path, writing: int) -> NoReturn:
     code = 1
     try:
         own = os.getpid()
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(math.ceil(_time_limit()) + GRACE_S)
         import_as_written(folder)
         kind, content = _result(lambda: compile_folder(folder))
         for stream in (sys.stdout, sys.stderr):

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import NoReturn
 
-from tallyman.engine.plan.helper_modules import helper_modules
+from tallyman.engine.code.helper_modules import helper_modules
 
 
 class AsWritten(SourceFileLoader):

@@ -90,5 +90,7 @@ def failed(task: Task, outcome: Outcome, error: dict[str, object]) -> Ending:
         outcome=outcome,
         failed=True,
         again=again,
+        # A worker that fell silent says nothing about the task: the next one may begin at once.
+        pause=outcome is not Outcome.LEASE_EXPIRED,
         error=error,
     )

@@ -11,8 +11,8 @@ import yaml
 from tallyman.domain.account.redaction import NUMBERS_ONLY
 from tallyman.domain.compiled.compiled_plan import CompiledPlan
 from tallyman.domain.pipeline.pipeline import Asset
-from tallyman.engine.plan.code_hash import YAML
-from tallyman.engine.plan.shown_code import Code, shown_code, without_secrets
+from tallyman.engine.code.code_hash import YAML
+from tallyman.engine.code.shown_code import Code, shown_code, without_secrets
 
 _SPARK_CLASS = re.compile(r"\[([A-Z][A-Z_.]+)\]")
 

@@ -15,7 +15,7 @@ from tallyman.domain.compiled import form
 from tallyman.domain.pipeline.pipeline import Pipeline
 from tallyman.domain.pipeline.pipeline_version import PipelineVersion, version_hash
 from tallyman.domain.version.owner import Owner
-from tallyman.engine.plan.code_hash import code_of
+from tallyman.engine.code.code_hash import code_of
 from tallyman.engine.spark.mode import is_connect
 from tallyman.engine.spark.project_session import ProjectSession
 from tallyman.engine.spark.settings import QUIET, settings_for

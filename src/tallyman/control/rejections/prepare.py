@@ -21,7 +21,7 @@ from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.pipeline.redaction import redaction
 from tallyman.control.rejections.find import RejectedRecord, Standing
 from tallyman.control.rejections.replay import TargetReplay
-from tallyman.control.run.target_inputs import open_inputs
+from tallyman.control.target.target_inputs import open_inputs
 from tallyman.domain.definition.plan import accounted_inputs
 from tallyman.domain.version.dataset import Kind
 from tallyman.engine.evidence import write

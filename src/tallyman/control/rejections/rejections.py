@@ -20,9 +20,9 @@ from tallyman.control.rejections.prepare import Preparation
 from tallyman.control.rejections.replay import ReplayTargetMaker, TargetReplay
 from tallyman.control.run import begin
 from tallyman.control.run.execute import Execution
-from tallyman.control.run.make import Maker, work_on
 from tallyman.control.run.progress import Listener
 from tallyman.control.run.workbench import Workbench
+from tallyman.control.target.make import Maker, work_on
 from tallyman.domain.account.redaction import hashed
 from tallyman.domain.history.materialization import RunRecord
 from tallyman.domain.history.options import Options, ReplayOptions

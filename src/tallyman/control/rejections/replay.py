@@ -16,10 +16,10 @@ from uuid import UUID
 from tallyman.control.bind.inputs import Pins
 from tallyman.control.bind.pinned_files import Pin
 from tallyman.control.rejections.find import RejectedRecord, Standing
-from tallyman.control.run.assign import Assigner, files_there
-from tallyman.control.run.assignment import Assignment
 from tallyman.control.run.target import TargetMaker
-from tallyman.control.run.target_inputs import Corrections, TargetInputs
+from tallyman.control.target.assign import Assigner, files_there
+from tallyman.control.target.assignment import Assignment
+from tallyman.control.target.target_inputs import Corrections, TargetInputs
 from tallyman.domain.pipeline.target import Target
 from tallyman.domain.pipeline.threshold import ANYTHING
 from tallyman.engine.asset.work import Work

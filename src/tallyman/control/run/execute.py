@@ -14,9 +14,9 @@ from tallyman.control.conclude.approve import conclude
 from tallyman.control.conclude.exports import export, made_in, records_of
 from tallyman.control.run.schedule import in_order
 from tallyman.control.run.target import TargetMaker
-from tallyman.control.run.timings import Stopwatch
 from tallyman.control.run.workbench import Workbench
 from tallyman.control.seal.seal import place, seal_of
+from tallyman.control.target.timings import Stopwatch
 from tallyman.domain.history.materialization import Materialization
 from tallyman.domain.history.run import RunResult, Status
 from tallyman.domain.pipeline.target import Target, dependencies

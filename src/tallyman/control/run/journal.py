@@ -11,8 +11,8 @@ from uuid import UUID, uuid4
 from tallyman.control.conclude import ended
 from tallyman.control.publish import discard
 from tallyman.control.publish.of_run import publish_run
-from tallyman.control.run.outcome import TargetOutcome
-from tallyman.control.run.record import TargetRecord, spool
+from tallyman.control.target.outcome import TargetOutcome
+from tallyman.control.target.record import TargetRecord, spool
 from tallyman.domain.history.lineage_event import LineageEvent
 from tallyman.domain.history.materialization import Materialization, RunRecord
 from tallyman.domain.history.run import Status

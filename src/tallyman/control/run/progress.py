@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from tallyman.control.run.deadline import Deadline
 from tallyman.control.run.journal import Journal
-from tallyman.control.run.timings import Stopwatch
 from tallyman.control.run.watch import Watch
 from tallyman.domain.history.run import AssetResult
 from tallyman.domain.pipeline.target import Target
@@ -38,6 +38,7 @@ class TargetProgress(Observer):
     journal: Journal
     watch: Watch
     terminal: Terminal
+    deadline: Deadline
 
     def phase(self, name: str) -> None:
         if self.canceled:
@@ -49,24 +50,4 @@ class TargetProgress(Observer):
 
     @property
     def canceled(self) -> bool:
-        return self.watch.stop.is_set()
-
-
-@dataclass(frozen=True, slots=True)
-class TimedObserver(Observer):
-    """An observer that measures phases and steps, and forwards them."""
-
-    stopwatch: Stopwatch
-    observer: Observer
-
-    def phase(self, name: str) -> None:
-        self.stopwatch.phase(name)
-        self.observer.phase(name)
-
-    def step(self, step_id: str) -> None:
-        self.stopwatch.step(step_id)
-        self.observer.step(step_id)
-
-    @property
-    def canceled(self) -> bool:
-        return self.observer.canceled
+        return self.watch.stop.is_set() or self.deadline.passed

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from tallyman.control.bind.inputs import Pins
 from tallyman.control.openlineage.run import RunEvents
 from tallyman.control.pipeline.definitions import Definitions
-from tallyman.control.run.assign import Assigner
 from tallyman.control.run.journal import Journal
 from tallyman.control.run.progress import Listener, Terminal
 from tallyman.control.run.watch import Watch
+from tallyman.control.target.assign import Assigner
 from tallyman.domain.history.options import Options
 from tallyman.domain.history.run import RunIdentity
 from tallyman.domain.pipeline.target import Target

@@ -12,9 +12,9 @@ from tallyman.control.pipeline import check
 from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.pipeline.shared import found_shared
 from tallyman.control.run import begin
-from tallyman.control.run.assign import Assigner
-from tallyman.control.run.assignment import Assignment
-from tallyman.control.run.package import TargetPackage
+from tallyman.control.target.assign import Assigner
+from tallyman.control.target.assignment import Assignment
+from tallyman.control.target.package import TargetPackage
 from tallyman.control.tasks.advance import NODE, by_tasks
 from tallyman.control.tasks.projects import TaskProjects
 from tallyman.domain.history.materialization import Materialization, RunRecord

@@ -13,8 +13,8 @@ from tallyman.control.dispatch import report as reports
 from tallyman.control.dispatch.report import Reported
 from tallyman.control.openlineage.files import Emitter
 from tallyman.control.pipeline.workspace import Workspace
-from tallyman.control.run.package import MadeTarget
-from tallyman.control.run.record import TargetRecord
+from tallyman.control.target.package import MadeTarget
+from tallyman.control.target.record import TargetRecord
 from tallyman.control.tasks.advance import advance, by_tasks, locked
 from tallyman.control.tasks.assign_task import own_run
 from tallyman.control.tasks.projects import TaskProjects

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tallyman.control.dispatch.report import Reported
 from tallyman.control.pipeline.workspace import Workspace
-from tallyman.control.run.package import MadeTarget, TargetPackage
+from tallyman.control.target.package import MadeTarget, TargetPackage
 from tallyman.control.tasks.advance import advance, locked
 from tallyman.control.tasks.assign_task import TaskAssigner
 from tallyman.control.tasks.close import close

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from tallyman.control.conclude.finish import result_of
-from tallyman.control.run.make import Making
+from tallyman.control.target.make import Making
 from tallyman.domain.history.materialization import Materialization
 from tallyman.domain.history.reproduction import TargetAgain, Verdict
 from tallyman.domain.history.run import AssetResult, Status

@@ -16,7 +16,7 @@ from tallyman.control.pipeline.check import Definition
 from tallyman.control.pipeline.redaction import redaction_then
 from tallyman.control.pipeline.shared import shared_inputs
 from tallyman.control.pipeline.workspace import Workspace
-from tallyman.control.run.target_inputs import Corrections, TargetInputs
+from tallyman.control.target.target_inputs import Corrections, TargetInputs
 from tallyman.domain.account.stored_ledger import StoredLedger
 from tallyman.domain.definition.frame import Frame
 from tallyman.domain.definition.plan import accounted_inputs

@@ -21,8 +21,8 @@ from uuid import uuid4
 from pyspark.sql import SparkSession
 
 from tallyman.control.conclude import process
-from tallyman.control.run.make import Maker, Making, work_on
-from tallyman.control.run.target_inputs import Corrections, TargetInputs
+from tallyman.control.target.make import Maker, Making, work_on
+from tallyman.control.target.target_inputs import Corrections, TargetInputs
 from tallyman.control.verify.can_reproduce import Reproducible
 from tallyman.control.verify.compare import Differ, compare
 from tallyman.domain.definition.plan import accounted_inputs

@@ -19,8 +19,8 @@ from tallyman.domain.definition.plan import frames, is_traced, next_number
 from tallyman.domain.definition.step_facts import Lookup, Step
 from tallyman.domain.pipeline.pipeline import Asset, Source
 from tallyman.domain.pipeline.threshold import Thresholds
+from tallyman.engine.code.code_hash import sha256_of
 from tallyman.engine.expressions.columns import text_of
-from tallyman.engine.plan.code_hash import sha256_of
 from tallyman.engine.plan.plain import join_pairs, shares_names
 from tallyman.errors import UsageError
 

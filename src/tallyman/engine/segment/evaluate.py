@@ -43,6 +43,7 @@ from tallyman.engine.segment.reference import References
 from tallyman.engine.segment.segment import Flow
 from tallyman.engine.segment.segment_records import SegmentRecords
 from tallyman.engine.segment.stage import (
+    IN_SYSTEM,
     SegmentFolder,
     Stage,
     count_warnings,
@@ -235,7 +236,6 @@ class Evaluation:
         """Write the rows that passed, with their keys."""
         flow = flow.with_tags()
         known = flow.key_columns is not None
-        self.output_key = flow.key_columns or ()
         own = F.when(F.col(PART) != 0, F.col(KEY)) if known else F.col(KEY)
         place = [F.col(PLACE).alias("place")] if flow.placed else []
         sources = [F.struct(*kept).alias(SOURCES)] if (kept := flow.sources()) else []
@@ -243,16 +243,14 @@ class Evaluation:
         system = F.struct(own.alias("key"), reasons, *place, *sources)
         needed = F.lit(flow.placed or not known) | (F.col(PART) != 0)
         system = F.when(needed, system).alias(SYSTEM)
-        stage = write(
-            flow,
-            self.next_folder(),
-            [*user_columns(flow), system],
-            key=f"{SYSTEM}.key",
-            reasons=f"{SYSTEM}.rejections",
-            place=f"{SYSTEM}.place",
-        )
+        stage = write(flow, self.next_folder(), [*user_columns(flow), system], IN_SYSTEM)
         if sources:
             stage = stage.with_sources(f"{SYSTEM}.{SOURCES}")
+        return self.output_as(stage, flow.key_columns or ())
+
+    def output_as(self, stage: Stage, key_columns: tuple[str, ...]) -> Stage:
+        """Take the live rows of a stage as the output."""
+        self.output_key = key_columns
         self.staged_as(stage, last=True)
         if not os.path.isdir(stage.live_folder()):
             # If no row passed there is no file yet; readers still need its columns.

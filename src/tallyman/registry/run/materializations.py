@@ -90,6 +90,8 @@ OF_RUN = f"""
                  ARRAY(SELECT jsonb_array_elements_text(r.params -> 'assets')), m.asset_name::text),
              m.partition
 """
+STATES = "SELECT asset_name, partition, status FROM materializations WHERE run_id = %(run)s"
+ONE = f"SELECT {COLUMNS} FROM materializations m WHERE {THIS}"
 LAST_SUCCESS = f"""
     SELECT {COLUMNS} FROM materializations m
     WHERE m.org = %(org)s AND m.project = %(project)s AND m.asset_name = %(asset)s
@@ -248,6 +250,14 @@ class Materializations:
 
     def of_run(self, run: UUID) -> list[Materialization]:
         return [_materialization(r) for r in self.tx.execute(OF_RUN, {"run": run}).fetchall()]
+
+    def states(self, run: UUID) -> dict[Target, Status]:
+        """Return the status of each target, without anything else: a run may have thousands."""
+        rows = self.tx.execute(STATES, {"run": run}).fetchall()
+        return {Target(r["asset_name"], r["partition"]): Status(r["status"]) for r in rows}
+
+    def get(self, run: UUID, target: Target) -> Materialization:
+        return _materialization(self.tx.execute(ONE, _key(run, target)).fetchall()[0])
 
     def last_success(self, owner: Owner, target: Target) -> Materialization | None:
         """Return the result that a run may reuse, published or not."""

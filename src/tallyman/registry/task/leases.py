@@ -55,8 +55,8 @@ END = """
         UPDATE tasks
         SET status = %(status)s, error = %(error)s::jsonb,
             failures = failures + %(failed)s::integer,
-            next_retry_at = CASE WHEN %(again)s THEN clock_timestamp()
-                + make_interval(secs => retry_delays_s[failures + 1]) END,
+            next_retry_at = CASE WHEN %(again)s THEN clock_timestamp() + make_interval(
+                secs => CASE WHEN %(pause)s THEN retry_delays_s[failures + 1] ELSE 0 END) END,
             finished_at = CASE WHEN %(finished)s THEN clock_timestamp() END
         WHERE id = %(id)s AND attempt = %(attempt)s AND lease_token = %(token)s
           AND status = ANY(%(sources)s)   -- no row: another transaction was first
@@ -112,6 +112,8 @@ class Ending:
     outcome: Outcome
     failed: bool = False
     again: bool = False
+    pause: bool = True
+    """False if the next attempt may begin at once."""
     error: Mapping[str, Any] | None = None
 
     @property
@@ -151,6 +153,7 @@ class Leases:
             "outcome": ending.outcome.value,
             "failed": ending.failed,
             "again": ending.again,
+            "pause": ending.pause,
             "finished": ending.finished,
             "error": Jsonb(dict(ending.error)) if ending.error else None,
             "sources": sources(ending.transition),

@@ -8,8 +8,6 @@ from typing import Any
 from uuid import UUID
 
 from tallyman.domain.task.state import TaskStatus
-from tallyman.domain.task.task import DEFAULT_POOL
-from tallyman.domain.version.owner import Owner
 from tallyman.registry.database import Transaction
 
 OF_RUN = """
@@ -19,10 +17,6 @@ OF_RUN = """
     ORDER BY id
 """
 BIND = "UPDATE tasks SET run_id = %(run)s WHERE id = %(id)s AND run_id IS NULL"
-POOL = """
-    INSERT INTO pools (org, project, name, unlimited) VALUES (%(org)s, %(project)s, %(name)s, true)
-    ON CONFLICT DO NOTHING
-"""
 # Runs that tasks execute, and that no task can move any more: a server has to look at them.
 STUCK = """
     SELECT r.id FROM runs r
@@ -56,10 +50,6 @@ class RunTasks:
     def bind(self, task: UUID, run: UUID) -> None:
         """Let the task belong to a run, if it belongs to none."""
         self.tx.execute(BIND, {"id": task, "run": run})
-
-    def ensure_pool(self, owner: Owner) -> None:
-        """Make the default pool, for any number of tasks, if it is not there."""
-        self.tx.execute(POOL, owner.key | {"name": DEFAULT_POOL})
 
     def stuck(self, limit: int) -> list[UUID]:
         """List runs of tasks that have no open task."""

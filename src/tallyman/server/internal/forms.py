@@ -7,7 +7,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from tallyman.control.run.package import MadeTarget
+from tallyman.control.target.package import MadeTarget
 from tallyman.domain.task.event import Event, Scope
 from tallyman.domain.task.fence import AttemptReport, Fence, ReportStatus
 from tallyman.errors import UsageError

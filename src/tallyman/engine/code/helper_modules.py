@@ -14,7 +14,7 @@ from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from tallyman.engine.plan.syntax import parsed
+from tallyman.engine.code.syntax import parsed
 
 OURS = frozenset({"tallyman"})
 

@@ -13,10 +13,9 @@ from tallyman import faults
 from tallyman.control.pipeline.check import Definition
 from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.pipeline.redaction import redaction
-from tallyman.control.run import gate
-from tallyman.control.run.progress import TimedObserver
-from tallyman.control.run.target_inputs import TargetInputs
-from tallyman.control.run.timings import Stopwatch
+from tallyman.control.target import gate
+from tallyman.control.target.target_inputs import TargetInputs
+from tallyman.control.target.timings import Stopwatch, TimedObserver
 from tallyman.domain.account import ledger_json
 from tallyman.domain.account.fate import Evidence, Fate
 from tallyman.domain.account.ledger import Ledger

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import yaml
 
-from tallyman.engine.plan.syntax import parsed
+from tallyman.engine.code.syntax import parsed
 from tallyman.engine.spark.secrets import HIDDEN, SECRET
 
 Pair = tuple[ast.AST | str | None, ast.AST | None]

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from tallyman import faults
 from tallyman.control.publish.fragment import described
-from tallyman.control.run.assignment import Assignment
+from tallyman.control.target.assignment import Assignment
 from tallyman.domain.pipeline.pipeline import Asset
 from tallyman.domain.version.dataset import Fragment
 from tallyman.engine.evidence import append

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tallyman.engine.plan.code_hash import JSON, YAML
-from tallyman.engine.plan.helper_modules import IMPORTED, helper_modules
-from tallyman.engine.plan.shown_code import shown_code
+from tallyman.engine.code.code_hash import JSON, YAML
+from tallyman.engine.code.helper_modules import IMPORTED, helper_modules
+from tallyman.engine.code.shown_code import shown_code
 
 LARGEST = 1_000_000
 """The most bytes of a file whose text is kept."""

@@ -14,12 +14,12 @@ from tallyman.control.bind.pinned_files import Pin, PinnedFiles
 from tallyman.control.openlineage.run import RunEvents
 from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.pipeline.workspace import Workspace
-from tallyman.control.run.assignment import Assignment
-from tallyman.control.run.carried import to_plain
-from tallyman.control.run.make_target import TargetWork, failed
-from tallyman.control.run.outcome import TargetOutcome
-from tallyman.control.run.package import MadeTarget, TargetPackage
-from tallyman.control.run.target_inputs import TargetInputs
+from tallyman.control.target.assignment import Assignment
+from tallyman.control.target.carried import to_plain
+from tallyman.control.target.make_target import TargetWork, failed
+from tallyman.control.target.outcome import TargetOutcome
+from tallyman.control.target.package import MadeTarget, TargetPackage
+from tallyman.control.target.target_inputs import TargetInputs
 from tallyman.domain.history.lineage_event import LineageEvent
 from tallyman.domain.pipeline.pipeline_version import PipelineVersion
 from tallyman.domain.pipeline.target import Reading, Target

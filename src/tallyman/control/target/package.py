@@ -9,9 +9,9 @@ from typing import Any
 
 from tallyman.control.bind.describe import RunDescription
 from tallyman.control.pipeline.shared import FoundShared
-from tallyman.control.run.assignment import Assignment
-from tallyman.control.run.carried import of_plain, to_plain
-from tallyman.control.run.outcome import TargetOutcome
+from tallyman.control.target.assignment import Assignment
+from tallyman.control.target.carried import of_plain, to_plain
+from tallyman.control.target.outcome import TargetOutcome
 from tallyman.settings import Settings
 
 

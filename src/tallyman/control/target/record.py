@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 from tallyman.control.delivery.destination import disabled
-from tallyman.control.run.outcome import TargetOutcome
+from tallyman.control.target.outcome import TargetOutcome
 from tallyman.domain.history.lineage_event import LineageEvent
 from tallyman.domain.history.materialization import Made, RunRecord
 from tallyman.domain.history.run import Status

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import yaml
 
-from tallyman.engine.plan.helper_modules import IMPORTED, helper_modules
-from tallyman.engine.plan.syntax import parsed
+from tallyman.engine.code.helper_modules import IMPORTED, helper_modules
+from tallyman.engine.code.syntax import parsed
 
 YAML = (".yaml", ".yml")
 JSON = ".json"

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from tallyman.engine.observer import Observer
+
 
 @dataclass
 class Stopwatch:
@@ -59,3 +61,23 @@ class Stopwatch:
 
 def _ms(seconds: float) -> int:
     return round(seconds * 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class TimedObserver(Observer):
+    """An observer that measures phases and steps, and forwards them."""
+
+    stopwatch: Stopwatch
+    observer: Observer
+
+    def phase(self, name: str) -> None:
+        self.stopwatch.phase(name)
+        self.observer.phase(name)
+
+    def step(self, step_id: str) -> None:
+        self.stopwatch.step(step_id)
+        self.observer.step(step_id)
+
+    @property
+    def canceled(self) -> bool:
+        return self.observer.canceled

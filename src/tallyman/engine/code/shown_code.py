@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from tallyman.engine.plan.secret_literals import without_literals
+from tallyman.engine.code.secret_literals import without_literals
 from tallyman.engine.spark.secrets import (
     HIDDEN,
     NAME,

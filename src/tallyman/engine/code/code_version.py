@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tallyman.domain.history.manifest import CodeVersion
-from tallyman.engine.plan.helper_modules import IMPORTED, helper_modules
+from tallyman.engine.code.helper_modules import IMPORTED, helper_modules
 
 SECONDS = 10
 """The timeout for git; a repository that does not answer in time is treated as none."""

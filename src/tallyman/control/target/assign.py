@@ -9,7 +9,7 @@ from uuid import UUID
 from tallyman.control.bind.inputs import Pins
 from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.publish.declared import datasets_of, registered_dataset, rejections_dataset
-from tallyman.control.run.assignment import Assignment, EarlierResult
+from tallyman.control.target.assignment import Assignment, EarlierResult
 from tallyman.domain.definition.working_step import Output
 from tallyman.domain.history.materialization import Materialization, RunRecord
 from tallyman.domain.history.options import Options

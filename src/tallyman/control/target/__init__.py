@@ -1,0 +1,1 @@
+"""One target: assigned, made, proved, and its outcome recorded, in this process or in another."""
