@@ -55,9 +55,9 @@ class Workspace:
 
     @classmethod
     def open(cls, settings: Settings) -> Workspace:
-        given, state = settings.database, settings.state_folder
-        database = Database(given.reveal() if given else None, state)
-        return cls(settings, database, ProjectSession(settings.master, state))
+        given = settings.database
+        database = Database(given.reveal() if given else None, settings.server_folder)
+        return cls(settings, database, ProjectSession(settings.master, settings.state_folder))
 
     @property
     def name(self) -> str:
