@@ -1,15 +1,20 @@
-"""How fast tasks are claimed and completed: the protocol alone, in process and over HTTP.
+"""How fast tasks are claimed and completed, and how long a worker takes to react.
 
-    python benchmarks/dispatch.py [tasks] [workers]
+    python benchmarks/dispatch.py [--tasks 3000] [--workers 4] [--save]
 
-Prints a table: tasks per second, p50 and p99 of a claim, the time from the commit of an event until
-an idle worker has the task, and how long after its lease the task of a dead worker is taken over.
-PostgreSQL is the embedded one, with its usual durability.
+Prints a table: tasks per second and p99 of a claim, in process and over HTTP, with the
+protocol alone; the time from the commit of an event until an idle worker has the task; how long
+after its lease the task of a dead worker is taken over; and, with Spark, the time from an event
+until the result of 1,000 rows is published, and that of a task whose inputs are unchanged.
+PostgreSQL is the embedded one, with its usual durability. Takes about two minutes.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
+import platform
 import statistics
 import subprocess
 import sys
@@ -18,8 +23,11 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 from uuid import UUID, uuid4
+
+import warm_worker
 
 from tallyman.control.dispatch import operate, steps
 from tallyman.control.dispatch.claim import Claimed, claim_next
@@ -51,26 +59,52 @@ database = Database(sys.argv[1], Path(sys.argv[2]), most_idle=32)
 serve(database, "127.0.0.1:0", ready=lambda address: print(address, flush=True))
 database.close()
 """
+RESULTS = Path(__file__).parent / "results" / "dispatch.json"
+Row = dict[str, float]
 Claims = Callable[[str], Fence | None]
 Ends = Callable[[Fence], None]
 
 
 def main() -> None:
-    tasks = int(sys.argv[1]) if len(sys.argv) > 1 else 3000
-    workers = int(sys.argv[2]) if len(sys.argv) > 2 else 4
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tasks", type=int, default=3000)
+    parser.add_argument("--workers", type=int, default=4)
+    parser.add_argument("--save", action="store_true")
+    given = parser.parse_args()
+    tasks, workers = given.tasks, given.workers
+    load, rows = os.getloadavg()[0], dict[str, Row]()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         database = Database(None, Path(folder), most_idle=32)
         queue = PostgresQueue(database)
         with database.transaction() as tx:
             Pools(tx).define(OWNER, "default")
-        print(f"{tasks} tasks, {workers} workers, {os.cpu_count()} cores")
-        print(f"{'':24}{'tasks/s':>10}{'claim p50':>12}{'claim p99':>12}")
-        in_process(database, queue, tasks, workers)
-        over_http(database, queue, Path(folder), tasks, workers)
-        reaction(database, queue)
-        takeover(database, queue)
+        rows["claimed and completed, in process"] = in_process(database, queue, tasks, workers)
+        rows["claimed and completed, over HTTP"] = over_http(
+            database, queue, Path(folder), tasks, workers
+        )
+        rows["event to claimed by an idle worker"] = of_seconds(reaction(database, queue))
+        rows["end of a lease to taken over"] = of_seconds(takeover(database, queue))
         queue.close()
         database.close()
+    for name, took in warm_worker.measured(rounds=8).items():
+        rows[name] = of_seconds(took)
+    for name, row in rows.items():
+        print(f"{name:40}", *(f"{key} {value:,.1f}  " for key, value in row.items()))
+    if given.save:
+        save(rows, load_before=round(load, 1), tasks=tasks, workers=workers)
+
+
+def save(rows: dict[str, Row], **given: float) -> None:
+    date, machine = f"{datetime.now(UTC):%Y-%m-%d}", f"{os.cpu_count()} cores, {platform.machine()}"
+    kept = {"date": date, "machine": machine, **given, "results": rows}
+    RESULTS.write_text(json.dumps(kept, indent=2) + "\n")
+
+
+def of_seconds(took: list[float]) -> Row:
+    return {
+        "median_ms": round(statistics.median(took) * 1000, 1),
+        "longest_ms": round(max(took) * 1000, 1),
+    }
 
 
 def add(database: Database, queue: PostgresQueue, count: int) -> None:
@@ -86,7 +120,7 @@ def add(database: Database, queue: PostgresQueue, count: int) -> None:
         pass
 
 
-def measure(name: str, workers: int, claims: Claims, ends: Ends) -> None:
+def measure(workers: int, claims: Claims, ends: Ends) -> Row:
     took: list[float] = []
 
     def work(_: int) -> int:
@@ -105,10 +139,14 @@ def measure(name: str, workers: int, claims: Claims, ends: Ends) -> None:
         done = sum(threads.map(work, range(workers)))
     rate = done / (time.perf_counter() - begun)
     cuts = statistics.quantiles(took, n=100)
-    print(f"{name:24}{rate:10.0f}{cuts[49] * 1000:9.1f} ms{cuts[98] * 1000:9.1f} ms")
+    return {
+        "tasks_per_s": round(rate),
+        "claim_p50_ms": round(cuts[49] * 1000, 1),
+        "claim_p99_ms": round(cuts[98] * 1000, 1),
+    }
 
 
-def in_process(database: Database, queue: PostgresQueue, tasks: int, workers: int) -> None:
+def in_process(database: Database, queue: PostgresQueue, tasks: int, workers: int) -> Row:
     add(database, queue, tasks)
 
     def claims(worker: str) -> Fence | None:
@@ -119,12 +157,12 @@ def in_process(database: Database, queue: PostgresQueue, tasks: int, workers: in
         with database.transaction() as tx:
             complete(tx, OWNER, AttemptReport(fence=fence, status=ReportStatus.COMPLETED))
 
-    measure("in process", workers, claims, ends)
+    return measure(workers, claims, ends)
 
 
 def over_http(
     database: Database, queue: PostgresQueue, folder: Path, tasks: int, workers: int
-) -> None:
+) -> Row:
     with database.transaction() as tx:
         token = WorkerTokens(tx).add(OWNER, "bench")
     add(database, queue, tasks)
@@ -148,12 +186,13 @@ def over_http(
         given |= {"lease_token": str(fence.lease_token), "status": "Completed"}
         client.post("/internal/task-complete", given)
 
-    measure("over HTTP", workers, claims, ends)
+    row = measure(workers, claims, ends)
     server.terminate()
     server.wait()
+    return row
 
 
-def reaction(database: Database, queue: PostgresQueue, rounds: int = 30) -> None:
+def reaction(database: Database, queue: PostgresQueue, rounds: int = 30) -> list[float]:
     """From the commit of an event until an idle worker has its task."""
     dataset = uuid4()
     loops = Loops(database, queue)
@@ -180,14 +219,13 @@ def reaction(database: Database, queue: PostgresQueue, rounds: int = 30) -> None
             loops.wake()
             took.append(got.result() - begun)
     loops.stop()
-    print(f"{'event to claimed':24}{'':10}{statistics.median(took) * 1000:9.1f} ms", end="")
-    print(f"{max(took) * 1000:9.1f} ms (median, longest)")
+    return took
 
 
-def takeover(database: Database, queue: PostgresQueue, rounds: int = 5) -> None:
+def takeover(database: Database, queue: PostgresQueue, rounds: int = 5) -> list[float]:
     """From the end of the lease of a worker that fell silent until another one has its task."""
-    at_once = RetryPolicy(attempts=100, backoff_s=0, backoff_cap_s=0)
-    short = TaskTemplate(project="bench", asset="dead", kind="nothing", lease_s=1, retry=at_once)
+    often = RetryPolicy(attempts=100)
+    short = TaskTemplate(project="bench", asset="dead", kind="nothing", lease_s=1, retry=often)
     task = NewTask(template=short, trigger=TriggerKind.MANUAL, dedupe_key=str(uuid4()))
     loops = Loops(database, queue)
     loops.start()
@@ -202,8 +240,7 @@ def takeover(database: Database, queue: PostgresQueue, rounds: int = 5) -> None:
             took.append(time.perf_counter() - lease_ends)
         lease_ends = time.perf_counter() + short.lease_s
     loops.stop()
-    print(f"{'lease to taken over':24}{'':10}{statistics.median(took) * 1000:9.1f} ms", end="")
-    print(f"{max(took) * 1000:9.1f} ms (median, longest)")
+    return took
 
 
 def emit_one(database: Database, fence: Fence, event: Event) -> float:

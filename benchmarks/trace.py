@@ -83,25 +83,30 @@ def make_data(spark: SparkSession, folder: Path, records: int) -> None:
     rows.write.parquet(str(folder / "entries"))
 
 
-def trace_facts(trace: Path, data: Path) -> dict[str, object]:
-    """Records and bytes by kind, beside the bytes that the changed rows have as rows."""
-    counts: dict[str, int] = {}
-    sizes: dict[str, int] = {}
-    for file in trace.rglob("*.parquet"):
-        kind = file.name.split("-")[0]
-        counts[kind] = counts.get(kind, 0) + pq.read_metadata(file).num_rows
-        sizes[kind] = sizes.get(kind, 0) + file.stat().st_size
-    whole = sum(p.stat().st_size for p in (data / "entries").glob("*.parquet"))
-    total = sum(pq.read_metadata(p).num_rows for p in (data / "entries").glob("*.parquet"))
-    changed = counts.get("updated", 0) + counts.get("deleted", 0)
-    per_row = whole / total
+def trace_facts(project: tm.Project, run_id: str, folder: Path) -> dict[str, object]:
+    """Count records and bytes. A change takes its marks, its values before and its share of the row
+    id; the row itself, which baselines are read from, is counted separately.
+    """
+    with project.trace(run_id) as trace:
+        steps = trace.steps("changes")
+    counts = {
+        kind: sum(getattr(step, kind) for step in steps)
+        for kind in ("updated", "deleted", "baselines")
+    }
+    sizes = {"changes": 0, "rows": 0}
+    for file in (folder / "trace").rglob("*.parquet"):
+        found = pq.read_metadata(file)
+        for group in map(found.row_group, range(found.num_row_groups)):
+            for column in map(group.column, range(group.num_columns)):
+                kind = "changes" if column.path_in_schema.startswith("_tm.") else "rows"
+                sizes[kind] += column.total_compressed_size
+    changed = counts["updated"] + counts["deleted"]
+    files = sum(f.stat().st_size for f in (folder / "trace").rglob("*") if f.is_file())
     return {
-        "records": counts,
-        "bytes": sizes,
-        "changes_share": round(
-            (sizes.get("updated", 0) + sizes.get("deleted", 0)) / (per_row * changed), 3
-        ),
-        "share_with_baselines": round(sum(sizes.values()) / (per_row * changed), 3),
+        "changes": counts,
+        "bytes": {**sizes, "files": files},
+        "bytes_per_change": round(sizes["changes"] / changed, 2),
+        "bytes_per_change_with_rows": round(files / changed, 2),
     }
 
 
@@ -131,7 +136,7 @@ def main() -> None:
                 processor[name].append(processor_seconds() - used)
             place = home / result.folder / name
             if name == "changes":
-                facts = trace_facts(place / "trace", home / "data")
+                facts = trace_facts(project, result.run_id, place)
             shutil.rmtree(home / "runs")
     report(given, times, processor, facts)
     if not given.keep:

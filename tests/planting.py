@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import random
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -61,6 +62,7 @@ def install() -> None:
     # A process of the tests speaks gRPC. A fork of it is whole if gRPC does not try to go on in it,
     # and an interpreter for each of a thousand commands would take most of the time.
     os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
+    os.register_at_fork(after_in_child=_forget_sessions)
     child._can_fork = lambda: True
     opened = ProjectSession.get
 
@@ -73,6 +75,15 @@ def install() -> None:
 
     get.plants = True  # type: ignore[attr-defined]
     ProjectSession.get = get  # type: ignore[method-assign]
+
+
+def _forget_sessions() -> None:
+    """Leave the sessions of Spark Connect to the parent: their connections are closed in a fork,
+    and PySpark, when it is asked for a Python function, waits for an answer of the active one."""
+    module = sys.modules.get("pyspark.sql.connect.session")
+    if module is not None:
+        module.SparkSession._default_session = None
+        module.SparkSession._active_session = threading.local()
 
 
 def _plant(session: Any) -> None:

@@ -33,8 +33,11 @@ class OnDemand:
 
 
 @contextmanager
-def imported_meanwhile(*modules: str) -> Iterator[None]:
-    """Import modules in another thread while the caller waits for something else, such as Spark."""
+def imported_meanwhile(*modules: str, after: str) -> Iterator[None]:
+    """Import modules in another thread while the caller waits for something else, such as Spark.
+    `after` is imported here first: modules of PySpark import each other in circles, and two threads
+    that enter the circle at once may see half of it."""
+    import_module(after)
 
     def load() -> None:
         # The caller gets the error of a failed import when it uses the module.

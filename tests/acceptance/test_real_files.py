@@ -251,6 +251,14 @@ def test_a_broken_file_is_named_and_the_run_completes_when_it_is_repaired(homes:
     put(home, "days.json", b'{"id": "a", "d": "2026-01-01"}\n')
     put(home, "lines/a.json", b'{"id": "a", "v": 1}\n')
     many = "".join(f'{{"id": "k{n}", "v": {n * 7919 % 1000}}}\n' for n in range(900)).encode()
+    link = home.path / "data" / "lines" / "b.json.gz"
+    link.symlink_to("nowhere")
+    reply = home.tallyman("run", "read")
+    [error] = [asset["error"] for asset in reply.json["assets"]]
+    assert (error["code"], reply.code) == ("input_unreadable", 1)
+    assert "'b.json.gz'" in error["message"]
+    assert home.status(reply.json["run_id"]) == "failed"
+    link.unlink()
     for content, reason in (
         (gzip.compress(many)[:-1_000], "nexpected end"),
         (b"no gzip at all\n", "its name ends in .gz, but its content is not gzip"),

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.world.home import Home
+from tests.world.homes import Homes
 from tests.world.scale import some
 
 EXPENSIVE = {
@@ -86,6 +88,28 @@ def test_showing_a_run_loads_nothing_expensive() -> None:
     loaded = {name.partition(".")[0] for name in done.stdout.split()}
     assert "psycopg" in loaded
     assert loaded & EXPENSIVE == set()
+
+
+def test_a_run_without_changes_loads_nothing_that_makes_rows(homes: Homes) -> None:
+    home = (
+        homes.make(Home, "unchanged")
+        .data("rows.jsonl", {"id": "1", "size": 2})
+        .pipeline(
+            "import tallyman as tm\n"
+            "rows = tm.source('rows', path='data/rows.jsonl', format='json', key='id',\n"
+            "                 schema='id string, size int')\n"
+            "@tm.asset(key='id')\n"
+            "def large(rows):\n"
+            "    return rows.filter('size > 1', reason='small')\n"
+        )
+    )
+    assert home.ok("run")["status"] == "success"
+    # The settings of PySpark's mode are set before a plan is built, also if none is.
+    settings = home.path / "tallyman.yaml"
+    lines = settings.read_text().splitlines(keepends=True)
+    settings.write_text("".join(line for line in lines if not line.startswith("master:")))
+    assert loaded_by(home.path, "run") & EXPENSIVE == {"sqlglot"}
+    assert len(home.ok("runs")) == 2
 
 
 def test_rows_are_read_without_spark(people: Path) -> None:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql.connect.session import SparkSession
 
+from tallyman.control.compile import child
 from tallyman.control.compile.handover import Handover
 from tallyman.domain.pipeline import pipeline as declaring
 from tests.world.home import Home
 from tests.world.reply import Reply
 from tests.world.scale import some
+from tests.world.waiting import wait_until
 
 HEAD = """\
 import os, signal, subprocess, sys, threading, time
@@ -57,6 +62,7 @@ HOSTILE: dict[str, tuple[str, str]] = {
         HEAD + "for n in (2, 15): signal.signal(n, signal.SIG_IGN)\nwhile True: time.sleep(1)",
         TOO_LONG,
     ),
+    "prints without end": (HEAD + "while True: print('x' * 10_000)", "print more than"),
     "recurses": (HEAD + "def f(): return f()\nf()", "RecursionError"),
     "raises": (HEAD + "raise Exception('a\\nb')", "cannot be imported"),
     "raises what is no Exception": (
@@ -151,6 +157,26 @@ def test_a_hostile_definition_is_refused_with_a_message(tmp_path: Path, case: st
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.fixture
+def live_session(spark_server: str) -> Iterator[None]:
+    """A Connect session of this process, as a pipeline in a notebook has one."""
+    session = SparkSession.builder.remote(spark_server).create()
+    yield
+    session.stop()
+
+
+@pytest.mark.usefixtures("live_session")
+@pytest.mark.parametrize("forks", [True, False])
+def test_a_session_of_the_asking_process_is_not_seen_by_the_compiling_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forks: bool
+) -> None:
+    monkeypatch.setattr(child, "_can_fork", lambda: forks)
+    text, said = HOSTILE["a Python function"]
+    reply, _ = check(tmp_path, text, "30")
+
+    assert said in reply.json["problems"][0]["message"], reply
+
+
 @pytest.mark.parametrize(
     "forged",
     [{"section": ["assets"]}, {"name": 7}, {"value": []}, {"value": None}, {"code": 7}, {"x": 1}],
@@ -167,6 +193,20 @@ def test_a_file_that_hangs_is_named_with_its_line(tmp_path: Path) -> None:
 
     [problem] = reply.json["problems"]
     assert (problem["file"], problem["line"]) == ("pipelines/p.py", 6)
+
+
+def test_a_file_that_spins_ends_also_if_the_command_is_killed(tmp_path: Path) -> None:
+    (tmp_path / "pipelines").mkdir()
+    (tmp_path / "tallyman.yaml").write_text("name: hostile\n")
+    mark = tmp_path / "child"
+    text = f"import os\nopen({str(mark)!r}, 'w').write(str(os.getpid()))\nwhile True: pass\n"
+    (tmp_path / "pipelines" / "p.py").write_text(text)
+    asking = Home(tmp_path).installed("check", "--no-spark", TALLYMAN_COMPILE_SECONDS="2")
+    wait_until(lambda: mark.exists() and mark.read_text())
+    asking.kill()
+    asking.communicate()
+    spinning = Path("/proc") / mark.read_text()
+    wait_until(lambda: not spinning.exists())
 
 
 def test_what_a_file_prints_is_shown_apart_from_the_answer(tmp_path: Path) -> None:
@@ -219,3 +259,12 @@ def test_equal_names_of_files_in_two_projects_do_not_meet(tmp_path: Path) -> Non
         assert reply.code == 0
         compiled = Home(place).tallyman("compile").json
         assert compiled["sources"]["x"]["schema"] == schema
+
+
+def test_the_number_of_a_child_that_ended_stays_taken_until_it_is_put_away() -> None:
+    """Whoever got its number next would be killed in its place."""
+    for script, code in (("exit 3", 3), ("kill -9 $$", -9)):
+        with subprocess.Popen(["sh", "-c", script]) as ended:
+            wait_until(lambda one=ended.pid: child.exit_code(one) is not None)
+            assert child.exit_code(ended.pid) == code
+            assert ended.wait() == code  # nobody else waited for it

@@ -18,7 +18,6 @@ from tallyman.control.dispatch.ended import EndedAttempt
 from tallyman.domain.task.event import Event, Scope
 from tallyman.domain.task.state import TaskStatus
 from tallyman.errors import InUse, StaleAttempt, UsageError
-from tallyman.registry.task.outbox import MOST_FAILURES
 from tests.dispatch.desk import Desk, fence_of
 
 DRAIN = """
@@ -109,23 +108,6 @@ def test_a_lost_message_costs_time_and_a_doubled_one_nothing(desk: Desk) -> None
         desk.drain()
     assert desk.claim_next().reason == "Empty"
     assert desk.task(task).attempt == 1
-
-
-def test_a_queue_that_fails_is_tried_twenty_times_and_then_shown(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    desk.add()
-
-    def broken(*_: object) -> None:
-        raise OSError("no route to the queue")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(desk.queue, "send", broken)
-        for _ in range(MOST_FAILURES):
-            assert desk.drain() == 0
-    [row] = desk.rows("SELECT status, failures, last_error FROM outbox")
-    assert row == {"status": "Failed", "failures": 20, "last_error": "no route to the queue"}
-    assert desk.drain() == 0
 
 
 def test_two_dispatchers_at_once_do_everything_once(desk: Desk) -> None:

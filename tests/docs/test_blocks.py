@@ -16,7 +16,12 @@ NOT_EXECUTED = {
         "docs/guides/history.md",
         "not executed",
         "two terminals at once; tests/orchestration/test_cancel.py does it",
-    )
+    ),
+    (
+        "docs/guides/workers.md",
+        "not executed",
+        "it goes on until Ctrl-C; tests/operate/test_server.py does it",
+    ),
 }
 SHELL = {
     "README.md": [

@@ -8,7 +8,7 @@ import pytest
 
 from tests.docs.conftest import chosen
 
-GUIDES = ["check", "history", "outputs", "pipelines", "tables", "trace", "why", "yaml"]
+GUIDES = ["check", "history", "outputs", "pipelines", "tables", "trace", "why", "workers", "yaml"]
 
 
 @pytest.mark.parametrize("guide", chosen(GUIDES, 1))

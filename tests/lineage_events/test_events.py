@@ -9,7 +9,6 @@ from typing import Any
 from uuid import UUID, uuid5
 
 import pytest
-from openlineage.client.event_v2 import RunState
 
 from tallyman.control.openlineage.events import (
     STATES,
@@ -19,6 +18,7 @@ from tallyman.control.openlineage.events import (
     run_event,
     step_events,
 )
+from tallyman.control.openlineage.facets import RunState
 from tallyman.domain.account.fate import Fate
 from tallyman.domain.account.ledger import KeyDigest, SubLedger
 from tallyman.domain.account.stored_ledger import StoredLedger

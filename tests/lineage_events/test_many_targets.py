@@ -13,7 +13,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from openlineage.client.event_v2 import RunState
 from pyspark.sql import SparkSession
 
 from tallyman.control.bind.inputs import Pins
@@ -21,6 +20,7 @@ from tallyman.control.compile import load
 from tallyman.control.openlineage.asset import AssetFacts
 from tallyman.control.openlineage.datasets import LineageDataset, merged
 from tallyman.control.openlineage.events import LineageAsset, run_event
+from tallyman.control.openlineage.facets import RunState
 from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.pipeline.workspace import Workspace
 from tallyman.domain.account.ledger_json import to_json

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from jsonschema import ValidationError
-from openlineage.client.event_v2 import RunState
 
 from tallyman.control.openlineage.events import asset_event
+from tallyman.control.openlineage.facets import RunState
 from tests.lineage_events.described import STARTED, lineage_asset, lineage_run
 from tests.lineage_events.validation import facets, valid
 

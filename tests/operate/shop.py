@@ -39,12 +39,12 @@ person = tm.table("person", schema="name string not null, age int", key="name")
 class Service:
     """A command that goes on until it is ended; what it prints is read all the time."""
 
-    def __init__(self, folder: Path, *words: str) -> None:
+    def __init__(self, folder: Path, *words: str, **more: str) -> None:
         kept = {k: v for k, v in os.environ.items() if not k.startswith("TALLYMAN_")}
         self.process = subprocess.Popen(
             [COMMAND, *words],
             cwd=folder,
-            env={**kept, "PYTHONPATH": f"{HERE}:{ROOT}"},
+            env={**kept, "PYTHONPATH": f"{HERE}:{ROOT}", **more},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -274,32 +274,65 @@ WORKED = [
         at="/outputs/",
     ),
 ]
+
+
+def of_trace(change: Rows) -> Rows:
+    """Change rows that are written for the trace, and no others."""
+
+    def changed(rows: DataFrame) -> DataFrame:
+        own = F.col("_tm_part") == -1
+        there = rows.where(own) if "_tm_part" in rows.columns else rows.limit(0)
+        if "_tm_trace" not in rows.columns and there.isEmpty():
+            return rows
+        return rows.where(~own).unionAll(change(there))
+
+    return changed
+
+
+def unmark(column: str) -> Rows:
+    """Forget what a step changed in one row."""
+
+    def changed(rows: DataFrame) -> DataFrame:
+        top, _, field = column.partition(".")
+        one = F.when(F.col("id") == "o-00", 2).otherwise(0).cast("bigint")
+        return rows.withColumn(top, F.col(top).withField(field, F.col(column) - one))
+
+    return changed
+
+
+def one_less(rows: DataFrame) -> DataFrame:
+    return rows.where(F.col("id") != "o-00")
+
+
+def one_more(rows: DataFrame) -> DataFrame:
+    return rows.unionAll(rows.limit(1))
+
+
 TRACED = [
-    Plant(f"{TRACER}._write", "worked", "update_lost", lose("changed", "1"), traced=True),
+    Plant(STAGE, "worked", "trace_lost", of_trace(one_less), traced=True),
+    Plant(STAGE, "worked", "trace_doubled", of_trace(one_more), traced=True),
+    Plant(STAGE, "worked", "mark_lost", of_trace(unmark("_tm_trace.marks_0")), traced=True),
+    Plant(STAGE, "touched", "trace_lost", of_trace(one_less), traced=True),
+    Plant(STAGE, "touched", "trace_doubled", of_trace(one_more), traced=True),
+    Plant(STAGE, "touched", "mark_lost", of_trace(unmark("_tm.trace.marks_0")), traced=True),
+    Plant(STAGE, "touched", "row_lost", lose("id", "o-00"), traced=True),
     Plant(
-        f"{TRACER}._write",
-        "worked",
-        "created_doubled",
-        having("after", lambda rows: rows.unionAll(rows.limit(1))),
-        traced=True,
-    ),
-    Plant(
-        "working.trace:_gather", "worked", "file_lost", files=lose_file, at="/step-20", traced=True
+        "working.trace:_gather", "worked", "file_lost", files=lose_file, at="/step-10", traced=True
     ),
     Plant(
         f"{TRACER}._commit",
         "worked",
         "file_lost",
         files=lose_file,
-        at="/operation_seq=20",
+        at="/operation_seq=10",
         traced=True,
     ),
     Plant(
         f"{TRACER}._commit",
-        "worked",
+        "touched",
         "file_doubled",
         files=double_file,
-        at="/operation_seq=30",
+        at="/operation_seq=10",
         traced=True,
     ),
 ]

@@ -71,6 +71,11 @@ def worked(orders, regions=None, more=None, asset=""):
         .output(f"exports/{asset}.csv", columns=["id", "grp", "amount"], name="csv", seq=60)
         .output(f"exports/{asset}_one.csv", columns=["status"], name="one", seq=65)
         .output(f"exports/{asset}.parquet", include_deleted=True, name="all", seq=70))
+
+def touched(orders, regions=None, more=None, asset=""):
+    return (orders.update({"amount": "amount * 2"}, where="grp = 'a'", name="twice", seq=10)
+        .delete("status = 'void'", name="void", seq=20)
+        .update({"status": "'seen'"}, where="grp = 'b'", name="seen", seq=30))
 """
 ASSET = """
 @tm.asset(name="{name}", evidence="{evidence}", trace={trace!r}, split={split}, **ANY)

@@ -35,9 +35,12 @@ PLANS = (
     "matches",
     "ranked",
     "worked",
+    "touched",
     "divided",
     "parted",
 )
+
+TRACED = ("worked", "touched")
 
 
 def _unchanged(rows: Any) -> Any:
@@ -58,7 +61,7 @@ CHOSEN = [one for plants in OF_KINDS.values() for one in some(plants, 1, wide=1)
 MANY = by_form((), ("groups", "unfolded"), ("groups", "judged", "regrouped", "unfolded"))
 SOUND = [
     # With keys few rows are written by Spark, with digests by this process.
-    Plant("", plan, "sound", here=here, evidence=evidence, traced=plan == "worked", many=many)
+    Plant("", plan, "sound", here=here, evidence=evidence, traced=plan in TRACED, many=many)
     for plan in PLANS
     for many in (False, True)
     for evidence, here in (("keys", None), ("digest", _unchanged))

@@ -59,6 +59,141 @@ def exact_row(state: Mapping[str, Any], columns: Sequence[str]) -> tuple[Any, ..
 
 
 @dataclass(frozen=True)
+class Segment:
+    """Files that one layout describes: a row for each row that the steps of a segment touched."""
+
+    layout: dict[str, Any]
+    files: list[Path]
+
+    @cached_property
+    def stored(self) -> pa.Table:
+        return pa.concat_tables(
+            (pq.ParquetFile(file).read() for file in self.files), promote_options="permissive"
+        )
+
+    @cached_property
+    def rows(self) -> list[dict[str, Any]]:
+        return self.stored.to_pylist()
+
+    def at(self, row: Any, path: Sequence[str]) -> Any:
+        for name in path:
+            row = row[name]
+        return row
+
+    def of(self, path: Sequence[str]) -> pa.DataType:
+        """The type of what is at a path."""
+        found = self.stored.schema.field(path[0]).type
+        for name in path[1:]:
+            found = found.field(name).type
+        return found
+
+    def marked(self, row: Any, mark: int) -> bool:
+        word = self.at(row, [*self.layout["row"], f"marks_{mark // 60}"])
+        return bool(word & (1 << (mark % 60)))
+
+    def id_of(self, row: Any) -> str:
+        low = self.at(row, [*self.layout["row"], "id"])
+        assert 0 <= low < 1 << 62
+        whole = f"{int(self.layout['row_id_begins'], 16) << 64 | 1 << 63 | low:032x}"
+        return "-".join((whole[:8], whole[8:12], whole[12:16], whole[16:20], whole[20:]))
+
+    def value(self, row: Any, column: Any, number: int) -> Any:
+        """What a column held before its change of that number, or the next one of the row."""
+        for change in column["changes"][number:]:
+            if self.marked(row, change["mark"]):
+                return None if change["old"] is None else self.at(row, change["old"])
+        return self.at(row, column["last"])
+
+    def changed(self, seq: int) -> dict[str, tuple[Any, int]]:
+        """The columns that a step assigns: each with the number of this change."""
+        return {
+            change["column"]: (column, number)
+            for column in self.layout["columns"]
+            for number, change in enumerate(column["changes"])
+            if change["step"] == seq
+        }
+
+    def steps_of(self, row: Any) -> list[int]:
+        marks = [(e["step"], e["mark"]) for e in self.layout["ended"]]
+        for column in self.layout["columns"]:
+            marks += [(c["step"], c["mark"]) for c in column["changes"]]
+        return sorted({step for step, mark in marks if self.marked(row, mark)})
+
+    def table(self, step: Mapping[str, Any], kind: str) -> pa.Table | None:
+        return {
+            "updated": self._updated,
+            "deleted": self._deleted,
+            "created": self._created,
+            "baseline": self._baseline,
+        }[kind](step)
+
+    def _updated(self, step: Mapping[str, Any]) -> pa.Table | None:
+        changed = self.changed(step["seq"])
+        if not changed:
+            return None
+        assert sorted(changed) == sorted(step["assigned"])
+        names = step["assigned"]
+        made: list[list[Any]] = [[], [], [], []]
+        for row in self.rows:
+            marks = {n: self.marked(row, c["changes"][i]["mark"]) for n, (c, i) in changed.items()}
+            if not any(marks.values()):
+                continue
+            old = {n: self.value(row, c, i) if marks[n] else None for n, (c, i) in changed.items()}
+            new = {
+                n: self.value(row, c, i + 1) if marks[n] else None for n, (c, i) in changed.items()
+            }
+            mask = "".join("1" if marks[name] else "0" for name in names)
+            for values, value in zip(made, (self.id_of(row), mask, old, new), strict=True):
+                values.append(value)
+        olds = {n: c["changes"][i]["old"] or c["last"] for n, (c, i) in changed.items()}
+        sides = [
+            pa.array(values, pa.struct([(name, self.of(paths[name])) for name in names]))
+            for values, paths in (
+                (made[2], olds),
+                (made[3], {n: c["last"] for n, (c, _) in changed.items()}),
+            )
+        ]
+        columns = {"row_id": made[0], "changed": made[1], "before": sides[0], "after": sides[1]}
+        return pa.table(columns)
+
+    def _deleted(self, step: Mapping[str, Any]) -> pa.Table | None:
+        marks = [e["mark"] for e in self.layout["ended"] if e["step"] == step["seq"]]
+        found = [self.id_of(row) for row in self.rows if any(self.marked(row, m) for m in marks)]
+        return pa.table({"row_id": pa.array(found, pa.string())})
+
+    def _created(self, step: Mapping[str, Any]) -> pa.Table | None:
+        created = self.layout["created"]
+        if created is None or created["step"] != step["seq"]:
+            return None
+        return self._states(self.rows, created["values"])
+
+    def _baseline(self, step: Mapping[str, Any]) -> pa.Table | None:
+        if self.layout["loaded"] is None:
+            return None
+        unseen = (row for row in self.rows if not self.marked(row, 0))
+        mine = [row for row in unseen if self.steps_of(row)[0] == step["seq"]]
+        return self._states(mine, self.layout["loaded"])
+
+    def _states(self, rows: list[Any], values: list[dict[str, Any]]) -> pa.Table:
+        columns = self.layout["columns"]
+        after = [
+            {
+                v["name"]: self.at(row, v["value"])
+                if "value" in v
+                else self.value(row, columns[v["column"]], 0)
+                for v in values
+            }
+            for row in rows
+        ]
+        kinds = [
+            (v["name"], self.of(v["value"] if "value" in v else columns[v["column"]]["last"]))
+            for v in values
+        ]
+        ids = pa.array([self.id_of(row) for row in rows], pa.string())
+        return pa.table({"row_id": ids, "after": pa.array(after, pa.struct(kinds))})
+
+
+@dataclass(frozen=True)
 class Recorded:
     """The folder `trace/` of one target."""
 
@@ -77,9 +212,19 @@ class Recorded:
         found = [p for p in self.folder.iterdir() if p.name != "steps.json"]
         return sorted(int(p.name.removeprefix("operation_seq=")) for p in found)
 
+    @cached_property
+    def segments(self) -> list[Segment]:
+        return [
+            Segment(json.loads(layout.read_text()), sorted(layout.parent.glob(f"{layout.stem}-*")))
+            for seq in self.complete
+            for layout in sorted((self.folder / f"operation_seq={seq}").glob("*.json"))
+        ]
+
     def tables(self, seq: int, kind: str) -> list[pa.Table]:
-        place = self.folder / f"operation_seq={seq}"
-        return [pq.ParquetFile(p).read() for p in sorted(place.glob(f"{kind}-*.parquet"))]
+        """The records of a step, as tables with an id, the columns that changed, and both sides."""
+        [step] = [step for step in self.steps if step["seq"] == seq]
+        tables = [segment.table(step, kind) for segment in self.segments]
+        return [table for table in tables if table is not None and table.num_rows]
 
     def _rows(self, seq: int, kind: str) -> Iterator[dict[str, Any]]:
         for table in self.tables(seq, kind):

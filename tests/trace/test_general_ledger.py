@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -81,23 +80,20 @@ def test_values_are_stored_in_the_types_of_their_columns(closed: Closed) -> None
     assert made.field("after").type.field("line").type == pa.int32()
 
 
-def test_the_files_are_made_for_the_questions_asked(closed: Closed) -> None:
-    """Sorted by row id, with a bloom filter on it, compressed, and one folder for each step."""
-    files = sorted(closed.recorded.folder.rglob("*.parquet"))
-    assert {f.name.partition("-")[0] for f in files} == {
-        *("baseline", "created", "deleted", "updated"),
+def test_each_touched_row_is_in_the_files_of_a_segment_once(closed: Closed) -> None:
+    """One folder for each step; the first one of a segment has the files of all its steps."""
+    recorded = closed.recorded
+    files = sorted(recorded.folder.rglob("*.parquet"))
+    assert {f.parent.name for f in files} == {f"operation_seq={n}" for n in (10, 40, 50, 60)}
+    for segment in recorded.segments:
+        ids = [segment.id_of(row) for row in segment.rows]
+        assert ids, segment.files
+        assert len(ids) == len(set(ids)), segment.files
+    rows = {
+        file.parent.name: sum(pq.read_metadata(f).num_rows for f in file.parent.glob("*.parquet"))
+        for file in files
     }
-    for file in files:
-        ids = pq.ParquetFile(file).read(["row_id"])["row_id"].to_pylist()
-        assert ids, file
-        assert ids == sorted(ids), file
-    with duckdb.connect() as connection:
-        found = connection.execute(
-            "SELECT DISTINCT compression, bloom_filter_offset IS NOT NULL "
-            "FROM parquet_metadata($files) WHERE path_in_schema = 'row_id'",
-            {"files": list(map(str, files))},
-        ).fetchall()
-    assert found == [("ZSTD", True)]
+    assert list(rows.values()) == [7, 4, 3, 3]
 
 
 def test_the_rows_are_fifteen_and_seventeen_with_those_deleted(closed: Closed) -> None:

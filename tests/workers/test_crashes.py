@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 import pytest
@@ -19,10 +20,11 @@ def test_another_server_takes_over_from_a_killed_one(
     home = service.home.numbers(DAY, 1, 2, 3)
     first = service.server(TALLYMAN_CRASH_AT=point)
     service.worker()
-    service.call("submit", "hit", selection=["+sum"], partitions=[DAY])
+    watching = home.start("run", "+sum", "--partition", DAY, "--run-id", "hit", "--json")
     assert first.process.wait(timeout=200) == -9
     service.server()
-    assert service.ended("hit") == "success"
+    code, out, _ = watching.wait()
+    assert (code, json.loads(out)["status"]) == (0, "success")
     assert [row[1] for row in home.rows("sum")] == [6]
     assert len(home.ok("commits")) == 1
     assert {status for _, status in service.tasks("hit")} == {"Completed"}

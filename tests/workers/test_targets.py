@@ -19,8 +19,8 @@ def totals(service: Service, day: str) -> list[object]:
 
 def test_a_submitted_run_is_published_once_and_then_unchanged(service: Service) -> None:
     home, day = service.home.numbers("2025-02-01", 1, 2, 3), "2025-02-01"
-    service.call("submit", "first", selection=["+report"], partitions=[day])
-    assert service.ended("first") == "success"
+    result = service.run("first", "+report", "--partition", day)
+    assert (result["status"], len(result["published"])) == ("success", 3)
     assert totals(service, day) == [6]
     assert {home.states("first")[asset] for asset in ALL} == {("success", 1)}
     [commit] = [one for one in home.ok("commits") if one["run"] == "first"]
@@ -33,8 +33,7 @@ def test_a_submitted_run_is_published_once_and_then_unchanged(service: Service) 
     kinds = [json.loads(line)["eventType"] for line in events]
     assert (kinds[0], kinds[-1], kinds.count("START")) == ("START", "COMPLETE", 4)
 
-    service.call("submit", "again", selection=["+report"], partitions=[day])
-    assert service.ended("again") == "success"
+    assert service.run("again", "+report", "--partition", day)["commit"] is None
     assert {home.states("again")[asset][0] for asset in ALL} == {"skipped"}
     assert [one for one in home.ok("commits") if one["run"] == "again"] == []
 
@@ -42,8 +41,7 @@ def test_a_submitted_run_is_published_once_and_then_unchanged(service: Service) 
 def test_a_failed_target_ends_its_run_and_a_resume_goes_on(service: Service) -> None:
     home, day = service.home, "2025-02-02"
     home.data(f"{day}/raw.jsonl", *[{"id": "1", "n": 1, "day": day}] * 2)  # a key twice
-    service.call("submit", "bad", selection=["+report"], partitions=[day])
-    assert service.ended("bad") == "failed"
+    assert service.run("bad", "+report", "--partition", day, code=1)["status"] == "failed"
     assert [home.states("bad")[asset][0] for asset in ALL] == ["failed", "pending", "pending"]
     [[message]] = home.sql(
         "SELECT metadata -> 'error' ->> 'code' FROM materializations m JOIN runs r "
@@ -51,8 +49,7 @@ def test_a_failed_target_ends_its_run_and_a_resume_goes_on(service: Service) -> 
     )
     assert message == home.ok("show", "bad")["assets"][0]["error"]["code"]
     home.numbers(day, 4, 5)
-    service.call("resume", "bad")
-    assert service.ended("bad") == "success"
+    assert home.ok("resume", "bad")["status"] == "success"
     assert totals(service, day) == [9]
     assert home.states("bad")["numbers"] == ("success", 2)
     home.ok("verify", "run", "bad")
@@ -60,12 +57,16 @@ def test_a_failed_target_ends_its_run_and_a_resume_goes_on(service: Service) -> 
 
 def test_a_run_that_waits_goes_on_by_itself_after_a_yes(service: Service) -> None:
     home, day = service.home.numbers("2025-02-03", 1, 999_999, 7), "2025-02-03"
-    service.call("submit", "big", selection=["+report"], partitions=[day])
-    assert service.ended("big") == "waiting_approval"
+    reply = home.printed("run", "+report", "--partition", day, "--run-id", "big")
+    assert (reply.code, service.status("big")) == (1, "waiting_approval"), str(reply)
+    assert f"tallyman approve big sum --partition d:{day}" in reply.stdout
     assert totals(service, day) == []
     assert all(status == "Completed" for _, status in service.tasks("big"))
-    home.ok("approve", "big", "sum", "--partition", day)
-    wait_until(lambda: service.status("big") == "success")
+    decided = home.printed("approve", "big", "sum", "--partition", day, "--set", "limit=2000000")
+    assert "it goes on by itself:  tallyman watch big" in decided.stdout
+    assert home.ok("watch", "big")["status"] == "success"
+    [asked] = [row for row in home.ok("approvals") if row["run"] == "big"]
+    assert (asked["status"], asked["modifications"]) == ("approved", {"limit": "2000000"})
     assert totals(service, day) == [1_000_007]
     assert home.states("big")["report"] == ("success", 1)
     home.ok("verify", "run", "big")
@@ -73,8 +74,7 @@ def test_a_run_that_waits_goes_on_by_itself_after_a_yes(service: Service) -> Non
 
 def test_a_no_ends_the_run(service: Service) -> None:
     home, day = service.home.numbers("2025-02-04", 1, 999_999, 8), "2025-02-04"
-    service.call("submit", "refused", selection=["+report"], partitions=[day])
-    assert service.ended("refused") == "waiting_approval"
+    service.run("refused", "+report", "--partition", day, code=1)
     home.ok("reject", "refused", "sum", "--partition", day)
     assert service.status("refused") == "failed"
     assert (totals(service, day), home.states("refused")["report"]) == ([], ("pending", 0))
@@ -82,8 +82,7 @@ def test_a_no_ends_the_run(service: Service) -> None:
 
 def test_a_task_without_a_run_gets_one_and_publishes_when_it_completes(service: Service) -> None:
     home, day = service.home.numbers("2025-02-05", 1, 2), "2025-02-05"
-    service.call("submit", "input", selection=["numbers"], partitions=[day])
-    assert service.ended("input") == "success"
+    service.run("input", "numbers", "--partition", day)
     first = service.react("every", "one")
     service.completed(first)
     assert {row[0] for row in home.rows("every")} >= {"1", "2"}
@@ -102,20 +101,7 @@ def test_a_task_without_a_run_gets_one_and_publishes_when_it_completes(service: 
 def test_a_target_that_cannot_be_assigned_fails_with_the_reason(service: Service) -> None:
     day = "2025-02-06"
     service.home.numbers(day, 3)
-    service.call("submit", "known", selection=["numbers"], partitions=[day])
-    assert service.ended("known") == "success"
+    service.run("known", "numbers", "--partition", day)
     task = service.react("report", "early", partition="d:2031-01-01")
     wait_until(lambda: service.task(task).status.value == "Failed")
     assert (service.task(task).error or {})["code"] == "dependency_not_ready"
-
-
-def test_a_canceled_run_ends_without_a_commit(service: Service) -> None:
-    home = service.home
-    days = [f"2025-03-{day:02d}" for day in range(1, 9)]
-    for day in days:
-        home.numbers(day, 1)
-    service.call("submit", "stopped", selection=["numbers"], partitions=days)
-    home.ok("cancel", "stopped", "--timeout", "60")
-    assert service.status("stopped") == "canceled"
-    assert "Queued" not in {status for _, status in service.tasks("stopped")}
-    assert [one for one in home.ok("commits") if one["run"] == "stopped"] == []

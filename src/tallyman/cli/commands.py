@@ -17,8 +17,8 @@ from tallyman.cli.terminal.output import interrupted
 PANELS = {
     "Start": ("init", "demo", "doctor"),
     "Run": (
-        "run", "backfill", "resume", "cancel", "approve", "reject", "approvals", "rejections",
-        "invalidate", "breakers",
+        "run", "backfill", "resume", "watch", "cancel", "approve", "reject", "approvals",
+        "rejections", "invalidate", "breakers",
     ),
     "Read": (
         "ls", "graph", "status", "runs", "show", "report", "compare", "read", "versions",

@@ -22,6 +22,7 @@ from tallyman.errors.base import (
     Conflict,
     NotFound,
     Problem,
+    RecordedError,
     TallymanError,
     UsageError,
 )
@@ -82,7 +83,9 @@ from tallyman.errors.run import (
     RunExists,
     RunRemoved,
     RunTaken,
+    TargetTimeout,
     TraceDiscarded,
+    WatchStopped,
 )
 from tallyman.errors.seal import (
     SigningKeyExists,
@@ -105,6 +108,7 @@ from tallyman.errors.task import (
     PoolMissing,
     RunClosing,
     RunEnded,
+    ServerNotReady,
     ServerUnavailable,
     StaleAttempt,
     TaskInState,
@@ -181,6 +185,7 @@ __all__ = [
     "PlanOutdated",
     "PoolMissing",
     "Problem",
+    "RecordedError",
     "ReferenceRejected",
     "RejectionsOutdated",
     "RejectionsTaken",
@@ -199,6 +204,7 @@ __all__ = [
     "RunRemoved",
     "RunTaken",
     "SchemaChanged",
+    "ServerNotReady",
     "ServerUnavailable",
     "SigningKeyExists",
     "SigningKeyUnusable",
@@ -212,6 +218,7 @@ __all__ = [
     "TableRedeclared",
     "TableWriteFailed",
     "TallymanError",
+    "TargetTimeout",
     "TaskInState",
     "ThresholdExceeded",
     "TokenMissing",
@@ -225,5 +232,6 @@ __all__ = [
     "UsageError",
     "VersionAmbiguous",
     "VersionConflict",
+    "WatchStopped",
     "YearOutOfRange",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -64,6 +65,32 @@ class NotFound(TallymanError):
     def __str__(self) -> str:
         suggestion = f" Did you mean {self.nearest!r}?" if self.nearest else ""
         return f"there is no {self.what} {self.name!r}.{suggestion}"
+
+
+class RecordedError(TallymanError):
+    """An error that another process met and recorded: the same text, code and exit code."""
+
+    def __init__(self, recorded: Mapping[str, object], exit_code: int) -> None:
+        super().__init__(recorded, exit_code)
+        self.recorded, self._exit_code = recorded, exit_code
+
+    @property
+    def code(self) -> str:  # type: ignore[override]
+        return str(self.recorded.get("code", "error"))
+
+    @property
+    def hint(self) -> str:  # type: ignore[override]
+        return str(self.recorded.get("hint", ""))
+
+    @property
+    def exit_code(self) -> int:  # type: ignore[override]
+        return self._exit_code
+
+    def __str__(self) -> str:
+        return str(self.recorded.get("message", ""))
+
+    def facts(self) -> dict[str, object]:
+        return dict(self.recorded)
 
 
 class Conflict(TallymanError):

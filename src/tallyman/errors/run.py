@@ -27,7 +27,7 @@ class RunBusy(Conflict):
     """Another process is still executing the run."""
 
     code = "run_busy"
-    hint = "Wait until it ends, or stop it first: `tallyman cancel`."
+    hint = "Wait until it ends (`tallyman watch`), or stop it first: `tallyman cancel`."
 
     def __init__(self, run: str, node: str) -> None:
         super().__init__(run, node)
@@ -35,6 +35,14 @@ class RunBusy(Conflict):
 
     def __str__(self) -> str:
         return f"run {self.run} is still running on {self.node}."
+
+
+class WatchStopped(KeyboardInterrupt):
+    """Ctrl-C while a run was watched that goes on without this process."""
+
+    def __init__(self, run: str) -> None:
+        super().__init__(run)
+        self.run = run
 
 
 class BreakerOpen(TallymanError):
@@ -166,6 +174,24 @@ class TraceDiscarded(TallymanError):
 
     def __str__(self) -> str:
         return f"run {self.run} was canceled: the result was discarded with its trace."
+
+
+class TargetTimeout(TallymanError):
+    """An attempt at a target took longer than its asset allows."""
+
+    code = "timeout"
+    retryable = True
+    hint = (
+        "Nothing was published. Give it more time: `timeout=` of the asset; or less to do: "
+        "partitions. `tallyman resume` makes what is missing."
+    )
+
+    def __init__(self, target: str, attempt: int, limit_s: float) -> None:
+        super().__init__(target, attempt, limit_s)
+        self.target, self.attempt, self.limit_s = target, attempt, limit_s
+
+    def __str__(self) -> str:
+        return f"attempt {self.attempt} at {self.target} took longer than {self.limit_s:g} s."
 
 
 class RunCanceled(TallymanError):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tallyman.errors.base import Conflict, TallymanError
 
 
@@ -186,14 +188,36 @@ class ServerUnavailable(TallymanError):
         return f"the server ({self.place}) does not answer: {self.reason}"
 
 
+class ServerNotReady(TallymanError):
+    """A run was to be made by the workers of a server that hands out no tasks."""
+
+    code = "server_not_ready"
+    retryable = True
+    hint = (
+        "No run was begun. Start the server: tallyman server. To make the run without it: "
+        "TALLYMAN_SERVER=none tallyman run"
+    )
+
+    def __init__(self, place: str, reason: str) -> None:
+        super().__init__(place, reason)
+        self.place, self.reason = place, reason
+
+    def __str__(self) -> str:
+        return f"runs are made by the server at {self.place}, and {self.reason}"
+
+
 class CallRefused(TallymanError):
     """The server answered a call of a worker with a problem."""
 
     code = "call_refused"
 
-    def __init__(self, status: int, problem: str, detail: str) -> None:
-        super().__init__(status, problem, detail)
+    def __init__(
+        self, status: int, problem: str, detail: str, fence: Mapping[str, object] | None = None
+    ) -> None:
+        super().__init__(status, problem, detail, fence)
         self.status, self.problem, self.detail = status, problem, detail
+        self.fence = dict(fence or {})
+        """Of a stale attempt: the attempt that counts, and the status of its task."""
 
     @property
     def hint(self) -> str:  # type: ignore[override]

@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     from tallyman.control.run.execute import Execution
     from tallyman.control.run.progress import Listener
     from tallyman.control.tasks import advance, run_tasks
+    from tallyman.project import server_runs
 else:
+    server_runs = OnDemand("tallyman.project.server_runs")
     approve = OnDemand("tallyman.control.conclude.approve")
     advance = OnDemand("tallyman.control.tasks.advance")
     run_tasks = OnDemand("tallyman.control.tasks.run_tasks")
@@ -87,7 +89,7 @@ class ProjectMaking:
         asked = making._asked(identity, options, wanted, force)
         asked = replace(asked, meta=dict(meta or {}))
         chosen = list(dict.fromkeys(target.asset for target in asked.targets))
-        return executed(begin.begin(asked, making._definitions(chosen, options), listen))
+        return begun(making.workspace, asked, making._definitions(chosen, options), listen)
 
     def _asked(
         self,
@@ -163,8 +165,20 @@ class ProjectMaking:
         for name in assets:
             find_asset(making.workspace.pipeline, name)
         definitions = making._definitions(assets, options)
-        actor = self.workspace.actor
+        server, actor = self.workspace.settings.server, self.workspace.actor
+        # The records of a replay are known to its own process only.
+        if server is not None and options.replay_of is None:
+            return server_runs.ServerRuns(self.workspace, server).resume(
+                record, definitions, listen
+            )
         return executed(begin.resume(record, actor, definitions, options, listen))
+
+    def watch(self, run: str, *, listen: Listener = lambda *_: None) -> RunResult:
+        """Wait for the end of a run that workers or another process make, and return its
+        result."""
+        record = self._runs.find(run)
+        server = self.workspace.settings.server if record.executor == record.id else None
+        return server_runs.ServerRuns(self.workspace, server).watch(record, listen)
 
     def modified(self, options: Options | None = None) -> set[str]:
         """List assets without a result of their current definition."""
@@ -189,6 +203,7 @@ class ProjectMaking:
         approved: bool,
         partition: str | None = None,
         reason: str | None = None,
+        modifications: Mapping[str, str] | None = None,
     ) -> RunRecord:
         """Approve or reject a result that waits for approval."""
         record = self._runs.find(run)
@@ -196,7 +211,9 @@ class ProjectMaking:
         own = self.workspace
         go_on = advance.after_decision(own, record)
         decider = approve.Decider(own.database, own.settings, own.warehouse, record, go_on)
-        decision = Decision(approved=approved, actor=own.actor, reason=reason)
+        decision = Decision(
+            approved=approved, actor=own.actor, reason=reason, modifications=modifications or {}
+        )
         return decider.decide(made_by.target(asset, partition), decision)
 
     def invalidate(self, asset: str, *, partition: str | None = None, cascade: bool = False) -> int:
@@ -227,6 +244,16 @@ class ProjectMaking:
     def _definitions(self, chosen: Sequence[str], options: Options) -> Definitions:
         evidence, thresholds = options.evidence, options.thresholds
         return Definitions.of(self.workspace, chosen, evidence, thresholds)
+
+
+def begun(
+    workspace: Workspace, asked: begin.Begun, definitions: Definitions, listen: Listener
+) -> RunResult:
+    """Make a run: by the workers of the server, if the settings name one, or in this process."""
+    server = workspace.settings.server
+    if server is not None:
+        return server_runs.ServerRuns(workspace, server).begin(asked, definitions, listen)
+    return executed(begin.begin(asked, definitions, listen))
 
 
 def executed(execution: Execution) -> RunResult:

@@ -15,7 +15,7 @@ from tallyman.domain.history.options import Options
 from tallyman.domain.history.run import RunIdentity, RunResult
 from tallyman.domain.version.change_plan import ChangePlan
 from tallyman.domain.version.commit import Commit
-from tallyman.project.making import check_jobs, executed
+from tallyman.project.making import begun, check_jobs
 from tallyman.registry.database import Transaction
 from tallyman.registry.run.pipelines import Pipelines
 
@@ -55,7 +55,7 @@ class ProjectPlans:
         if targets:
             identity = RunIdentity.of(None, now=datetime.now(UTC))
             asked = begin.Begun(settings.actor, identity, targets, options)
-            result = executed(begin.begin(asked, definitions, listen))
+            result = begun(self.workspace, asked, definitions, listen)
             return found, result, result.commit
         version = definitions.pipeline_version()
         asking = apply.asking(found, settings.owner, settings.actor)

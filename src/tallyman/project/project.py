@@ -83,6 +83,7 @@ class Project:
     run = Delegated(lambda project: project.making.run)
     backfill = Delegated(lambda project: project.making.backfill)
     resume = Delegated(lambda project: project.making.resume)
+    watch = Delegated(lambda project: project.making.watch)
     cancel = Delegated(lambda project: project.making.cancel)
     decide = Delegated(lambda project: project.making.decide)
     invalidate = Delegated(lambda project: project.making.invalidate)

@@ -25,6 +25,7 @@ from tallyman.errors import (
 log = logging.getLogger("tallyman.server")
 
 MEDIA_TYPE = "application/problem+json"
+TOO_LARGE = "too_large"
 # The first class that fits.
 STATUSES: tuple[tuple[type[TallymanError], int], ...] = (
     (NotFound, 404),
@@ -53,12 +54,17 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(Exception, _unknown)
 
 
-def _known(_: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, TallymanError)
+def of(error: TallymanError) -> JSONResponse:
+    """Write an error as a problem."""
     status = next((s for kind, s in STATUSES if isinstance(error, kind)), 500)
     facts = error.facts()
     detail, code = str(facts.pop("message")), str(facts.pop("code"))
     return problem(status, code, detail, **facts)
+
+
+def _known(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, TallymanError)
+    return of(error)
 
 
 def _invalid(_: Request, error: Exception) -> JSONResponse:
@@ -80,7 +86,7 @@ def _unstorable(request: Request, error: Exception) -> JSONResponse:
 
 def _http(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
-    codes = {404: "not_found", 405: "method_not_allowed"}
+    codes = {404: "not_found", 405: "method_not_allowed", 413: TOO_LARGE}
     return problem(error.status_code, codes.get(error.status_code, "http_error"), error.detail)
 
 

@@ -41,7 +41,9 @@ class Worker:
     ) -> None:
         self._client, self._entries, self._pools = client, dict(entries), list(pools)
         # Not used twice: the server gives a task of this name back to whoever has the name.
-        self._name = f"{ascii(socket.gethostname())[1:100]}-{os.getpid()}-{secrets.token_hex(4)}"
+        self._name = (
+            f"{ascii(socket.gethostname())[1:-1][:99]}-{os.getpid()}-{secrets.token_hex(4)}"
+        )
         self._confined = frozenset(confined)
         self._children = WarmChildren(concurrency, limits)
         self._drain = threading.Event()
@@ -91,8 +93,12 @@ class Worker:
             pause, lost = PAUSE_S, False
             if answer["status"] == "Claimed":
                 kind = answer["task"]["kind"]
-                attempt = Attempt(self._client, self._children, answer)
-                attempt.run(self._entries.get(kind), confined=kind in self._confined)
+                try:
+                    attempt = Attempt(self._client, self._children, answer)
+                    attempt.run(self._entries.get(kind), confined=kind in self._confined)
+                except Exception:  # the place goes on: the lease of the task ends by itself
+                    log.exception("task %s could not be done", answer["task"]["task_id"])
+                    self._drain.wait(PAUSE_S)
                 continue
             self._children.tend()
             if time.monotonic() - begun < PAUSE_S:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tallyman.cli.terminal.output import counted, short, text_of
-from tallyman.domain.history.asked_row import said
+from tallyman.domain.history.asked_row import said, shown
 from tallyman.domain.history.walk import Became, Hop, Joined, Record, RecordOrigin, Where, Why
 
 INDENT = "   "
@@ -140,5 +140,5 @@ def _values(row: Mapping[str, Any]) -> str:
 def _value(value: object) -> str:
     if isinstance(value, (dict, list)):
         value = json.dumps(value, ensure_ascii=False, default=text_of)
-    shown = "null" if value is None else text_of(value)
-    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in shown)
+    text = shown(None if value is None else text_of(value))
+    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)

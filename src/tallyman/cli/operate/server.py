@@ -89,6 +89,8 @@ def _say_where(found: Project, address: str, workers: int) -> None:
         "%s listens at %s, %s here   database: %s",
         name, address, counted(workers, "worker"), place, extra={"facts": facts},
     )  # fmt: skip
+    if found.settings.server is None:
+        log.info("runs by its workers:  TALLYMAN_SERVER=%s tallyman run", address)
     log.info("another worker:  tallyman worker --server %s --token-file FILE", address)
     log.info("to end it: Ctrl-C or SIGTERM; it finishes the tasks that have begun")
 

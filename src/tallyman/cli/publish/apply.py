@@ -6,7 +6,14 @@ from typing import Annotated
 
 import typer
 
-from tallyman.cli.terminal.options import AsJson, Jobs, Master, ProjectFolder, SparkConf, opened
+from tallyman.cli.terminal.options import (
+    AsJson,
+    Jobs,
+    Master,
+    ProjectFolder,
+    SparkConf,
+    opened_to_make,
+)
 from tallyman.cli.terminal.output import as_json, out, published
 from tallyman.cli.terminal.progress import supervised
 from tallyman.cli.terminal.result import commit_facts, show_result
@@ -28,7 +35,7 @@ def apply(
     Readers see the old versions until the commit, and all the new ones after it. Refused (exit 4)
     if the pipeline or a dataset has changed since the plan was made.
     """
-    found = opened(project, master, spark_conf)
+    found = opened_to_make(project, master, spark_conf)
     made, result, commit = supervised(
         found, json_output, lambda progress: found.apply(plan, jobs=jobs, listen=progress)
     )

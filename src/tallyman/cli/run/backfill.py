@@ -16,7 +16,7 @@ from tallyman.cli.terminal.options import (
     ProjectFolder,
     Selection,
     SparkConf,
-    opened,
+    opened_to_make,
     pairs,
 )
 from tallyman.cli.terminal.output import as_json, out
@@ -53,7 +53,7 @@ def backfill(
 
     Example:  tallyman backfill +daily_revenue --from 2026-01-01 --to 2026-01-31 --jobs 4
     """
-    found = opened(project, master, spark_conf)
+    found = opened_to_make(project, master, spark_conf)
     result, counts = supervised(
         found,
         json_output,

@@ -7,7 +7,14 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from tallyman.cli.terminal.options import RUN_HELP, AsJson, Master, ProjectFolder, SparkConf, opened
+from tallyman.cli.terminal.options import (
+    RUN_HELP,
+    AsJson,
+    Master,
+    ProjectFolder,
+    SparkConf,
+    opened_to_make,
+)
 from tallyman.cli.terminal.output import as_json, out
 from tallyman.cli.terminal.progress import Progress, supervised
 from tallyman.cli.terminal.result import print_result, show_result
@@ -39,7 +46,7 @@ def resume(
 
     Targets that succeeded are not run again. The run keeps its id.
     """
-    found = opened(project, master, spark_conf)
+    found = opened_to_make(project, master, spark_conf)
     if failed == (run is not None):
         raise UsageError("name one run, or give --failed")
     if run is None:

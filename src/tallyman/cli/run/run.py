@@ -16,7 +16,7 @@ from tallyman.cli.terminal.options import (
     ProjectFolder,
     Selection,
     SparkConf,
-    opened,
+    opened_to_make,
     pairs,
 )
 from tallyman.cli.terminal.progress import supervised
@@ -61,7 +61,7 @@ def run(
     An asset is skipped if neither its definition nor its inputs changed since its last success.
     The version of the pipeline that is run becomes the active one.
     """
-    found = opened(project, master, spark_conf)
+    found = opened_to_make(project, master, spark_conf, short=True)
     result = supervised(
         found,
         json_output,

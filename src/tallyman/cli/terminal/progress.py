@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Callable
 from typing import TypeVar
 
+import typer
 from rich.status import Status as Spinner
 
 from tallyman.cli.terminal.output import (
@@ -16,6 +18,7 @@ from tallyman.cli.terminal.output import (
     tally,
 )
 from tallyman.domain.history.run import AssetResult
+from tallyman.errors import WatchStopped
 from tallyman.project import Project
 
 T = TypeVar("T")
@@ -23,6 +26,7 @@ T = TypeVar("T")
 
 PHASES = {
     "opening": "checking its inputs",
+    "making": "being made by a worker",
     "evaluating": "evaluating",
     "settling": "writing evidence",
     "proving": "balancing the ledger",
@@ -35,6 +39,7 @@ class Progress:
     def __init__(self, quiet: bool) -> None:
         self.quiet = quiet
         self.spinner: Spinner | None = None
+        self.notes = ProgressNotes(self)
 
     def begin(self) -> None:
         self._say("checking what has changed")
@@ -60,12 +65,33 @@ class Progress:
             self.spinner = None
 
 
+class ProgressNotes(logging.Handler):
+    """Prints what is logged while a run is made or watched."""
+
+    def __init__(self, progress: Progress) -> None:
+        super().__init__(logging.WARNING)
+        self.progress = progress
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.progress.stop()
+        err.print(record.getMessage(), style="yellow", markup=False)
+
+
 def supervised(project: Project, json_output: bool, work: Callable[[Progress], T]) -> T:
     """Run `work` with progress shown. On Ctrl-C, stop Spark and print how to continue."""
     progress = Progress(quiet=json_output)
+    notes = logging.getLogger("tallyman.run")
+    notes.addHandler(progress.notes)
+    notes.propagate = False
     try:
         progress.begin()
         return work(progress)
+    except WatchStopped as stopped:
+        progress.stop()
+        err.print(f"run {stopped.run} goes on without this command", markup=False)
+        err.print(f"to watch it:  tallyman watch {stopped.run}", markup=False)
+        err.print(f"to stop it:   tallyman cancel {stopped.run}", markup=False)
+        raise typer.Exit(130) from None
     except KeyboardInterrupt as error:
         progress.stop()
         where = f" {error}" if error.args else ""  # while the pipeline's own code ran
@@ -78,3 +104,4 @@ def supervised(project: Project, json_output: bool, work: Callable[[Progress], T
         os._exit(130)  # Spark's threads may hang in a half-done job; nothing of ours is pending
     finally:
         progress.stop()
+        notes.removeHandler(progress.notes)

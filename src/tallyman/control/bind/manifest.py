@@ -30,7 +30,7 @@ from tallyman.domain.pipeline.pipeline import Pipeline
 from tallyman.domain.pipeline.target import PLACEHOLDER, Reading, Target, folder_of, readings
 from tallyman.domain.version.dataset import Fragment
 from tallyman.engine.spark.environment import environment, without_secrets
-from tallyman.errors import InputMissing
+from tallyman.errors import InputMissing, InputUnreadable
 
 MANIFEST_VERSION = "2.0"
 VOLATILE = "volatile"
@@ -147,7 +147,7 @@ def _source(pipeline: Pipeline, pins: BoundPins, target: Target, reading: Readin
     try:
         files = pins.source(target, reading).files
         return replace(found, files=len(files.files), bytes=files.bytes, hash=files.content_hash)
-    except (InputMissing, OSError) as error:
+    except (InputMissing, InputUnreadable, OSError) as error:
         # Record the problem here; the target that needs this input fails with the full error.
         return replace(found, problem=str(error))
 

@@ -8,10 +8,15 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tallyman.engine.files import durable
-from tallyman.engine.working.working_run import outputs_in
+from tallyman.on_demand import OnDemand
+
+if TYPE_CHECKING:
+    from tallyman.engine.working import working_run
+else:
+    working_run = OnDemand("tallyman.engine.working.working_run")
 
 FOLDER = "exports"
 
@@ -72,7 +77,7 @@ class ExportRecords:
     def _made_before(self, asset: str, path: str, digest: str) -> dict[str, Any] | None:
         """Find the file among what past runs kept: an earlier release recorded nothing."""
         for place in self._places(asset):
-            for one in outputs_in(place):
+            for one in working_run.outputs_in(place):
                 files = sorted((place / "outputs" / one["id"]).glob("*"))
                 same = one["path"] == path and one["single_file"] and files
                 if same and _digest(files[0]) == digest:

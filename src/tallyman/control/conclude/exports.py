@@ -7,20 +7,25 @@ import os
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tallyman.control.conclude.export_records import ExportRecords
 from tallyman.domain.definition.working_step import Output
 from tallyman.domain.history.materialization import RunRecord
-from tallyman.engine.asset.work import Work
 from tallyman.engine.files.durable import sync
 from tallyman.engine.files.run_folder import write_json
-from tallyman.engine.working.working_run import outputs_in
-from tallyman.engine.working.working_set import is_file
 from tallyman.errors import ExportFailed, OutputTaken
+from tallyman.on_demand import OnDemand
 from tallyman.registry.database import Database
 from tallyman.registry.run.materializations import Materializations
 from tallyman.settings import Settings
+
+if TYPE_CHECKING:
+    from tallyman.engine.asset.work import Work
+    from tallyman.engine.working import working_run, working_set
+else:
+    working_run = OnDemand("tallyman.engine.working.working_run")
+    working_set = OnDemand("tallyman.engine.working.working_set")
 
 MARK = "_tallyman.json"
 """The file that marks a folder as written by Tallyman: only such a folder is ever replaced."""
@@ -35,7 +40,7 @@ def export(records: ExportRecords, run: str, made: Iterable[tuple[str, Path]]) -
     Raises ExportFailed at the first error."""
     done: list[str] = []
     for asset, place in made:
-        for one in outputs_in(place):
+        for one in working_run.outputs_in(place):
             if one["path"] is None:  # an output of a split is a dataset, not a file
                 continue
             try:
@@ -49,7 +54,7 @@ def export(records: ExportRecords, run: str, made: Iterable[tuple[str, Path]]) -
 def refuse_foreign_files(records: ExportRecords, work: Work) -> None:
     """Refuse to make a target that would write over a file that no run of its asset wrote."""
     for step in work.plan.steps():
-        if isinstance(step, Output) and is_file(step.path):
+        if isinstance(step, Output) and working_set.is_file(step.path):
             path = step.path.replace("{partition}", work.partition_label)
             reason = records.refusal(work.asset.name, path)
             if reason:

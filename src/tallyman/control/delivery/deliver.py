@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from openlineage.client.event_v2 import InputDataset, Job, OutputDataset, Run, RunEvent, RunState
@@ -17,17 +16,11 @@ from openlineage.client.facet_v2 import (
 from tallyman.control.delivery import client_log
 from tallyman.control.delivery.destination import Destination
 from tallyman.control.delivery.destination_text import without
+from tallyman.control.delivery.outbox import Trouble
 
 # Status codes about the address, the key or the moment. Any other 4xx is about the event.
 NOT_ABOUT_THE_EVENT = (401, 403, 404, 405, 407, 408, 425, 429)
 BODY_SHOWN = 200
-
-
-@dataclass(frozen=True, slots=True)
-class Trouble:
-    reason: str
-    refused: bool = False
-    """The receiver will never accept this event as it is."""
 
 
 def deliver(destination: Destination, body: Mapping[str, Any]) -> Trouble | None:

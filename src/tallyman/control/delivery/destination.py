@@ -8,16 +8,20 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
-from openlineage.client import OpenLineageClient
-from openlineage.client.transport import get_default_factory
-from openlineage.client.utils import deep_merge_dicts
 
-from tallyman.control.delivery import client_log
 from tallyman.control.delivery.destination_text import secrets_in, shown, without
 from tallyman.errors import DestinationUnusable
+from tallyman.on_demand import OnDemand
+
+if TYPE_CHECKING:
+    from openlineage.client import OpenLineageClient
+
+    from tallyman.control.delivery import client
+else:
+    client = OnDemand("tallyman.control.delivery.client")
 
 FILE = "openlineage.yml"
 PREFIX = "OPENLINEAGE__"
@@ -38,18 +42,6 @@ class Destination:
     secrets: frozenset[str]
 
 
-class Client(OpenLineageClient):
-    """A client that reads no config file of its own, and puts no copy of the key into the
-    environment, which child processes inherit."""
-
-    def _alias_env_vars(self) -> None:
-        pass
-
-    @staticmethod
-    def _find_yaml_config_path() -> str | None:
-        return None
-
-
 def disabled() -> bool:
     return os.environ.get("OPENLINEAGE_DISABLED", "").strip().lower() == "true"
 
@@ -63,7 +55,7 @@ def find(folders: Sequence[Path]) -> Destination | None:
     config = _read(file) if file else {}
     where = str(file) if file else "OPENLINEAGE_*"
     try:
-        config = deep_merge_dicts(_variables(), config)
+        config = _merged(_variables(), config)
         transport = prepared(_with_plain_variables(config.get("transport") or {}))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         reason = "the transport settings are not valid"
@@ -71,16 +63,21 @@ def find(folders: Sequence[Path]) -> Destination | None:
     if transport.get("type", NOWHERE[0]) in NOWHERE:
         return None
     secrets = secrets_in(transport)
-    client_log.overhear()
     try:
-        # Pass a copy: the factory removes entries from its argument.
-        made = get_default_factory().create({**transport})
-        client_log.refuse_redirects(made)
-        client = Client(transport=made, config={**config, "transport": transport})
+        made = client.made(config, transport)
     except Exception as error:
         reason = without(secrets, f"{type(error).__name__}: {error}")
         raise DestinationUnusable(where, reason) from None
-    return Destination(client, shown(transport), secrets)
+    return Destination(made, shown(transport), secrets)
+
+
+def _merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge settings at every depth; where both have a value, the second counts."""
+    found = {**first, **second}
+    for name in first.keys() & second.keys():
+        if isinstance(first[name], dict) and isinstance(second[name], dict):
+            found[name] = _merged(first[name], second[name])
+    return found
 
 
 def _file(folders: Sequence[Path]) -> Path | None:

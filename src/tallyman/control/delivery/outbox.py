@@ -8,13 +8,22 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tallyman.control.delivery.deliver import Trouble
 from tallyman.control.delivery.destination import Destination, disabled, find
 from tallyman.domain.version.owner import Owner
 from tallyman.errors import DestinationUnusable
 from tallyman.registry.database import PATIENCE as DATABASE_PATIENCE
 from tallyman.registry.database import Database
 from tallyman.registry.spool import Spool, SpoolState
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Why an event was not taken."""
+
+    reason: str
+    refused: bool = False
+    """The receiver will never accept this event as it is."""
+
 
 TryOnce = Callable[[Mapping[str, Any]], Trouble | None]
 

@@ -13,13 +13,18 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tallyman.control.delivery.deliver import Trouble, deliver
 from tallyman.control.delivery.destination import Destination, disabled
-from tallyman.control.delivery.outbox import Outbox, Tally, TryOnce, drain
+from tallyman.control.delivery.outbox import Outbox, Tally, Trouble, TryOnce, drain
 from tallyman.errors import DestinationUnusable, LineageNotSent, NoDestination
+from tallyman.on_demand import OnDemand
 from tallyman.registry.spool import sole_sender
+
+if TYPE_CHECKING:
+    from tallyman.control.delivery import deliver
+else:
+    deliver = OnDemand("tallyman.control.delivery.deliver")
 
 PATIENCE = 2.0
 """Seconds by which a run may be delayed so that a healthy receiver has all events when it ends."""
@@ -128,7 +133,7 @@ class Sender:
             return _PassOutcome.NOWHERE
 
         def try_once(body: Mapping[str, Any]) -> Trouble | None:
-            found = deliver(destination, body) if destination is not None else broken
+            found = deliver.deliver(destination, body) if destination is not None else broken
             self._trouble = found.reason if found and not found.refused else None
             return found
 
@@ -170,7 +175,7 @@ def flush(
         listen(so_far.sent)
         return True
 
-    tally = _alone(outbox, lambda body: deliver(destination, body), go_on)
+    tally = _alone(outbox, lambda body: deliver.deliver(destination, body), go_on)
     place, left = destination.shown, outbox.waiting()
     if tally.trouble is not None:
         raise LineageNotSent(place, tally.sent, left, tally.trouble)

@@ -91,9 +91,14 @@ def invalidated(
 
 
 def check_pools(tx: Transaction, owner: Owner, assets: Iterable[Asset]) -> None:
-    """Raise PoolMissing if an asset with a trigger names a pool that nobody made. The default pool
-    is made."""
-    wanted = {asset.pool: asset.name for asset in assets if asset.trigger != MANUAL}
+    """Raise PoolMissing if an asset with a trigger names a pool that nobody made."""
+    ensure_pools(tx, owner, [asset for asset in assets if asset.trigger != MANUAL])
+
+
+def ensure_pools(tx: Transaction, owner: Owner, assets: Iterable[Asset]) -> None:
+    """Raise PoolMissing if one of the assets names a pool that nobody made: its tasks would wait
+    for ever. The default pool is made."""
+    wanted = {asset.pool: asset.name for asset in assets}
     if not wanted:
         return
     Pools(tx).ensure(owner, DEFAULT_POOL)

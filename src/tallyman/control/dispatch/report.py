@@ -61,10 +61,7 @@ def end(tx: Transaction, task: Task, ending: Ending) -> None:
     if not Leases(tx).end(fence, ending):
         raise fence.stale(task)
     # The slot is free, and the task no longer running, when the next one is woken.
-    if task.limited:
-        TaskOutbox(tx).wake_next(task, same_asset=False)
-    if task.max_concurrency is not None:
-        TaskOutbox(tx).wake_next(task, same_asset=True)
+    TaskOutbox(tx).wake_next(task)
 
 
 def ending_of(task: Task, report: AttemptReport) -> Ending:
@@ -94,5 +91,7 @@ def failed(task: Task, outcome: Outcome, error: dict[str, object]) -> Ending:
         outcome=outcome,
         failed=True,
         again=again,
+        # A worker that fell silent says nothing about the task: the next one may begin at once.
+        pause=outcome is not Outcome.LEASE_EXPIRED,
         error=error,
     )

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-
-from pyspark.sql.types import StringType, StructField, StructType
+from typing import TYPE_CHECKING
 
 from tallyman.control.bind.manifest import label
 from tallyman.control.bind.pinned_files import Pin
@@ -27,14 +26,21 @@ from tallyman.domain.pipeline.target import Target, folder_of, readings
 from tallyman.domain.version.commit import Commit
 from tallyman.engine.code.shown_code import Code
 from tallyman.engine.files.listing import InputFile
-from tallyman.engine.readback.rejected_rows import COLUMNS
+from tallyman.engine.readback.rejected_columns import COLUMNS
 from tallyman.engine.warehouse.footers import Extent, extents, sizes
-from tallyman.engine.working.working_run import outputs_in
 from tallyman.errors import DatasetDamaged
+from tallyman.on_demand import OnDemand
+
+if TYPE_CHECKING:
+    from pyspark.sql import types
+
+    from tallyman.engine.working import working_run
+else:
+    types = OnDemand("pyspark.sql.types")
+    working_run = OnDemand("tallyman.engine.working.working_run")
 
 MANY = 200
 """The most files of one dataset whose footers are read; for more, only sizes are reported."""
-REJECTED = StructType([StructField(name, StringType()) for name in COLUMNS])
 WITHOUT_EVENTS = (Status.SKIPPED, Status.PENDING)
 """Targets that the run did not make, so its final event leaves them out."""
 
@@ -170,7 +176,7 @@ class AssetFacts:
         return asset.plan()
 
     @property
-    def _schemas(self) -> Mapping[str, StructType]:
+    def _schemas(self) -> Mapping[str, types.StructType]:
         return self.definitions.checked().schemas if self.definitions.is_checked else {}
 
     def _input(self, name: str) -> LineageDataset:
@@ -182,7 +188,7 @@ class AssetFacts:
         asset = pipeline.assets.get(name)
         return self.run.dataset(name, asset.dataset if asset else name, schema=schema)
 
-    def _shared(self, shared: SharedDataset, schema: StructType | None) -> LineageDataset:
+    def _shared(self, shared: SharedDataset, schema: types.StructType | None) -> LineageDataset:
         """Describe a dataset of another pipeline as its producer's events describe it."""
         if shared.name not in self._producers:
             self._producers[shared.name] = self._producer(shared)
@@ -244,7 +250,7 @@ class AssetFacts:
                 self.run.dataset(str(one["register_as"]), str(one["register_as"])),
                 f"outputs/{one['id']}",
             )
-            for one in outputs_in(now)
+            for one in working_run.outputs_in(now)
             if one["register_as"] is not None
         }
         output = described.output and with_files(described.output, "output")
@@ -257,7 +263,9 @@ class AssetFacts:
         if name is None or paths is None:
             return described
         extent = self._extent(list(paths), True)
-        one = self.run.dataset(name, name, schema=REJECTED, extent=extent)
+        columns = [types.StructField(column, types.StringType()) for column in COLUMNS]
+        rejected = types.StructType(columns)
+        one = self.run.dataset(name, name, schema=rejected, extent=extent)
         self._makes.add(one.identity, extent)
         return replace(described, registered={**described.registered, name: one})
 

@@ -11,32 +11,25 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from openlineage.client.event_v2 import InputDataset, OutputDataset
-from openlineage.client.facet_v2 import (
-    DatasetFacet,
-    OutputDatasetFacet,
-    column_lineage_dataset,
-    data_quality_metrics_dataset,
-    data_quality_metrics_input_dataset,
-    dataset_version_dataset,
-    output_statistics_output_dataset,
-    schema_dataset,
-    symlinks_dataset,
-)
-from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
-
-from tallyman.control.openlineage.facets import facet
+from tallyman.control.openlineage.facets import Facet, facet, known
 from tallyman.control.openlineage.totals import Total, total
 from tallyman.domain.account.column_metrics import Bound, MetricsByColumn
 from tallyman.domain.definition.column_lineage import ColumnLineage, Origin
 from tallyman.domain.pipeline.pipeline import Source
-from tallyman.engine.warehouse.footers import Extent
+from tallyman.on_demand import OnDemand
+
+if TYPE_CHECKING:
+    from pyspark.sql import types
+
+    from tallyman.engine.warehouse.footers import Extent
+else:
+    types = OnDemand("pyspark.sql.types")
 
 FILES = "file"
 """The namespace for files, as in Spark's own integration."""
 _PATTERN = re.compile(r"[*?\[{]")
-_Field = schema_dataset.SchemaDatasetFacetFields
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +40,7 @@ class LineageDataset:
     """The asset's name for it: the name of an input, or its own."""
     namespace: str
     name: str
-    schema: StructType | None = None
+    schema: types.StructType | None = None
     version: int | None = None
     location: str | None = None
     """The folder of its files, if the name does not say it."""
@@ -71,7 +64,7 @@ class LineageDataset:
 
 
 def of_source(
-    source: Source, home: Path, schema: StructType | None = None, extent: Extent | None = None
+    source: Source, home: Path, schema: types.StructType | None = None, extent: Extent | None = None
 ) -> LineageDataset:
     """Identify a source by the absolute path of its folder or file."""
     full = os.path.normpath(os.path.join(home, source.path.removeprefix("file://")))
@@ -103,74 +96,73 @@ def _whole(same: Sequence[LineageDataset]) -> LineageDataset:
     )
 
 
-# ---- client types -------------------------------------------------------------------------------
+# ---- facets -------------------------------------------------------------------------------------
 
 
-def input_dataset(one: LineageDataset) -> InputDataset:
-    found = InputDataset(namespace=one.namespace, name=one.name, facets=_facets(one))
+def input_dataset(one: LineageDataset) -> dict[str, Any]:
+    found: dict[str, Facet] = {}
     if one.extent is not None or one.rows is not None:
-        module = data_quality_metrics_input_dataset
-        metrics = facet(
-            module.DataQualityMetricsInputDatasetFacet,
-            **_metrics(one, module.ColumnMetrics),
-        )
-        found.inputFacets = {"dataQualityMetrics": metrics}
-    return found
+        kind = "DataQualityMetricsInputDatasetFacet"
+        found["dataQualityMetrics"] = facet(kind, **_metrics(one))
+    return {
+        "namespace": one.namespace,
+        "name": one.name,
+        "facets": _facets(one),
+        "inputFacets": found,
+    }
 
 
-def output_dataset(one: LineageDataset, more: Mapping[str, DatasetFacet]) -> OutputDataset:
+def output_dataset(one: LineageDataset, more: Mapping[str, Facet]) -> dict[str, Any]:
     facets = {**_facets(one), **more}
-    output_facets: dict[str, OutputDatasetFacet] = {}
+    output_facets: dict[str, Facet] = {}
     if one.extent is not None or one.rows is not None:
-        module = data_quality_metrics_dataset
-        facets["dataQualityMetrics"] = facet(
-            module.DataQualityMetricsDatasetFacet, **_metrics(one, module.ColumnMetrics)
-        )
+        facets["dataQualityMetrics"] = facet("DataQualityMetricsDatasetFacet", **_metrics(one))
         output_facets["outputStatistics"] = facet(
-            output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet,
+            "OutputStatisticsOutputDatasetFacet",
             rowCount=one.row_count,
             size=one.extent.bytes if one.extent else None,
             fileCount=len(one.extent.files) if one.extent else None,
         )
-    return OutputDataset(
-        namespace=one.namespace, name=one.name, facets=facets, outputFacets=output_facets
-    )
+    return {
+        "namespace": one.namespace,
+        "name": one.name,
+        "facets": facets,
+        "outputFacets": output_facets,
+    }
 
 
-def _facets(one: LineageDataset) -> dict[str, DatasetFacet]:
-    found: dict[str, DatasetFacet] = {}
+def _facets(one: LineageDataset) -> dict[str, Facet]:
+    found: dict[str, Facet] = {}
     if one.schema is not None:
         found["schema"] = schema_facet(one.schema)
     if one.version is not None:
-        kind = dataset_version_dataset.DatasetVersionDatasetFacet
-        found["version"] = facet(kind, datasetVersion=str(one.version))
+        found["version"] = facet("DatasetVersionDatasetFacet", datasetVersion=str(one.version))
     if one.location is not None:
-        place = symlinks_dataset.Identifier(namespace=FILES, name=one.location, type="LOCATION")
-        found["symlinks"] = facet(symlinks_dataset.SymlinksDatasetFacet, identifiers=[place])
+        place = {"namespace": FILES, "name": one.location, "type": "LOCATION"}
+        found["symlinks"] = facet("SymlinksDatasetFacet", identifiers=[place])
     return found
 
 
-def _metrics(one: LineageDataset, kind: type) -> dict[str, object]:
+def _metrics(one: LineageDataset) -> dict[str, object]:
     columns = one.extent.columns if one.extent else {}
     measured = {
-        name: kind(
+        name: known(
             nullCount=each.nulls,
             distinctCount=each.approx_distinct,
             min=_number(each.min),
             max=_number(each.max),
-            quantiles=None,
         )
         for name, each in one.columns.items()
     }
     return {
+        "columnMetrics": measured
+        | {
+            name: known(nullCount=each.nulls, min=each.least, max=each.most)
+            for name, each in columns.items()
+        },
         "rowCount": one.row_count,
         "bytes": one.extent.bytes if one.extent else None,
         "fileCount": len(one.extent.files) if one.extent else None,
-        "columnMetrics": measured
-        | {
-            name: kind(nullCount=each.nulls, min=each.least, max=each.most, quantiles=None)
-            for name, each in columns.items()
-        },
     }
 
 
@@ -185,59 +177,55 @@ def _number(bound: Bound) -> float | None:
 # ---- schema -------------------------------------------------------------------------------------
 
 
-def schema_facet(schema: StructType) -> schema_dataset.SchemaDatasetFacet:
-    return facet(schema_dataset.SchemaDatasetFacet, fields=_struct(schema))
+def schema_facet(schema: types.StructType) -> Facet:
+    return facet("SchemaDatasetFacet", fields=_struct(schema))
 
 
-def _struct(schema: StructType) -> list[_Field]:
-    return [_field(each, number) for number, each in enumerate(schema.fields, 1)]
+def _struct(schema: types.StructType) -> list[dict[str, Any]]:
+    return [_named(each.name, each.dataType, number) for number, each in enumerate(schema, 1)]
 
 
-def _field(each: StructField, number: int) -> _Field:
-    return _named(each.name, each.dataType, number)
-
-
-def _named(name: str, kind: DataType, number: int | None = None) -> _Field:
+def _named(name: str, kind: types.DataType, number: int | None = None) -> dict[str, Any]:
     """Describe a field; arrays and maps are nested as in Spark's integration."""
-    inner: list[_Field] | None = None
+    inner: list[dict[str, Any]] | None = None
     match kind:
-        case StructType():
+        case types.StructType():
             inner = _struct(kind)
-        case ArrayType():
+        case types.ArrayType():
             inner = [_named("_element", kind.elementType)]
-        case MapType():
+        case types.MapType():
             inner = [_named("key", kind.keyType), _named("value", kind.valueType)]
     text = kind.simpleString() if inner is None else kind.typeName()
-    return _Field(name=name, type=text, ordinal_position=number, fields=inner)
+    return known(name=name, type=text, ordinal_position=number, fields=inner)
 
 
 # ---- column lineage -----------------------------------------------------------------------------
 
 
-def column_lineage_facet(
-    lineage: ColumnLineage, inputs: Iterable[LineageDataset]
-) -> column_lineage_dataset.ColumnLineageDatasetFacet:
+def column_lineage_facet(lineage: ColumnLineage, inputs: Iterable[LineageDataset]) -> Facet:
     """Build the facet, with each input named by its dataset."""
     names = {one.called: one.identity for one in inputs}
     columns = {
-        name: column_lineage_dataset.Fields(inputFields=_origins(origins, names))
-        for name, origins in lineage.columns.items()
+        name: {"inputFields": _origins(origins, names)} for name, origins in lineage.columns.items()
     }
-    kind = column_lineage_dataset.ColumnLineageDatasetFacet
-    return facet(kind, fields=columns, dataset=_origins(lineage.rows, names))
+    rows = _origins(lineage.rows, names)
+    return facet("ColumnLineageDatasetFacet", fields=columns, dataset=rows)
 
 
 def _origins(
     origins: Iterable[Origin], names: Mapping[str, tuple[str, str]]
-) -> list[column_lineage_dataset.InputField]:
+) -> list[dict[str, Any]]:
     """List each input column once, with all its transformations."""
-    ways: dict[tuple[str, str], list[column_lineage_dataset.Transformation]] = {}
+    ways: dict[tuple[str, str], list[dict[str, str]]] = {}
     for origin in origins:
-        way = column_lineage_dataset.Transformation(type=origin.way.type, subtype=origin.way.value)
+        way = {"type": origin.way.type, "subtype": origin.way.value}
         ways.setdefault((origin.input, origin.column), []).append(way)
     return [
-        column_lineage_dataset.InputField(
-            namespace=names[name][0], name=names[name][1], field=column, transformations=listed
-        )
+        {
+            "namespace": names[name][0],
+            "name": names[name][1],
+            "field": column,
+            "transformations": listed,
+        }
         for (name, column), listed in ways.items()
     ]

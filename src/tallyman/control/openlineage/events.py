@@ -11,25 +11,6 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID, uuid5
 
-from openlineage.client.event_v2 import (
-    InputDataset,
-    Job,
-    OutputDataset,
-    Run,
-    RunEvent,
-    RunState,
-)
-from openlineage.client.facet_v2 import (
-    DatasetFacet,
-    JobFacet,
-    RunFacet,
-    job_type_job,
-    parent_run,
-    source_code_job,
-    sql_job,
-)
-from openlineage.client.serde import Serde
-
 from tallyman.control.openlineage import run_facets
 from tallyman.control.openlineage.datasets import (
     LineageDataset,
@@ -38,7 +19,14 @@ from tallyman.control.openlineage.datasets import (
     merged,
     output_dataset,
 )
-from tallyman.control.openlineage.facets import PRODUCER, facet, notes_facet
+from tallyman.control.openlineage.facets import (
+    EVENT,
+    PRODUCER,
+    Facet,
+    RunState,
+    facet,
+    notes_facet,
+)
 from tallyman.domain.account.stored_ledger import StoredLedger
 from tallyman.domain.definition.column_lineage import ColumnLineage
 from tallyman.domain.definition.frame import Frame
@@ -143,7 +131,7 @@ def run_event(
     read = merged(one for asset in assets for one in asset.counted_inputs())
     inputs = [input_dataset(one) for one in read if one.identity not in made]
     job = _job(run, run.project, "RUN", *_texts(assets))
-    return _event(state, at, Run(str(run.id), facets), job, inputs, _outputs(assets, state))
+    return _event(state, at, _run(run.id, facets), job, inputs, _outputs(assets, state))
 
 
 def asset_event(
@@ -156,8 +144,7 @@ def asset_event(
         facets |= run_facets.failure(asset.result.error, asset.title)
     inputs = [input_dataset(one) for one in asset.counted_inputs()]
     job = _job(run, f"{run.project}.{asset.result.name}", "ASSET", *_texts([asset]), asset.meta)
-    known = Run(str(asset.id(run)), facets)
-    return _event(state, at, known, job, inputs, _outputs([asset], state))
+    return _event(state, at, _run(asset.id(run), facets), job, inputs, _outputs([asset], state))
 
 
 def step_events(
@@ -175,7 +162,7 @@ def step_events(
         _event(
             RunState.COMPLETE,
             clock(),
-            Run(str(uuid5(own, step)), {**parent, "tallyman_ledger": ledger}),
+            _run(uuid5(own, step), {**parent, "tallyman_ledger": ledger}),
             _job(run, f"{name}.{step}", "STEP", None, queries[step]),
         )
         for step, ledger in known.items()
@@ -185,21 +172,27 @@ def step_events(
 def _event(
     state: RunState,
     at: datetime,
-    run: Run,
-    job: Job,
-    inputs: Sequence[InputDataset] = (),
-    outputs: Sequence[OutputDataset] = (),
+    run: Mapping[str, Any],
+    job: Mapping[str, Any],
+    inputs: Sequence[Mapping[str, Any]] = (),
+    outputs: Sequence[Mapping[str, Any]] = (),
 ) -> LineageEvent:
-    event = RunEvent(
-        eventType=state,
-        eventTime=run_facets.instant(at),
-        run=run,
-        job=job,
-        inputs=list(inputs),
-        outputs=list(outputs),
-        producer=PRODUCER,
+    return LineageEvent(
+        {
+            "eventTime": run_facets.instant(at),
+            "producer": PRODUCER,
+            "schemaURL": EVENT,
+            "run": run,
+            "job": job,
+            "eventType": state.value,
+            "inputs": list(inputs),
+            "outputs": list(outputs),
+        }
     )
-    return LineageEvent(Serde.to_dict(event))
+
+
+def _run(id: UUID, facets: Mapping[str, Facet]) -> dict[str, Any]:
+    return {"runId": str(id), "facets": dict(facets)}
 
 
 # ---- jobs and parents ---------------------------------------------------------------------------
@@ -212,38 +205,34 @@ def _job(
     code: Code | None,
     query: str | None,
     meta: Mapping[str, str] | None = None,
-) -> Job:
-    facets: dict[str, JobFacet] = {
+) -> dict[str, Any]:
+    facets = {
         "jobType": facet(
-            job_type_job.JobTypeJobFacet,
+            "JobTypeJobFacet",
             processingType="BATCH",
             integration="TALLYMAN",
             jobType=kind,
         )
     }
     if code is not None:
-        known = {"language": code.language, "sourceCode": code.text}
-        facets["sourceCode"] = facet(source_code_job.SourceCodeJobFacet, **known)
+        texts = {"language": code.language, "sourceCode": code.text}
+        facets["sourceCode"] = facet("SourceCodeJobFacet", **texts)
     if query is not None:
         text = without_secrets(query)
-        facets["sql"] = facet(sql_job.SQLJobFacet, query=text, dialect="spark")
+        facets["sql"] = facet("SQLJobFacet", query=text, dialect="spark")
     if meta:
         facets["tags"] = notes_facet(meta)
-    return Job(namespace=run.namespace, name=name, facets=facets)
+    return _named(run, name, facets)
 
 
-def _parent(run: LineageRun, id: UUID, name: str) -> dict[str, RunFacet]:
-    root = parent_run.Root(
-        run=parent_run.RootRun(runId=str(run.id)),
-        job=parent_run.RootJob(namespace=run.namespace, name=run.project),
-    )
-    parent = facet(
-        parent_run.ParentRunFacet,
-        run=parent_run.Run(runId=str(id)),
-        job=parent_run.Job(namespace=run.namespace, name=name),
-        root=root,
-    )
+def _parent(run: LineageRun, id: UUID, name: str) -> dict[str, Facet]:
+    root = {"run": _run(run.id, {}), "job": _named(run, run.project, {})}
+    parent = facet("ParentRunFacet", run=_run(id, {}), job=_named(run, name, {}), root=root)
     return {"parent": parent}
+
+
+def _named(run: LineageRun, name: str, facets: Mapping[str, Facet]) -> dict[str, Any]:
+    return {"namespace": run.namespace, "name": name, "facets": dict(facets)}
 
 
 def _texts(assets: Sequence[LineageAsset]) -> tuple[Code | None, str | None]:
@@ -279,7 +268,7 @@ def _made(asset: LineageAsset) -> list[LineageDataset]:
     return [*own, *asset.registered.values()]
 
 
-def _outputs(assets: Sequence[LineageAsset], state: RunState) -> list[OutputDataset]:
+def _outputs(assets: Sequence[LineageAsset], state: RunState) -> list[dict[str, Any]]:
     makers: dict[tuple[str, str], list[LineageAsset]] = {}
     for asset in assets:
         for one in _made(asset):
@@ -292,9 +281,9 @@ def _outputs(assets: Sequence[LineageAsset], state: RunState) -> list[OutputData
 
 def _output_facets(
     one: LineageDataset, makers: Sequence[LineageAsset], state: RunState
-) -> dict[str, DatasetFacet]:
+) -> dict[str, Facet]:
     first = makers[0]
-    found: dict[str, DatasetFacet] = {}
+    found: dict[str, Facet] = {}
     if first.plan is not None and all(each.schema for each in first.inputs):
         inputs = {each.called: each.schema.names for each in first.inputs if each.schema}
         names = {each.identity: name for name, each in first.registered.items()}

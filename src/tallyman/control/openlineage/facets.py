@@ -1,109 +1,76 @@
-"""Tallyman's own OpenLineage facets and the producer of its events. Facets contain no values of
-rows.
+"""Facets of OpenLineage events as plain JSON, the producer of the events, and the states of a run.
+Facets contain no values of rows.
 
-Each facet has a JSON Schema in `schemas/`, which its `_schemaURL` names.
+Built without the client of OpenLineage, whose import takes longer than a run without changes; the
+names and addresses of its facets are compared with the client by a test. Tallyman's own facets have
+a JSON Schema in `schemas/`, which their `_schemaURL` names.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import Enum
 from importlib import metadata
-from typing import Any, TypeVar
-
-import attr
-from openlineage.client.facet_v2 import BaseFacet, DatasetFacet, RunFacet, tags_job
+from typing import Any
 
 from tallyman.engine.spark.secrets import HIDDEN, SECRET, without_assigned
 
+Facet = dict[str, Any]
 PRODUCER = f"urn:tallyman:{metadata.version('tallyman')}"
-SCHEMA = "urn:tallyman:facet:{name}:1-0-0"
-F = TypeVar("F", bound=BaseFacet)
+OWN = "urn:tallyman:facet:{name}:1-0-0"
+EVENT = "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent"
+PUBLISHED = "https://openlineage.io/spec/facets/{version}/{name}.json#/$defs/{name}"
+VERSIONS = {
+    "ColumnLineageDatasetFacet": "1-2-0",
+    "DataQualityMetricsDatasetFacet": "1-0-1",
+    "DataQualityMetricsInputDatasetFacet": "1-0-3",
+    "DatasetVersionDatasetFacet": "1-0-1",
+    "ErrorMessageRunFacet": "1-0-1",
+    "JobTypeJobFacet": "2-0-4",
+    "NominalTimeRunFacet": "1-0-1",
+    "OutputStatisticsOutputDatasetFacet": "1-0-2",
+    "ParentRunFacet": "1-2-0",
+    "ProcessingEngineRunFacet": "1-1-1",
+    "SQLJobFacet": "1-1-0",
+    "SchemaDatasetFacet": "1-2-0",
+    "SourceCodeJobFacet": "1-0-1",
+    "SymlinksDatasetFacet": "1-0-1",
+    "TagsJobFacet": "1-0-0",
+}
+"""The published facets that we use, with the version of their schema."""
 
 
-def facet(kind: type[F], **values: Any) -> F:
-    return kind(**values, producer=PRODUCER)
+class RunState(Enum):
+    """The state of a run or target in an event."""
+
+    START = "START"
+    RUNNING = "RUNNING"
+    COMPLETE = "COMPLETE"
+    ABORT = "ABORT"
+    FAIL = "FAIL"
+    OTHER = "OTHER"
 
 
-def notes_facet(meta: Mapping[str, str]) -> tags_job.TagsJobFacet:
+def facet(name: str, /, **values: Any) -> Facet:
+    """Build a facet: a published one, or one of our own. Values that are None are left out."""
+    version = VERSIONS.get(name)
+    schema = PUBLISHED.format(version=version, name=name) if version else OWN.format(name=name)
+    return {"_producer": PRODUCER, "_schemaURL": schema, **known(**values)}
+
+
+def known(**values: Any) -> dict[str, Any]:
+    """Return the values that are not None."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def notes_facet(meta: Mapping[str, str]) -> Facet:
     """Build the tags of a job from the notes of its asset, without secrets."""
     tags = [
-        tags_job.TagsJobFacetFields(
-            key=name,
-            value=HIDDEN if SECRET.search(name) else without_assigned(value),
-            source="TALLYMAN",
-        )
+        {
+            "key": name,
+            "value": HIDDEN if SECRET.search(name) else without_assigned(value),
+            "source": "TALLYMAN",
+        }
         for name, value in meta.items()
     ]
-    return facet(tags_job.TagsJobFacet, tags=tags)
-
-
-@attr.define
-class TallymanRunFacet(RunFacet):
-    """The hashes a run is bound to; in an event of a target, also which target."""
-
-    run_id: str
-    folder_name: str
-    config_hash: str | None
-    code_version: str | None
-    input_dataset: str
-    reproducibility_manifest: str
-    git_branch: str | None = None
-    git_dirty: bool | None = None
-    source_hash: str | None = None
-    input_hashes: dict[str, str] | None = None
-    inputs_total: int | None = None
-    asset: str | None = None
-    partition: str | None = None
-    attempt: int | None = None
-
-    @staticmethod
-    def _get_schema() -> str:
-        return SCHEMA.format(name="TallymanRunFacet")
-
-
-@attr.define
-class TallymanLedgerFacet(RunFacet):
-    """Records in and their fates; in an event of a step, only the fates that the step gave."""
-
-    records_in: int | None
-    fates: dict[str, int]
-    unaccounted: int | None = None
-    balanced: bool | None = None
-    proof_method: str | None = None
-    ledger_location: str | None = None
-    rejections: int | None = None
-    rows: dict[str, int] | None = None
-    step: str | None = None
-    sub_ledgers: list[dict[str, Any]] | None = None
-
-    @staticmethod
-    def _get_schema() -> str:
-        return SCHEMA.format(name="TallymanLedgerFacet")
-
-
-@attr.define
-class TallymanFailureFacet(RunFacet):
-    """Why a run or a target did not finish."""
-
-    reason: str
-    message: str
-    errorCount: int = 0  # noqa: N815  the seed's own spelling
-    threshold: float | None = None
-
-    @staticmethod
-    def _get_schema() -> str:
-        return SCHEMA.format(name="TallymanFailureFacet")
-
-
-@attr.define
-class TallymanErrorsFacet(DatasetFacet):
-    """The number of records that were rejected and are therefore missing from an output."""
-
-    error_count: int
-    error_rate: float
-    errors_by_type: dict[str, int]
-    dlq_location: str
-
-    @staticmethod
-    def _get_schema() -> str:
-        return SCHEMA.format(name="TallymanErrorsFacet")
+    return facet("TagsJobFacet", tags=tags)

@@ -15,8 +15,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from openlineage.client.event_v2 import RunState
-
 from tallyman.control.openlineage.events import (
     NAMESPACE,
     STATES,
@@ -26,6 +24,7 @@ from tallyman.control.openlineage.events import (
     run_event,
     step_events,
 )
+from tallyman.control.openlineage.facets import RunState
 from tallyman.domain.history.lineage_event import LineageEvent
 from tallyman.domain.history.manifest import Manifest
 from tallyman.domain.history.run import AssetResult, Status

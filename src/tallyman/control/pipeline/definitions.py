@@ -6,11 +6,8 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from pyspark.sql import SparkSession
-
-from tallyman.control.pipeline import check
-from tallyman.control.pipeline.check import Definition
 from tallyman.control.pipeline.redaction import shown_partitions
 from tallyman.control.pipeline.shared import FoundShared, described_shared, found_shared
 from tallyman.control.pipeline.workspace import Workspace
@@ -28,10 +25,19 @@ from tallyman.engine.code.kept_files import kept_files
 from tallyman.engine.plan.canonical import definition_hash
 from tallyman.engine.plan.timed_plan import asks_time
 from tallyman.errors import DefinitionError
+from tallyman.on_demand import OnDemand
 from tallyman.registry.database import Database
 from tallyman.registry.run.materializations import Materializations
 from tallyman.registry.run.pipelines import Pipelines
 from tallyman.settings import Settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tallyman.control.pipeline import check
+    from tallyman.control.pipeline.check import Definition
+else:
+    check = OnDemand("tallyman.control.pipeline.check")
 
 PLAN = "plan:"
 """A prefix of the hash of a run's code, if the code is a stored plan."""
@@ -115,16 +121,15 @@ class Definitions:
         """True if plans and schemas are already known."""
         return self.chosen in self.workspace.checked and bool(self._started)
 
-    def check_what_is_new(self) -> None:
-        """Check assets whose current definition has never succeeded, before a run begins."""
+    def has_new(self) -> bool:
+        """True if a chosen asset has a definition that never succeeded: check before a run."""
         with self._lock:
             self._hash_all()
             owner = self.settings.owner
             known = self.database.durably(
                 lambda tx: Materializations(tx).known_definitions(owner, list(self.chosen))
             )
-            if any((name, self._hashes[name]) not in known for name in self.chosen):
-                self.checked()
+            return any((name, self._hashes[name]) not in known for name in self.chosen)
 
     def modified(self) -> set[str]:
         """List assets that have no result made by their current definition."""

@@ -8,7 +8,7 @@ from uuid import UUID
 from tallyman.domain.pipeline.pipeline import Asset
 from tallyman.domain.version.dataset import Dataset, Kind, registered_by
 from tallyman.domain.version.owner import Owner
-from tallyman.engine.readback.rejected_rows import KEY, PARTITION
+from tallyman.engine.readback.rejected_columns import KEY, PARTITION
 
 
 def own_dataset(asset: Asset, owner: Owner) -> Dataset:

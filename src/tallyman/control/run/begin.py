@@ -18,6 +18,7 @@ from tallyman.control.pipeline.shared import find_shared, read_by
 from tallyman.control.publish.commit import refuse_rolled_back
 from tallyman.control.publish.declared import datasets_of
 from tallyman.control.seal.signature import signer
+from tallyman.control.target.make_target import MAKING_TARGETS, SPARK
 from tallyman.domain.definition.working_step import Output
 from tallyman.domain.history.materialization import RunRecord
 from tallyman.domain.history.options import Options, RunParams
@@ -143,8 +144,7 @@ def check_breakers(definitions: Definitions, assets: Iterable[str]) -> None:
 
 def begin(asked: Begun, definitions: Definitions, listen: Listener) -> execute.Execution:
     """Check and register a run, which this process then holds."""
-    with imported_meanwhile(*MAKING):
-        registered = register(asked, definitions)
+    registered = register(asked, definitions)
     bench = workbench.Workbench.of(definitions, registered, asked.options, asked.targets, listen)
     return execute.Execution(bench, target.TargetMaker(bench))
 
@@ -158,10 +158,17 @@ def register(asked: Begun, definitions: Definitions) -> journal.Journal:
     executor, node = uuid4(), process.node()
     version = definitions.pipeline_version()
     run = replace(planned(asked, definitions, version), executor=executor, executor_node=node)
-    definitions.check_what_is_new()
+    _check_what_is_new(definitions)
     registered = journal.Journal(database, run, executor, node, asked.actor, sign)
     registered.begin(asked.targets, version)
     return registered
+
+
+def _check_what_is_new(definitions: Definitions) -> None:
+    """Check assets whose current definition has never succeeded, before the run begins."""
+    if definitions.has_new():
+        with imported_meanwhile(*MAKING, *MAKING_TARGETS, after=SPARK):
+            definitions.checked()
 
 
 def planned(asked: Begun, definitions: Definitions, version: PipelineVersion) -> RunRecord:
@@ -260,8 +267,7 @@ def claim(
     elif options.plan.pipeline_to != version.hash:
         raise PlanOutdated(options.plan.id, "the pipeline was edited since")
     check_places(definitions.settings)
-    with imported_meanwhile(*MAKING):
-        definitions.check_what_is_new()
+    _check_what_is_new(definitions)
     sign = definitions.database.durably(lambda tx: signer(tx, definitions.settings))
     executor, node = uuid4(), process.node()
     run = replace(run, params=replace(run.params, pipeline_version=version.hash))

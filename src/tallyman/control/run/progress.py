@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from tallyman.control.run.deadline import Deadline
 from tallyman.control.run.journal import Journal
 from tallyman.control.run.watch import Watch
 from tallyman.domain.history.run import AssetResult
@@ -37,6 +38,7 @@ class TargetProgress(Observer):
     journal: Journal
     watch: Watch
     terminal: Terminal
+    deadline: Deadline
 
     def phase(self, name: str) -> None:
         if self.canceled:
@@ -48,4 +50,4 @@ class TargetProgress(Observer):
 
     @property
     def canceled(self) -> bool:
-        return self.watch.stop.is_set()
+        return self.watch.stop.is_set() or self.deadline.passed

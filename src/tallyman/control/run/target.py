@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from tallyman import faults
+from tallyman.control.run.deadline import Deadline
 from tallyman.control.run.progress import TargetProgress
 from tallyman.control.run.workbench import Workbench
 from tallyman.control.target.assign import Assigner
 from tallyman.control.target.assignment import Assignment
-from tallyman.control.target.make import Making
-from tallyman.control.target.make_target import Evaluated, TargetWork, failed
+from tallyman.control.target.make_target import Evaluated, TargetWork, attempt_tag, failed
 from tallyman.control.target.outcome import TargetOutcome
 from tallyman.control.target.target_inputs import TargetInputs
 from tallyman.domain.history.lineage_event import LineageEvent
-from tallyman.domain.history.run import AssetResult, RunIdentity, Status
+from tallyman.domain.history.run import Status
 from tallyman.domain.pipeline.target import Target, folder_of
+from tallyman.domain.task.retry import RetryPolicy
 from tallyman.domain.version.dataset import Fragment
-from tallyman.engine.asset.work import Work
 from tallyman.engine.observer import Observer
 from tallyman.engine.source.door_memory import DoorMemory
-from tallyman.errors import RunCanceled, RunTaken, StorageFailed, TallymanError
+from tallyman.errors import RunCanceled, RunTaken, StorageFailed, TallymanError, TargetTimeout
 from tallyman.faults import Point
+from tallyman.on_demand import OnDemand
+
+if TYPE_CHECKING:
+    from tallyman.control.target import make
+    from tallyman.control.target.make import Making
+    from tallyman.engine.asset.work import Work
+else:
+    make = OnDemand("tallyman.control.target.make")
+
+log = logging.getLogger("tallyman.run")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +42,7 @@ class JournalHooks:
 
     bench: Workbench
     assignment: Assignment
+    deadline: Deadline
 
     def started(self, definition: str, events: list[LineageEvent]) -> None:
         bench, target, attempt = self.bench, self.assignment.target, self.assignment.attempt
@@ -43,7 +56,9 @@ class JournalHooks:
     @property
     def observer(self) -> Observer:
         bench = self.bench
-        return TargetProgress(self.assignment.target, bench.journal, bench.watch, bench.terminal)
+        return TargetProgress(
+            self.assignment.target, bench.journal, bench.watch, bench.terminal, self.deadline
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,21 +73,43 @@ class TargetMaker:
         if self.bench.watch.stop.is_set():
             return False
         self.bench.terminal.show(target, "opening")
-        result = self._result(target, attempt)
+        result = self._tried(target, attempt).result
         self.bench.terminal.show(target, "done", result)
         return result.status.good
 
-    def _result(self, target: Target, attempt: int) -> AssetResult:
+    def _tried(self, target: Target, attempt: int) -> TargetOutcome:
+        """Make the target, again after failures that may pass, as often as its asset allows."""
+        policy, stop = self._policy(target), self.bench.watch.stop
+        for number, pause in enumerate(policy.delays_s if policy else (), 1):
+            outcome = self._outcome(target, attempt)
+            if not outcome.retryable or stop.is_set():
+                return outcome
+            message = str((outcome.result.error or {}).get("message", "")).rstrip(".")
+            tries = len(policy.delays_s) + 1 if policy else 1
+            log.warning(
+                "%s: try %d of %d failed: %s. The next begins in %d s.",
+                target, number, tries, message, pause,
+            )  # fmt: skip
+            if stop.wait(pause):
+                return outcome
+            attempt += 1
+        return self._outcome(target, attempt)
+
+    def _policy(self, target: Target) -> RetryPolicy | None:
+        return self.bench.definitions.pipeline.assets[target.asset].retry
+
+    def _outcome(self, target: Target, attempt: int) -> TargetOutcome:
         bench = self.bench
         try:
             assignment = self.assign(bench.assigner, target, attempt)
-            work = self._work(assignment)
+            deadline = self._deadline(assignment)
+            work = self._work(assignment, deadline)
             inputs = self.inputs(assignment)
             outcome = work.reused(inputs.pins)
             if outcome is not None:
                 bench.journal.record(outcome)
-                return outcome.result
-            return self._make(work, inputs)
+                return outcome
+            return self._make(work, inputs, deadline)
         except RunTaken:
             raise
         except OSError as error:
@@ -85,9 +122,15 @@ class TargetMaker:
             found = error
         return self._record(failed(bench.lineage, target, attempt, found))
 
-    def _work(self, assignment: Assignment) -> TargetWork:
+    def _deadline(self, assignment: Assignment) -> Deadline:
+        policy = self._policy(assignment.target)
+        limit = policy.timeout_s if policy else None
+        tag = attempt_tag(assignment)
+        return Deadline(limit, self.bench.definitions.interrupt(tag))
+
+    def _work(self, assignment: Assignment, deadline: Deadline) -> TargetWork:
         bench = self.bench
-        hooks = JournalHooks(bench, assignment)
+        hooks = JournalHooks(bench, assignment, deadline)
         return TargetWork(assignment, bench.definitions, bench.folder, bench.lineage, hooks)
 
     # ---- overridden by a replay -----------------------------------------------------------
@@ -109,11 +152,12 @@ class TargetMaker:
 
     # ---- making ----------------------------------------------------------------------------
 
-    def _make(self, work: TargetWork, inputs: TargetInputs) -> AssetResult:
+    def _make(self, work: TargetWork, inputs: TargetInputs, deadline: Deadline) -> TargetOutcome:
         bench, attempt = self.bench, work.assignment.attempt
         described = self.adapted(work.started(inputs))
         try:
-            evaluated = work.make(described, inputs)
+            with deadline:
+                evaluated = work.make(described, inputs)
             bench.journal.check()  # files of a run that was canceled meanwhile must not appear
         except RunTaken:
             bench.folder.drop(work.name, attempt)
@@ -121,22 +165,27 @@ class TargetMaker:
         bench.folder.put(work.name, attempt)
         faults.reach(Point.FILES_PUT)
         if bench.watch.stop.is_set() and not evaluated.making.result.status.good:
-            evaluated = replace(evaluated, making=_canceled(evaluated.making, bench.identity))
+            why: TallymanError = RunCanceled(bench.identity.run_id)
+            evaluated = replace(evaluated, making=_stopped(evaluated.making, why))
+        elif deadline.passed and not evaluated.making.result.status.good:
+            why = TargetTimeout(str(described.target), attempt, deadline.limit_s or 0)
+            evaluated = replace(evaluated, making=_stopped(evaluated.making, why))
         placed = replace(described.folders, result=bench.folder.path / work.name)
         evaluated = Evaluated(replace(described, folders=placed), evaluated.making, evaluated.pins)
         if evaluated.making.digest is not None:
             self.before_record(evaluated.work)
         return self._record(work.outcome(evaluated))
 
-    def _record(self, outcome: TargetOutcome) -> AssetResult:
+    def _record(self, outcome: TargetOutcome) -> TargetOutcome:
         self.bench.journal.record(outcome)
         self.bench.lineage.recorded(list(outcome.events))
         if outcome.made is not None:
             faults.reach(Point.ASSET_RECORDED)
-        return outcome.result
+        return outcome
 
 
-def _canceled(making: Making, run: RunIdentity) -> Making:
-    error = RunCanceled(run.run_id).facts()
-    result = making.result.with_status(Status.CANCELED, error=error)
-    return Making(result, timings=making.timings)
+def _stopped(making: Making, why: TallymanError) -> Making:
+    """Replace the error that Spark raised because it was interrupted."""
+    status = Status.CANCELED if isinstance(why, RunCanceled) else Status.FAILED
+    result = making.result.with_status(status, error=why.facts())
+    return make.Making(result, timings=making.timings, error=why)

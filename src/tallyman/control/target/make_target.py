@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+from uuid import uuid5
 
 from tallyman import faults
 from tallyman.control.bind.pinned_files import Pin
@@ -15,9 +16,7 @@ from tallyman.control.conclude.exports import records_of, refuse_foreign_files
 from tallyman.control.openlineage.run import RunEvents
 from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.target.assignment import Assignment, EarlierResult
-from tallyman.control.target.make import Maker, Making, work_on
 from tallyman.control.target.outcome import TargetOutcome
-from tallyman.control.target.prepare_fragments import PreparedFragments
 from tallyman.control.target.segments_made_from import segments_made_from
 from tallyman.control.target.target_inputs import TargetInputs
 from tallyman.control.target.timings import Stopwatch
@@ -33,12 +32,27 @@ from tallyman.domain.history.run import AssetResult, RunIdentity, Status
 from tallyman.domain.pipeline.pipeline import Asset
 from tallyman.domain.pipeline.target import Target, folder_of
 from tallyman.domain.version.dataset import Fragment
-from tallyman.engine.asset.work import Folders, Work
 from tallyman.engine.files.run_folder import LEDGER, RunFolder
 from tallyman.engine.files.sizes import sizes
 from tallyman.engine.observer import Observer
 from tallyman.errors import TallymanError
 from tallyman.faults import Point
+from tallyman.on_demand import OnDemand, imported_meanwhile
+
+MAKING_TARGETS = (
+    "tallyman.control.target.make",
+    "tallyman.control.target.prepare_fragments",
+    "tallyman.engine.asset.work",
+)
+"""What only a target that is made needs; imported while Spark starts."""
+SPARK = "tallyman.engine.spark.session"
+if TYPE_CHECKING:
+    from tallyman.control.target import make, prepare_fragments
+    from tallyman.control.target.make import Making
+    from tallyman.engine.asset import work as works
+    from tallyman.engine.asset.work import Work
+else:
+    make, prepare_fragments, works = map(OnDemand, MAKING_TARGETS)
 
 
 class MakingHooks(Protocol):
@@ -88,10 +102,12 @@ class TargetWork:
         return RunIdentity(run.name, str(run.id), run.started_at)
 
     @property
-    def _fragments(self) -> PreparedFragments:
+    def _fragments(self) -> prepare_fragments.PreparedFragments:
         workspace = self.definitions.workspace
         opened = self.hooks.opened
-        return PreparedFragments(self.assignment, workspace.warehouse, workspace.home, opened)
+        return prepare_fragments.PreparedFragments(
+            self.assignment, workspace.warehouse, workspace.home, opened
+        )
 
     # ---- unchanged -------------------------------------------------------------------------
 
@@ -132,6 +148,8 @@ class TargetWork:
     def _rejections_again(self, earlier: EarlierResult) -> tuple[Fragment | None, dict[str, str]]:
         """Publish the rejections of a reused result too. If they are published only since, they
         are prepared now, from its dead letters."""
+        if self.asset.publish_rejections is None:
+            return None, {}
         if earlier.rejections is not None:
             return None, {REJECTIONS_FRAGMENT: str(earlier.rejections)}
         last = earlier.made
@@ -148,22 +166,30 @@ class TargetWork:
         """Say that the target is made now, and describe the work on it."""
         assignment, definitions = self.assignment, self.definitions
         target, attempt = assignment.target, assignment.attempt
-        definitions.checked()  # Spark starts here, if nothing needed it before
+        with imported_meanwhile(*MAKING_TARGETS, after=SPARK):
+            definitions.checked()  # Spark starts here, if nothing needed it before
         events = self.lineage.started(target, attempt)
         self.hooks.started(definitions.hash(target.asset), events)
         faults.reach(Point.ASSET_STARTED)
-        folders = Folders(*self.folder.begin(self.name, attempt), definitions.settings.home)
-        work = work_on(definitions, target, self.identity, folders)
+        folders = works.Folders(*self.folder.begin(self.name, attempt), definitions.settings.home)
+        work = make.work_on(definitions, target, self.identity, folders)
         # The records of a replay are not among its inputs, so its segments are not reused.
         made_from: dict[str, str] = {}
         if not inputs.corrections:
             made_from = segments_made_from(definitions, assignment.options, target, inputs.pins)
-        return replace(work, attempt=attempt, tag=str(assignment.run.id), made_from=made_from)
+        tag, limited = str(assignment.run.id), self.asset.retry is not None
+        return replace(
+            work,
+            attempt=attempt,
+            tag=tag,
+            attempt_tag=attempt_tag(assignment) if limited else None,
+            made_from=made_from,
+        )
 
     def make(self, work: Work, inputs: TargetInputs) -> Evaluated:
         """Evaluate and prove the target; its files are not in their place yet."""
         refuse_foreign_files(records_of(self.definitions.settings), work)
-        maker = Maker(self.definitions.spark(), self.definitions.checked())
+        maker = make.Maker(self.definitions.spark(), self.definitions.checked())
         return Evaluated(work, maker.make(work, inputs, self.hooks.observer), inputs.pins)
 
     # ---- outcome ---------------------------------------------------------------------------
@@ -246,6 +272,11 @@ def failed(lineage: RunEvents, target: Target, attempt: int, error: TallymanErro
         events=tuple(lineage.failed(target, result)),
         retryable=error.retryable,
     )
+
+
+def attempt_tag(assignment: Assignment) -> str:
+    """Return the tag of the Spark jobs of one attempt."""
+    return str(uuid5(assignment.run.id, f"{assignment.target}:{assignment.attempt}"))
 
 
 def consumed(pins: Mapping[str, Pin]) -> list[Consumed]:

@@ -6,16 +6,23 @@ import shutil
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING
 
 from tallyman.control.bind.pinned_files import Pin
-from tallyman.control.pipeline.check import Definition
-from tallyman.engine.expressions.redact import Redaction
-from tallyman.engine.source.corrections import FACTS, FOLDER, overlaid
-from tallyman.engine.source.door_memory import DoorMemory
-from tallyman.engine.source.open import open_output, open_source
-from tallyman.engine.source.source import Input
+from tallyman.on_demand import OnDemand
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tallyman.control.pipeline.check import Definition
+    from tallyman.engine.expressions.redact import Redaction
+    from tallyman.engine.source import corrections as corrected
+    from tallyman.engine.source import open as opening
+    from tallyman.engine.source.door_memory import DoorMemory
+    from tallyman.engine.source.source import Input
+else:
+    corrected = OnDemand("tallyman.engine.source.corrections")
+    opening = OnDemand("tallyman.engine.source.open")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +37,8 @@ class Corrections:
     @classmethod
     def kept_in(cls, result: Path, inputs: Collection[str]) -> Corrections | None:
         """Find the corrections that an earlier run kept in its result, if it was a replay."""
-        folder = result / FOLDER
-        return cls(folder, inputs, keep=False) if (folder / FACTS).exists() else None
+        folder = result / corrected.FOLDER
+        return cls(folder, inputs, keep=False) if (folder / corrected.FACTS).exists() else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +54,13 @@ class TargetInputs:
         opened = open_inputs(spark, definition, self.pins, redaction, self.memory)
         if self.corrections is None:
             return opened
-        return overlaid(opened, self.corrections.inputs, self.corrections.folder, project)
+        records = self.corrections
+        return corrected.overlaid(opened, records.inputs, records.folder, project)
 
     def keep_corrections(self, place: Path) -> None:
         """Copy the corrected records into a result, before its files are hashed."""
         if self.corrections is not None and self.corrections.keep:
-            shutil.copytree(self.corrections.folder, place / FOLDER)
+            shutil.copytree(self.corrections.folder, place / corrected.FOLDER)
 
 
 def open_inputs(
@@ -68,8 +76,8 @@ def open_inputs(
         schema = definition.schemas[name]
         if pin.reading.of_source:
             source = pipeline.sources[name]
-            opened[name] = open_source(spark, source, schema, pin.files, redaction, memory)
+            opened[name] = opening.open_source(spark, source, schema, pin.files, redaction, memory)
         else:
             key = definition.key_of(name)
-            opened[name] = open_output(spark, pin.files, schema, key, redaction, memory)
+            opened[name] = opening.open_output(spark, pin.files, schema, key, redaction, memory)
     return opened

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterable
+
 from tallyman.control.bind.describe import description
 from tallyman.control.bind.inputs import Pins
 from tallyman.control.conclude import finish
+from tallyman.control.dispatch import follow
 from tallyman.control.openlineage.run import RunEvents
 from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.run import begin
@@ -15,6 +19,7 @@ from tallyman.domain.history.materialization import RunRecord
 from tallyman.domain.task.task import TARGET
 from tallyman.engine.files.hashing import hasher_for
 from tallyman.engine.files.run_folder import MANIFEST, RunFolder
+from tallyman.errors import TallymanError
 from tallyman.registry.database import Database, Transaction
 from tallyman.registry.run.runs import Runs
 from tallyman.registry.task.operations import Operations
@@ -24,16 +29,24 @@ from tallyman.registry.task.run_tasks import RunTasks
 def submit(asked: begin.Begun, definitions: Definitions) -> RunRecord:
     """Register a run, describe it in its folder, and make the tasks of the targets whose inputs are
     there; the others follow as those complete. The run goes on without this process."""
+    _check_pools(definitions, {target.asset for target in asked.targets})
     journal = begin.register(asked, definitions)
-    return _submitted(journal, definitions, round=0)
+    return _handed_over(journal, definitions, round=0)
 
 
 def resume(run: RunRecord, actor: str, definitions: Definitions) -> RunRecord:
     """Go on with a run that has ended: successful results stay, tasks make the rest with the
     current pipeline."""
+    _check_pools(definitions, run.params.assets)
     journal = begin.claim(run, actor, definitions, run.params.options)
     known = definitions.database.durably(lambda tx: RunTasks(tx).of_run(run.id, TARGET))
-    return _submitted(journal, definitions, round=1 + max((t.round for t in known), default=0))
+    return _handed_over(journal, definitions, round=1 + max((t.round for t in known), default=0))
+
+
+def _check_pools(definitions: Definitions, names: Iterable[str]) -> None:
+    assets = [definitions.pipeline.assets[name] for name in names]
+    owner = definitions.settings.owner
+    definitions.database.durably(lambda tx: follow.ensure_pools(tx, owner, assets))
 
 
 def cancel(database: Database, run: RunRecord) -> None:
@@ -49,6 +62,16 @@ def cancel(database: Database, run: RunRecord) -> None:
 
     database.durably(work)
     database.durably(work)  # for tasks that a completion added just before the request
+
+
+def _handed_over(journal: Journal, definitions: Definitions, *, round: int) -> RunRecord:
+    """Hand the run over to tasks; on Ctrl-C before that, record it as canceled."""
+    try:
+        return _submitted(journal, definitions, round=round)
+    except KeyboardInterrupt:
+        with contextlib.suppress(TallymanError):
+            journal.abandon(definitions.settings.home)
+        raise
 
 
 def _submitted(journal: Journal, definitions: Definitions, *, round: int) -> RunRecord:
@@ -70,7 +93,6 @@ def _submitted(journal: Journal, definitions: Definitions, *, round: int) -> Run
     def work(tx: Transaction) -> RunRecord:
         Runs(tx).lock(run.id)
         Runs(tx).hand_over(run.id, journal.executor, NODE)
-        RunTasks(tx).ensure_pool(run.owner)
         # Read it again: the record of a resumed run still has the status it ended with.
         advance(tx, projects, Runs(tx).by_id(run.id), round=round)
         return Runs(tx).by_id(run.id)

@@ -30,7 +30,13 @@ from tallyman.domain.pipeline.threshold import Thresholds
 from tallyman.engine.files.past_run import ledger_in
 from tallyman.engine.source.corrections import FACTS, FOLDER
 from tallyman.engine.spark.environment import environment
-from tallyman.errors import InputMissing, NotFound, RowsOutsidePartition, RowsUnaccountedFor
+from tallyman.errors import (
+    InputMissing,
+    InputUnreadable,
+    NotFound,
+    RowsOutsidePartition,
+    RowsUnaccountedFor,
+)
 from tallyman.registry.run.materializations import Materializations
 from tallyman.registry.run.reads import Reads
 from tallyman.registry.run.runs import Runs
@@ -161,6 +167,9 @@ class Reproducible:
             pins = self.pins.as_read(row)
         except InputMissing as error:
             yield f"an input is missing: {error}"
+            return
+        except InputUnreadable as error:
+            yield str(error)
             return
         stored = [*self._purged(row, pins), *self._damaged(pins)]
         yield from stored

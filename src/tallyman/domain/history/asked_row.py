@@ -20,7 +20,7 @@ def asked_row(values: Mapping[str, object]) -> dict[str, str | None]:
 
 def said(row: AskedRow, between: str = " ") -> str:
     """Write the row as a command line would."""
-    return between.join(f"{name}={_shown(value)}" for name, value in row.items())
+    return between.join(f"{name}={shown(value)}" for name, value in row.items())
 
 
 def _text(value: object) -> str | None:
@@ -40,7 +40,8 @@ def _text(value: object) -> str | None:
     return value.isoformat() if isinstance(value, date) else str(value)
 
 
-def _shown(value: str | None) -> str:
+def shown(value: str | None) -> str:
+    """Write a value so that a question can be asked with it: the text null is quoted."""
     if value is None:
         return "null"
     return f"'{value}'" if value.lower() == "null" else value

@@ -32,7 +32,8 @@ from tallyman.engine.source.doors import Doors
 from tallyman.engine.source.read_failure import unreadable
 from tallyman.engine.source.source import Input
 from tallyman.engine.spark.failure import failure_of
-from tallyman.engine.working.trace import RowIds, Tracer
+from tallyman.engine.working.row_ids import RowIds
+from tallyman.engine.working.trace import Tracer
 from tallyman.engine.working.working_run import WorkingRun
 from tallyman.errors import StepFailed, StructuralError
 
@@ -116,8 +117,14 @@ class AssetRun:
         return WorkingRun(work.plan, inputs, evaluation, ids, tracer, folders.scratch)
 
     def _mark_jobs(self) -> None:
-        if self.work.tag:
-            self.doors.spark().addTag(self.work.tag)
+        for tag in (self.work.tag, self.work.attempt_tag):
+            if tag:
+                self.doors.spark().addTag(tag)
+
+    def _unmark_jobs(self) -> None:
+        """Take the attempt's tag from this thread, which goes on to another target."""
+        if self.work.attempt_tag:
+            self.doors.spark().removeTag(self.work.attempt_tag)
 
     def careful(self) -> AssetRun | None:
         """Start over with a slower way of reading the inputs; None if no input has one."""
@@ -153,6 +160,7 @@ class AssetRun:
             raise self._explained(error) from error
         finally:
             self.pool.shutdown(wait=True, cancel_futures=True)
+            self._unmark_jobs()
 
     def _explained(self, error: Exception) -> StepFailed:
         """Say which step failed and why; keep the whole message, unless it may show values that are

@@ -51,6 +51,8 @@ class Work:
     redaction: Redaction
     tag: str | None = None
     """The tag of its Spark jobs, by which they can be interrupted together."""
+    attempt_tag: str | None = None
+    """A tag for the Spark jobs of this attempt alone, if it has a time limit."""
     attempt: int = 1
     stays: Sequence[str] = ()
     """Existing files of rows to which the output is added."""

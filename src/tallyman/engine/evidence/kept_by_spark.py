@@ -30,7 +30,7 @@ def keys(rows: DataFrame, column: str) -> KeyDigest:
 def grouped(rows: DataFrame) -> tuple[KeyDigest, KeyDigest]:
     """Digest in one job: rows are grouped, then the groups are added up."""
     if "source_key" in rows.columns:
-        each = rows.groupBy("group_key").agg(*digest.lanes(F.col("source_key")))
+        each = rows.groupBy("group_key").agg(*digest.lanes("source_key"))
     else:
         names = zip(digest.STORED, digest.NAMES, strict=True)
         stored = [F.col(old).alias(name) for old, name in names if old in rows.columns]

@@ -7,12 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
-
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+from typing import TYPE_CHECKING
 
 from tallyman.engine.expressions import sql_words
 from tallyman.engine.expressions.sql_words import Token
+from tallyman.on_demand import OnDemand
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import functions as F
+else:
+    F = OnDemand("pyspark.sql.functions")
 
 _OPERATORS = frozenset([*"+-*/%<>=!~&|^", "<=>"])
 _WORDS = frozenset({"and", "or"})

@@ -9,13 +9,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-
-from pyspark.sql import Column
-from pyspark.sql import functions as F
+from typing import TYPE_CHECKING
 
 from tallyman.domain.account.redaction import BEGINS, LENGTH, covers
-from tallyman.engine.expressions.columns import as_text
+from tallyman.engine.expressions.column_names import literal, quoted
+from tallyman.engine.expressions.columns import as_text, as_text_sql
 from tallyman.engine.spark.failure import said_plainly
+from tallyman.on_demand import OnDemand
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+    from pyspark.sql import functions as F
+else:
+    F = OnDemand("pyspark.sql.functions")
 
 _ERROR_CLASS = re.compile(r"\[([A-Z][A-Z0-9_.]+)\]")
 
@@ -44,6 +50,14 @@ class Redaction:
         """Convert a value to text, or to its hash if redacted. NULL stays NULL."""
         text = as_text(value)
         return self.text(text) if self.covers(name) else text
+
+    def shown_sql(self, name: str) -> str:
+        """Write `shown` of a column in SQL."""
+        text = as_text_sql(quoted(name))
+        if not self.covers(name):
+            return text
+        hashed = f"sha2(concat({literal(self.key)}, '|', {text}), 256)"
+        return f"concat({literal(BEGINS)}, substring({hashed}, 1, {LENGTH}))"
 
     def text(self, text: Column) -> Column:
         hashed = F.sha2(F.concat(F.lit(self.key), F.lit("|"), text), 256)

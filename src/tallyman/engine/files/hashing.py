@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
+from typing import TYPE_CHECKING
 
 from tallyman.engine.files.listing import Hasher, InputFile, escaped, hash_here, remember
+from tallyman.on_demand import OnDemand
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql import functions as F
+else:
+    F = OnDemand("pyspark.sql.functions")
 
 LARGE = 1 << 30
 """The number of bytes from which a Spark job is worthwhile."""

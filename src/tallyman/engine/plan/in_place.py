@@ -7,10 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, StructType
+from typing import TYPE_CHECKING
 
 from tallyman.domain.definition.expression import bare_name, is_star
 from tallyman.domain.definition.frame import Frame
@@ -19,6 +16,14 @@ from tallyman.domain.definition.working_step import Aggregate, Append, Delete, O
 from tallyman.engine.expressions.columns import col, to_column
 from tallyman.engine.plan import plain
 from tallyman.errors import UsageError
+from tallyman.on_demand import OnDemand
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, types
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import DataType, StructType
+else:
+    F, types = OnDemand("pyspark.sql.functions"), OnDemand("pyspark.sql.types")
 
 MATCHED = "_tm_matched"
 
@@ -123,7 +128,7 @@ def groups(
         to_column(e, list(columns)).alias(spelled(n, columns) or n) for n, e in step.aggregates
     ]
     found = rows.groupBy(*map(col, step.by)).agg(*named)
-    widened = StructType(list(schema.fields))
+    widened = types.StructType(list(schema.fields))
     for field in found.schema:
         if field.name not in kinds:
             widened = widened.add(field.name, field.dataType, True)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+from typing import TYPE_CHECKING, TypeAlias
 
 from tallyman.domain.definition.expression import is_star
 from tallyman.domain.definition.frame import Frame
@@ -27,8 +25,15 @@ from tallyman.domain.definition.step import (
 from tallyman.domain.definition.step_facts import Step
 from tallyman.engine.expressions.columns import col, named_column, text_of, to_column
 from tallyman.errors import UsageError
+from tallyman.on_demand import OnDemand
 
-Evaluate = Callable[[Frame], DataFrame]
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import functions as F
+else:
+    F = OnDemand("pyspark.sql.functions")
+
+Evaluate: TypeAlias = "Callable[[Frame], DataFrame]"
 MATCHES, REFERENCE = "_tm_matches", "_tm_reference"
 _EQUALITY = re.compile(r"\(*\s*`?([^`=()]+?)`?\s*==?\s*`?([^`=()]+?)`?\s*\)*")
 

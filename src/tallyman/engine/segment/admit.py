@@ -41,7 +41,8 @@ from tallyman.engine.expressions.column_names import (
 )
 from tallyman.engine.expressions.columns import col
 from tallyman.engine.segment.fate_book import Book
-from tallyman.engine.segment.segment import REJECTION, Flow, rejection
+from tallyman.engine.segment.segment import Flow, rejection
+from tallyman.engine.segment.tags import REJECTION
 from tallyman.engine.source.lines_input import LinesInput
 from tallyman.engine.source.source import Input
 

@@ -13,8 +13,16 @@ from pyspark.sql.window import Window
 from tallyman.domain.account.fate import Fate
 from tallyman.domain.definition.step import DropDuplicates, Explode, GroupBy, Join
 from tallyman.domain.definition.working_step import Aggregate
-from tallyman.engine.expressions.column_names import KEY, LIVE, PART, PLACE, REJECTIONS, SOURCES
-from tallyman.engine.expressions.columns import col, mentioned, to_column
+from tallyman.engine.expressions.column_names import (
+    KEY,
+    LIVE,
+    PART,
+    PLACE,
+    REJECTIONS,
+    SOURCES,
+    quoted,
+)
+from tallyman.engine.expressions.columns import col, mentioned, to_sql
 from tallyman.engine.expressions.redact import Redaction
 from tallyman.engine.plan import plain
 from tallyman.engine.segment.fate_book import Book
@@ -28,6 +36,7 @@ from tallyman.engine.segment.stage import (
     write_keys,
     write_merged,
 )
+from tallyman.engine.segment.tags import IS_LIVE
 from tallyman.engine.spark import digest
 
 VALUE = "value_"
@@ -178,7 +187,7 @@ def aggregate_keys(evidence: DataFrame, step: GroupBy, needed: Sequence[str]) ->
     values = [col(VALUE + n).alias(n) for n in needed if n not in step.by]
     rows = evidence.select(*groups, *values, F.col(SOURCE_KEY).alias(KEY))
     names = [*step.by, *(name for name in needed if name not in step.by)]
-    return plain.aggregated(step, rows, names, digest.lanes(F.col(KEY)))
+    return plain.aggregated(step, rows, names, digest.lanes(KEY))
 
 
 def group_digests(
@@ -189,21 +198,24 @@ def group_digests(
     Returns the stage, the aggregate, and each group's count and key digest.
     """
     flow = flow.with_tags()
-    live = F.col(PART) == LIVE
     needed = mentioned([e for _, e in step.aggregates], flow.columns)
-    names = dict.fromkeys([*step.by, *needed])
-    guarded = [flow.live_column(name) for name in names]
+    names = list(dict.fromkeys([*step.by, *needed]))
+    guarded = [flow.live_sql(name) for name in names]
     own = {"_tm_own": KEY, **({PLACE: PLACE} if flow.placed else {})}
-    ended = [F.when(~live, F.col(value)).alias(name) for name, value in own.items()]
-    rows = flow.rows.select(*guarded, F.col(PART).cast("int").alias(PART), KEY, *ended, REJECTIONS)
+    ended = [f"CASE WHEN {PART} <> {LIVE} THEN {value} END AS {n}" for n, value in own.items()]
+    part = f"CAST({PART} AS INT) AS {PART}"
+    rows = flow.rows.selectExpr(*guarded, part, KEY, *ended, REJECTIONS)
     # An aggregate that raises on a group without values must not be evaluated on ended rows.
-    aggregates = [F.when(live, to_column(e, list(names))).alias(n) for n, e in step.aggregates]
-    groups = [F.col(PART), *map(F.col, own), F.col(REJECTIONS), *map(col, step.by)]
-    merged = rows.groupBy(*groups).agg(*aggregates, *digest.lanes(F.col(KEY)))
+    aggregates = [
+        F.expr(f"CASE WHEN {IS_LIVE} THEN {to_sql(e, names)} END AS {quoted(n)}")
+        for n, e in step.aggregates
+    ]
+    groups = [PART, *own, REJECTIONS, *map(quoted, step.by)]
+    merged = rows.groupBy(*groups).agg(*aggregates, *digest.lanes(KEY))
     merged = merged.withColumnRenamed("_tm_own", KEY)
     stage = write_merged(flow, merged, folder)
     found = stage.live()
-    output = found.select(*map(col, [*step.by, *(n for n, _ in step.aggregates)]))
+    output = found.select(*map(quoted, [*step.by, *(n for n, _ in step.aggregates)]))
     kinds = {f.name: f.dataType for f in stage.schema}
     key = F.struct(*group_fields(step, kinds)).alias(GROUP_KEY)
     return stage, output, found.select(key, *digest.NAMES)
@@ -242,7 +254,7 @@ def childless_filtered(flow: Flow, step: Explode, step_id: str, book: Book) -> F
         predicate,
         flow.level,
     )
-    return end_unless(flow, F.coalesce(F.size(col(step.column)) > 0, F.lit(False)), ended)
+    return end_unless(flow, f"coalesce(size({quoted(step.column)}) > 0, false)", ended)
 
 
 def exploded(flow: Flow, step: Explode, parents: Flow) -> tuple[Flow, DataFrame]:
@@ -297,5 +309,5 @@ def first_of_each(flow: Flow, step: DropDuplicates, step_id: str, book: Book) ->
     predicate = f"first of its ({', '.join(subset)})"
     ended = book.part(Fate.FILTERED, step_id, "Records that repeat another", predicate, flow.level)
     ranked = replace(flow, rows=rows).with_tags()
-    kept = end_unless(ranked, F.col("_tm_rank") == 1, ended)
+    kept = end_unless(ranked, "_tm_rank = 1", ended)
     return replace(kept, rows=kept.rows.drop("_tm_rank"))

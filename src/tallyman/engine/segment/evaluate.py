@@ -43,6 +43,7 @@ from tallyman.engine.segment.reference import References
 from tallyman.engine.segment.segment import Flow
 from tallyman.engine.segment.segment_records import SegmentRecords
 from tallyman.engine.segment.stage import (
+    IN_SYSTEM,
     SegmentFolder,
     Stage,
     count_warnings,
@@ -231,11 +232,18 @@ class Evaluation:
             count_warnings(flow.seen, parquet.rows_in(sorted(Path(folder).glob("part-*"))))
         return written_schema(folder) or rows.schema
 
-    def output(self, flow: Flow) -> Stage:
-        """Write the rows that passed, with their keys."""
-        flow = flow.with_tags()
-        known = flow.key_columns is not None
+    def output(self, flow: Flow, written: Stage | None = None) -> Stage:
+        """Write the rows that passed, with their keys, unless a stage has them already."""
+        stage = written or self._output(flow.with_tags())
         self.output_key = flow.key_columns or ()
+        self.staged_as(stage, last=True)
+        if not os.path.isdir(stage.live_folder()):
+            # If no row passed there is no file yet; readers still need its columns.
+            stage.live().write.parquet(stage.live_folder())
+        return stage
+
+    def _output(self, flow: Flow) -> Stage:
+        known = flow.key_columns is not None
         own = F.when(F.col(PART) != 0, F.col(KEY)) if known else F.col(KEY)
         place = [F.col(PLACE).alias("place")] if flow.placed else []
         sources = [F.struct(*kept).alias(SOURCES)] if (kept := flow.sources()) else []
@@ -243,21 +251,8 @@ class Evaluation:
         system = F.struct(own.alias("key"), reasons, *place, *sources)
         needed = F.lit(flow.placed or not known) | (F.col(PART) != 0)
         system = F.when(needed, system).alias(SYSTEM)
-        stage = write(
-            flow,
-            self.next_folder(),
-            [*user_columns(flow), system],
-            key=f"{SYSTEM}.key",
-            reasons=f"{SYSTEM}.rejections",
-            place=f"{SYSTEM}.place",
-        )
-        if sources:
-            stage = stage.with_sources(f"{SYSTEM}.{SOURCES}")
-        self.staged_as(stage, last=True)
-        if not os.path.isdir(stage.live_folder()):
-            # If no row passed there is no file yet; readers still need its columns.
-            stage.live().write.parquet(stage.live_folder())
-        return stage
+        stage = write(flow, self.next_folder(), [*user_columns(flow), system], IN_SYSTEM)
+        return stage.with_sources(f"{SYSTEM}.{SOURCES}") if sources else stage
 
 
 def _same_key(left: Flow, right: Flow, step: Union) -> bool:

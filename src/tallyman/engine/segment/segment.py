@@ -26,15 +26,20 @@ from tallyman.engine.expressions.column_names import (
     REJECTIONS,
     quoted,
 )
-from tallyman.engine.expressions.columns import cannot_raise, col, mentioned, text_of, to_column
-from tallyman.engine.expressions.redact import Redaction
+from tallyman.engine.expressions.columns import (
+    cannot_raise,
+    col,
+    mentioned,
+    text_of,
+    to_column,
+    to_sql,
+)
 from tallyman.engine.plan import plain
 from tallyman.engine.plan.plain import MATCHES
+from tallyman.engine.segment import tags
 from tallyman.engine.segment.fate_book import FANOUT, Book
 from tallyman.engine.segment.watched import RowsSeen, Watched, observe
 from tallyman.engine.spark import digest
-
-REJECTION = "struct<rule:int,actual:string>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,17 +88,22 @@ class Flow:
         return F.when(F.col(PART) == LIVE, value) if self.tagged else value
 
     def live_column(self, name: str, alias: str | None = None) -> Column:
-        """Return a column, NULL on ended rows: as one text, because every row has many of them."""
+        """Return a column, NULL on ended rows."""
+        return F.expr(self.live_sql(name, alias))
+
+    def live_sql(self, name: str, alias: str | None = None) -> str:
+        """Write the same in SQL, because every row has many columns."""
         own, shown = quoted(name), quoted(alias or name)
-        text = f"CASE WHEN {PART} = {LIVE} THEN {own} END" if self.tagged else own
-        return F.expr(f"{text} AS {shown}")
+        text = f"CASE WHEN {tags.IS_LIVE} THEN {own} END" if self.tagged else own
+        return f"{text} AS {shown}"
 
     def with_tags(self) -> Flow:
         if self.tagged:
             return self
-        none = F.expr(f"CAST(NULL AS array<{REJECTION}>)")
-        tags = {PART: F.expr(str(LIVE)), REJECTIONS: none}
-        return replace(self, rows=self.rows.withColumns(tags), tagged=True)
+        added = self.rows.selectExpr(
+            "*", f"{LIVE} AS {PART}", f"{tags.NO_REJECTIONS} AS {REJECTIONS}"
+        )
+        return replace(self, rows=added, tagged=True)
 
     def choose(self, chosen: Sequence[Column], names: Mapping[str, str | None]) -> Flow:
         """Choose columns; `names` maps each to the column it was, None if it is computed."""
@@ -130,11 +140,6 @@ class Flow:
 def rejection(rule: int, actual: Column) -> Column:
     text = F.coalesce(actual.cast("string"), F.lit("NULL"))
     return F.struct(F.lit(rule).alias("rule"), text.alias("actual"))
-
-
-def _appended(rejection: Column) -> Column:
-    before = F.expr(f"coalesce({REJECTIONS}, CAST(array() AS array<{REJECTION}>))")
-    return F.array_append(before, rejection)
 
 
 # ---- steps ---------------------------------------------------------------------------------
@@ -212,13 +217,13 @@ def filter_(flow: Flow, step: Filter, step_id: str, book: Book) -> Flow:
     why = f"Records filtered: {step.reason}" if step.reason else f"Records filtered by NOT ({text})"
     flow = flow.with_tags()
     ended = book.part(Fate.FILTERED, step_id, why, text, flow.level)
-    keep = F.coalesce(to_column(step.predicate, flow.columns), F.lit(False))
-    return end_unless(flow, keep, ended)
+    return end_unless(flow, tags.surely(to_sql(step.predicate, flow.columns)), ended)
 
 
-def end_unless(flow: Flow, keep: Column, ended: int) -> Flow:
-    part = F.when(F.col(PART) == LIVE, F.when(keep, LIVE).otherwise(ended))
-    return replace(flow, rows=flow.rows.withColumn(PART, part.otherwise(F.col(PART))))
+def end_unless(flow: Flow, keep: str, ended: int) -> Flow:
+    """End live rows unless the condition, in SQL, holds."""
+    part = F.expr(tags.part_unless(keep, ended))
+    return replace(flow, rows=flow.rows.withColumn(PART, part))
 
 
 def expect(flow: Flow, step: Expect, step_id: str, book: Book) -> Flow:
@@ -241,19 +246,19 @@ def expect(flow: Flow, step: Expect, step_id: str, book: Book) -> Flow:
             fatal=step.severity == "fail",
         )
     )
-    holds = to_column(step.predicate, flow.columns)
-    charged = _appended(rejection(rule, _values(asked, book.redaction)))
-    reasons = F.when(
-        F.col(PART) == LIVE,
-        F.when(F.coalesce(holds, F.lit(False)), F.col(REJECTIONS)).otherwise(charged),
-    )
+    holds = to_sql(step.predicate, flow.columns)
+    also = None
     if cannot_raise(step.predicate, flow.types(asked)):
-        failed = F.when(~holds & ~_broke(flow.lacks(asked)), charged).otherwise(F.col(REJECTIONS))
-        reasons = reasons.when(F.col(PART) == ERROR, failed)
-    keep = F.coalesce(holds, F.lit(False))
-    part = F.when(F.col(PART) == LIVE, F.when(keep, LIVE).otherwise(ERROR)).otherwise(F.col(PART))
-    tags = {REJECTIONS: reasons.otherwise(F.col(REJECTIONS)), PART: part}
-    return replace(flow, rows=flow.rows.withColumns(tags), rules=len(book.rules))
+        also = f"NOT {holds} AND NOT {tags.broke(flow.lacks(asked))}"
+    charged = tags.charge(rule, asked, book.redaction)
+    reasons = tags.reasons_unless(holds, charged, also)
+    flow = _tagged(flow, tags.part_unless(tags.surely(holds), ERROR), reasons)
+    return replace(flow, rules=len(book.rules))
+
+
+def _tagged(flow: Flow, part: str, reasons: str) -> Flow:
+    rows = flow.rows.withColumns({REJECTIONS: F.expr(reasons), PART: F.expr(part)})
+    return replace(flow, rows=rows)
 
 
 def warn(flow: Flow, step: Warn, step_id: str, book: Book) -> Flow:
@@ -275,23 +280,6 @@ def counted(flow: Flow) -> Flow:
         return flow
     rows, observed = observe(flow.rows, "rows", ())
     return replace(flow, rows=rows, seen=(RowsSeen((observed,)),))
-
-
-def _broke(rules: frozenset[int]) -> Column:
-    """True if the record already broke one of these rules."""
-    if not rules:
-        return F.lit(False)
-    numbers = ", ".join(map(str, sorted(rules)))
-    return F.expr(f"coalesce(arrays_overlap({REJECTIONS}.rule, array({numbers})), false)")
-
-
-def _values(names: Sequence[str], redaction: Redaction) -> Column:
-    if not names:
-        return F.lit("NULL")
-    if len(names) == 1:
-        return redaction.shown(names[0], col(names[0]))
-    shown = [redaction.shown(name, col(name)).alias(name) for name in names]
-    return F.to_json(F.struct(*shown), {"ignoreNullFields": "false"})
 
 
 # ---- joins ---------------------------------------------------------------------------------
@@ -320,7 +308,7 @@ def join(flow: Flow, step: Join, reference: DataFrame, step_id: str, book: Book)
 def refuse_several(flow: Flow, step_id: str, book: Book) -> Flow:
     """Fail the step for a row that matches several rows of the reference."""
     many = book.part(None, f"{step_id}.{FANOUT}", f"{step_id}: more than one match", "", 0)
-    return end_unless(flow, F.coalesce(F.col(MATCHES), F.lit(1)) <= 1, many)
+    return end_unless(flow, f"coalesce({MATCHES}, 1) <= 1", many)
 
 
 def _unmatched(
@@ -335,7 +323,7 @@ def _unmatched(
     text = (
         text_of(step.on) if not isinstance(step.on, (list, tuple)) else ", ".join(map(str, step.on))
     )
-    matched = F.col(MATCHES).isNotNull()
+    matched = f"{MATCHES} IS NOT NULL"
     if step.unmatched == "keep":
         return flow
     if step.unmatched == "filter":
@@ -351,16 +339,9 @@ def _unmatched(
             step=step_id,
         )
     )
-    has_key = F.lit(True)
-    for key in keys:
-        has_key = has_key & col(key).isNotNull()
-    charged = _appended(rejection(rule, _values(keys, book.redaction)))
-    fails = (F.col(PART) == LIVE) & ~matched
-    also = (F.col(PART) == ERROR) & ~matched & has_key
-    tags = {
-        REJECTIONS: F.when(fails | also, charged).otherwise(F.col(REJECTIONS)),
-        PART: F.when(fails, ERROR).otherwise(F.col(PART)),
-    }
+    fails = f"({tags.IS_LIVE} AND {MATCHES} IS NULL)"
+    also = f"({PART} = {ERROR} AND {MATCHES} IS NULL AND {tags.has_all(keys)})"
+    charged = tags.charge(rule, keys, book.redaction)
     unread = {**flow.unread, **{n: flow.lacks([n]) | {rule} for n in added}}
-    rows = flow.rows.withColumns(tags)
-    return replace(flow, rows=rows, unread=unread, rules=len(book.rules))
+    flow = _tagged(flow, tags.part_if(fails), tags.reasons_if(f"{fails} OR {also}", charged))
+    return replace(flow, unread=unread, rules=len(book.rules))

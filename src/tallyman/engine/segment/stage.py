@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, StructType
 
 from tallyman.domain.account.ledger import KeyDigest
-from tallyman.engine.expressions.column_names import KEY, LIVE, PART, PLACE, REJECTIONS
+from tallyman.engine.expressions.column_names import KEY, LIVE, PART, PLACE, REJECTIONS, SYSTEM
 from tallyman.engine.files import parquet
 from tallyman.engine.segment.ended import EndedColumns, EndedRows, at
 from tallyman.engine.segment.segment import Flow
@@ -31,6 +31,17 @@ EVIDENCE_OPTIONS: Mapping[str, str] = {
     "parquet.column.statistics.enabled": "false",
     "parquet.size.statistics.enabled": "false",
 }
+
+
+TRACED = -1
+"""The part of rows that are written for the trace, next to the rows themselves."""
+TRACE = "_trace"
+"""The folder of that part in a segment. Spark skips names with an underscore: it is not data."""
+
+
+OWN_COLUMNS = EndedColumns(KEY, REJECTIONS, PLACE)
+IN_SYSTEM = EndedColumns(f"{SYSTEM}.key", f"{SYSTEM}.rejections", f"{SYSTEM}.place")
+"""Where an output has them, next to the user's columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +76,8 @@ class Stage:
 
     def rows_written(self) -> int:
         """Count the rows of the segment, as the files have them; merged ones by their number."""
-        files = sorted(Path(self.path).rglob("part-*"))
+        every = sorted(Path(self.path).rglob("part-*"))
+        files = [file for file in every if file.parent.name != TRACE]
         if not self.own.multiplicity:
             return parquet.rows_in(files)
         batches = parquet.batches(files, [digest.COUNT])
@@ -76,13 +88,17 @@ class Stage:
         return self.spark.read.schema(self.schema).parquet(self.path)
 
     def live(self) -> DataFrame:
-        return self.read().where(F.col(PART) == LIVE).drop(PART)
+        return self.read().where(f"{PART} = {LIVE}").drop(PART)
 
     def parts(self) -> set[int]:
         """List the parts that have rows, by their folders."""
         assert self.split
         found = Path(self.path).glob(f"{PART}=*")
         return {int(folder.name.partition("=")[2]) for folder in found}
+
+    def trace_files(self) -> list[Path]:
+        """List the files with the trace of its rows."""
+        return sorted(Path(self.path, TRACE).glob("part-*.parquet"))
 
     def live_folder(self) -> str:
         assert self.split
@@ -118,16 +134,16 @@ class Stage:
         return self.own.read(folders) or EndedRows(self._totals())
 
     def _totals(self) -> dict[int, KeyDigest]:
-        ended = self.read().where(F.col(PART) != LIVE).groupBy(PART)
+        ended = self.read().where(f"{PART} <> {LIVE}").groupBy(PART)
         if self.own.multiplicity:
             found = ended.agg(*(F.sum(n).alias(n) for n in digest.NAMES))
         else:
-            found = ended.agg(*digest.lanes(F.col(self.own.key)))
+            found = ended.agg(*digest.lanes(self.own.key))
         return {row[PART]: digest.of_row(row) for row in found.collect()}  # a row per part
 
     def dropped(self) -> DataFrame:
         """Read key, part, rejections and place of every record that ended in this segment."""
-        rows, own = self.read().where(F.col(PART) != LIVE), self.own
+        rows, own = self.read().where(f"{PART} <> {LIVE}"), self.own
         place = F.col(own.place) if own.place else F.lit(None)
         key, reasons = F.col(own.key).alias(KEY), F.col(own.reasons).alias(REJECTIONS)
         count = [own.multiplicity] if own.multiplicity else []
@@ -183,23 +199,21 @@ def write(
     flow: Flow,
     folder: SegmentFolder,
     columns: Sequence[Column],
+    own: EndedColumns = OWN_COLUMNS,
     *,
-    key: str = KEY,
-    reasons: str = REJECTIONS,
-    place: str = PLACE,
+    part: str = PART,
 ) -> Stage:
-    """Evaluate and write the segment once."""
-    rows = flow.with_tags().rows.select(F.col(PART).cast("int").alias(PART), *columns)
+    """Evaluate and write the segment once. `part` has the part of each row."""
+    rows = flow.with_tags().rows.select(F.expr(f"CAST({part} AS INT) AS {PART}"), *columns)
     schema = _write(rows, folder, {})
-    own = EndedColumns(key, reasons, place if flow.placed else None)
-    return _stage(flow, folder, schema, own)
+    return _stage(flow, folder, schema, own if flow.placed else replace(own, place=None))
 
 
 def write_keys(
     flow: Flow, folder: SegmentFolder, columns: Sequence[Column], *, key: str, place: str
 ) -> Stage:
     """Evaluate and write rows with keys that are the evidence."""
-    rows = flow.with_tags().rows.select(F.col(PART).cast("int").alias(PART), *columns)
+    rows = flow.with_tags().rows.select(F.expr(f"CAST({PART} AS INT) AS {PART}"), *columns)
     schema = _write(rows, folder, EVIDENCE_OPTIONS)
     own = EndedColumns(key, REJECTIONS, place if flow.placed else None)
     return _stage(flow, folder, schema, own)
@@ -234,6 +248,9 @@ def _write(
     if not folder.complete:
         writer = rows.write.options(**options)
         (writer.partitionBy(PART) if split else writer).parquet(folder.path)
+        traced = Path(folder.path, f"{PART}={TRACED}")
+        if traced.is_dir():
+            os.rename(traced, Path(folder.path, TRACE))
     found = written_schema(folder.path) or rows.schema
     return StructType([f for f in found if f.name != PART]).add(PART, IntegerType())
 

@@ -144,7 +144,7 @@ class Overlay(Input):
         """Measure with a separate scan of the remaining base records and the corrected ones."""
         row = (
             self.keys()
-            .agg(*digest.lanes(F.col(KEY)), F.count_if(lines.is_place(F.col(KEY))).alias("n"))
+            .agg(*digest.lanes(KEY), F.count_if(lines.is_place(F.col(KEY))).alias("n"))
             .first()
         )
         whole = self.base is not None and self.only is None

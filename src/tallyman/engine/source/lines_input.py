@@ -157,7 +157,7 @@ class LinesInput(Input):
         fields = fields if self.measures_columns else []
         found = self.records([field.name for field in fields]) if fields else self.keys()
         row = found.agg(
-            *digest.lanes(F.col(KEY)),
+            *digest.lanes(KEY),
             F.count_if(lines.is_place(F.col(KEY))).alias("n"),
             *column_metrics.aggregates(fields, col, F.col(CORRUPT).isNull()),
         ).first()

@@ -6,12 +6,17 @@ import math
 import os
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-
-import pyarrow as pa
-import pyarrow.parquet as pq
+from typing import TYPE_CHECKING
 
 from tallyman.domain.account.redaction import covers
 from tallyman.engine.expressions.column_names import HIDDEN
+from tallyman.on_demand import OnDemand
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+else:
+    pa, pq = OnDemand("pyarrow"), OnDemand("pyarrow.parquet")
 
 
 @dataclass(frozen=True, slots=True)

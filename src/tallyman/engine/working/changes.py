@@ -1,7 +1,7 @@
 """Changes carried with their rows: what each step did to each row, decided where it happens.
 
-A step adds a column of its own to every row it changed. So a segment is evaluated once and written
-once, and the trace of all its steps is read from what was written.
+A step marks every row it changed, and keeps the values before. So a segment is evaluated once and
+written once, and the trace of all its steps is written with it.
 """
 
 from __future__ import annotations
@@ -23,26 +23,22 @@ from pyspark.sql.types import (
 )
 
 from tallyman.domain.definition.step_facts import Step
-from tallyman.engine.expressions.column_names import ERROR, KEY, LIVE, PART, REJECTIONS
+from tallyman.engine.expressions.column_names import LIVE, PART
 from tallyman.engine.expressions.columns import col
+from tallyman.engine.expressions.redact import Redaction
 from tallyman.engine.plan.in_place import assigned_by, may_assign, renamed_by, spelled
-from tallyman.engine.segment.fate_book import Book
 from tallyman.engine.segment.segment import Flow
-from tallyman.engine.segment.stage import SegmentFolder, Stage, write
+from tallyman.engine.segment.stage import Stage
+from tallyman.engine.working import spans
+from tallyman.engine.working.spans import Change, Followed, Span
+from tallyman.engine.working.trace_layout import Layout
 
 SEEN = "_tm_seen"
 """True if the row was changed before its segment began."""
-FIRST = "_tm_first"
-"""The step of the segment that is the first of all steps to touch the row."""
-END = "_tm_end"
-"""The step at which the row ended."""
-
-
-def event(seq: int) -> str:
-    return f"_tm_e{seq}"
 
 
 def original(place: int) -> str:
+    """Our column with a loaded column as it was loaded, if it was dropped since."""
     return f"_tm_o{place}"
 
 
@@ -58,17 +54,17 @@ class Member:
     loaded: tuple[str, ...] = ()
     """The columns when the working set began; empty for created rows."""
     kinds: tuple[DataType, ...] = ()
+    starts: tuple[str | None, ...] = ()
+    """The column that held each of them when the segment began; None if it was dropped before."""
     holders: tuple[str | None, ...] = ()
-    """The column that holds each of them now; None if it was dropped and is carried separately."""
-    assigned: frozenset[str] = frozenset()
-    """Columns that got other values since the rows were last written."""
-    changes: tuple[int, ...] = ()
-    """Steps since then that marked rows as changed."""
+    """The column that holds each of them now; None if it was dropped."""
+    spans: tuple[Span, ...] = ()
+    """The columns since the rows were last written; empty without a trace."""
     stages: tuple[Stage, ...] = ()
     shown: tuple[Mapping[str, str], ...] = ()
     """The current names of the columns of each stage, without those dropped since."""
-    written: tuple[int, ...] = ()
-    """The steps with marks in the last of the stages."""
+    layout: Layout | None = None
+    """Where the last of the stages has the trace of its rows."""
     stored: bool = False
     """True if nothing was done to the rows since they were last written."""
 
@@ -78,72 +74,88 @@ class Member:
     ) -> Member:
         rows = flow.rows.withColumn(SEEN, F.lit(False))
         flow = replace(flow, rows=rows, beside=(*flow.beside, SEEN))
-        loaded = flow.columns if traced and not born else ()
-        kinds = tuple(rows.schema[name].dataType for name in loaded)
-        member = cls(flow, born, ordinal, created_by, loaded, kinds, loaded)
-        return member.with_originals()
+        member = cls(flow, born, ordinal, created_by)
+        if not traced:
+            return member
+        fields = {f.name: f.dataType for f in rows.schema}
+        loaded = () if born else flow.columns
+        return replace(
+            member,
+            loaded=loaded,
+            kinds=tuple(fields[name] for name in loaded),
+            starts=loaded,
+            holders=loaded,
+            spans=spans.begun(flow.columns, fields),
+        )
 
-    def with_originals(self) -> Member:
-        """Carry a copy of each loaded column; a column that no step touches is never read twice."""
-        copies = {original(n): col(h) for n, h in enumerate(self.holders) if h is not None}
-        names = tuple(original(n) for n in range(len(self.holders)))
-        rows = self.flow.rows.withColumns(copies) if copies else self.flow.rows
-        beside = tuple(dict.fromkeys((*self.flow.beside, *names)))
-        return replace(self, flow=replace(self.flow, rows=rows, beside=beside))
+    @property
+    def changes(self) -> list[Change]:
+        """List the columns that steps may have changed since the rows were last written."""
+        return [change for span in self.spans for change in span.changes]
 
     def with_flow(self, flow: Flow) -> Member:
         return replace(self, flow=flow, stored=False)
 
 
 def carry(
-    member: Member, step: Step, seq: int, apply: Callable[[Flow], Flow], *, traced: bool
+    member: Member, step: Step, seq: int, apply: Callable[[Flow], Flow], hidden: Redaction | None
 ) -> Member:
-    """Apply the step, and mark on each row what the step changed."""
+    """Apply the step, and mark on each row what the step changed. `hidden` is None without a
+    trace.
+    """
     flow = member.flow.with_tags()
     before = {f.name: f.dataType for f in flow.rows.schema}
-    olds = {f"_tm_b{n}": name for n, name in enumerate(may_assign(step, flow.columns))}
-    rows = flow.rows.withColumns({c: col(n) for c, n in olds.items()}) if olds else flow.rows
-    done = apply(replace(flow, rows=rows, beside=(*flow.beside, *olds)))
+    asked = (*may_assign(step, flow.columns), *(n for n in step.drops() if n in flow.columns))
+    olds = {name: f"_tm_w{n}" for n, name in enumerate(dict.fromkeys(asked))}
+    rows = flow.rows.withColumns({c: col(n) for n, c in olds.items()}) if olds else flow.rows
+    done = apply(replace(flow, rows=rows, beside=(*flow.beside, *olds.values())))
     assigned = assigned_by(step, flow.columns, done.columns)
     moved = member.with_flow(replace(done, beside=flow.beside))
-    moved = _followed(moved, renamed_by(step, flow.columns), assigned)
-    if not assigned:
+    renamed = renamed_by(step, flow.columns)
+    moved = _followed(moved, renamed)
+    if not assigned and (hidden is None or set(done.columns) == set(flow.columns)):
         return _selected(moved)
     after = {f.name: f.dataType for f in done.rows.schema}
-    copies = {name: copy for copy, name in olds.items()}
-    pairs: list[tuple[str, Column, bool]] = []
-    for name in assigned:
-        old = spelled(name, flow.columns)
-        value = F.lit(None).cast(after[name]) if old is None else F.col(copies[old])
-        pairs.append((name, value, old is None or _alike(before[old], after[name])))
-    differs = {
-        f"_tm_d{n}": ~_same(old, col(name), after[name], alike)
-        for n, (name, old, alike) in enumerate(pairs)
-    }
-    any_differs = reduce(Column.__or__, map(F.col, differs)) & (F.col(PART) == LIVE)
-    rows = _with_ended(
-        done.rows,
-        step,
-        {
-            name: F.col(copies[old])
-            for name in assigned
-            if (old := spelled(name, flow.columns)) and before[old] == after[name]
-        },
-    ).withColumns(differs)
-    if traced:
-        mask = F.concat(*(F.when(F.col(d), "1").otherwise("0") for d in differs))
-        kept = list(zip(differs, pairs, strict=True))
-        was = F.struct(*(F.when(F.col(d), old).alias(name) for d, (name, old, _) in kept))
-        now = F.struct(*(F.when(F.col(d), col(name)).alias(name) for d, (name, _, _) in kept))
-        mark = F.struct(mask.alias("changed"), was.alias("before"), now.alias("after"))
-        rows = rows.withColumn(event(seq), F.when(any_differs, mark))
-        beside = (*moved.flow.beside, event(seq))
-        moved = replace(moved, changes=(*moved.changes, seq))
-    else:
-        rows = rows.withColumn(SEEN, F.col(SEEN) | any_differs)
-        beside = moved.flow.beside
-    flow = replace(moved.flow, rows=rows, beside=beside)
-    return _selected(moved.with_flow(flow))
+    was = {name: spelled(name, flow.columns) for name in assigned}
+    same = {n: F.col(olds[o]) for n, o in was.items() if o and before[o] == after[n]}
+    moved = moved.with_flow(replace(moved.flow, rows=_with_ended(moved.flow.rows, step, same)))
+    pairs = [
+        (col(n), F.col(olds[o]) if o else None, after[n], not o or _alike(before[o], after[n]))
+        for n, o in was.items()
+    ]
+    if hidden is None:
+        return _selected(_seen(moved, pairs))
+    there = {name: after[name] for name in done.columns}
+    found = spans.follow(member.spans, seq, was, renamed, there, hidden.covers)
+    return _selected(_marked(moved, found, olds, pairs))
+
+
+Pair = tuple[Column, Column | None, DataType, bool]
+"""A value after a step, the value before, its type, and whether the two can be compared."""
+
+
+def _seen(member: Member, pairs: Sequence[Pair]) -> Member:
+    """Mark rows as changed, without a trace."""
+    flow, live = member.flow, F.col(PART) == LIVE
+    changed = reduce(Column.__or__, map(_differs, pairs)) & live
+    rows = flow.rows.withColumn(SEEN, F.col(SEEN) | changed)
+    return member.with_flow(replace(flow, rows=rows))
+
+
+def _marked(
+    member: Member, found: Followed, olds: Mapping[str, str], pairs: Sequence[Pair]
+) -> Member:
+    """Mark which columns of a row changed, and keep the values before."""
+    flow, live = member.flow, F.col(PART) == LIVE
+    both = list(zip(found.changes, pairs, strict=True))
+    flags = {change.flag: _differs(pair) & live for change, pair in both}
+    values = {c.old: F.when(F.col(c.flag), p[1]) for c, p in both if p[1] is not None}
+    kept = {own: F.col(olds[name]) for own, name in found.kept.items()}
+    rows = flow.rows.withColumns(flags) if flags else flow.rows
+    rows = rows.withColumns(values | kept) if values or kept else rows
+    own = (*values, *kept, *flags)
+    flow = replace(flow, rows=rows, beside=(*flow.beside, *own))
+    return replace(member, flow=flow, spans=found.spans, stored=False)
 
 
 def _with_ended(rows: DataFrame, step: Step, olds: Mapping[str, Column]) -> DataFrame:
@@ -162,23 +174,25 @@ def _selected(member: Member) -> Member:
     return member.with_flow(replace(flow, rows=rows))
 
 
-def _followed(member: Member, renamed: Mapping[str, str], assigned: Sequence[str]) -> Member:
+def _followed(member: Member, renamed: Mapping[str, str]) -> Member:
     """Track where the loaded columns are after the step."""
     there = set(member.flow.columns)
     names = [None if h is None else renamed.get(h, h) for h in member.holders]
     holders = tuple(name if name in there else None for name in names)
-    touched = {renamed.get(name, name) for name in member.assigned} | set(assigned)
     shown = tuple(
         {old: renamed.get(n, n) for old, n in names.items() if renamed.get(n, n) in there}
         for names in member.shown
     )
-    return replace(member, holders=holders, assigned=frozenset(touched), shown=shown)
+    return replace(member, holders=holders, shown=shown)
 
 
-def _same(old: Column, new: Column, kind: DataType, alike: bool) -> Column:
+def _differs(pair: Pair) -> Column:
+    new, old, kind, alike = pair
+    if old is None:
+        return new.isNotNull()
     if not alike:  # a value of another type differs, even if its text is equal
-        return old.isNull() & new.isNull()
-    return old.eqNullSafe(new) if _comparable(kind) else _text(old).eqNullSafe(_text(new))
+        return ~(old.isNull() & new.isNull())
+    return ~(old.eqNullSafe(new) if _comparable(kind) else _text(old).eqNullSafe(_text(new)))
 
 
 def _alike(old: DataType, new: DataType) -> bool:
@@ -199,83 +213,3 @@ def _comparable(kind: DataType) -> bool:
     if isinstance(kind, StructType):
         return all(_comparable(field.dataType) for field in kind)
     return True
-
-
-# ---- writing and reading back --------------------------------------------------------------
-
-
-def store(member: Member, folder: SegmentFolder, book: Book, steps: Mapping[str, int]) -> Member:
-    """Evaluate and write the segment once: rows, changes, and earlier values."""
-    flow = member.flow.with_tags()
-    ended = _ended(book, steps)
-    touched: Column = F.coalesce(
-        *(F.when(F.col(event(seq)).isNotNull(), seq) for seq in member.changes), ended
-    )
-    first = F.when(~F.col(SEEN), touched)
-    rows = flow.rows.withColumns({FIRST: first, END: ended})
-    olds = [
-        F.when(~F.col(SEEN) & _needed(holder, member), F.col(original(n))).alias(original(n))
-        for n, holder in enumerate(member.holders)
-        if holder is None or holder in member.assigned
-    ]
-    seen = (F.col(SEEN) | F.col(FIRST).isNotNull()).alias(SEEN)
-    columns = [
-        *map(col, flow.columns),
-        *map(F.col, (KEY, REJECTIONS, *flow.place(), FIRST, END)),
-        seen,
-        *(F.col(event(seq)) for seq in member.changes),
-        *olds,
-    ]
-    flow = replace(flow, rows=rows)
-    stage = write(flow, folder, columns)
-    return _reopened(member, stage)
-
-
-def _needed(holder: str | None, member: Member) -> Column:
-    """True where the original is needed: always for a dropped column, otherwise on touched rows."""
-    return F.lit(True) if holder is None else F.col(FIRST).isNotNull()
-
-
-def _reopened(member: Member, stage: Stage) -> Member:
-    dropped = [original(n) for n, holder in enumerate(member.holders) if holder is None]
-    own = [KEY, *member.flow.place(), SEEN, *dropped]
-    rows = stage.live().select(*map(col, member.flow.columns), *own)
-    beside = (SEEN, *dropped)
-    flow = replace(member.flow, rows=rows, tagged=False, beside=beside, seen=())
-    again = replace(
-        member,
-        flow=flow,
-        assigned=frozenset(),
-        changes=(),
-        stages=(*member.stages, stage),
-        shown=(*member.shown, {name: name for name in member.flow.columns}),
-        written=member.changes,
-    )
-    return replace(again.with_originals(), stored=True)
-
-
-def _ended(book: Book, steps: Mapping[str, int]) -> Column:
-    """Find the step at which a row ended, by its part, or by the first rule it broke."""
-    found = F.lit(None).cast("int")
-    for part in book.parts.values():
-        if part.asked_as in steps:
-            found = F.when(F.col(PART) == part.id, steps[part.asked_as]).otherwise(found)
-    broken = F.element_at(REJECTIONS, 1).getField("rule")
-    for number, rule in enumerate(book.rules):
-        if rule.step in steps:
-            here = (F.col(PART) == ERROR) & (broken == number)
-            found = F.when(here, steps[rule.step]).otherwise(found)
-    return found
-
-
-def baseline(member: Member) -> DataFrame:
-    """Read rows as they were loaded, if the last segment was the first to touch them."""
-    stage = member.stages[-1]
-    there = set(stage.schema.names)
-    holders = zip(member.loaded, member.holders, member.kinds, strict=True)
-    state = [
-        (F.col(original(n)) if original(n) in there else col(holder or name)).cast(kind).alias(name)
-        for n, (name, holder, kind) in enumerate(holders)
-    ]
-    rows = stage.read().where(F.col(FIRST).isNotNull())
-    return rows.select(FIRST, KEY, F.struct(*state).alias("after"))

@@ -3,80 +3,152 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import reduce
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from tallyman.domain.account.ledger import Check, KeyDigest
 from tallyman.engine.evidence.kept import Kept
-from tallyman.engine.expressions.column_names import LIVE, PART
+from tallyman.engine.evidence.kept_by_spark import output_key
+from tallyman.engine.expressions.column_names import KEY, LIVE, PART, SYSTEM
+from tallyman.engine.files import parquet
+from tallyman.engine.segment.ended import at
 from tallyman.engine.segment.stage import Stage
 from tallyman.engine.spark import digest
-from tallyman.engine.working import changes
-from tallyman.engine.working.changes import END, FIRST, Member
+from tallyman.engine.working.changes import Member
+from tallyman.engine.working.row_ids import RowIds
+from tallyman.engine.working.trace_layout import Layout, mark
+from tallyman.engine.working.trace_rows import marks
 
-Event = tuple[str, int]
-"""A kind of change and the number of its step: `("updated", 3)`."""
+ID = "_tm_id"
+HALF = 31
+LOW = (1 << HALF) - 1
+Values = pa.ChunkedArray
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """The trace of the rows of one member in one segment; `number` is the place of the member among
+    those of the segment.
+    """
+
+    seqs: tuple[int, ...]
+    number: int
+    member: Member
+    stage: Stage
+    layout: Layout
+
+    @property
+    def what(self) -> str:
+        first, last = self.seqs[0], self.seqs[-1]
+        steps = f"step {first}" if first == last else f"steps {first} to {last}"
+        return f"trace of {steps}, rows of member {self.number}"
+
+    @property
+    def is_output(self) -> bool:
+        """True if the live rows of the segment are the output, and were moved to its place."""
+        return self.layout.row.startswith(f"{SYSTEM}.")
 
 
 @dataclass
 class TraceWitness:
-    """Expected counts of a trace. `place` is its folder. Jobs run while the trace is written."""
+    """Expected rows of a trace: each touched row once, with its id and marks. `place` is the folder
+    of the trace.
+    """
 
     place: Path
+    ids: RowIds
     pool: ThreadPoolExecutor
-    _expected: list[Future[dict[Event, KeyDigest]]] = field(default_factory=list)
-    _steps: set[int] = field(default_factory=set)
+    _expected: list[Expected] = field(default_factory=list)
 
-    def segment(self, seqs: Sequence[int], member: Member, row_id: Column) -> None:
-        """Expect the changes of a segment's steps to the rows of a member."""
-        asked: dict[Event, Column] = {
-            ("updated", seq): F.col(changes.event(seq)).isNotNull() for seq in member.written
-        }
-        asked |= {("deleted", seq): F.col(END) == seq for seq in seqs}
-        if not member.born:
-            asked |= {("baseline", seq): F.col(FIRST) == seq for seq in seqs}
-        self._expect(seqs, member.stages[-1], row_id, asked)
-
-    def created(self, seq: int, member: Member, row_id: Column) -> None:
-        """Expect every row that a step created."""
-        live = F.col(PART) == LIVE
-        self._expect([seq], member.stages[-1], row_id, {("created", seq): live})
-
-    def _expect(
-        self, seqs: Sequence[int], stage: Stage, row_id: Column, asked: dict[Event, Column]
-    ) -> None:
-        self._steps |= set(seqs)
-        self._expected.append(self.pool.submit(_counted, stage, row_id, asked))
+    def expect(self, seqs: Sequence[int], number: int, member: Member) -> None:
+        """Expect each row of a member that a segment's steps touched."""
+        assert member.layout is not None
+        stage = member.stages[-1]
+        self._expected.append(Expected(tuple(seqs), number, member, stage, member.layout))
 
     def checks(self, kept: Kept) -> Iterator[Check]:
-        """Compare every file of the trace with what was expected for its step."""
-        expected: dict[Event, KeyDigest] = {}
-        for counted in self._expected:
-            for event, met in counted.result().items():
-                expected[event] = expected.get(event, KeyDigest()) + met
-        for seq in sorted(self._steps):
-            folder = self.place / f"operation_seq={seq}"
-            for kind in ("created", "updated", "deleted", "baseline"):
-                files = sorted(folder.glob(f"{kind}-*.parquet"))
-                found = kept.column(files, "row_id")
-                wanted = expected.get((kind, seq), KeyDigest())
-                if files or wanted.count:
-                    what = f"trace of step {seq}, rows {kind}"
-                    yield Check(what=what, expected=wanted, found=found)
+        """Compare the files of the trace with the rows they were written with."""
+        wanted = [self.pool.submit(self._wanted, one, kept) for one in self._expected]
+        for one, counted in zip(self._expected, wanted, strict=True):
+            yield Check(what=one.what, expected=counted.result(), found=self._found(one))
+
+    def _wanted(self, one: Expected, kept: Kept) -> KeyDigest:
+        """Digest the rows that were touched, where they are now."""
+        rows, words = one.stage.read(), range(one.layout.words)
+        key, held = F.col(KEY), [F.col(marks(word)) for word in words]
+        if one.is_output:
+            place = str(kept.folder / "output")
+            live = one.stage.spark.read.schema(one.stage.schema).parquet(place)
+            # Spark does not find the live rows in the stage any more: they were moved.
+            ended = rows.where(F.col(PART) != LIVE).drop(PART)
+            rows = live.select(*ended.columns).unionAll(ended)
+            key = output_key(rows, one.member.flow.key_columns or ())
+            held = [F.col(f"{SYSTEM}.{mark(word)}") for word in words]
+        if one.layout.content["created"]:
+            rows = rows.where(F.col(PART) == LIVE)
+        else:
+            rows = rows.where(reduce(Column.__or__, (word > 0 for word in held[1:]), held[0] > 1))
+        found = rows.select(self.ids.low(one.member, key).alias(ID), *_named(held))
+        row = found.agg(*_lanes(F.col(ID), [F.col(marks(word)) for word in words])).first()
+        return digest.of_row(row)
+
+    def _found(self, one: Expected) -> KeyDigest:
+        """Digest the files of the trace: sums of two columns, so this process reads them."""
+        folder = self.place / f"operation_seq={one.seqs[0]}"
+        files = sorted(folder.glob(f"rows-{one.number:02d}-*.parquet"))
+        found = KeyDigest()
+        for batch in parquet.batches(files, [one.layout.id, *one.layout.marks]):
+            rows = pa.Table.from_batches([batch])
+            found += _digest(at(rows, one.layout.id), [at(rows, m) for m in one.layout.marks])
+        return found
 
 
-def _counted(stage: Stage, row_id: Column, asked: dict[Event, Column]) -> dict[Event, KeyDigest]:
-    """Count in one pass over the rows; each id is computed once."""
-    marks = {f"_tm_q{n}": F.coalesce(holds, F.lit(False)) for n, holds in enumerate(asked.values())}
-    some = [F.col(mark) for mark in marks]
-    rows = stage.read().select(row_id.alias("row_id"), *(h.alias(m) for m, h in marks.items()))
-    rows = rows.where(F.greatest(*some) if len(some) > 1 else some[0])
-    lanes = [
-        lane for mark in marks for lane in digest.lanes_where(F.col("row_id"), F.col(mark), mark)
+def _named(held: Sequence[Column]) -> list[Column]:
+    return [value.alias(marks(word)) for word, value in enumerate(held)]
+
+
+def _lanes(row_id: Column, held: Sequence[Column]) -> list[Column]:
+    """Build a count and four sums: the halves of the ids, and the halves of products of ids and
+    marks, so that marks of another row make a difference. Sums do not overflow before two billion
+    rows.
+    """
+    halves = [F.shiftright(row_id, HALF), row_id.bitwiseAND(F.lit(LOW))]
+    products = [
+        halves[(word + place) % 2] * part
+        for word, value in enumerate(held)
+        for place, part in enumerate((value.bitwiseAND(F.lit(LOW)), F.shiftright(value, HALF)))
     ]
-    row = rows.agg(*lanes).first()
-    return {event: digest.of_row(row, mark) for event, mark in zip(asked, marks, strict=True)}
+    upper = reduce(Column.__add__, (F.shiftright(product, HALF) for product in products))
+    lower = reduce(Column.__add__, (product.bitwiseAND(F.lit(LOW)) for product in products))
+    sums = [F.count(F.lit(1)), *map(F.sum, (*halves, upper, lower))]
+    return [lane.alias(name) for lane, name in zip(sums, digest.NAMES, strict=True)]
+
+
+def _digest(row_id: Values, held: Sequence[Values]) -> KeyDigest:
+    """Add up the same in this process."""
+    halves = [_call("shift_right", row_id, HALF), _call("bit_wise_and", row_id, LOW)]
+    upper = lower = 0
+    for word, value in enumerate(held):
+        parts = (_call("bit_wise_and", value, LOW), _call("shift_right", value, HALF))
+        for place, part in enumerate(parts):
+            product = _call("multiply", halves[(word + place) % 2], part)
+            upper += _sum(_call("shift_right", product, HALF))
+            lower += _sum(_call("bit_wise_and", product, LOW))
+    high, low = map(_sum, halves)
+    return KeyDigest(len(row_id), high, low, upper, lower)
+
+
+def _call(name: str, values: Values, other: Values | int) -> Values:
+    given = pa.scalar(other, pa.int64()) if isinstance(other, int) else other
+    return pc.call_function(name, [values, given])
+
+
+def _sum(values: Values) -> int:
+    return int(pc.call_function("sum", [values]).as_py() or 0)

@@ -20,7 +20,9 @@ from tallyman.engine.segment.stage import WrittenRows
 from tallyman.engine.source.source import Input
 from tallyman.engine.spark import small_tables
 from tallyman.engine.working import trace_steps
-from tallyman.engine.working.trace import RowIds, Tracer
+from tallyman.engine.working.distinct_rows import DistinctRows
+from tallyman.engine.working.row_ids import RowIds
+from tallyman.engine.working.trace import Tracer
 from tallyman.engine.working.working_set import WorkingSet, WrittenOutput, is_file
 
 OUTPUTS = "outputs.json"
@@ -45,8 +47,10 @@ class WorkingRun:
         nodes = working_steps(self.plan)
         names, seqs = self.evaluation.step_ids, numbers(self.plan)
         scratch = str(self.scratch)
+        first = (nodes[0].parent if nodes else None) or self.plan
+        distinct = DistinctRows(self.evaluation, self.ids.asset, first)
         self.working = WorkingSet(
-            self.evaluation, nodes, names, seqs, self.ids, self.tracer, scratch
+            self.evaluation, nodes, names, seqs, self.ids, self.tracer, distinct, scratch
         )
 
     def evaluate(self, output: Path) -> WrittenRows:
@@ -61,10 +65,12 @@ class WorkingRun:
             working.do(node)
         if working.in_one_piece:
             return WrittenRows.of_stage(self.evaluation.output(working.members[0].flow))
-        written = working.finish(str(output))
-        if self.tracer is not None:
-            self.tracer.wait()
-        return WrittenRows(output, written)
+        if self.tracer is not None and working.can_be_output:
+            made = WrittenRows.of_stage(working.finish_in_one())
+        else:
+            made = WrittenRows(output, working.finish(str(output)))
+        working.distinct.wait()
+        return made
 
     def checks(self, kept: Kept) -> list[Check]:
         """Compare trace and outputs, in their final places, with the rows they were made from."""

@@ -24,20 +24,24 @@ from tallyman.domain.definition.frame import OUTPUT_FORMATS, Frame
 from tallyman.domain.definition.step_facts import LOADING, Step
 from tallyman.domain.definition.working_step import Aggregate, Append, Delete, Output, Update
 from tallyman.engine.expressions.column_names import KEY, LIVE, PART, SYSTEM
-from tallyman.engine.expressions.columns import col, text_of, to_column
+from tallyman.engine.expressions.columns import col, text_of, to_sql
 from tallyman.engine.plan import in_place, plain
-from tallyman.engine.segment import segment
+from tallyman.engine.segment import segment, tags
 from tallyman.engine.segment.cuts import Opened, hidden_group_fields, source
 from tallyman.engine.segment.evaluate import Evaluation, place_of
 from tallyman.engine.segment.fate_book import Book
 from tallyman.engine.segment.group_key import GROUP_KEY, group_text
 from tallyman.engine.segment.segment import Flow
-from tallyman.engine.segment.stage import SegmentFolder
+from tallyman.engine.segment.stage import SegmentFolder, Stage
 from tallyman.engine.spark import digest
 from tallyman.engine.spark.failure import failure_of
-from tallyman.engine.working import changes
+from tallyman.engine.working import changes, store
 from tallyman.engine.working.changes import SEEN, Member
-from tallyman.engine.working.trace import RowIds, Tracer
+from tallyman.engine.working.distinct_rows import DistinctRows
+from tallyman.engine.working.row_ids import RowIds
+from tallyman.engine.working.spans import Span
+from tallyman.engine.working.store import Traced
+from tallyman.engine.working.trace import Tracer
 from tallyman.errors import StepFailed
 
 ROW_ID, DELETED, UPDATED_AT = "_row_id", "_deleted", "_updated_at"
@@ -69,6 +73,7 @@ class WorkingSet:
     numbers: Mapping[Frame, int]
     ids: RowIds
     tracer: Tracer | None
+    distinct: DistinctRows
     folder: str
     members: list[Member] = field(default_factory=list)
     outputs: dict[str, WrittenOutput] = field(default_factory=dict)
@@ -134,16 +139,15 @@ class WorkingSet:
             case Output():
                 self._output(step, name)
                 if self.tracer is not None:
-                    self.tracer.segment([seq], ())
+                    self.tracer.segment([seq])
             case _:
                 self._open.append(seq)
                 if isinstance(step, Delete):
                     self._deletes.add(name)
                 apply = partial(self._change, step, node, name)
-                traced = self.tracer is not None
+                hidden = self.book.redaction if self.tracer is not None else None
                 self.members = [
-                    changes.carry(member, step, seq, apply, traced=traced)
-                    for member in self.members
+                    changes.carry(member, step, seq, apply, hidden) for member in self.members
                 ]
                 self._after.append(self.members)
         self.evaluation.reached = name
@@ -175,10 +179,10 @@ class WorkingSet:
 
     def _delete(self, flow: Flow, step: Delete, name: str) -> Flow:
         text = "true" if step.where is None else text_of(step.where)
-        gone = F.lit(True) if step.where is None else to_column(step.where, flow.columns)
+        gone = "true" if step.where is None else to_sql(step.where, flow.columns)
         why = f"Records deleted where {text}" if step.where is not None else "Records deleted"
         ended = self.book.part(Fate.FILTERED, name, why, f"NOT ({text})", flow.level)
-        return segment.end_unless(flow, ~F.coalesce(gone, F.lit(False)), ended)
+        return segment.end_unless(flow, f"NOT {tags.surely(gone)}", ended)
 
     # ---- where rows are added or written -------------------------------------------------
 
@@ -206,22 +210,24 @@ class WorkingSet:
         for number, members in enumerate(self._after):
             try:
                 folders = (SegmentFolder(f"{self.folder}/blame-{number}-{n}") for n in count())
-                stored = [
-                    changes.store(m, next(folders), self.book, self.steps)
-                    for m in members
-                    if not m.stored
-                ]
+                traced = self._traced(self._open[: number + 1])
+                stored = [store.store(m, next(folders), traced) for m in members if not m.stored]
             except PySparkException as found:
                 self.tracer.segment(self._open[:number], good)
                 raise self._failed(found, self._open[number]) from found
             good = stored
 
+    def _traced(self, seqs: Sequence[int]) -> Traced | None:
+        if self.tracer is None:
+            return None
+        return Traced(self.ids, self.book.redaction, self.book, self.steps, tuple(seqs))
+
     def _stored(self, member: Member) -> Member:
         folder = self.evaluation.next_folder()
-        stored = changes.store(member, folder, self.book, self.steps)
+        stored = store.store(member, folder, self._traced(self._open))
         self.evaluation.staged_as(stored.stages[-1])
         if self.tracer is not None and len(stored.stages) == 1:
-            self.tracer.check_distinct(stored)
+            self.distinct.check(stored)
         return stored
 
     def _live(self) -> DataFrame:
@@ -274,20 +280,23 @@ class WorkingSet:
         state.
         """
         ordinal = 1 + [self.numbers[node] for node in self.nodes].index(seq)
-        member = Member.begin(flow.with_tags(), seq, ordinal, name, traced=False)
+        traced = self.tracer is not None
+        member = Member.begin(flow.with_tags(), seq, ordinal, name, traced=traced)
         member = self._stored(member)
         self.members.append(member)
         if self.tracer is not None:
             self.evaluation.checks.check()
-            self.tracer.created(seq, member)
+            self.tracer.segment([seq], [member])
         return member
 
     def _widen(self, schema: StructType) -> None:
         for number, member in enumerate(self.members):
             flow = member.flow
             rows = in_place.aligned(flow.rows, schema, flow.carried())
+            added = [f for f in schema if f.name not in flow.columns]
+            spans = tuple(Span(f.dataType, f.name) for f in added if member.spans)
             flow = replace(flow, rows=rows, columns=tuple(schema.names))
-            self.members[number] = replace(member, flow=flow)
+            self.members[number] = replace(member, flow=flow, spans=(*member.spans, *spans))
 
     # ---- writing -------------------------------------------------------------------------
 
@@ -346,6 +355,30 @@ class WorkingSet:
             found.append(rows.select(KEY, *(col(old).alias(new) for old, new in there.items())))
         return [self._shown(member, rows, deleted=True) for rows in found]
 
+    @property
+    def can_be_output(self) -> bool:
+        """True if the segment that is still to be written has all rows, and can be the output."""
+        return len(self.members) == 1 and not self.members[0].stored
+
+    def finish_in_one(self) -> Stage:
+        """Write the last segment with its trace; its live rows are the output."""
+        assert self.tracer is not None
+        [member] = self.members
+        traced = self._traced(self._open)
+        assert traced is not None
+        try:
+            stored = store.store_output(member, self.evaluation.next_folder(), traced)
+        except PySparkException as error:
+            self._blame(error)
+            raise
+        stage = stored.stages[-1]
+        if len(stored.stages) == 1:
+            self.distinct.check(stored)
+        self.evaluation.output(stored.flow, stage)
+        self.evaluation.checks.check()
+        self.tracer.segment(self._open, [stored])
+        return stage
+
     def finish(self, folder: str) -> StructType:
         """Write the rows that passed, each member separately; return the schema of all."""
         self.store()
@@ -359,7 +392,7 @@ class WorkingSet:
             step = opened.step_id if opened else None
             system = F.struct(
                 own.alias("key"),
-                F.lit(None).cast(f"array<{segment.REJECTION}>").alias("rejections"),
+                F.lit(None).cast(f"array<{tags.REJECTION}>").alias("rejections"),
                 F.lit(step).cast("string").alias("step"),
                 *(column.alias("place") for column in place_of(flow, self.placed)),
             )

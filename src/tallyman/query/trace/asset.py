@@ -27,7 +27,8 @@ from tallyman.domain.history.trace import (
 from tallyman.engine.files.past_run import Run
 from tallyman.errors import RunNotFinished, StepOutOfRange, TraceCorrupt, UsageError
 from tallyman.query.diff.columns import literal
-from tallyman.query.trace.files import Kind, TraceFile, TraceFolder
+from tallyman.query.trace.files import TraceFile, TraceFolder
+from tallyman.query.trace.layout import Kind, StepRecords
 from tallyman.query.trace.read import TraceReader
 from tallyman.query.trace.row import TraceRow, not_complete
 from tallyman.query.trace.targets import TracedTargets
@@ -102,10 +103,11 @@ class Trace:
         found: list[FoundRow] = []
         for folder in folders:
             for files in _groups(folder, "baseline", "created"):
-                columns = _columns(files[0])
+                first = files[0]
+                columns = first.layout.columns(first.kind, first.step)
                 if set(row) <= set(columns) and len(found) < limit:
-                    rest = f"WHERE {_condition(row)} ORDER BY row_id LIMIT {limit - len(found)}"
-                    records = self._reader.records(files, rest)
+                    left = limit - len(found)
+                    records = self._reader.records(files, _condition(row, first), limit=left)
                     found += [FoundRow(folder.target, record) for record in records]
         return found
 
@@ -133,12 +135,12 @@ class Trace:
             raise StepOutOfRange(asset, step, valid)
         if not any(step in folder.files for folder in folders):
             return Changes((), diagnostic=not_complete(step, folders))
-        beyond = f"WHERE row_id > {literal(str(row_uuid(after)))} " if after else ""
-        rest = f"{beyond}ORDER BY row_id LIMIT {limit + 1}"
+        beyond = row_uuid(after) if after else None
         pages = [
-            self._reader.records(files, rest)
+            self._reader.records(files, condition, limit=limit + 1)
             for folder in folders
             for files in _groups(folder, *kinds, seq=step)
+            if (condition := files[0].layout.is_after(beyond) if beyond else "true") is not None
         ]
         merged = heapq.merge(*pages, key=lambda record: record.row_id.int)
         found = list(islice(merged, limit + 1))
@@ -177,22 +179,17 @@ class Trace:
 
     def _counted(self, folder: TraceFolder) -> list[StepCounts]:
         counts = self._reader.counts(folder.of_kinds())
-        found = []
-        for step in folder.steps:
-            sums = dict.fromkeys(("baseline", *RECORDS), 0)
-            for file in folder.files.get(step.seq, ()):
-                sums[file.kind] += counts.get(file.path, 0)
-            found.append(
-                StepCounts(
-                    step=step,
-                    complete=step.seq in folder.files,
-                    created=sums["created"],
-                    updated=sums["updated"],
-                    deleted=sums["deleted"],
-                    baselines=sums["baseline"],
-                )
+        return [
+            StepCounts(
+                step=step,
+                complete=step.seq in folder.files,
+                created=counts[step.seq, "created"],
+                updated=counts[step.seq, "updated"],
+                deleted=counts[step.seq, "deleted"],
+                baselines=counts[step.seq, "baseline"],
             )
-        return found
+            for step in folder.steps
+        ]
 
     def _folders(self, asset: str | None, partition: str | None) -> list[TraceFolder]:
         return [] if self.diagnostic else self._targets.folders(asset, partition)
@@ -218,16 +215,13 @@ def _kind(change_type: str) -> Kind:
 
 def _groups(folder: TraceFolder, *kinds: Kind, seq: int | None = None) -> list[list[TraceFile]]:
     """Group files that have the same columns, in the order of the steps."""
-    found: dict[tuple[int, Kind], list[TraceFile]] = {}
+    found: dict[tuple[int, Kind, int], list[TraceFile]] = {}
     for kind in kinds:
         for file in folder.of_kinds(kind, seq=seq):
-            found.setdefault((file.step.seq, kind), []).append(file)
+            layout = 0 if isinstance(file.layout, StepRecords) else id(file.layout)
+            found.setdefault((file.step.seq, kind, layout), []).append(file)
     order = [step.seq for step in folder.steps]
     return [found[key] for key in sorted(found, key=lambda key: order.index(key[0]))]
-
-
-def _columns(file: TraceFile) -> tuple[str, ...]:
-    return file.folder.loaded if file.kind == "baseline" else file.step.columns
 
 
 def _check_columns(values: AskedRow, folders: list[TraceFolder]) -> None:
@@ -245,10 +239,10 @@ def _check_columns(values: AskedRow, folders: list[TraceFolder]) -> None:
             raise UsageError(f"{name} is redacted in this trace: search by another column")
 
 
-def _condition(values: AskedRow) -> str:
+def _condition(values: AskedRow, file: TraceFile) -> str:
     conditions = []
     for name, value in values.items():
-        held = f"struct_extract(after, {literal(name)})"
+        held = file.layout.value(file.kind, name)
         if value is None:
             conditions.append(f"{held} IS NULL")
         else:

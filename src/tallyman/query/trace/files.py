@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 from uuid import UUID
 
 from tallyman.domain.account.ledger_json import files_listed
@@ -20,33 +20,38 @@ from tallyman.engine.files.listing import hash_once
 from tallyman.engine.files.run_folder import LEDGER
 from tallyman.engine.files.vouched import Vouched
 from tallyman.errors import TraceCorrupt
+from tallyman.query.trace.layout import KINDS, Kind, Layout, StepRecords
+from tallyman.query.trace.segment_rows import SegmentRows
 
-FORMAT = 1
+FORMATS = (1, 2)
 TRACE, STEPS = "trace", "steps.json"
 STEP = re.compile(r"operation_seq=([0-9]+)")
 FILE = re.compile(r"([a-z]+)-([0-9]{5})\.parquet")
-
-Kind = Literal["baseline", "created", "updated", "deleted"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
+ROWS = re.compile(r"(rows-[0-9]{2,})(?:-([0-9]{5})\.parquet|\.json)")
 
 
 @dataclass(frozen=True, slots=True)
 class TraceFile:
-    """One Parquet file of a trace, with its step and kind."""
+    """The records of one step and kind in a Parquet file of a trace. In format 2 the same file may
+    have records of other steps and kinds too.
+    """
 
     folder: TraceFolder
     step: TraceStep
     kind: Kind
     path: str
+    layout: Layout
 
     @property
     def shown(self) -> str:
         """The path relative to the run folder: a message names no machine path."""
-        return f"{self.folder.shown}/{self.step_folder}/{os.path.basename(self.path)}"
+        folder, name = os.path.split(self.path)
+        return f"{self.folder.shown}/{os.path.basename(folder)}/{name}"
 
     @property
-    def step_folder(self) -> str:
-        return f"operation_seq={self.step.seq}"
+    def condition(self) -> str:
+        """The SQL that is true for its rows in the file."""
+        return self.layout.condition(self.kind, self.step.seq)
 
     @property
     def recorded(self) -> str | None:
@@ -92,9 +97,14 @@ class TraceFolder:
         if not folder.is_dir() and not recorded:
             return None
         steps = _read_steps(folder / STEPS, f"{shown}/{STEPS}", recorded)
+        written = steps.pop("format")
         opened = cls(target=target, shown=shown, **steps, files={}, recorded=recorded)
-        for step in opened.complete(folder):
-            opened.files[step.seq] = tuple(opened.listed(folder, step))
+        complete = opened.complete(folder)
+        if written == 1:
+            for step in complete:
+                opened.files[step.seq] = tuple(opened.listed(folder, step))
+        else:
+            opened.files.update(opened.in_segments(folder, complete))
         opened.check_ledger(folder)
         return opened
 
@@ -125,7 +135,46 @@ class TraceFolder:
                 lost = f"{kind}-{counts[kind]:05d}.parquet"
                 raise TraceCorrupt(f"{self.shown}/{inside}/{lost}", "the file is missing")
             counts[kind] += 1
-            yield TraceFile(self, step, kind, os.path.abspath(folder / inside / name))
+            layout = StepRecords(self.loaded)
+            yield TraceFile(self, step, kind, os.path.abspath(folder / inside / name), layout)
+
+    def in_segments(
+        self, folder: Path, complete: Sequence[TraceStep]
+    ) -> dict[int, tuple[TraceFile, ...]]:
+        """List the files of format 2: the folder of a segment's first step has those of all its
+        steps. Records of steps that are not complete are not listed.
+        """
+        found: dict[int, list[TraceFile]] = {step.seq: [] for step in complete}
+        for step in complete:
+            for layout, paths in self._segments(folder / f"operation_seq={step.seq}"):
+                for one in complete:
+                    for kind in layout.kinds(one.seq):
+                        files = [TraceFile(self, one, kind, path, layout) for path in paths]
+                        found[one.seq] += files
+        return {seq: tuple(files) for seq, files in found.items()}
+
+    def _segments(self, folder: Path) -> Iterator[tuple[SegmentRows, list[str]]]:
+        """Read the layouts in the folder of a step, each with its files."""
+        shown, groups = f"{self.shown}/{folder.name}", dict[str, list[str]]()
+        for name in sorted(os.listdir(folder)):
+            match = ROWS.fullmatch(name)
+            if match is None:
+                if name.startswith((".", "_")) or not name.endswith(".parquet"):
+                    continue  # checksums and marks of other programs
+                raise TraceCorrupt(f"{shown}/{name}", "unexpected file in a trace")
+            group = groups.setdefault(match[1], [])
+            if match[2] is not None:
+                if int(match[2]) != len(group):
+                    lost = f"{match[1]}-{len(group):05d}.parquet"
+                    raise TraceCorrupt(f"{shown}/{lost}", "the file is missing")
+                group.append(os.path.abspath(folder / name))
+        for name, paths in groups.items():
+            place = f"{shown}/{name}.json"
+            content = _read_json(folder / f"{name}.json", place, self.recorded)
+            try:
+                yield SegmentRows(content), paths
+            except (KeyError, TypeError, ValueError, AttributeError) as error:
+                raise TraceCorrupt(place, f"its content is not valid: {error!r}") from error
 
     def check_ledger(self, folder: Path) -> None:
         """Check the files against the ledger; the ledger of a failed asset may list none."""
@@ -161,21 +210,27 @@ def _recorded(place: Path, vouched: Vouched) -> dict[str, str]:
     }
 
 
-def _read_steps(path: Path, shown: str, recorded: Mapping[str, str]) -> dict[str, Any]:
+def _read_json(path: Path, shown: str, recorded: Mapping[str, str]) -> Any:
     try:
         content = path.read_bytes()
         expected = recorded.get(os.path.abspath(path))
         if expected and hashlib.sha256(content).hexdigest() != expected:
             raise TraceCorrupt(shown, f"it was changed since the run: expected {expected[:12]}…")
-        found = json.loads(content)
+        return json.loads(content)
     except FileNotFoundError:
         raise TraceCorrupt(shown, "the file is missing") from None
     except (OSError, ValueError) as error:
         raise TraceCorrupt(shown, f"it cannot be read: {error}") from error
+
+
+def _read_steps(path: Path, shown: str, recorded: Mapping[str, str]) -> dict[str, Any]:
+    found = _read_json(path, shown, recorded)
     try:
-        if found["format"] != FORMAT:
-            raise ValueError(f"format {found['format']}, expected {FORMAT}")
+        if found["format"] not in FORMATS:
+            known = " or ".join(map(str, FORMATS))
+            raise ValueError(f"format {found['format']}, expected {known}")
         return {
+            "format": found["format"],
             "run_id": UUID(found["openlineage_run_id"]),
             "timestamp": datetime.fromisoformat(found["timestamp"]),
             "loaded": tuple(column["name"] for column in found["loaded"]),

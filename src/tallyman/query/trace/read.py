@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 import duckdb
 
-from tallyman.domain.history.trace import BASELINE, DELETED, ChangeType, TraceRecord, Values
+from tallyman.domain.history.trace import BASELINE, TraceRecord
 from tallyman.engine.files.duck import connect
 from tallyman.errors import TraceCorrupt
 from tallyman.errors.wording import first_line
 from tallyman.query.arrow_values import rows_of
 from tallyman.query.diff.columns import literal
 from tallyman.query.trace.files import TraceFile, check
+from tallyman.query.trace.layout import Kind, Layout, StepRecords
 
 BATCH = 10_000
 CONFIG: dict[str, str | bool | int | float | list[str]] = {
@@ -30,6 +33,14 @@ Query = Callable[[str], str]
 """Builds SQL for a given source of rows."""
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A record, and the file that has it."""
+
+    file: TraceFile
+    record: TraceRecord
+
+
 class TraceReader:
     """A reader that connects on the first query and caches file metadata for the next ones."""
 
@@ -41,30 +52,72 @@ class TraceReader:
             self._opened.close()
             self._opened = None
 
-    def holding(self, files: Sequence[TraceFile], row_id: UUID) -> list[TraceFile]:
-        """List the files that contain records of the row."""
-        wanted = literal(str(row_id))
-        found = self._rows(
-            lambda source: f"SELECT filename FROM {source} WHERE row_id = {wanted}", files
-        )
-        by_path = {file.path: file for file in files}
-        return [by_path[path] for path in dict.fromkeys(path for (path,) in found)]
+    def of_row(self, files: Sequence[TraceFile], row_id: UUID) -> list[Found]:
+        """Read the records of a row: find its files first, then read the row in them."""
+        found: list[Found] = []
+        for layout, group in _by_layout(files):
+            condition = layout.is_row(row_id)
+            if condition is None:
+                continue
+            names = self._rows(
+                lambda source, holds=condition: f"SELECT filename FROM {source} WHERE {holds}",
+                group,
+            )
+            for path in dict.fromkeys(path for (path,) in names):
+                inside = [file for file in group if file.path == path]
+                rest = f"WHERE {condition}"
+                for row in self._streamed(_all(rest), inside[:1]):
+                    found += [
+                        Found(file, _record(file, row))
+                        for file in inside
+                        if layout.holds(file.kind, file.step.seq, row)
+                    ]
+        return found
 
-    def counts(self, files: Sequence[TraceFile]) -> dict[str, int]:
-        """Count the records of each file by path; reads only the file footers."""
-        return dict(
-            self._rows(lambda source: f"SELECT filename, count(*) FROM {source} GROUP BY 1", files)
-        )
+    def counts(self, files: Sequence[TraceFile]) -> Counter[tuple[int, Kind]]:
+        """Count the records of each step and kind; of format 1, only the footers are read."""
+        found = Counter[tuple[int, Kind]]()
+        for _, group in _by_layout(files):
+            conditions = {(file.step.seq, file.kind): file.condition for file in group}
+            if all(condition == "true" for condition in conditions.values()):
+                by_path = {file.path: (file.step.seq, file.kind) for file in group}
+                for path, count in self._rows(PER_FILE, group):
+                    found[by_path[path]] += count
+                continue
+            sums = ", ".join(f"count_if({condition})" for condition in conditions.values())
+            for row in self._rows(
+                lambda source, asked=sums: f"SELECT {asked} FROM {source}", group
+            ):
+                found.update(dict(zip(conditions, row, strict=True)))
+        return found
 
-    def records(self, files: Sequence[TraceFile], rest: str = "") -> Iterator[TraceRecord]:
-        """Yield the records of files of one kind and step; `rest` is SQL for condition and
-        order."""
-        for row in self._streamed(lambda source: f"SELECT * FROM {source} {rest}", files):
-            try:
-                yield _record(files[0], row)
-            except (KeyError, TypeError, ValueError) as error:
-                reason = f"it contains a record that is not valid: {error!r}"
-                raise TraceCorrupt(files[0].shown, reason) from error
+    def records(
+        self,
+        files: Sequence[TraceFile],
+        condition: str = "true",
+        *,
+        limit: int | None = None,
+    ) -> Iterator[TraceRecord]:
+        """Yield the records of files of one kind, step and layout that meet a condition; with a
+        limit, the first ones in the order of row ids.
+        """
+        if not files:
+            return
+        first = files[0]
+        rest = f"WHERE {first.condition} AND ({condition})"
+        order, met = first.layout.order, rest
+        if limit is not None:
+            # Find the ids first: only these rows are then read whole.
+            ids = self._rows(
+                lambda source: f"SELECT {order} FROM {source} {met} ORDER BY 1 LIMIT {limit}", files
+            )
+            if not ids:
+                return
+            last = ids[-1][0]
+            upto = str(last) if isinstance(last, int) else literal(last)
+            rest += f" AND {order} <= {upto} ORDER BY {order} LIMIT {limit}"
+        for row in self._streamed(_all(rest), files):
+            yield _record(first, row)
 
     # ---- DuckDB --------------------------------------------------------------------------
 
@@ -108,36 +161,39 @@ class TraceReader:
         return error
 
 
+PER_FILE: Query = lambda source: f"SELECT filename, count(*) FROM {source} GROUP BY 1"  # noqa: E731
+
+
+def _all(rest: str) -> Query:
+    return lambda source: f"SELECT * FROM {source} {rest}"
+
+
+def _by_layout(files: Sequence[TraceFile]) -> list[tuple[Layout, list[TraceFile]]]:
+    """Group files with the same layout; those of format 1 are one group."""
+    found: dict[int, tuple[Layout, list[TraceFile]]] = {}
+    for file in files:
+        key = 0 if isinstance(file.layout, StepRecords) else id(file.layout)
+        found.setdefault(key, (file.layout, []))[1].append(file)
+    return list(found.values())
+
+
 def _source(files: Sequence[TraceFile]) -> str:
-    listed = ", ".join(literal(file.path) for file in files)
+    listed = ", ".join(literal(path) for path in dict.fromkeys(file.path for file in files))
     return f"read_parquet([{listed}], hive_partitioning=false)"
 
 
 def _record(file: TraceFile, row: Mapping[str, Any]) -> TraceRecord:
-    """Build a record from its stored form: an update is a mask and two structs, a deletion only an
-    id."""
-    change, before, after = _change(file, row)
-    return TraceRecord(
-        run_id=file.folder.run_id,
-        operation_seq=BASELINE if file.kind == "baseline" else file.step.seq,
-        row_id=UUID(row["row_id"]),
-        change_type=change,
-        before=before,
-        after=after,
-    )
-
-
-def _change(
-    file: TraceFile, row: Mapping[str, Any]
-) -> tuple[ChangeType, Values | None, Values | None]:
-    if file.kind == "deleted":
-        return ChangeType.DELETED, {DELETED: False}, None
-    if file.kind != "updated":
-        columns = file.folder.loaded if file.kind == "baseline" else file.step.columns
-        return ChangeType.CREATED, None, {name: row["after"][name] for name in columns}
-    mask, assigned = row["changed"], file.step.assigned
-    if len(mask) != len(assigned) or set(mask) - {"0", "1"} or "1" not in mask:
-        raise ValueError(f"changed {mask!r} of the columns {', '.join(assigned)}")
-    changed = [name for name, bit in zip(assigned, mask, strict=True) if bit == "1"]
-    before, after = ({name: row[side][name] for name in changed} for side in ("before", "after"))
-    return ChangeType.UPDATED, before, after
+    """Build a record from its stored form."""
+    try:
+        change, before, after = file.layout.sides(file.kind, file.step, row)
+        return TraceRecord(
+            run_id=file.folder.run_id,
+            operation_seq=BASELINE if file.kind == "baseline" else file.step.seq,
+            row_id=file.layout.row_id(row),
+            change_type=change,
+            before=before,
+            after=after,
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        reason = f"it contains a record that is not valid: {error!r}"
+        raise TraceCorrupt(file.shown, reason) from error

@@ -9,7 +9,6 @@ from uuid import UUID
 from tallyman.domain.history.trace import Diagnostic, RowAtStep, RowHistory, TraceStep
 from tallyman.domain.pipeline.target import Target
 from tallyman.errors import StepOutOfRange, UsageError
-from tallyman.query.diff.columns import literal
 from tallyman.query.trace.files import TraceFolder
 from tallyman.query.trace.read import TraceReader
 from tallyman.query.trace.state import Life, Stored
@@ -71,20 +70,15 @@ class TraceRow:
     @cached_property
     def _found(self) -> tuple[TraceFolder, Life] | None:
         files = [file for folder in self._folders for file in folder.of_kinds()]
-        holding = self._reader.holding(files, self.row_id)
-        folders = {str(file.folder.target): file.folder for file in holding}
+        found = self._reader.of_row(files, self.row_id)
+        folders = {str(one.file.folder.target): one.file.folder for one in found}
         if len(folders) > 1:
             known = ", ".join(sorted(folders))
             raise UsageError(f"row {self.row_id} is in {known}: choose one asset")
         if not folders:
             return None
         folder = next(iter(folders.values()))
-        where = f"WHERE row_id = {literal(str(self.row_id))}"
-        stored = [
-            Stored(record, file.step.seq)
-            for file in holding
-            for record in self._reader.records([file], where)
-        ]
+        stored = [Stored(one.record, one.file.step.seq) for one in found]
         return folder, Life(folder.shown, folder.steps, folder.timestamp, stored)
 
     def _not_found(self) -> Diagnostic:

@@ -19,6 +19,7 @@ from tallyman.domain.task.state import Outcome, Transition, sources
 from tallyman.domain.task.task import Task
 from tallyman.domain.version.owner import Owner
 from tallyman.registry.database import Transaction
+from tallyman.registry.task.outbox import AGAIN
 from tallyman.registry.task.tasks import COLUMNS, task_of
 
 CLAIM = f"""
@@ -55,8 +56,8 @@ END = """
         UPDATE tasks
         SET status = %(status)s, error = %(error)s::jsonb,
             failures = failures + %(failed)s::integer,
-            next_retry_at = CASE WHEN %(again)s THEN clock_timestamp()
-                + make_interval(secs => retry_delays_s[failures + 1]) END,
+            next_retry_at = CASE WHEN %(again)s THEN clock_timestamp() + make_interval(
+                secs => CASE WHEN %(pause)s THEN retry_delays_s[failures + 1] ELSE 0 END) END,
             finished_at = CASE WHEN %(finished)s THEN clock_timestamp() END
         WHERE id = %(id)s AND attempt = %(attempt)s AND lease_token = %(token)s
           AND status = ANY(%(sources)s)   -- no row: another transaction was first
@@ -79,7 +80,7 @@ OVERDUE = f"""
     ORDER BY lease_until LIMIT %(limit)s
     FOR UPDATE SKIP LOCKED   -- another reaper has it, or its worker is just reporting
 """
-REQUEUE = """
+REQUEUE = f"""
     WITH due AS (
         SELECT id FROM tasks
         WHERE status = 'Failed' AND next_retry_at <= clock_timestamp()
@@ -90,7 +91,7 @@ REQUEUE = """
     ), woken AS (
         INSERT INTO outbox (task_id, attempt)
         SELECT id, attempt FROM queued WHERE held_by IS NULL
-        ON CONFLICT (task_id, attempt, kind) DO UPDATE SET status = 'Pending', done_at = NULL
+        {AGAIN}
     )
     SELECT id FROM queued
 """
@@ -112,6 +113,8 @@ class Ending:
     outcome: Outcome
     failed: bool = False
     again: bool = False
+    pause: bool = True
+    """False if the next attempt may begin at once."""
     error: Mapping[str, Any] | None = None
 
     @property
@@ -151,6 +154,7 @@ class Leases:
             "outcome": ending.outcome.value,
             "failed": ending.failed,
             "again": ending.again,
+            "pause": ending.pause,
             "finished": ending.finished,
             "error": Jsonb(dict(ending.error)) if ending.error else None,
             "sources": sources(ending.transition),
@@ -166,7 +170,7 @@ class Leases:
 
     def requeue(self, limit: int) -> int:
         """Queue a batch of failed tasks whose pause is over, with their wake-ups."""
-        return len(self.tx.execute(REQUEUE, {"limit": limit}).fetchall())
+        return len(self.tx.execute(REQUEUE.encode(), {"limit": limit}).fetchall())
 
 
 def _fenced(fence: Fence) -> dict[str, Any]:

@@ -8,8 +8,6 @@ from typing import Any
 from uuid import UUID
 
 from tallyman.domain.task.state import TaskStatus
-from tallyman.domain.task.task import DEFAULT_POOL
-from tallyman.domain.version.owner import Owner
 from tallyman.registry.database import Transaction
 
 OF_RUN = """
@@ -21,10 +19,6 @@ OF_RUN = """
 BIND = """
     UPDATE tasks SET run_id = %(run)s, pipeline_version = %(version)s
     WHERE id = %(id)s AND (run_id IS NULL OR run_id = %(run)s)
-"""
-POOL = """
-    INSERT INTO pools (org, project, name, unlimited) VALUES (%(org)s, %(project)s, %(name)s, true)
-    ON CONFLICT DO NOTHING
 """
 # Runs that tasks execute, and that no task can move any more: a server has to look at them.
 STUCK = """
@@ -60,10 +54,6 @@ class RunTasks:
     def bind(self, task: UUID, run: UUID, version: str | None) -> None:
         """Let the task belong to a run and its pipeline version, if it belongs to no other."""
         self.tx.execute(BIND, {"id": task, "run": run, "version": version})
-
-    def ensure_pool(self, owner: Owner) -> None:
-        """Make the default pool, for any number of tasks, if it is not there."""
-        self.tx.execute(POOL, owner.key | {"name": DEFAULT_POOL})
 
     def stuck(self, limit: int, without: Collection[UUID] = ()) -> list[UUID]:
         """List runs of tasks that have no open task, except those left out."""
