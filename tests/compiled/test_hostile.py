@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql.connect.session import SparkSession
 
 from tallyman.control.compile import child
+from tallyman.control.compile.handover import Handover
 from tallyman.domain.pipeline import pipeline as declaring
 from tests.world.home import Home
 from tests.world.reply import Reply
@@ -174,6 +175,17 @@ def test_a_session_of_the_asking_process_is_not_seen_by_the_compiling_one(
     reply, _ = check(tmp_path, text, "30")
 
     assert said in reply.json["problems"][0]["message"], reply
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [{"section": ["assets"]}, {"name": 7}, {"value": []}, {"value": None}, {"code": 7}, {"x": 1}],
+)
+def test_a_hand_over_that_a_file_wrote_itself_is_no_answer(forged: dict[str, Any]) -> None:
+    item = {"section": "assets", "name": "a", "value": {}, "problems": [], "code": None}
+    written = {"items": [item | forged], "problems": [], "places": {}}
+    with pytest.raises(ValueError, match=r"no text|not a compiled|unexpected"):
+        Handover.of_json(json.dumps(written))
 
 
 def test_a_file_that_hangs_is_named_with_its_line(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 from tallyman.control.dispatch import operate, steps
 from tallyman.control.dispatch.claim import Claimed
 from tallyman.control.dispatch.cron import Cron
+from tallyman.control.dispatch.ended import EndedAttempt
 from tallyman.domain.task.event import Event, Scope
 from tallyman.domain.task.state import TaskStatus
 from tallyman.errors import InUse, StaleAttempt, UsageError
@@ -261,6 +262,17 @@ def test_cron_follows_the_time_zone_through_the_change_of_clocks() -> None:
             Cron(wrong)
     with pytest.raises(UsageError, match="Mars"):
         Cron("0 0 * * *", "Mars/Olympus")
+
+
+def test_the_line_of_an_error_without_a_message_has_its_code(desk: Desk) -> None:
+    [task] = desk.add()
+    for message, shown in (("", "odd"), ("first\nsecond", "first")):
+        ended = EndedAttempt(
+            task=desk.task(task),
+            status=TaskStatus.FAILED,
+            error={"code": "odd", "message": message},
+        )
+        assert str(ended).endswith(f"   {shown}")
 
 
 def test_upkeep_removes_what_finished_long_ago_and_nothing_else(desk: Desk) -> None:

@@ -10,11 +10,13 @@ from typing import Annotated, TypeVar
 from fastapi import Depends, Request
 
 from tallyman.control.dispatch.loops import Loop, Loops
-from tallyman.control.dispatch.report import Reported, complete
+from tallyman.control.dispatch.report import Reported
 from tallyman.control.target.package import MadeTarget
+from tallyman.control.tasks.finish_task import finish_plainly
 from tallyman.control.tasks.target_tasks import TargetTasks
 from tallyman.domain.task.fence import AttemptReport
 from tallyman.domain.version.owner import Owner
+from tallyman.errors import UsageError
 from tallyman.registry.database import Database, Transaction
 from tallyman.registry.task.pools import Pools
 from tallyman.registry.task.queue import PostgresQueue
@@ -95,7 +97,9 @@ class Dispatcher:
     def finish(self, owner: Owner, report: AttemptReport, made: MadeTarget | None) -> Reported:
         """End an attempt, and send the wake-ups it wrote."""
         if self.targets is None:
-            return self.change(lambda tx: complete(tx, owner, report))
+            if made is not None:
+                raise UsageError("this server has no project, and cannot record targets")
+            return self.change(lambda tx: finish_plainly(tx, owner, report))
         done = self.targets.finish(owner, report, made)
         self.loops.wake()
         self.loops.wake(RUNS)

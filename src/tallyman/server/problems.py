@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+import psycopg
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
@@ -15,6 +16,7 @@ from tallyman.errors import (
     DatabaseUnavailable,
     NotAWorker,
     NotFound,
+    RunClosing,
     TallymanError,
     TokenMissing,
     UsageError,
@@ -32,6 +34,7 @@ STATUSES: tuple[tuple[type[TallymanError], int], ...] = (
     (UsageError, 422),
     (Conflict, 409),
     (DatabaseUnavailable, 503),
+    (RunClosing, 503),
 )
 
 
@@ -47,6 +50,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(TallymanError, _known)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(psycopg.DataError, _unstorable)
     app.add_exception_handler(Exception, _unknown)
 
 
@@ -71,6 +75,13 @@ def _invalid(_: Request, error: Exception) -> JSONResponse:
         for one in error.errors()
     ]
     return problem(422, "invalid_request", f"{len(errors)} mistakes in the request", errors=errors)
+
+
+def _unstorable(request: Request, error: Exception) -> JSONResponse:
+    """Answer a value of the request that the database does not take."""
+    log.warning("%s %s: %s", request.method, request.url.path, error)
+    reason = str(error).splitlines()[0]
+    return problem(422, "invalid_request", f"the database cannot store it: {reason}")
 
 
 def _http(_: Request, error: Exception) -> JSONResponse:

@@ -5,7 +5,9 @@ The caller owns the transaction: what an attempt publishes belongs into the one 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from tallyman.control.dispatch import emit
 from tallyman.domain.task.fence import AttemptReport, Fence, ReportStatus, ReportVerdict, judge
@@ -69,13 +71,15 @@ def ending_of(task: Task, report: AttemptReport) -> Ending:
     if report.status is ReportStatus.WAITING:
         return Ending(transition=Transition.WAIT, status="Waiting", outcome=Outcome.WAITING)
     if report.status is ReportStatus.CANCELED or task.cancel_requested_at is not None:
-        return canceled()
+        return canceled(report.error)
     error = dict(report.error or {"code": "error", "message": "no reason given"})
     return failed(task, report.outcome, error)
 
 
-def canceled() -> Ending:
-    return Ending(transition=Transition.CANCEL, status="Canceled", outcome=Outcome.CANCELED)
+def canceled(error: Mapping[str, Any] | None = None) -> Ending:
+    return Ending(
+        transition=Transition.CANCEL, status="Canceled", outcome=Outcome.CANCELED, error=error
+    )
 
 
 def failed(task: Task, outcome: Outcome, error: dict[str, object]) -> Ending:
