@@ -17,6 +17,7 @@ from tallyman.errors import NotFound, UsageError
 from tallyman.errors.wording import nearest
 
 FILE = "tallyman.yaml"
+STATE = ".tallyman"
 KNOWN = (
     "name",
     "organisation",
@@ -103,6 +104,8 @@ class Settings:
     thresholds: str | Mapping[str, object] | None = None
     database: Secret | None = None
     """The address of an external server; without one, the project starts its own."""
+    database_of: Path | None = None
+    """Another project, whose own server this one uses and starts too."""
     redacted: tuple[str, ...] = ()
     """Columns for which a trace keeps a keyed hash instead of the value."""
     signing_key: Path | None = None
@@ -132,7 +135,12 @@ class Settings:
 
     @property
     def state_folder(self) -> Path:
-        return self.home / ".tallyman"
+        return self.home / STATE
+
+    @property
+    def server_folder(self) -> Path:
+        """The folder with the data of the embedded server."""
+        return (self.database_of or self.home) / STATE
 
     def with_spark(self, master: str | None, conf: Mapping[str, str]) -> Settings:
         return replace(self, master=master or self.master, spark={**self.spark, **conf})
@@ -162,7 +170,8 @@ def _parsed(home: Path) -> Settings:
     name = _name(home, found.get("name"))
     rest["organisation"] = _organisation(home, found.get("organisation"))
     rest["master"] = rest.get("master") or _connect_server()
-    rest["database"] = _database(home, found.get("database"))
+    rest["database_of"] = _database_of(home, found.get("database"))
+    rest["database"] = _database(home, None if rest["database_of"] else found.get("database"))
     rest["redacted"] = _redacted(home, found.get("trace"))
     rest["signing_key"] = _signing_key(home, found.get("signing_key"))
     if (kept := found.get("keep_runs")) is not None:
@@ -308,6 +317,21 @@ def _where(error: yaml.YAMLError) -> str:
         return "it cannot be read"
     mark = error.problem_mark
     return f"{error.problem}, line {mark.line + 1}, column {mark.column + 1}"
+
+
+def _database_of(home: Path, written: object) -> Path | None:
+    """Return the project that `database: {project: ../sales}` names."""
+    if not isinstance(written, dict):
+        return None
+    where, folder = f"{home / FILE}: database", written.get("project")
+    if len(written) != 1 or not _is_text(folder):
+        raise UsageError(f"{where}: expected an address, or {{project: folder of another project}}")
+    there = (home / str(folder)).resolve()
+    if there == home or not (there / FILE).is_file():
+        raise UsageError(f"{where}: there is no other project in {folder!r}")
+    if _read(there).get("database") is not None:
+        raise UsageError(f"{where}: the project in {folder!r} names a database itself; name that")
+    return there
 
 
 def _database(home: Path, written: object) -> Secret | None:

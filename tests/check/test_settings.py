@@ -39,6 +39,9 @@ BROKEN = {
     "a list in spark": (b"spark: {a: [b]}\n", "spark: a: expected a text"),
     "master": (b"master: {a: b}\n", "master: expected an address"),
     "trace": (b"trace: 5\n", "trace: expected"),
+    "a mapping as database": (b"database: {projekt: .}\n", "database: expected an address, or"),
+    "its own database": (b"database: {project: .}\n", "there is no other project in '.'"),
+    "the database of nobody": (b"database: {project: ../x}\n", "no other project in '../x'"),
 }  # fmt: skip
 
 

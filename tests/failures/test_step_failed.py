@@ -31,6 +31,11 @@ def asked_for(orders):
     return orders.withColumn("w", "if(id = 2, raise_error('no twos'), 'fine')")
 
 
+@tm.asset(key="id")
+def beyond(orders):
+    return orders.withColumn("w", "element_at(array(1, 2), v)")
+
+
 @tm.asset(key="id", trace="changes")
 def in_place(orders):
     return orders.update({"word": "'x'"}).update({"v": "1 / (v - 2)"}, name="ratio")
@@ -43,6 +48,7 @@ def of_twins(twins):
 EXPECTED = {
     "divided": ("share", "[DIVIDE_BY_ZERO]", "try_divide"),
     "cast": ("10_withColumn", "The value 'two' of the type", "try_cast"),
+    "beyond": ("10_withColumn", "The index 3 is out of bounds", "(try_element_at)"),
     "asked_for": ("10_withColumn", "no twos", "raise_error"),
     "in_place": ("ratio", "[DIVIDE_BY_ZERO]", "try_divide"),
 }
@@ -69,6 +75,7 @@ def test_the_message_names_step_cause_and_remedy(home: Home) -> None:
         assert remedy in error["hint"], error
         assert error["hint"].startswith("Nothing was published.")
         assert str(home.path) not in error["message"]
+        assert "ansi" not in error["message"]
     run = home.path / found.json["folder"]
     for name in ("divided", "cast"):
         assert (run / name / "SPARK_ERROR.txt").read_text()

@@ -15,6 +15,7 @@ from tallyman.registry.database import Database
 from tallyman.registry.server.address import shareable
 from tallyman.registry.server.embedded import Embedded
 from tests.registry.conftest import NOTES, add_note, notes
+from tests.world.home import Home
 
 
 @pytest.mark.parametrize(
@@ -44,6 +45,30 @@ def test_a_project_that_is_moved_while_its_server_runs_finds_it_again(
     assert notes(database) == 1
     database.close()
     assert not Embedded(moved).running
+
+
+def test_a_project_may_use_the_server_of_another_and_starts_and_stops_it(
+    made: Path, tmp_path: Path
+) -> None:
+    sales, board = Home(tmp_path / "sales"), Home(tmp_path / "board")
+    for home, settings in ((sales, "name: sales"), (board, "database: {project: ../sales}")):
+        home.path.mkdir()
+        (home.path / "tallyman.yaml").write_text(f"{settings}\n")
+    subprocess.run(["cp", "-a", str(made), str(sales.path)], check=True)
+
+    board.ok("pools", "set", "wide", "--slots", "3")
+    assert not Embedded(sales.path / ".tallyman").running
+    assert not (board.path / ".tallyman" / "postgres").exists()
+    assert sales.query("SELECT name FROM pools") == [("wide",)]
+    sales.close()
+    assert not Embedded(sales.path / ".tallyman").running
+
+    third = tmp_path / "third"
+    third.mkdir()
+    (third / "tallyman.yaml").write_text("database: {project: ../board}\n")
+    refused = Home(third).tallyman("ls")
+    assert refused.code == 2
+    assert "names a database itself" in refused.stdout
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="then all other tests are run by an ordinary user")

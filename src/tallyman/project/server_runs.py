@@ -47,7 +47,7 @@ class ServerRuns:
         self._check()
         database = self.workspace.database
         states = database.durably(lambda tx: Materializations(tx).states(run.id))
-        made = [t for t, s in states.items() if s.good or s is Status.WAITING]
+        made = [one.target for one in states if one.status.good or one.status is Status.WAITING]
         resumed = run_tasks.resume(run, self.workspace.actor, definitions)
         return self.watch(resumed, listen, made)
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import gc
+import math
 import os
 import re
 import select
@@ -34,6 +35,8 @@ from tallyman.errors import Problem
 
 SECONDS = 60.0
 """The time limit, unless TALLYMAN_COMPILE_SECONDS gives another."""
+GRACE_S = 2
+"""How long after its time limit a child ends by itself, if its parent was killed."""
 MOST = 4 * LARGEST
 """The most bytes that a child may hand over."""
 MOST_SHOWN = 20_000
@@ -47,9 +50,8 @@ _DONE, _INTERRUPTED = b"D", b"I"
 def compile_in_child(folder: Path) -> Handover:
     """Compile the pipeline files of a folder; that no answer comes in time is a mistake of theirs.
     KeyboardInterrupt if this process, or a file, is interrupted."""
-    seconds = float(os.environ.get("TALLYMAN_COMPILE_SECONDS", SECONDS))
     with tempfile.TemporaryFile() as said:
-        kind, content, failure = _answer(folder, said, seconds)
+        kind, content, failure = _answer(folder, said, _time_limit())
         _show(said)
         if failure is not None:
             return Handover(problems=(_located(failure, folder, said),))
@@ -59,6 +61,10 @@ def compile_in_child(folder: Path) -> Handover:
         return Handover.of_json(content)
     except ValueError:
         return Handover(problems=(Problem(folder.name, "compiling gave no answer"),))
+
+
+def _time_limit() -> float:
+    return float(os.environ.get("TALLYMAN_COMPILE_SECONDS", SECONDS))
 
 
 def _answer(folder: Path, said: IO[bytes], seconds: float) -> tuple[bytes, bytes, str | None]:
@@ -109,7 +115,7 @@ def _read(
         # Something that the child started may hold the pipe open: do not wait for its end.
         if ended is not None:
             return b"", b"", _ended(ended)
-        ended = _status(child)
+        ended = exit_code(child)
     _ask_where(child)
     return b"", b"", f"compiling took more than {seconds:g} s and was stopped"
 
@@ -142,15 +148,18 @@ def _ask_where(child: int) -> None:
         time.sleep(0.1)
 
 
-def _status(child: int) -> int | None:
+def exit_code(child: int) -> int | None:
+    """Return the exit code of a child that has ended. Its number stays taken until `_end`, which
+    would otherwise signal whoever got it next."""
     with contextlib.suppress(ChildProcessError):
-        found, status = os.waitpid(child, os.WNOHANG)
-        return status if found else None
+        found = os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        if found is None:
+            return None
+        return found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
     return 0
 
 
-def _ended(status: int) -> str:
-    code = os.waitstatus_to_exitcode(status)
+def _ended(code: int) -> str:
     how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
     return f"a pipeline file ended the process that compiles it, {how}"
 
@@ -213,6 +222,8 @@ def _hand_over(folder: Path, writing: int) -> NoReturn:
     code = 1
     try:
         own = os.getpid()
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(math.ceil(_time_limit()) + GRACE_S)
         import_as_written(folder)
         kind, content = _result(lambda: compile_folder(folder))
         for stream in (sys.stdout, sys.stderr):

@@ -84,7 +84,9 @@ def _plan(asset: Asset) -> Frame:
     except TallymanError:
         raise
     except Exception as error:  # the author's code: any error in it is a mistake
-        raise UsageError(PYTHON_FUNCTION if _in_udf(error) else described(error)) from error
+        line = _line_of_udf(error)
+        said = described(error) if line is None else f"line {line}: {PYTHON_FUNCTION}"
+        raise UsageError(said) from error
     if not isinstance(plan, Frame):
         raise UsageError(f"the function must return a Frame, not {type(plan).__name__}")
     numbers(plan)
@@ -116,7 +118,10 @@ def _code(item: Item) -> str | None:
         return None
 
 
-def _in_udf(error: Exception) -> bool:
-    """True if PySpark was asked for a function in Python, which takes a session."""
-    files = (frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__))
-    return any(_UDF.search(file) for file in files)
+def _line_of_udf(error: Exception) -> int | None:
+    """Return the line that asked PySpark for a function in Python, which takes a session; None if
+    the error has another cause."""
+    lines = [(f.f_code.co_filename, line) for f, line in traceback.walk_tb(error.__traceback__)]
+    if not any(_UDF.search(file) for file, _ in lines):
+        return None
+    return [line for file, line in lines if "/pyspark/" not in file][-1]

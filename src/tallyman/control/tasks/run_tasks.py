@@ -61,6 +61,7 @@ def cancel(database: Database, run: RunRecord) -> None:
         Runs(tx).request_cancel(run.id)
 
     database.durably(work)
+    database.durably(work)  # for tasks that a completion added just before the request
 
 
 def _handed_over(journal: Journal, definitions: Definitions, *, round: int) -> RunRecord:

@@ -76,10 +76,12 @@ class RunWatch:
         tried again."""
         tasks = RunTasks(tx).of_run(self.run.id, TARGET)
         left = {Target(task.asset, task.partition) for task in tasks if task.open}
-        return Materializations(tx).states(self.run.id), left
+        return {one.target: one.status for one in Materializations(tx).states(self.run.id)}, left
 
     def _row(self, target: Target) -> Materialization:
-        return self.database.durably(lambda tx: Materializations(tx).get(self.run.id, target))
+        found = self.database.durably(lambda tx: Materializations(tx).find(self.run.id, target))
+        assert found is not None
+        return found
 
     def _trouble(self, record: RunRecord) -> TallymanError | None:
         """Read from the report why the run could not be published, if that is why it failed."""

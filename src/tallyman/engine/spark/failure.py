@@ -7,10 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 NOTHING = "Nothing was published."
-GUARD = (
-    f"{NOTHING} Guard the expression (try_cast, try_divide) and add an expect that rejects the "
-    "records it cannot handle."
-)
 OWN_FUNCTION = (
     f"{NOTHING} A Python function of the pipeline raised it. Correct the function, or let it "
     "return NULL for such values and reject those records with an expect."
@@ -40,6 +36,8 @@ VALUES = (
     "MALFORMED_RECORD_IN_PARSING", "MAP_KEY_DOES_NOT_EXIST", "NUMERIC_", "REMAINDER_BY_ZERO",
     "VALUE_OUT_OF_RANGE",
 )  # fmt: skip
+_GUARDS = re.compile(r"`(try_\w+)`")
+_BYPASS = re.compile(r" If necessary set \S+ to \S+ to bypass this error\.")
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_.]+)\]")
 _FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
 _RAISED = re.compile(r"^(?:[\w.]+\.)?([A-Za-z_]\w*)(?:: (.*))?$")
@@ -81,10 +79,20 @@ def failure_of(error: BaseException, said: Callable[[Exception], str]) -> SparkF
     if condition.startswith(VALUES):
         at = _CALLED.search(text) if is_open else None
         where = f" (in {_shown(at[1])})" if at else ""
-        return SparkFailure(f"{first}{where}", GUARD, _fragment(text))
+        reason = _BYPASS.sub("", first)  # a run without these errors would publish wrong values
+        return SparkFailure(f"{reason}{where}", _guarded(first), _fragment(text))
     if "connection refused" in text.lower() or "Answer from Java side is empty" in text:
         return SparkFailure(first, LOST)
     return SparkFailure(first, UNKNOWN, _fragment(text))
+
+
+def _guarded(first: str) -> str:
+    """Advise to guard the expression, with the functions that Spark names."""
+    guards = ", ".join(dict.fromkeys(_GUARDS.findall(first))) or "try_cast, try_divide"
+    return (
+        f"{NOTHING} Guard the expression ({guards}) and add an expect that rejects the records it "
+        "cannot handle; the rejections then name file and line of each."
+    )
 
 
 def said_plainly(error: Exception, limit: int = 500) -> str:
