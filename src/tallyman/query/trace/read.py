@@ -18,7 +18,7 @@ from tallyman.errors.wording import first_line
 from tallyman.query.arrow_values import rows_of
 from tallyman.query.diff.columns import literal
 from tallyman.query.trace.files import TraceFile, check
-from tallyman.query.trace.layout import Kind, Layout, StepRecords
+from tallyman.query.trace.layout import Kind, RecordLayout, StepRecords
 
 BATCH = 10_000
 FILE = "_tm_file"
@@ -170,9 +170,9 @@ def _all(rest: str) -> Query:
     return lambda source: f"SELECT * FROM {source} {rest}"
 
 
-def _by_layout(files: Sequence[TraceFile]) -> list[tuple[Layout, list[TraceFile]]]:
+def _by_layout(files: Sequence[TraceFile]) -> list[tuple[RecordLayout, list[TraceFile]]]:
     """Group files with the same layout; those of format 1 are one group."""
-    found: dict[int, tuple[Layout, list[TraceFile]]] = {}
+    found: dict[int, tuple[RecordLayout, list[TraceFile]]] = {}
     for file in files:
         key = 0 if isinstance(file.layout, StepRecords) else id(file.layout)
         found.setdefault(key, (file.layout, []))[1].append(file)
