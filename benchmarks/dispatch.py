@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
 import platform
 import statistics
@@ -72,6 +73,7 @@ def main() -> None:
     parser.add_argument("--save", action="store_true")
     given = parser.parse_args()
     tasks, workers = given.tasks, given.workers
+    logging.getLogger("tallyman").setLevel(logging.ERROR)  # tasks are given up on purpose
     load, rows = os.getloadavg()[0], dict[str, Row]()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         database = Database(None, Path(folder), most_idle=32)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from pyspark.sql.connect.session import SparkSession
 
 from tallyman.control.compile import child
+from tallyman.control.compile.handover import Handover
 from tallyman.domain.pipeline import pipeline as declaring
 from tests.world.home import Home
 from tests.world.reply import Reply
@@ -175,6 +177,17 @@ def test_a_session_of_the_asking_process_is_not_seen_by_the_compiling_one(
     assert said in reply.json["problems"][0]["message"], reply
 
 
+@pytest.mark.parametrize(
+    "forged",
+    [{"section": ["assets"]}, {"name": 7}, {"value": []}, {"value": None}, {"code": 7}, {"x": 1}],
+)
+def test_a_hand_over_that_a_file_wrote_itself_is_no_answer(forged: dict[str, Any]) -> None:
+    item = {"section": "assets", "name": "a", "value": {}, "problems": [], "code": None}
+    written = {"items": [item | forged], "problems": [], "places": {}}
+    with pytest.raises(ValueError, match=r"no text|not a compiled|unexpected"):
+        Handover.of_json(json.dumps(written))
+
+
 def test_a_file_that_hangs_is_named_with_its_line(tmp_path: Path) -> None:
     reply, _ = check(tmp_path, HEAD + "\ndef wait():\n    time.sleep(50)\n\nwait()\n", "1")
 
@@ -246,3 +259,12 @@ def test_equal_names_of_files_in_two_projects_do_not_meet(tmp_path: Path) -> Non
         assert reply.code == 0
         compiled = Home(place).tallyman("compile").json
         assert compiled["sources"]["x"]["schema"] == schema
+
+
+def test_the_number_of_a_child_that_ended_stays_taken_until_it_is_put_away() -> None:
+    """Whoever got its number next would be killed in its place."""
+    for script, code in (("exit 3", 3), ("kill -9 $$", -9)):
+        with subprocess.Popen(["sh", "-c", script]) as ended:
+            wait_until(lambda one=ended.pid: child.exit_code(one) is not None)
+            assert child.exit_code(ended.pid) == code
+            assert ended.wait() == code  # nobody else waited for it

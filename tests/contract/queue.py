@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from tallyman.domain.task.queue import Queue, Wake
+from tallyman.domain.task.queue import Queue, QueueBlocked, Wake
 
 Sooner = Callable[[], None]
 
@@ -30,6 +30,18 @@ class QueueContract:
         queue.send([Wake("a", low, 0), Wake("a", high, 9)])
         found = [queue.receive(["a"], hidden_s=60, wait_s=0) for _ in range(2)]
         assert [message.task for message in found if message] == [high, low]
+
+    def test_what_is_urgent_comes_first_whatever_its_queue(self, queue: Queue) -> None:
+        tasks = [uuid4() for _ in range(4)]
+        for task, name, priority in zip(tasks, "abab", (0, 0, 5, 9), strict=True):
+            queue.send([Wake(name, task, priority)])
+        expected = [tasks[3], tasks[2], tasks[0], tasks[1]]
+        for task in expected[:2]:
+            found = queue.receive(["a", "b"], hidden_s=60, wait_s=0)
+            assert found is not None
+            assert found.task == task
+        for task in expected[2:]:
+            assert queue.deliver(["a", "b"], lambda _, found: found, wait_s=0) == task
 
     def test_a_message_that_nobody_acknowledged_comes_again(
         self, queue: Queue, sooner: Sooner
@@ -84,6 +96,33 @@ class QueueContract:
             queue.deliver(["a"], refuse, wait_s=0)
         assert queue.deliver(["b", "a"], lambda _, found: found, wait_s=0) == task
         assert queue.deliver(["a"], lambda _, found: found, wait_s=0) is None
+
+    def test_a_message_that_leads_to_nothing_is_gone_and_the_next_one_comes(
+        self, queue: Queue
+    ) -> None:
+        tasks = [uuid4() for _ in range(3)]
+        queue.send([Wake("a", task, 3 - n) for n, task in enumerate(tasks)])
+        last = tasks[-1]
+        assert queue.deliver(["a"], lambda _, task: task if task == last else None, wait_s=0)
+        assert queue.receive(["a"], hidden_s=60, wait_s=0) is None
+
+    def test_messages_of_a_blocked_queue_stay_and_other_queues_go_on(self, queue: Queue) -> None:
+        blocked, other = [uuid4() for _ in range(3)], uuid4()
+        queue.send([Wake("a", task, 9) for task in blocked])
+        queue.send([Wake("b", other)])
+        asked: list[UUID] = []
+
+        def handle(_: object, task: UUID) -> UUID:
+            asked.append(task)
+            if task in blocked:
+                raise QueueBlocked
+            return task
+
+        assert queue.deliver(["a", "b"], handle, wait_s=0) == other
+        assert queue.deliver(["a", "b"], handle, wait_s=0) is None
+        assert len(asked) == 3  # each time one of those that are blocked
+        there = {queue.deliver(["a"], lambda _, found: found, wait_s=0) for _ in range(3)}
+        assert there == set(blocked)
 
     def test_while_one_is_delivered_others_get_another_or_none(self, queue: Queue) -> None:
         first, second = uuid4(), uuid4()

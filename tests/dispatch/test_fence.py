@@ -6,12 +6,14 @@ from uuid import uuid4
 import pytest
 
 from tallyman.control.dispatch import operate, steps
-from tallyman.control.dispatch.claim import Claimed
+from tallyman.control.dispatch.claim import Claimed, claim
 from tallyman.domain.task.event import Event, Scope
 from tallyman.domain.task.fence import Fence, ReportStatus
 from tallyman.domain.task.state import TaskStatus
 from tallyman.errors import NotFound, StaleAttempt, TaskInState
+from tallyman.registry.task.operations import Operations
 from tests.dispatch.desk import Desk
+from tests.world.waiting import wait_until
 
 
 def test_of_twenty_parallel_claims_one_wins(desk: Desk) -> None:
@@ -192,6 +194,25 @@ def test_a_canceled_task_never_completes(desk: Desk) -> None:
         operate.retry(tx, desk.owner, stuck)
     with pytest.raises(StaleAttempt):  # the attempt that was canceled does not come back
         desk.complete(fences[1])
+
+
+def test_a_cancel_that_meets_a_claim_asks_the_worker_to_stop(desk: Desk) -> None:
+    [task] = desk.add()
+    waiting = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+
+    def cancel() -> bool:
+        with desk.database.transaction() as tx:
+            return Operations(tx).cancel(task)
+
+    with ThreadPoolExecutor(1) as threads:
+        with desk.database.transaction() as tx:
+            assert isinstance(claim(tx, desk.owner, task, "w"), Claimed)
+            canceled = threads.submit(cancel)
+            wait_until(lambda: desk.rows(waiting))
+        assert canceled.result(60)
+    found = desk.task(task)
+    assert (found.status, found.finished_at) == (TaskStatus.RUNNING, None)
+    assert found.cancel_requested_at is not None
 
 
 def test_a_task_that_waits_for_a_person_holds_nothing_and_goes_on_by_itself(desk: Desk) -> None:

@@ -1,10 +1,12 @@
 """The internal listener, over real HTTP: who may call, what is answered, and twice the same."""
 
+import http.client
 import json
 import re
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -12,6 +14,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from tallyman.control.dispatch import operate
+from tallyman.control.dispatch.claim import Claimed, claim
 from tallyman.errors import CallRefused, UsageError
 from tallyman.registry.task.worker_tokens import WorkerTokens
 from tallyman.server.serve import listen
@@ -126,6 +129,74 @@ def test_a_fetch_changes_nothing_and_gives_no_lease(desk: Desk, place: str) -> N
     status, kind, body = get(place, f"/internal/task-fetch?task_id={uuid4()}", token)
     assert (status, kind) == (404, "application/problem+json")
     assert json.loads(body)["code"] == "not_found"
+
+
+def test_the_variables_of_a_slot_reach_only_who_claimed_the_task(
+    desk: Desk, place: str, client: ServerClient
+) -> None:
+    desk.pool("api", [{"API_KEY": "very secret"}])
+    [task] = desk.add(pool="api")
+    answer = client.post(CLAIM, {"worker_id": "w", "task_id": str(task)})
+    assert answer["task"]["slot"]["env"] == {"API_KEY": "very secret"}
+    _, _, body = get(place, f"/internal/task-fetch?task_id={task}", desk.token("curious"))
+    assert json.loads(body)["slot"] == {"pool": "api", "index": 0, "env": {}}
+
+
+def test_a_claim_whose_first_call_still_waited_gets_what_that_claimed(
+    desk: Desk, place: str, client: ServerClient
+) -> None:
+    [task] = desk.add()
+    [held] = desk.rows("SELECT name FROM worker_tokens ORDER BY created_at DESC LIMIT 1")
+
+    def call_again() -> dict[str, Any]:
+        answer = client.post(CLAIM, {"worker_id": "w", "wait_s": 2, "answer_lost": True})
+        client.close()  # the connection of this thread
+        return answer
+
+    with desk.database.transaction() as tx:
+        operate.hold(tx, desk.owner, [task], "not yet")
+    with ThreadPoolExecutor(1) as threads:
+        again = threads.submit(call_again)
+        here = f'tallyman_workers{{pipeline="{desk.owner}"}} 1'
+        wait_until(lambda: here in get(place, "/metrics")[2])
+        with desk.database.transaction() as tx:  # as the call does that nobody listens to
+            operate.release(tx, desk.owner, "not yet")
+            assert isinstance(claim(tx, desk.owner, task, f"{held['name']}/w"), Claimed)
+        assert again.result(60)["task"]["task_id"] == str(task)
+
+
+def announced(place: str, length: int | None, token: str = "", mib: int = 0) -> int:
+    """Send the head of a call, and so much of its body; return the status of the answer."""
+    call = http.client.HTTPConnection(place.removeprefix("http://"), timeout=60)
+    call.putrequest("POST", COMPLETE)
+    call.putheader("Content-Type", "application/json")
+    if token:
+        call.putheader("Authorization", f"Bearer {token}")
+    if length is None:
+        call.putheader("Transfer-Encoding", "chunked")
+    else:
+        call.putheader("Content-Length", str(length))
+    call.endheaders()
+    for _ in range(mib):
+        call.send(b"%x\r\n%b\r\n" % (1 << 20, b" " * (1 << 20)))
+    try:
+        return call.getresponse().status
+    finally:
+        call.close()
+
+
+def test_who_calls_and_how_much_is_decided_before_a_body_is_read(desk: Desk, place: str) -> None:
+    token, most = desk.token("talks"), 32 << 20
+    assert announced(place, most) == 401  # nothing of the body was sent
+    assert announced(place, most, "tmw_guessed") == 401
+    assert announced(place, most, "tm_a-user") == 403
+    assert announced(place, most + 1, token) == 413
+    assert announced(place, None, token, mib=33) == 413
+    bad = urllib.request.Request(f"{place}{COMPLETE}", b"{bad", method="POST")
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        urllib.request.urlopen(bad)
+    with caught.value as error:
+        assert (error.code, json.loads(error.read())["code"]) == (401, "token_missing")
 
 
 def test_only_workers_may_call_and_only_for_their_own_pipeline(desk: Desk, place: str) -> None:

@@ -14,10 +14,10 @@ import pytest
 from tallyman.control.dispatch import operate, steps
 from tallyman.control.dispatch.claim import Claimed
 from tallyman.control.dispatch.cron import Cron
+from tallyman.control.dispatch.ended import EndedAttempt
 from tallyman.domain.task.event import Event, Scope
 from tallyman.domain.task.state import TaskStatus
 from tallyman.errors import InUse, StaleAttempt, UsageError
-from tallyman.registry.task.outbox import MOST_FAILURES
 from tests.dispatch.desk import Desk, fence_of
 
 DRAIN = """
@@ -108,23 +108,6 @@ def test_a_lost_message_costs_time_and_a_doubled_one_nothing(desk: Desk) -> None
         desk.drain()
     assert desk.claim_next().reason == "Empty"
     assert desk.task(task).attempt == 1
-
-
-def test_a_queue_that_fails_is_tried_twenty_times_and_then_shown(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    desk.add()
-
-    def broken(*_: object) -> None:
-        raise OSError("no route to the queue")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(desk.queue, "send", broken)
-        for _ in range(MOST_FAILURES):
-            assert desk.drain() == 0
-    [row] = desk.rows("SELECT status, failures, last_error FROM outbox")
-    assert row == {"status": "Failed", "failures": 20, "last_error": "no route to the queue"}
-    assert desk.drain() == 0
 
 
 def test_two_dispatchers_at_once_do_everything_once(desk: Desk) -> None:
@@ -279,6 +262,17 @@ def test_cron_follows_the_time_zone_through_the_change_of_clocks() -> None:
             Cron(wrong)
     with pytest.raises(UsageError, match="Mars"):
         Cron("0 0 * * *", "Mars/Olympus")
+
+
+def test_the_line_of_an_error_without_a_message_has_its_code(desk: Desk) -> None:
+    [task] = desk.add()
+    for message, shown in (("", "odd"), ("first\nsecond", "first")):
+        ended = EndedAttempt(
+            task=desk.task(task),
+            status=TaskStatus.FAILED,
+            error={"code": "odd", "message": message},
+        )
+        assert str(ended).endswith(f"   {shown}")
 
 
 def test_upkeep_removes_what_finished_long_ago_and_nothing_else(desk: Desk) -> None:

@@ -1,5 +1,5 @@
-"""Steps 2, 3, 9 and 10 of the control plane's reference scenario, over real HTTP and processes: a
-source, what is made from it, and the workers of both are played by this file."""
+"""Steps 1, 2, 3, 9 and 10 of the control plane's reference scenario, over real HTTP and processes:
+a source, what is made from it, and the workers of both are played by this file."""
 
 from __future__ import annotations
 
@@ -22,11 +22,61 @@ from tallyman.worker.client import ServerClient
 from tests.dispatch import processes
 from tests.dispatch.desk import FAST, Desk
 from tests.dispatch.test_worker import ended
+from tests.world.home import Home
+from tests.world.homes import Homes
 from tests.world.waiting import wait_until
 
 CLAIM, COMPLETE = "/internal/task-claim", "/internal/task-complete"
 DAY = "d:2025-01-01"
 ONE_SECOND = RetryPolicy(attempts=3, timeout_s=1, backoff_s=0, backoff_cap_s=0)
+
+
+PIPELINE = """\
+sources:
+  orders_feed:
+    path: data/{partition}.parquet
+    format: parquet
+    key: order_id
+    schema: order_id string, amount int, order_date date
+assets:
+  clean_orders:
+    key: order_id
+    partitioned_by: {column: order_date, start: 2025-01-01}
+    timeout: 1s
+    from: orders_feed
+    steps:
+      - filter: {where: amount > 5, reason: small}
+  totals:
+    key: order_date
+    partitioned_by: {column: order_date, start: 2025-01-01}
+    trigger: event
+    from: clean_orders
+    steps:
+      - groupBy: {by: [order_date], agg: {total: sum(amount)}}
+"""
+REFUSED = {
+    "execution_strategy: Bulk": "yaml:11: assets.clean_orders.execution_strategy: unknown key",
+    "scaling: {mode: auto}": "yaml:11: assets.clean_orders.scaling: unknown key",
+    "update_strategy: append": "assets.clean_orders: update_strategy 'append' needs a unique_key",
+    "from: totals": "cycle: clean_orders → totals → clean_orders",
+}
+
+
+def test_a_pipeline_is_one_version_and_what_is_forbidden_is_refused(homes: Homes) -> None:
+    """1: the same text is the same version; what is forbidden is named with its place."""
+    home = homes.make(Home, "sales")
+    file = home.path / "pipelines" / "sales.yaml"
+    file.parent.mkdir()
+    file.write_text(PIPELINE)
+    plan = home.printed("compile").stdout
+    assert home.printed("compile").stdout == plan
+    file.write_text(PIPELINE.replace("amount > 5", "amount > 3"))
+    assert home.printed("compile").stdout != plan
+    for line, expected in REFUSED.items():
+        before = "from: orders_feed" if line.startswith("from") else "timeout: 1s"
+        file.write_text(PIPELINE.replace(before, line))
+        reply = home.printed("check", "--no-spark")
+        assert (reply.code, expected in reply.stdout + reply.stderr) == (2, True), str(reply)
 
 
 @pytest.fixture(params=["one dispatcher", "two dispatchers"])

@@ -55,6 +55,8 @@ def test_a_worker_does_the_work_and_reports_what_went_wrong(
     [odd] = desk.add(asset="odd", kind="unheard")
     bad = {"events": [{"dataset_uuid": "not a uuid"}]}
     [liar] = desk.add(asset="liar", kind="echo", config=bad)
+    hasty = {"meanwhile": bad["events"]}
+    [early] = desk.add(asset="early liar", kind="echo", config=hasty)
     desk.pool("api", [{"API_KEY": "of slot 0"}])
     seen = tmp_path / "seen.json"
     [spy] = desk.add(asset="spy", kind="spy", pool="api", config={"place": str(seen)})
@@ -62,7 +64,7 @@ def test_a_worker_does_the_work_and_reports_what_went_wrong(
     hangs = {"place": str(tmp_path / "hangs")}
     [late] = desk.add(asset="late", kind="hang", retry=slow, config=hangs)
     one = processes.worker(place, token_file, 3, "default", "api")
-    ended(desk, feed, bug, disk, died, odd, liar, spy, late)
+    ended(desk, feed, bug, disk, died, odd, liar, early, spy, late)
     wait_until(lambda: [t.status.value for t in desk.tasks("totals")].count("Completed") == 3)
     assert one.drained() == "drained"
     assert len(desk.tasks("clean")) == 3
@@ -76,6 +78,10 @@ def test_a_worker_does_the_work_and_reports_what_went_wrong(
     }  # fmt: skip
     assert error_of(desk, odd)["code"] == "unknown_kind"
     assert error_of(desk, liar)["code"] == "invalid_request"
+    assert (desk.outcomes(early), error_of(desk, early)["code"]) == (
+        ["fatal_error"],
+        "invalid_request",
+    )
     assert error_of(desk, late)["code"] == "timeout"
     check_what_was_seen(json.loads(seen.read_text()), token_file, desk)
 
@@ -95,8 +101,11 @@ def check_what_was_seen(seen: dict[str, object], token_file: Path, desk: Desk) -
 
 
 def test_a_killed_worker_is_taken_over_and_its_child_ends(
-    desk: Desk, place: str, token_file: Path, tmp_path: Path
+    desk: Desk, place: str, token_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    folders = tmp_path / "folders"
+    folders.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folders))
     place_file = tmp_path / "hangs"
     hangs = {"place": str(place_file)}
     [task] = desk.add(kind="hang", config=hangs, lease_s=1)
@@ -106,7 +115,9 @@ def test_a_killed_worker_is_taken_over_and_its_child_ends(
     place_file.unlink()
     one.kill()
     wait_until(lambda: is_gone(child) and is_gone(grandchild))
+    [left] = folders.iterdir()
     two = processes.worker(place, token_file)
+    assert not left.exists()
     wait_until(place_file.exists)  # the reaper gave the first attempt up
     assert desk.outcomes(task) == ["lease_expired", None]
     with desk.database.transaction() as tx:

@@ -47,6 +47,16 @@ def hang(task: Mapping[str, Any], channel: Channel) -> None:
         time.sleep(60)
 
 
+def gated(task: Mapping[str, Any], channel: Channel) -> dict[str, Any]:
+    """Wait until the file `go` is there."""
+    config = task["config"]
+    while not Path(config["go"]).exists():
+        time.sleep(0.02)
+    for event in config.get("meanwhile", []):
+        channel.emit([event])
+    return {"events": config.get("events", [])}
+
+
 def crash(task: Mapping[str, Any], channel: Channel) -> None:
     sys.stderr.write("out of luck\n")
     sys.stderr.flush()

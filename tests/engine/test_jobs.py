@@ -41,7 +41,7 @@ JOBS = {
     "keys": 2,  # the pass, and the aggregate of what it wrote
     "from_lines": 3,  # and the door
 }
-CALLS = {"rows": 200, "digests": 330, "keys": 410, "from_lines": 700}
+CALLS = {"rows": 300, "digests": 460, "keys": 540, "from_lines": 980}
 """Calls into the JVM that a run may make, most of them to build the pass. Columns are written as
 SQL: built of functions they took twice as many."""
 FORGET = "m\n"

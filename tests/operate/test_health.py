@@ -56,6 +56,6 @@ def test_something_else_at_the_address_of_the_server_is_named(shop: Shop) -> Non
     text = settings.read_text()
     settings.write_text(text + "server: ftp://x\n")
     reply = shop.home.printed("doctor")
-    assert "server: expected http://host:port, https://host or unix:path" in str(reply)
+    assert "server: expected http://host:port, https://host, unix:path or none" in str(reply)
     settings.write_text(text + "server: http://127.0.0.1:1\n")
     assert "it does not answer" in checks(shop)["server"][1]

@@ -100,6 +100,11 @@ def appended(rows, odd):
     return rows.append(odd, where="v RLIKE '^[0-9]+$'").update({"New": "v", "new": "New + 1"})
 
 @tm.asset
+def many_columns(rows):
+    new = {f"c{n}": f"v + {n}" for n in range(70)}
+    return rows.update(new, where="id <> 'r2'").delete("id = 'r3'")
+
+@tm.asset
 def failing_by_number(rows):
     return rows.update({"v": "v + 1"}, where="id = 'r1'").aggregate(["w"], n="sum(v) DIV 0")
 
@@ -169,6 +174,16 @@ def test_a_deleted_row_is_shown_as_it_was(ran: Ran) -> None:
         shown = (gone["id"], gone["v"], gone["w"], gone["area"], gone["total"])
         assert shown == ("r4", 5, "x", "BE", None), asset
         assert gone["ssn"] is None  # the column has another type now
+
+
+def test_more_changes_than_one_number_has_bits(ran: Ran) -> None:
+    recorded = trace(ran, "many_columns")
+    assert [segment.layout["words"] for segment in recorded.segments] == [2]
+    found = {(step, kind, row): after for step, kind, row, after in told(recorded)}
+    updated = {row for _, kind, row in found if kind == "updated"}
+    assert updated == {"r1", "r3", "r4", "r5"}
+    assert found[10, "updated", "r1"] == {f"c{n}": 1 + n for n in range(70)}
+    assert [key for key in found if key[1] == "deleted"] == [(20, "deleted", "r3")]
 
 
 def test_a_halt_keeps_the_rejections_and_no_output(ran: Ran) -> None:

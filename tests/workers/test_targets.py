@@ -62,9 +62,11 @@ def test_a_run_that_waits_goes_on_by_itself_after_a_yes(service: Service) -> Non
     assert f"tallyman approve big sum --partition d:{day}" in reply.stdout
     assert totals(service, day) == []
     assert all(status == "Completed" for _, status in service.tasks("big"))
-    decided = home.printed("approve", "big", "sum", "--partition", day)
+    decided = home.printed("approve", "big", "sum", "--partition", day, "--set", "limit=2000000")
     assert "it goes on by itself:  tallyman watch big" in decided.stdout
     assert home.ok("watch", "big")["status"] == "success"
+    [asked] = [row for row in home.ok("approvals") if row["run"] == "big"]
+    assert (asked["status"], asked["modifications"]) == ("approved", {"limit": "2000000"})
     assert totals(service, day) == [1_000_007]
     assert home.states("big")["report"] == ("success", 1)
     home.ok("verify", "run", "big")

@@ -25,7 +25,7 @@ def in_process(folder: Path, words: tuple[str, ...], environment: Mapping[str, s
     out, err = io.StringIO(), io.StringIO()
     with (
         pytest.MonkeyPatch.context() as patch,
-        _own_sessions(patch),
+        own_sessions(patch),
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),
     ):
@@ -46,7 +46,7 @@ def _ended() -> int:
 
 
 @contextlib.contextmanager
-def _own_sessions(patch: pytest.MonkeyPatch) -> Iterator[None]:
+def own_sessions(patch: pytest.MonkeyPatch) -> Iterator[None]:
     """Give the command sessions of Spark Connect of its own. In a process that ends, its settings
     would end with it; here the next command would have them."""
     opened: dict[str, SparkSession] = {}

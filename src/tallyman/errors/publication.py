@@ -141,7 +141,7 @@ class SchemaChanged(Conflict):
 
 
 class FragmentGone(Conflict):
-    """`cleanup` removed files that were waiting to be published."""
+    """`cleanup` removed files that were waiting to be published, or they are not of this run."""
 
     code = "fragment_gone"
     retryable = True
@@ -152,7 +152,10 @@ class FragmentGone(Conflict):
         self.dataset = dataset
 
     def __str__(self) -> str:
-        return f"files to be published in {self.dataset!r} were removed by `cleanup`."
+        return (
+            f"files to be published in {self.dataset!r} were removed by `cleanup`, or were not "
+            "opened for this run."
+        )
 
 
 class PipelineRolledBack(Conflict):

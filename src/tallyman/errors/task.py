@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tallyman.errors.base import Conflict, TallymanError
 
 
@@ -71,6 +73,53 @@ class RunEnded(Conflict):
 
     def __str__(self) -> str:
         return f"run {self.run} has ended: it is {self.status}"
+
+
+class RunClosing(TallymanError):
+    """A report came while a server writes the end of the run that it belongs to."""
+
+    code = "run_closing"
+    retryable = True
+    hint = "Nothing was changed. Report again: in a moment the run has ended."
+
+    def __init__(self, run: str) -> None:
+        super().__init__(run)
+        self.run = run
+
+    def __str__(self) -> str:
+        return f"run {self.run} is being closed"
+
+
+class TriggerGone(TallymanError):
+    """A task was made for a trigger that the active pipeline version does not have."""
+
+    code = "trigger_gone"
+    hint = "Nothing was made. `tallyman run` makes the asset, if there is one."
+
+    def __init__(self, asset: str, version: str) -> None:
+        super().__init__(asset, version)
+        self.asset, self.version = asset, version
+
+    def __str__(self) -> str:
+        return f"{self.asset} has no trigger in pipeline version {self.version[:8]}"
+
+
+class PipelineMoved(Conflict):
+    """A target was made by a pipeline version that is no longer the active one."""
+
+    code = "pipeline_moved"
+    retryable = True
+    hint = "Nothing was published. The next attempt makes it by the active version."
+
+    def __init__(self, asset: str, version: str, active: str) -> None:
+        super().__init__(asset, version, active)
+        self.asset, self.version, self.active = asset, version, active
+
+    def __str__(self) -> str:
+        return (
+            f"{self.asset} was made by pipeline version {self.version[:8]}, "
+            f"and {self.active[:8]} is active since"
+        )
 
 
 class OutcomeUnfit(TallymanError):
@@ -162,9 +211,13 @@ class CallRefused(TallymanError):
 
     code = "call_refused"
 
-    def __init__(self, status: int, problem: str, detail: str) -> None:
-        super().__init__(status, problem, detail)
+    def __init__(
+        self, status: int, problem: str, detail: str, fence: Mapping[str, object] | None = None
+    ) -> None:
+        super().__init__(status, problem, detail, fence)
         self.status, self.problem, self.detail = status, problem, detail
+        self.fence = dict(fence or {})
+        """Of a stale attempt: the attempt that counts, and the status of its task."""
 
     @property
     def hint(self) -> str:  # type: ignore[override]

@@ -203,6 +203,7 @@ class ProjectMaking:
         approved: bool,
         partition: str | None = None,
         reason: str | None = None,
+        modifications: Mapping[str, str] | None = None,
     ) -> RunRecord:
         """Approve or reject a result that waits for approval."""
         record = self._runs.find(run)
@@ -210,7 +211,9 @@ class ProjectMaking:
         own = self.workspace
         go_on = advance.after_decision(own, record)
         decider = approve.Decider(own.database, own.settings, own.warehouse, record, go_on)
-        decision = Decision(approved=approved, actor=own.actor, reason=reason)
+        decision = Decision(
+            approved=approved, actor=own.actor, reason=reason, modifications=modifications or {}
+        )
         return decider.decide(made_by.target(asset, partition), decision)
 
     def invalidate(self, asset: str, *, partition: str | None = None, cascade: bool = False) -> int:

@@ -14,7 +14,7 @@ from tallyman.control.run import begin
 from tallyman.domain.history.materialization import RunRecord
 from tallyman.domain.history.run import RunResult, Status
 from tallyman.domain.pipeline.target import Target
-from tallyman.errors import ServerNotReady
+from tallyman.errors import ServerNotReady, WatchStopped
 from tallyman.on_demand import OnDemand
 from tallyman.project.server_health import ask
 from tallyman.registry.run.materializations import Materializations
@@ -47,16 +47,20 @@ class ServerRuns:
         self._check()
         database = self.workspace.database
         states = database.durably(lambda tx: Materializations(tx).states(run.id))
-        made = [t for t, s in states.items() if s.good or s is Status.WAITING]
+        made = [one.target for one in states if one.status.good or one.status is Status.WAITING]
         resumed = run_tasks.resume(run, self.workspace.actor, definitions)
         return self.watch(resumed, listen, made)
 
     def watch(self, run: RunRecord, listen: Listener, known: Iterable[Target] = ()) -> RunResult:
-        """Show each target when it has ended, and return the result of the run."""
-        workspace = self.workspace
-        health = _HealthNotes(workspace, self.address)
-        watch = watch_run.RunWatch(workspace.database, workspace.home, run, listen, health.look)
-        return watch.result(known)
+        """Show each target when it has ended, and return the result of the run. Ctrl-C raises
+        WatchStopped, and the run goes on."""
+        try:
+            workspace = self.workspace
+            health = _HealthNotes(workspace, self.address)
+            watch = watch_run.RunWatch(workspace.database, workspace.home, run, listen, health.look)
+            return watch.result(known)
+        except KeyboardInterrupt:
+            raise WatchStopped(run.name) from None
 
     def _check(self) -> None:
         assert self.address is not None

@@ -14,6 +14,8 @@ from tallyman.registry.server.address import brief, connect
 
 TRY = "SELECT pg_try_advisory_lock(%(kind)s, hashtext(%(name)s)) AS got"
 WAIT = "SELECT pg_advisory_lock(%(kind)s, hashtext(%(name)s)), true AS got"
+# Shared: many may be in the way of the one that wants to be alone.
+SHARE = "SELECT pg_try_advisory_xact_lock_shared(%(kind)s, hashtext(%(name)s)) AS got"
 UNLOCK = "SELECT pg_advisory_unlock(%(kind)s, hashtext(%(name)s))"
 
 
@@ -21,7 +23,13 @@ class Alone(IntEnum):
     SENDING = 0x7A11_0004
     """Sending the events of a pipeline."""
     CLOSING = 0x7A11_0005
-    """Closing a run after a decision."""
+    """Closing a run."""
+
+
+def keep_out(tx: Transaction, kind: Alone, name: str) -> bool:
+    """Keep others from being alone until the transaction ends; False if somebody is."""
+    row = tx.execute(SHARE, {"kind": int(kind), "name": name}).fetchone()
+    return row is not None and bool(row["got"])
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from fastapi import FastAPI
 
 from tallyman.server import health, problems
 from tallyman.server.dispatcher import Dispatcher
+from tallyman.server.gate import Gate
 from tallyman.server.internal import tasks
 
 
@@ -19,6 +20,7 @@ def internal_app(dispatcher: Dispatcher) -> FastAPI:
         redoc_url=None,
     )
     app.state.dispatcher = dispatcher
+    app.add_middleware(Gate, dispatcher=dispatcher)
     problems.install(app)
     app.include_router(tasks.router)
     app.include_router(health.router)

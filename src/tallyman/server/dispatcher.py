@@ -10,16 +10,17 @@ from typing import Annotated, TypeVar
 from fastapi import Depends, Request
 
 from tallyman.control.dispatch.loops import Loop, Loops
-from tallyman.control.dispatch.report import Reported, complete
+from tallyman.control.dispatch.report import Reported
 from tallyman.control.target.package import MadeTarget
+from tallyman.control.tasks.finish_task import finish_plainly
 from tallyman.control.tasks.target_tasks import TargetTasks
 from tallyman.domain.task.fence import AttemptReport
 from tallyman.domain.version.owner import Owner
-from tallyman.errors import NotAWorker, TokenMissing
+from tallyman.errors import UsageError
 from tallyman.registry.database import Database, Transaction
 from tallyman.registry.task.pools import Pools
 from tallyman.registry.task.queue import PostgresQueue
-from tallyman.registry.task.worker_tokens import PREFIX, KnownWorker, WorkerTokens
+from tallyman.registry.task.worker_tokens import KnownWorker, WorkerTokens
 from tallyman.server.presence import Presence
 
 T = TypeVar("T")
@@ -32,7 +33,6 @@ PATIENCE_S = 5.0
 """How long a report waits for a database that does not answer."""
 REMEMBER_S = 2.0
 """How long a token that was found, or the pools of a pipeline, are not looked up again."""
-USER_PREFIX = "tm_"
 RUNS = "runs"
 """The loop that closes runs of tasks."""
 
@@ -64,17 +64,20 @@ class Dispatcher:
         self.loops.stop()
 
     def worker(self, token: str) -> KnownWorker | None:
-        """Find the worker of a token. One that was revoked is refused after at most REMEMBER_S."""
+        """Look up the worker of a token. One that was revoked is refused after at most
+        REMEMBER_S."""
         now = time.monotonic()
-        known = self._workers.get(token)
-        if known is not None and known[1] > now:
-            return known[0]
         found = self.database.durably(lambda tx: WorkerTokens(tx).find(token), PATIENCE_S)
         if found is None:
             self._workers.pop(token, None)
         else:
             self._workers[token] = found, now + REMEMBER_S
         return found
+
+    def known_worker(self, token: str) -> KnownWorker | None:
+        """Find the worker of a token among those that called a moment ago."""
+        known = self._workers.get(token)
+        return known[0] if known is not None and known[1] > time.monotonic() else None
 
     def pools(self, owner: Owner) -> list[str]:
         """List the pools of a pipeline. A new one is known after at most REMEMBER_S."""
@@ -94,7 +97,9 @@ class Dispatcher:
     def finish(self, owner: Owner, report: AttemptReport, made: MadeTarget | None) -> Reported:
         """End an attempt, and send the wake-ups it wrote."""
         if self.targets is None:
-            return self.change(lambda tx: complete(tx, owner, report))
+            if made is not None:
+                raise UsageError("this server has no project, and cannot record targets")
+            return self.change(lambda tx: finish_plainly(tx, owner, report))
         done = self.targets.finish(owner, report, made)
         self.loops.wake()
         self.loops.wake(RUNS)
@@ -109,16 +114,9 @@ async def dispatcher_of(request: Request) -> Dispatcher:
 Dispatching = Annotated[Dispatcher, Depends(dispatcher_of)]
 
 
-def caller(request: Request, dispatcher: Dispatching) -> KnownWorker:
-    """Identify the worker by its token; 401 without one, 403 for a user."""
-    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-    if scheme.lower() != "bearer" or not token:
-        raise TokenMissing
-    if token.startswith(USER_PREFIX):
-        raise NotAWorker
-    if token.startswith(PREFIX) and (found := dispatcher.worker(token)) is not None:
-        return found
-    raise TokenMissing
+async def caller(request: Request) -> KnownWorker:
+    """Return the worker that the gate let in."""
+    return request.state.worker
 
 
 Caller = Annotated[KnownWorker, Depends(caller)]

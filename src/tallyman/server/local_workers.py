@@ -60,17 +60,20 @@ class LocalWorkers:
 
     def _keep(self, number: int) -> None:
         pause = FIRST_PAUSE_S
-        while (process := self._started(number)) is not None:
-            begun = time.monotonic()
-            code = process.wait()
-            assert process.stdin is not None
-            with suppress(BrokenPipeError):
-                process.stdin.close()
+        while not self._ending.is_set():
+            begun, code = time.monotonic(), None
+            try:
+                process = self._started(number)
+                if process is None:
+                    return
+                code = _exit_code(process)
+                what = f"(process {process.pid}) {_how(code)}"
+            except OSError as error:  # no memory, no process: that may be over in a while
+                what = f"could not be started: {error}"
             if self._ending.is_set():
                 return
             pause = FIRST_PAUSE_S if time.monotonic() - begun > STEADY_S else pause
-            how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
-            text = f"worker {number} (process {process.pid}) {how}; starts again in {pause:.0f} s"
+            text = f"worker {number} {what}; starts again in {pause:.0f} s"
             log.warning("%s", text, extra={"facts": {"worker": number, "exit_code": code}})
             self._ending.wait(pause)
             pause = min(pause * 2, LONGEST_PAUSE_S)
@@ -93,3 +96,16 @@ class LocalWorkers:
         with suppress(BrokenPipeError):  # it died at once: its exit code says so
             os.write(process.stdin.fileno(), self._token.reveal().encode() + b"\n")
         return process
+
+
+def _exit_code(process: subprocess.Popen[bytes]) -> int:
+    """Wait for the end of a worker."""
+    code = process.wait()
+    assert process.stdin is not None
+    with suppress(BrokenPipeError):
+        process.stdin.close()
+    return code
+
+
+def _how(code: int) -> str:
+    return f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+import psycopg
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
@@ -15,6 +16,7 @@ from tallyman.errors import (
     DatabaseUnavailable,
     NotAWorker,
     NotFound,
+    RunClosing,
     TallymanError,
     TokenMissing,
     UsageError,
@@ -23,6 +25,7 @@ from tallyman.errors import (
 log = logging.getLogger("tallyman.server")
 
 MEDIA_TYPE = "application/problem+json"
+TOO_LARGE = "too_large"
 # The first class that fits.
 STATUSES: tuple[tuple[type[TallymanError], int], ...] = (
     (NotFound, 404),
@@ -31,6 +34,7 @@ STATUSES: tuple[tuple[type[TallymanError], int], ...] = (
     (UsageError, 422),
     (Conflict, 409),
     (DatabaseUnavailable, 503),
+    (RunClosing, 503),
 )
 
 
@@ -46,15 +50,21 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(TallymanError, _known)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(psycopg.DataError, _unstorable)
     app.add_exception_handler(Exception, _unknown)
 
 
-def _known(_: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, TallymanError)
+def of(error: TallymanError) -> JSONResponse:
+    """Write an error as a problem."""
     status = next((s for kind, s in STATUSES if isinstance(error, kind)), 500)
     facts = error.facts()
     detail, code = str(facts.pop("message")), str(facts.pop("code"))
     return problem(status, code, detail, **facts)
+
+
+def _known(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, TallymanError)
+    return of(error)
 
 
 def _invalid(_: Request, error: Exception) -> JSONResponse:
@@ -67,9 +77,16 @@ def _invalid(_: Request, error: Exception) -> JSONResponse:
     return problem(422, "invalid_request", f"{len(errors)} mistakes in the request", errors=errors)
 
 
+def _unstorable(request: Request, error: Exception) -> JSONResponse:
+    """Answer a value of the request that the database does not take."""
+    log.warning("%s %s: %s", request.method, request.url.path, error)
+    reason = str(error).splitlines()[0]
+    return problem(422, "invalid_request", f"the database cannot store it: {reason}")
+
+
 def _http(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
-    codes = {404: "not_found", 405: "method_not_allowed"}
+    codes = {404: "not_found", 405: "method_not_allowed", 413: TOO_LARGE}
     return problem(error.status_code, codes.get(error.status_code, "http_error"), error.detail)
 
 

@@ -24,6 +24,10 @@ HEARTBEAT = "/internal/heartbeat"
 EVENTS = "/internal/events"
 COMPLETE = "/internal/task-complete"
 ASSIGNMENT = "/internal/task-assignment"
+WRONG = ("invalid_request", "usage_error", "too_large")
+"""The problems of a call that is wrong in itself: repeating the work would repeat them."""
+GIVEN_UP = ("Running", "Failed", "Queued")
+"""The statuses of a task whose lease is over, and of which no newer attempt has begun."""
 
 
 class Attempt:
@@ -41,6 +45,8 @@ class Attempt:
         self._beat_s = float(self._task["lease_s"]) / 3
         self._stop_at: float | None = None
         self._begun = self._fit = self._vanished = False
+        self._kept: list[Any] = []
+        """Events that came after the lease was over: they count with the completion."""
 
     def run(self, entry: str | None, *, confined: bool = False) -> None:
         """Do the work in a child and report its end; never raises because of the work."""
@@ -104,12 +110,28 @@ class Attempt:
             for message in messages:
                 self._begun = True
                 if "events" in message:
-                    self._patiently(EVENTS, {"events": message["events"]})
+                    wrong = self._emit(message["events"])
+                    if wrong is not None:
+                        child.kill()
+                        return wrong
                 elif "result" in message:
                     self._fit = self._stop_at is None and message.get("fit") is True
                     return self._ended(message["result"])
             if ended:
                 return self._without_result(child)
+
+    def _emit(self, events: Any) -> dict[str, Any] | None:
+        """Send events of the work; return the failure that they are if they are wrong."""
+        try:
+            self._patiently(EVENTS, {"events": events})
+        except CallRefused as refused:
+            if self._may_still_count(refused):
+                self._kept += events
+                return None
+            if refused.problem not in WRONG:
+                raise
+            return _failure(refused.problem, refused.detail, again=False)
+        return None
 
     def _ended(self, result: Any) -> dict[str, Any]:
         if self._stop_at is not None or not isinstance(result, dict):
@@ -131,20 +153,36 @@ class Attempt:
             # The work goes on: until another attempt begins, its completion counts.
             log.warning("heartbeat: %s", error)
             return
+        except CallRefused as refused:
+            if not self._may_still_count(refused):
+                raise
+            log.warning("task %s: its lease is over, the work goes on", self._task["task_id"])
+            return
         if answer["cancel_requested"] and self._stop_at is None:
             self._stop_at = time.monotonic() + STOP_GRACE_S
             child.ask_to_stop()
 
+    def _may_still_count(self, refused: CallRefused) -> bool:
+        """True if the task was given up after an outage, and nobody else has begun it: a late
+        completion counts."""
+        current = refused.fence.get("current_attempt") == self._fence["attempt"]
+        return refused.status == 409 and current and refused.fence.get("status") in GIVEN_UP
+
     def _report(self, result: Mapping[str, Any]) -> None:
+        """Report the end. If the report itself is wrong, that is the end to report."""
         known = ("status", "events", "retryable", "error", "made")
         body = {name: result[name] for name in known if name in result}
-        try:
-            self._patiently(COMPLETE, body)
-        except CallRefused as refused:
-            if refused.problem in ("invalid_request", "usage_error"):
-                self._patiently(COMPLETE, _failure(refused.problem, refused.detail, again=False))
+        if self._kept:
+            body["events"] = [*self._kept, *body.get("events", [])]
+        for wrong in (False, True):
+            try:
+                self._patiently(COMPLETE, body)
                 return
-            log.warning("task %s: %s", self._task["task_id"], refused)
+            except CallRefused as refused:
+                if wrong or refused.problem not in WRONG:
+                    log.warning("task %s: %s", self._task["task_id"], refused)
+                    return
+                body = _failure(refused.problem, refused.detail, again=False)
 
     def _patiently(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Call the server, again while it does not answer: every call may be repeated. Nothing is

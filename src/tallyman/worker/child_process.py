@@ -3,6 +3,7 @@ ended."""
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import select
@@ -16,7 +17,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import psutil
 
@@ -25,6 +26,9 @@ from tallyman.worker.child import CONFINED, PIPE_VARIABLE
 KEPT = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "PYTHONPATH", "JAVA_HOME", "JAVA_TOOL_OPTIONS")
 """The variables that a child gets from its worker: no token, no address of a database."""
 LONGEST_LINE = 16 * 1024 * 1024
+PREFIX = "tallyman-child-"
+SAID = ".said"
+"""What a child prints. Locked as long as the child, or its worker, has it open."""
 TAIL = 2000
 """The characters of what a child printed that are kept if it fails."""
 
@@ -59,10 +63,10 @@ class ChildProcess:
         self.tasks = 0
         """How many tasks it was given."""
         self.idle_since = time.monotonic()
-        self._folder = tempfile.TemporaryDirectory(prefix="child-", ignore_cleanup_errors=True)
+        self._folder = tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True)
         for name in ("work", "tmp"):
             (self.folder / name).mkdir()
-        self._said = (self.folder / ".said").open("w+b")
+        self._said = _locked(self.folder / SAID)
         self._said_before = 0
         self._memory_at_first: int | None = None
         self._pipe, writing = os.pipe()
@@ -183,6 +187,23 @@ class ChildProcess:
         # The group outlives its leader: what the child started is ended too.
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, number)
+
+
+def remove_abandoned() -> None:
+    """Remove the folders of children whose worker was killed."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        with suppress(OSError), (folder / SAID).open("rb") as said:  # or it belongs to others
+            fcntl.flock(said, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _locked(path: Path) -> IO[bytes]:
+    """Open a new file that nobody sees before it is locked."""
+    new = path.with_suffix(".new")
+    opened = new.open("w+b")
+    fcntl.flock(opened, fcntl.LOCK_EX)
+    new.rename(path)
+    return opened
 
 
 def _remove(path: Path) -> None:

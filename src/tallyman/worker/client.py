@@ -49,7 +49,8 @@ class ServerClient:
             raise ServerUnavailable(self.address, reason)
         if status >= 400:
             problem, detail = str(answer.get("code", "")), str(answer.get("detail", ""))
-            raise CallRefused(status, problem, detail)
+            fence = answer.get("fence")
+            raise CallRefused(status, problem, detail, fence if isinstance(fence, dict) else None)
         return answer
 
     def _send(self, path: str, body: bytes, headers: Mapping[str, str]) -> tuple[int, bytes]:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tallyman.worker.child_process import ChildKind, ChildProcess
+from tallyman.worker.child_process import ChildKind, ChildProcess, remove_abandoned
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +29,7 @@ class WarmChildren:
     """Never more than `most` at a time, working or waiting. May be used from several threads."""
 
     def __init__(self, most: int, limits: ChildLimits = DEFAULT_LIMITS) -> None:
+        remove_abandoned()
         self._most, self._limits = most, limits
         self._lock = threading.Lock()
         self._waiting: list[ChildProcess] = []

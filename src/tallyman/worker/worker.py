@@ -93,8 +93,12 @@ class Worker:
             pause, lost = PAUSE_S, False
             if answer["status"] == "Claimed":
                 kind = answer["task"]["kind"]
-                attempt = Attempt(self._client, self._children, answer)
-                attempt.run(self._entries.get(kind), confined=kind in self._confined)
+                try:
+                    attempt = Attempt(self._client, self._children, answer)
+                    attempt.run(self._entries.get(kind), confined=kind in self._confined)
+                except Exception:  # the place goes on: the lease of the task ends by itself
+                    log.exception("task %s could not be done", answer["task"]["task_id"])
+                    self._drain.wait(PAUSE_S)
                 continue
             self._children.tend()
             if time.monotonic() - begun < PAUSE_S:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, NamedTuple
 
 import typer
 
-from tallyman.cli.terminal.options import AsJson, Partition, ProjectFolder, RunName, opened
+from tallyman.cli.terminal.options import AsJson, Partition, ProjectFolder, RunName, opened, pairs
 from tallyman.cli.terminal.output import as_json, out, table
 from tallyman.domain.history.run import Status
 from tallyman.registry.run.approvals import Approvals
@@ -15,10 +16,20 @@ AssetName = Annotated[str, typer.Argument(help="The asset whose result waits for
 Reason = Annotated[str | None, typer.Option(help="Why; recorded with the decision.")]
 
 
+class Decided(NamedTuple):
+    approved: bool
+    reason: str | None
+    modifications: Mapping[str, str] = {}
+
+
 def approve(
     run: RunName,
     asset: AssetName,
     reason: Reason = None,
+    modifications: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="A condition of the approval, name=value; repeatable."),
+    ] = None,
     partition: Partition = None,
     project: ProjectFolder = None,
     json_output: AsJson = False,
@@ -27,7 +38,8 @@ def approve(
 
     Then run `tallyman resume` to make the assets that read it; workers go on by themselves.
     """
-    _decide(run, asset, partition, True, reason, project, json_output)
+    given = Decided(True, reason, pairs(modifications or [], "--set"))
+    _decide(run, asset, partition, given, project, json_output)
 
 
 def reject(
@@ -39,20 +51,27 @@ def reject(
     json_output: AsJson = False,
 ) -> None:
     """Refuse a result that waits for approval. Its target then fails."""
-    _decide(run, asset, partition, False, reason, project, json_output)
+    _decide(run, asset, partition, Decided(False, reason), project, json_output)
 
 
 def _decide(
     run: str,
     asset: str,
     partition: str | None,
-    approved: bool,
-    reason: str | None,
+    given: Decided,
     project: str | None,
     json_output: bool,
 ) -> None:
     found = opened(project)
-    record = found.decide(run, asset, approved=approved, partition=partition, reason=reason)
+    approved, reason, modifications = given
+    record = found.decide(
+        run,
+        asset,
+        approved=approved,
+        partition=partition,
+        reason=reason,
+        modifications=modifications,
+    )
     word = "approved" if approved else "rejected"
     if json_output:
         as_json({"run_id": record.name, "asset": asset, "decision": word, "run": record.status})

@@ -61,7 +61,7 @@ def run(
     An asset is skipped if neither its definition nor its inputs changed since its last success.
     The version of the pipeline that is run becomes the active one.
     """
-    found = opened_to_make(project, master, spark_conf)
+    found = opened_to_make(project, master, spark_conf, short=True)
     result = supervised(
         found,
         json_output,

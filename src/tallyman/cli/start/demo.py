@@ -28,7 +28,7 @@ def demo(
         if not json_output:
             out.print(f"writing 349,660 booking segments to {place}/data", markup=False)
         write_airline(place)
-    found = opened(str(place), master, spark_conf)
+    found = opened(str(place), master, spark_conf, short=True)
     result = supervised(found, json_output, lambda progress: found.run(force=True, listen=progress))
     print_result(result, json_output)
     if not json_output:

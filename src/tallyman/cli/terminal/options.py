@@ -60,19 +60,32 @@ Message = Annotated[str | None, typer.Option("--message", "-m", help="A note for
 _opened: list[Project] = []
 
 
-def opened(folder: str | None, master: str | None = None, conf: list[str] | None = None) -> Project:
-    """Open the project; `close_all` closes it when the command ends."""
+def opened(
+    folder: str | None,
+    master: str | None = None,
+    conf: list[str] | None = None,
+    *,
+    short: bool = False,
+) -> Project:
+    """Open the project; `close_all` closes it when the command ends. `short` if the command makes
+    each target once: Spark may start faster, and be slower later."""
     found = Project.open(folder, master=master, spark_conf=pairs(conf or [], "--spark-conf"))
+    if short:
+        found.workspace.ends_soon()
     _opened.append(found)
     return found
 
 
 def opened_to_make(
-    folder: str | None, master: str | None = None, conf: list[str] | None = None
+    folder: str | None,
+    master: str | None = None,
+    conf: list[str] | None = None,
+    *,
+    short: bool = False,
 ) -> Project:
     """Open the project for a command that makes a run. Refuse Spark options if a server's workers
     make it: they use their own Spark."""
-    found = opened(folder, master, conf)
+    found = opened(folder, master, conf, short=short)
     if (master or conf) and found.settings.server is not None:
         raise UsageError(
             "--master and --spark-conf are for runs that the command makes itself; this one is "

@@ -21,6 +21,14 @@ class RunDescription:
     config: Mapping[str, Any]
     manifest: Mapping[str, Any]
 
+    def write_again(self, folder: RunFolder) -> None:
+        """Write the files of another attempt at a run of one target, which may read other versions
+        by another pipeline; those of an earlier attempt are moved to `attempts/`."""
+        for name, content in ((CONFIG, self.config), (MANIFEST, self.manifest)):
+            if folder.read(name) != content:
+                folder.set_aside(name, 1)
+        self.write(folder)
+
     def write(self, folder: RunFolder) -> None:
         """Write the files, unless they are there: a resume finds them."""
         for name, content in ((CONFIG, self.config), (MANIFEST, self.manifest)):

@@ -115,7 +115,7 @@ def _read(
         # Something that the child started may hold the pipe open: do not wait for its end.
         if ended is not None:
             return b"", b"", _ended(ended)
-        ended = _status(child)
+        ended = exit_code(child)
     _ask_where(child)
     return b"", b"", f"compiling took more than {seconds:g} s and was stopped"
 
@@ -148,15 +148,18 @@ def _ask_where(child: int) -> None:
         time.sleep(0.1)
 
 
-def _status(child: int) -> int | None:
+def exit_code(child: int) -> int | None:
+    """Return the exit code of a child that has ended. Its number stays taken until `_end`, which
+    would otherwise signal whoever got it next."""
     with contextlib.suppress(ChildProcessError):
-        found, status = os.waitpid(child, os.WNOHANG)
-        return status if found else None
+        found = os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        if found is None:
+            return None
+        return found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
     return 0
 
 
-def _ended(status: int) -> str:
-    code = os.waitstatus_to_exitcode(status)
+def _ended(code: int) -> str:
     how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
     return f"a pipeline file ended the process that compiles it, {how}"
 

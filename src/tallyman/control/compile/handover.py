@@ -50,7 +50,7 @@ class Handover:
             found = json.loads(text)
             return cls(
                 items=tuple(
-                    replace(CompiledItem(**item), problems=_problems(item["problems"]))
+                    replace(_item(item), problems=_problems(item["problems"]))
                     for item in found["items"]
                 ),
                 problems=_problems(found["problems"]),
@@ -83,6 +83,15 @@ class Handover:
     def text(self) -> str:
         """Return the compiled form; DefinitionError lists every mistake."""
         return form.text_of_document(form.write(self.pipeline()))
+
+
+def _item(found: Mapping[str, Any]) -> CompiledItem:
+    item = CompiledItem(**found)
+    if not (isinstance(item.section, str) and isinstance(item.name, str)):
+        raise ValueError(f"a section or a name is no text: {item.section!r}, {item.name!r}")
+    if not (isinstance(item.value, dict) and isinstance(item.code, str | None)):
+        raise ValueError(f"{item.section}.{item.name} is not a compiled declaration")
+    return item
 
 
 def _problems(listed: Sequence[Mapping[str, Any]]) -> tuple[Problem, ...]:

@@ -71,7 +71,7 @@ class Decider:
             decision.actor,
             str(target),
             run=run.id,
-            details={"reason": decision.reason},
+            details={"reason": decision.reason, **_conditions(decision)},
             key=decision.key,
         )
         if decision.approved and self.go_on(tx):
@@ -87,6 +87,10 @@ def conclude(tx: Transaction, warehouse: Warehouse, run: UUID, actor: str) -> Ru
     return concluded
 
 
+def _conditions(decision: Decision) -> dict[str, Any]:
+    return {"modifications": dict(decision.modifications)} if decision.modifications else {}
+
+
 def _facts(question: UUID, decision: Decision) -> tuple[dict[str, Any], str | None]:
     """Return what the materialization stores about the decision, and the error message of a
     rejection."""
@@ -96,6 +100,7 @@ def _facts(question: UUID, decision: Decision) -> tuple[dict[str, Any], str | No
             "decision": decision.word,
             "by": decision.actor,
             "reason": decision.reason,
+            **_conditions(decision),
         }
     }
     if decision.approved:

@@ -57,12 +57,15 @@ def write(
     result: RunResult,
     rows: list[Materialization],
     timings: Sequence[Mapping[str, Any]] = (),
+    *,
+    keep_attempts: bool = False,
 ) -> None:
     """Write ledger.json and the report; those of an earlier end of the run are moved to
-    `attempts/`."""
+    `attempts/`. `keep_attempts` leaves what attempts that may still go on have written."""
     set_aside(folder)
-    # A run that failed can be resumed when the cause is gone; its complete segments are reused.
-    folder.clear_scratch(keep_segments=result.status is Status.FAILED)
+    if not keep_attempts:
+        # A run that failed can be resumed when the cause is gone; its complete segments are reused.
+        folder.clear_scratch(keep_segments=result.status is Status.FAILED)
     folder.write(LEDGER, _run_ledger(run, rows, result.folder))
     folder.write(REPORT, _report(run, result, rows, timings))
     faults.reach(Point.REPORT_WRITTEN)

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from tallyman.domain.task.fence import Refusal, refusal
-from tallyman.domain.task.queue import Queue
+from tallyman.domain.task.queue import Queue, QueueBlocked
 from tallyman.domain.task.state import TaskStatus
 from tallyman.domain.task.task import Slot, Task, queue_name
 from tallyman.domain.version.owner import Owner
@@ -81,19 +81,20 @@ def claimed_before(tx: Transaction, owner: Owner, worker: str) -> Claimed | None
 def claim_next(
     queue: Queue, owner: Owner, pools: Sequence[str], worker: str, wait_s: float
 ) -> Claimed | NotClaimed:
-    """Claim the task of the next message of the pools; wait up to `wait_s` for a message. A
-    message whose task cannot be claimed is dropped: what makes it claimable sends another."""
+    """Claim the task of the next message of the pools; wait up to `wait_s` for one. A message
+    whose task cannot be claimed is dropped: what makes it claimable sends another. Messages of a
+    pool without a free slot stay."""
     queues = [queue_name(owner, pool) for pool in pools]
 
-    def begin(tx: Transaction, task: UUID) -> Claimed | NotClaimed:
+    def begin(tx: Transaction, task: UUID) -> Claimed | None:
         # Not waiting for a task that somebody has: the message is locked meanwhile, and the
         # drainer may wait for that. Whoever leaves the task claimable sends another one.
         found = Tasks(tx).lock_now(task, owner)
-        return NotClaimed(Refusal.EMPTY) if found is None else _claim(tx, found, worker)
-
-    while True:
-        answer = queue.deliver(queues, begin, wait_s=wait_s)
-        if answer is None:
-            return NotClaimed(Refusal.EMPTY)
+        answer = None if found is None else _claim(tx, found, worker)
         if isinstance(answer, Claimed):
             return answer
+        if answer is not None and answer.reason is Refusal.NO_SLOT:
+            raise QueueBlocked
+        return None
+
+    return queue.deliver(queues, begin, wait_s=wait_s) or NotClaimed(Refusal.EMPTY)

@@ -10,8 +10,9 @@ from tallyman.control.dispatch.partitions import task_scope
 from tallyman.domain.task.event import Event, Producer
 from tallyman.domain.task.fence import Fence
 from tallyman.domain.task.state import TaskStatus
-from tallyman.domain.task.task import NewTask, TriggerKind, event_key
+from tallyman.domain.task.task import TARGET, NewTask, Task, TriggerKind, event_key
 from tallyman.domain.version.owner import Owner
+from tallyman.errors import UsageError
 from tallyman.registry.database import Transaction
 from tallyman.registry.task.events import Events, Listeners
 from tallyman.registry.task.tasks import Tasks
@@ -33,7 +34,15 @@ def emit(tx: Transaction, owner: Owner, fence: Fence, events: Sequence[Event]) -
     task = Tasks(tx).lock(fence.task, owner)
     if not fence.matches(task) or task.status is not TaskStatus.RUNNING:
         raise fence.stale(task)
+    refuse_own(task, events)
     return record(tx, task.producer, events)
+
+
+def refuse_own(task: Task, events: Sequence[Event]) -> None:
+    """Refuse events that a worker emits for a target: its commit does, in its own transaction, and
+    an event that is there already would make nothing then."""
+    if task.kind == TARGET and events:
+        raise UsageError(f"task {task.id} makes a target: its events are those of its commit")
 
 
 def record(tx: Transaction, producer: Producer, events: Sequence[Event]) -> Emitted:

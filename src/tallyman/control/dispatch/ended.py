@@ -64,8 +64,14 @@ class EndedAttempt:
             parts.append(f"attempt {self.task.attempt}{follows}")
         text = "   ".join(parts)
         if self.error:
-            text += f"   {str(self.error.get('message', '')).splitlines()[0][:200]}"
+            text += f"   {_first_line(self.error)}"
         return text
+
+
+def _first_line(error: Mapping[str, Any]) -> str:
+    """Return the first line of the message; of an error without one, its code."""
+    lines = str(error.get("message") or "").splitlines()
+    return (lines[0] if lines else str(error.get("code", "")))[:200]
 
 
 def target_text(task: Task) -> str:

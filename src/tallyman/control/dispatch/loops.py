@@ -17,11 +17,13 @@ log = logging.getLogger("tallyman.dispatch")
 
 @dataclass(slots=True)
 class Loop:
-    """One step, taken again at once while it finds work, else after `every_s` or a nudge."""
+    """One step, taken again at once while it finds work, else after `every_s` or a nudge; one that
+    is `paced` always waits, because what it found stays for a while."""
 
     name: str
     every_s: float
     step: Callable[[], int]
+    paced: bool = False
     taken: int = 0
     found: int = 0
     errors: int = 0
@@ -31,7 +33,7 @@ class Loop:
         while not stop.is_set():
             self.nudge.clear()
             found = self._take()
-            if not found:
+            if self.paced or not found:
                 self.nudge.wait(self.every_s)
 
     def _take(self) -> int:
@@ -68,7 +70,7 @@ class Loops:
                 Loop("outbox", 0.2, lambda: steps.drain(database, queue)),
                 Loop("requeue", 0.5, lambda: steps.requeue(database)),
                 Loop("reaper", 0.5, lambda: steps.reap(database)),
-                Loop("sweep", 1.0, lambda: steps.sweep(database)),
+                Loop("sweep", 5.0, lambda: steps.sweep(database), paced=True),
                 Loop("schedule", 1.0, lambda: steps.tick(database)),
                 Loop("upkeep", 60.0, lambda: steps.upkeep(database, keep_s=keep_s)),
                 *others,

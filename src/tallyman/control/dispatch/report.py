@@ -5,7 +5,9 @@ The caller owns the transaction: what an attempt publishes belongs into the one 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from tallyman.control.dispatch import emit
 from tallyman.domain.task.fence import AttemptReport, Fence, ReportStatus, ReportVerdict, judge
@@ -59,10 +61,7 @@ def end(tx: Transaction, task: Task, ending: Ending) -> None:
     if not Leases(tx).end(fence, ending):
         raise fence.stale(task)
     # The slot is free, and the task no longer running, when the next one is woken.
-    if task.limited:
-        TaskOutbox(tx).wake_next(task, same_asset=False)
-    if task.max_concurrency is not None:
-        TaskOutbox(tx).wake_next(task, same_asset=True)
+    TaskOutbox(tx).wake_next(task)
 
 
 def ending_of(task: Task, report: AttemptReport) -> Ending:
@@ -72,13 +71,15 @@ def ending_of(task: Task, report: AttemptReport) -> Ending:
     if report.status is ReportStatus.WAITING:
         return Ending(transition=Transition.WAIT, status="Waiting", outcome=Outcome.WAITING)
     if report.status is ReportStatus.CANCELED or task.cancel_requested_at is not None:
-        return canceled()
+        return canceled(report.error)
     error = dict(report.error or {"code": "error", "message": "no reason given"})
     return failed(task, report.outcome, error)
 
 
-def canceled() -> Ending:
-    return Ending(transition=Transition.CANCEL, status="Canceled", outcome=Outcome.CANCELED)
+def canceled(error: Mapping[str, Any] | None = None) -> Ending:
+    return Ending(
+        transition=Transition.CANCEL, status="Canceled", outcome=Outcome.CANCELED, error=error
+    )
 
 
 def failed(task: Task, outcome: Outcome, error: dict[str, object]) -> Ending:

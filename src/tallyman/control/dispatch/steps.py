@@ -12,7 +12,7 @@ from tallyman.control.dispatch.report import canceled, end, failed
 from tallyman.domain.task.queue import Queue
 from tallyman.domain.task.state import Outcome, TaskStatus
 from tallyman.domain.task.task import CANCEL_GRACE_S, NewTask, TaskTemplate, TriggerKind, tick_key
-from tallyman.errors import UsageError
+from tallyman.errors import DatabaseUnavailable, UsageError
 from tallyman.registry.database import Database, Transaction
 from tallyman.registry.task.events import Events
 from tallyman.registry.task.leases import Leases
@@ -40,6 +40,8 @@ def drain(database: Database, queue: Queue) -> int:
             return 0
         try:
             queue.send([one.wake for one in waiting])
+        except DatabaseUnavailable:
+            raise  # not the queue's fault: nothing is counted, the loop tries again
         except Exception as error:  # whatever a queue raises: the wake-ups stay
             TaskOutbox(tx).not_sent(waiting, str(error) or type(error).__name__)
             return 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -16,6 +18,7 @@ from tallyman.domain.pipeline.pipeline import Pipeline
 from tallyman.domain.pipeline.pipeline_version import PipelineVersion, version_hash
 from tallyman.domain.version.owner import Owner
 from tallyman.engine.code.code_hash import code_of
+from tallyman.engine.spark import short_runs
 from tallyman.engine.spark.mode import is_connect
 from tallyman.engine.spark.project_session import ProjectSession
 from tallyman.engine.spark.settings import QUIET, settings_for
@@ -29,6 +32,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tallyman.control.pipeline.check import Definition
+
+
+FEW_ASSETS = 20
+"""The most assets of a short run: to plan many of them, Java needs its better code."""
+_PATTERN = re.compile(r"[*?\[{]")
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,6 +129,21 @@ class Workspace:
     @cached_property
     def warehouse(self) -> Warehouse:
         return Warehouse(self.settings.warehouse_folder, self.owner)
+
+    def ends_soon(self) -> None:
+        """Note that this process ends after one command: if the project has few assets and little
+        data, Spark is started for a short run."""
+        self.session.is_short = lambda: (
+            len(self.pipeline.assets) <= FEW_ASSETS and short_runs.is_little(self._data())
+        )
+
+    def _data(self) -> Iterator[Path]:
+        """List the places of everything that a run may read: sources, and all versions."""
+        for source in self.pipeline.sources.values():
+            path = source.path.removeprefix("file://")
+            fixed = _PATTERN.split(path)[0]
+            yield self.home / (fixed if fixed == path else os.path.dirname(fixed))
+        yield self.settings.warehouse_folder
 
     def spark(self) -> SparkSession:
         return self.session.get(self.settings.spark, self._quiet)

@@ -254,7 +254,8 @@ def _commit(
     _activate(tx, asked, commit)
     follow.appeared(tx, asked.owner, [p.dataset for p in planned if p.ordinal == 1])
     events = [event for one in planned for event in _events(one)]
-    emit.record(tx, Producer(id=asked.task or commit, owner=asked.owner), events)
+    producer = Producer(id=asked.task or commit, owner=asked.owner, attempt=asked.attempt)
+    emit.record(tx, producer, events)
     moved = {p.dataset.name: p.ordinal for p in planned}
     details = {"commit": str(commit), "moved": moved}
     Audit(tx, asked.owner).add(

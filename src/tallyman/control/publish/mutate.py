@@ -186,7 +186,7 @@ class Writing:
     def _publish(self, tx: Transaction, asked: Publication) -> Commit | None:
         for change in asked.changes:
             for fragment in change.adds:
-                if not Fragments(tx).prepare(fragment):
+                if not Fragments(tx).prepare(fragment, None):
                     raise FragmentGone(self._name_of(fragment.dataset_id))
         return publish(tx, self.workspace.warehouse, asked)
 

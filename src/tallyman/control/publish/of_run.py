@@ -13,6 +13,7 @@ from tallyman.domain.history.materialization import (
     Materialization,
     RunRecord,
 )
+from tallyman.domain.task.task import Task
 from tallyman.domain.version.commit import Change, Commit, Operation, Publication
 from tallyman.domain.version.dataset import Fragment
 from tallyman.engine.warehouse.warehouse import Warehouse
@@ -23,8 +24,15 @@ from tallyman.registry.run.resolutions import Resolutions
 from tallyman.registry.version.fragments import Fragments
 
 
-def publish_run(tx: Transaction, warehouse: Warehouse, run: RunRecord, actor: str) -> Commit | None:
-    """Publish the run; None if nothing of it is new or it may not be published."""
+def publish_run(
+    tx: Transaction,
+    warehouse: Warehouse,
+    run: RunRecord,
+    actor: str,
+    task: Task | None = None,
+) -> Commit | None:
+    """Publish the run; None if nothing of it is new or it may not be published. `task` is the one
+    whose completion publishes it, if one does."""
     rows = _to_publish(run, Materializations(tx).of_run(run.id))
     if not rows:
         return None
@@ -67,6 +75,8 @@ def publish_run(tx: Transaction, warehouse: Warehouse, run: RunRecord, actor: st
         pipeline_version=run.params.pipeline_version,
         pipeline_before=run.params.pipeline_before,
         pins=run.pins,
+        task=task.id if task is not None else None,
+        attempt=task.attempt if task is not None else 0,
         details={"run": run.name},
     )
     if options.plan is None:

@@ -54,8 +54,9 @@ def _take_away(database: Database, settings: Settings, run: RunRecord, timeout_s
 
     def work(tx: Transaction) -> tuple[Status, ended.Released]:
         runs = Runs(tx)
-        why = f"canceled by {actor}; its process did not stop in {timeout_s:g} s"
         now = runs.by_id(run.id)
+        who = "its tasks were not ended" if now.executor == now.id else "its process did not stop"
+        why = f"canceled by {actor}; {who} in {timeout_s:g} s"
         released = ended.release(tx, settings.home, now, why, canceled=True)
         Audit(tx, run.owner).add(
             "run.canceled", actor, run.name, run=run.id, details={"forced": True}

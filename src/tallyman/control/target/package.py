@@ -27,7 +27,7 @@ class TargetPackage:
     shared: Mapping[str, FoundShared]
     """What the asset, and those before it, read of other pipelines."""
     describes: bool
-    """True if the run is described by this target: it has no other, and no manifest yet."""
+    """True if the run is described by this target: it has no other."""
 
     @property
     def process(self) -> dict[str, Any]:

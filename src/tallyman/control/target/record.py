@@ -9,10 +9,10 @@ from uuid import UUID
 from tallyman.control.delivery.destination import disabled
 from tallyman.control.target.outcome import TargetOutcome
 from tallyman.domain.history.lineage_event import LineageEvent
-from tallyman.domain.history.materialization import Made, RunRecord
+from tallyman.domain.history.materialization import REJECTIONS_FRAGMENT, Made, RunRecord
 from tallyman.domain.history.run import Status
 from tallyman.domain.version.dataset import Fragment
-from tallyman.errors import FragmentGone
+from tallyman.errors import FragmentGone, OutcomeUnfit
 from tallyman.registry.audit import Audit
 from tallyman.registry.database import Transaction
 from tallyman.registry.run.approvals import Approvals
@@ -66,11 +66,21 @@ class TargetRecord:
         )
 
     def _skipped(self, outcome: TargetOutcome, reused: UUID) -> None:
-        Materializations(self.tx).skip(
-            self.run.id, outcome.target, reused, node=self.node, metadata=outcome.metadata
+        target = outcome.target
+        skipped = Materializations(self.tx).skip(
+            self.run.id, target, reused, node=self.node, metadata=outcome.metadata
         )
+        if not skipped:
+            raise OutcomeUnfit(str(target), f"{reused} is not a result of it")
         if outcome.rejections is not None:
-            self._prepared(outcome.rejections, reused, outcome.target.asset)
+            self._prepared(outcome.rejections, reused, target.asset)
+        rejections = outcome.metadata.get(REJECTIONS_FRAGMENT)
+        if rejections is not None and not self._of_result(UUID(str(rejections)), reused):
+            raise OutcomeUnfit(str(target), f"fragment {rejections} is not of result {reused}")
+
+    def _of_result(self, fragment: UUID, result: UUID) -> bool:
+        found = Fragments(self.tx).get([fragment]).get(fragment)
+        return found is not None and found.materialization_id == result
 
     def _ended(self, outcome: TargetOutcome) -> None:
         result = outcome.result
@@ -81,7 +91,8 @@ class TargetRecord:
         )
 
     def _prepared(self, fragment: Fragment, made: UUID, asset: str) -> None:
-        if not Fragments(self.tx).prepare(replace(fragment, materialization_id=made)):
+        whole = replace(fragment, materialization_id=made)
+        if not Fragments(self.tx).prepare(whole, self.run.id):
             raise FragmentGone(asset)
 
 

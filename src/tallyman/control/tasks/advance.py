@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from tallyman.control.pipeline.workspace import Workspace
 from tallyman.control.publish.of_run import publish_run
 from tallyman.control.tasks.projects import TaskProjects
-from tallyman.domain.history.materialization import Materialization, RunRecord
+from tallyman.domain.history.materialization import RunRecord, TargetState
 from tallyman.domain.history.run import AssetResult, Status
 from tallyman.domain.pipeline.pipeline import Asset
 from tallyman.domain.pipeline.target import Target, dependencies
 from tallyman.domain.task.event import Scope
 from tallyman.domain.task.state import TaskStatus
-from tallyman.domain.task.task import DEFAULT_RETRY, TARGET, NewTask, TaskTemplate, TriggerKind
+from tallyman.domain.task.task import (
+    DEFAULT_RETRY,
+    TARGET,
+    NewTask,
+    Task,
+    TaskTemplate,
+    TriggerKind,
+)
 from tallyman.errors import Conflict, StorageFailed, TallymanError
 from tallyman.registry.database import Transaction
 from tallyman.registry.run.materializations import Materializations
@@ -64,26 +71,32 @@ def locked(tx: Transaction, run: UUID) -> RunRecord:
 
 
 def advance(
-    tx: Transaction, projects: TaskProjects, run: RunRecord, *, round: int | None = None
+    tx: Transaction,
+    projects: TaskProjects,
+    run: RunRecord,
+    *,
+    round: int | None = None,
+    completed: Task | None = None,
 ) -> Advanced:
     """Go on with a run that the caller has locked: make its next tasks; if there are none, and none
-    is open, publish it. May be repeated. `round` begins a new round of tasks."""
+    is open, publish it. May be repeated. `round` begins a new round of tasks; `completed` is the
+    task that ends in this transaction."""
     if not by_tasks(run):
         return Advanced()
     known = RunTasks(tx).of_run(run.id, TARGET)
     now = max((task.round for task in known), default=0) if round is None else round
     tasks = {Target(t.asset, t.partition): t for t in known if t.round == now}
-    _end_lost(tx, run, tasks)
+    states = _end_lost(tx, run, tasks)
     left = [task for task in tasks.values() if task.open]
     if run.cancel_requested_at is not None:
         stopping = [t for t in left if t.status is TaskStatus.RUNNING]
         for task in left:
             Operations(tx).cancel(task.id)
         return Advanced(over=not stopping)
-    made = Tasks(tx).add(_next(tx, projects, run, tasks.keys(), now))
+    made = Tasks(tx).add(_next(projects, run, states, tasks.keys(), now))
     if made or left:
         return Advanced()
-    return Advanced(over=True, trouble=_publish(tx, projects, run))
+    return Advanced(over=True, trouble=_publish(tx, projects, run, completed))
 
 
 def after_decision(workspace: Workspace, run: RunRecord) -> Callable[[Transaction], bool]:
@@ -106,43 +119,51 @@ def go_on(tx: Transaction, projects: TaskProjects, run: UUID) -> bool:
     known = RunTasks(tx).of_run(run, TARGET)
     now = max((task.round for task in known), default=0)
     begun = [Target(task.asset, task.partition) for task in known if task.round == now]
-    tasks = _next(tx, projects, found, begun, now)
+    tasks = _next(projects, found, Materializations(tx).states(run), begun, now)
     if not tasks or not Runs(tx).reopen(run, NODE):
         return False
     Tasks(tx).add(tasks)
     return True
 
 
-def _end_lost(tx: Transaction, run: RunRecord, tasks: Mapping[Target, RunTask]) -> None:
-    """End the targets of tasks that ended without an outcome: their workers died or gave up."""
-    for row in Materializations(tx).of_run(run.id):
+def _end_lost(
+    tx: Transaction, run: RunRecord, tasks: Mapping[Target, RunTask]
+) -> list[TargetState]:
+    """End the targets of tasks that ended without an outcome: their workers died or gave up.
+    Return the states of all targets."""
+    found = []
+    for row in Materializations(tx).states(run.id):
         task = tasks.get(row.target)
-        if task is None or task.open or row.status not in (Status.RUNNING, Status.PENDING):
-            continue
-        if task.status is TaskStatus.COMPLETED:
-            continue
-        status = Status.CANCELED if task.status is TaskStatus.CANCELED else Status.FAILED
-        error = dict(task.error or {"code": status.value, "message": f"its task was {status}"})
-        result = AssetResult(
-            name=row.target.asset,
-            partition=row.target.partition,
-            attempt=row.attempt,
-            status=status,
-            error=error,
-        )
-        message = str(error.get("message", ""))
-        Materializations(tx).end(run.id, row.target, status, message, result.to_json())
+        lost = task is not None and not task.open and task.status is not TaskStatus.COMPLETED
+        if task is not None and lost and row.status in (Status.RUNNING, Status.PENDING):
+            row = replace(row, status=_end(tx, run, row, task))
+        found.append(row)
+    return found
+
+
+def _end(tx: Transaction, run: RunRecord, row: TargetState, task: RunTask) -> Status:
+    status = Status.CANCELED if task.status is TaskStatus.CANCELED else Status.FAILED
+    error = dict(task.error or {"code": status.value, "message": f"its task was {status}"})
+    result = AssetResult(
+        name=row.target.asset,
+        partition=row.target.partition,
+        attempt=row.attempt,
+        status=status,
+        error=error,
+    )
+    message = str(error.get("message", ""))
+    Materializations(tx).end(run.id, row.target, status, message, result.to_json())
+    return status
 
 
 def _next(
-    tx: Transaction,
     projects: TaskProjects,
     run: RunRecord,
+    rows: Sequence[TargetState],
     known: Iterable[Target],
     round: int,
 ) -> list[NewTask]:
     """Describe the tasks of targets whose inputs are made, and that have none yet."""
-    rows = Materializations(tx).of_run(run.id)
     if not run.params.options.go_on and any(_bad(row) for row in rows):
         return []
     pipeline = projects.at(run.owner, run.params.pipeline_version).pipeline
@@ -162,15 +183,17 @@ def _next(
     ]
 
 
-def _bad(row: Materialization) -> bool:
+def _bad(row: TargetState) -> bool:
     return row.status in (Status.FAILED, Status.HALTED, Status.CANCELED)
 
 
-def _publish(tx: Transaction, projects: TaskProjects, run: RunRecord) -> TallymanError | None:
+def _publish(
+    tx: Transaction, projects: TaskProjects, run: RunRecord, task: Task | None
+) -> TallymanError | None:
     """Publish all of the run in one commit. Return what is in the way instead of raising it."""
     try:
         with tx.transaction():
-            publish_run(tx, projects.of(run.owner).warehouse, run, run.actor)
+            publish_run(tx, projects.of(run.owner).warehouse, run, run.actor, task)
     except Conflict as found:
         return found
     except OSError as error:

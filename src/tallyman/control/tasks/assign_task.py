@@ -11,6 +11,7 @@ from tallyman.control.bind.inputs import Pins
 from tallyman.control.pipeline import check
 from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.pipeline.shared import found_shared
+from tallyman.control.pipeline.workspace import Workspace
 from tallyman.control.run import begin
 from tallyman.control.target.assign import Assigner
 from tallyman.control.target.assignment import Assignment
@@ -21,13 +22,13 @@ from tallyman.domain.history.materialization import Materialization, RunRecord
 from tallyman.domain.history.options import Options
 from tallyman.domain.history.run import RunIdentity, Status
 from tallyman.domain.pipeline.target import Target
+from tallyman.domain.pipeline.trigger import MANUAL
 from tallyman.domain.task.fence import Fence
 from tallyman.domain.task.state import TaskStatus
 from tallyman.domain.task.task import Task
 from tallyman.domain.version.dataset import Fragment
 from tallyman.domain.version.owner import Owner
-from tallyman.engine.files.run_folder import MANIFEST
-from tallyman.errors import NotFound, RunEnded
+from tallyman.errors import NotFound, RunEnded, TriggerGone
 from tallyman.registry.audit import Audit
 from tallyman.registry.database import Transaction
 from tallyman.registry.run.materializations import Materializations
@@ -83,7 +84,7 @@ class TaskAssigner:
             version=workspace.version(),
             plan=workspace.plan_text,
             shared=found_shared(workspace, needed, run.pins),
-            describes=not (workspace.home / run.folder / MANIFEST).exists(),
+            describes=run.id == own_run(task.id),
         )
 
     def _begin(self, tx: Transaction, assignment: Assignment, definition: str) -> None:
@@ -108,18 +109,19 @@ class TaskAssigner:
             return self._registered(task)
         database, found = self.projects.database, task.run_id
         run = database.durably(lambda tx: Runs(tx).by_id(found))
-        if run.id == own_run(task):
+        if run.id == own_run(task.id):
             return self._again(task, run)
         if not by_tasks(run):
             raise RunEnded(run.name, run.status.value)
         return run
 
     def _asked(self, task: Task) -> tuple[begin.Begun, Definitions]:
-        workspace = self.projects.at(self.owner, task.pipeline_version)
-        identity = own_run(task)
+        """Ask for the run of one task, by the pipeline version that is active now: a task may have
+        waited, or failed, since before that."""
+        workspace = self.projects.at(self.owner, None)
+        identity = own_run(task.id)
         target = Target(task.asset, task.scope.partition_key)
-        if target.asset not in workspace.pipeline.assets:
-            raise NotFound("asset", target.asset)
+        _check_trigger(task, workspace)
         asked = begin.Begun(
             actor=ACTOR,
             identity=RunIdentity(str(identity), str(identity), datetime.now(UTC)),
@@ -139,7 +141,7 @@ class TaskAssigner:
             Runs(tx).add(run)
             Runs(tx).hand_over(run.id, run.id, NODE)
             Materializations(tx).plan(run.id, asked.targets)
-            RunTasks(tx).bind(task.id, run.id)
+            RunTasks(tx).bind(task.id, run.id, run.params.pipeline_version)
             details = {"targets": 1, **run.params.to_json()}
             Audit(tx, run.owner).add(
                 "run.started", ACTOR, run.name, run=run.id, details=details, key=run.id
@@ -149,8 +151,8 @@ class TaskAssigner:
         return self.projects.database.durably(work)
 
     def _again(self, task: Task, before: RunRecord) -> RunRecord:
-        """Let another attempt of a task read the versions that are current now: what the attempt
-        before it read may be why it failed."""
+        """Let another attempt of a task read the versions that are current now, by the pipeline
+        that is active now: what the attempt before it read may be why it failed."""
         asked, definitions = self._asked(task)
         run = self._planned(asked, definitions)
 
@@ -158,9 +160,13 @@ class TaskAssigner:
             fenced(tx, self.owner, self.fence)
             Runs(tx).lock(before.id)
             Runs(tx).reopen(before.id, NODE)
+            now = Runs(tx).by_id(before.id)
+            if not by_tasks(now):
+                raise RunEnded(now.name, "removed" if now.removed_at else now.status.value)
             Materializations(tx).reset(before.id)
             if not _made(Materializations(tx).of_run(before.id)):
-                Runs(tx).pin(before.id, run.pins)
+                Runs(tx).plan_again(before.id, run.pins, run.params)
+                RunTasks(tx).bind(task.id, before.id, run.params.pipeline_version)
             return Runs(tx).by_id(before.id)
 
         return self.projects.database.durably(work)
@@ -170,9 +176,19 @@ class TaskAssigner:
         return replace(run, executor=run.id, executor_node=NODE)
 
 
-def own_run(task: Task) -> UUID:
+def own_run(task: UUID) -> UUID:
     """Return the id of the run that a task without one gets: always the same."""
-    return uuid5(task.id, "run")
+    return uuid5(task, "run")
+
+
+def _check_trigger(task: Task, workspace: Workspace) -> None:
+    """Raise TriggerGone if the task is of an earlier version, and its asset has no trigger now."""
+    found = workspace.pipeline.assets.get(task.asset)
+    earlier = task.pipeline_version not in (None, workspace.version())
+    if earlier and (found is None or found.trigger == MANUAL):
+        raise TriggerGone(task.asset, workspace.version())
+    if found is None:
+        raise NotFound("asset", task.asset)
 
 
 def _made(rows: Sequence[Materialization]) -> bool:

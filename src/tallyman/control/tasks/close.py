@@ -3,6 +3,8 @@ if one died meanwhile."""
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from tallyman import faults
 from tallyman.control.conclude import ended, finish
 from tallyman.control.conclude.exports import export, made_in, records_of
@@ -12,31 +14,44 @@ from tallyman.control.pipeline.workspace import Workspace
 from tallyman.control.run.journal import Journal
 from tallyman.control.seal.seal import place, seal_of
 from tallyman.control.seal.signature import signer
-from tallyman.control.tasks.advance import NODE, by_tasks
+from tallyman.control.tasks.advance import NODE, Advanced, advance, locked
+from tallyman.control.tasks.assign_task import own_run
+from tallyman.control.tasks.projects import TaskProjects
 from tallyman.domain.history.materialization import Materialization, RunRecord
 from tallyman.domain.history.run import RunIdentity, RunResult, Status
+from tallyman.domain.task.state import Outcome, TaskStatus
+from tallyman.domain.task.task import TARGET
 from tallyman.engine.files.run_folder import RunFolder
 from tallyman.errors import ExportFailed, StorageFailed, TallymanError
 from tallyman.faults import Point
+from tallyman.registry.database import Transaction
 from tallyman.registry.locks import Alone, alone
 from tallyman.registry.run.materializations import Materializations
-from tallyman.registry.run.runs import Runs
+from tallyman.registry.task.run_tasks import RunTasks
 from tallyman.registry.version.commits import Commits
 
 
-def close(workspace: Workspace, run: RunRecord, trouble: TallymanError | None = None) -> bool:
-    """Close a run of which nothing is left to be made. False if another server does, or did."""
-    database = workspace.database
-    with alone(database, Alone.CLOSING, str(run.id)) as held:
+def close(projects: TaskProjects, run: UUID) -> bool:
+    """Go on with a run that no task can move any more, and close it if it is over. False if it is
+    not, or another server closes it. Meanwhile a late report has to wait: what is written here is
+    what the registry has."""
+    database = projects.database
+    with alone(database, Alone.CLOSING, str(run)) as held:
         if not held:
             return False
-        now = database.durably(lambda tx: Runs(tx).by_id(run.id))
-        if not by_tasks(now):
+        found, done = database.durably(lambda tx: _advanced(tx, projects, run))
+        if not done.over:
             return False
-        _close(workspace, now, trouble)
+        workspace = projects.of(found.owner)
+        _close(workspace, found, done.trouble)
     # A sender that finds no receiver ends by itself, and one that fails leaves the events.
-    Sender(Outbox.of(database, run.owner, workspace.home)).start().close()
+    Sender(Outbox.of(database, found.owner, workspace.home)).start().close()
     return True
+
+
+def _advanced(tx: Transaction, projects: TaskProjects, run: UUID) -> tuple[RunRecord, Advanced]:
+    found = locked(tx, run)
+    return found, advance(tx, projects, found)
 
 
 def _close(workspace: Workspace, run: RunRecord, trouble: TallymanError | None) -> None:
@@ -56,13 +71,27 @@ def _close(workspace: Workspace, run: RunRecord, trouble: TallymanError | None) 
     if trouble is not None:
         result = result.with_error(trouble.facts())
     rows = _rows(workspace, run)
-    finish.write(RunFolder.open(settings.home / run.folder), identity, result, rows)
+    folder = RunFolder.open(settings.home / run.folder)
+    finish.set_aside(folder, finish.ENDS)  # of an earlier end, or of a server that died here
+    finish.write(folder, identity, result, rows, keep_attempts=_may_come_late(workspace, run))
     events = ended.concluded(settings.home, run, result)
     ended.record(settings.home, ended.Released(run, result.status, events))
     sealed = seal_of(settings.home, run, result, rows)
     journal.finish(result.status, sealed, events)
     faults.reach(Point.SEALED)
     place(database, settings.home, settings.owner)
+
+
+def _may_come_late(workspace: Workspace, run: RunRecord) -> bool:
+    """True if the run is that of a task whose last attempt was given up: its worker may still
+    complete it, and needs its files for that. Otherwise `cleanup` removes them."""
+    tasks = workspace.database.durably(lambda tx: RunTasks(tx).of_run(run.id, TARGET))
+    return any(
+        task.status is TaskStatus.FAILED
+        and run.id == own_run(task.id)
+        and (task.error or {}).get("code") in (Outcome.LEASE_EXPIRED, Outcome.TIMEOUT)
+        for task in tasks
+    )
 
 
 def _rows(workspace: Workspace, run: RunRecord) -> list[Materialization]:

@@ -19,7 +19,7 @@ from tallyman.domain.history.materialization import RunRecord
 from tallyman.domain.task.task import TARGET
 from tallyman.engine.files.hashing import hasher_for
 from tallyman.engine.files.run_folder import MANIFEST, RunFolder
-from tallyman.errors import TallymanError
+from tallyman.errors import TallymanError, WatchStopped
 from tallyman.registry.database import Database, Transaction
 from tallyman.registry.run.runs import Runs
 from tallyman.registry.task.operations import Operations
@@ -61,13 +61,19 @@ def cancel(database: Database, run: RunRecord) -> None:
         Runs(tx).request_cancel(run.id)
 
     database.durably(work)
+    database.durably(work)  # for tasks that a completion added just before the request
 
 
 def _handed_over(journal: Journal, definitions: Definitions, *, round: int) -> RunRecord:
-    """Hand the run over to tasks; on Ctrl-C before that, record it as canceled."""
+    """Hand the run over to tasks. On Ctrl-C before that, record it as canceled; after that, raise
+    WatchStopped: it goes on."""
     try:
         return _submitted(journal, definitions, round=round)
     except KeyboardInterrupt:
+        run = journal.run
+        now = definitions.database.durably(lambda tx: Runs(tx).by_id(run.id))
+        if now.executor == now.id:
+            raise WatchStopped(run.name) from None
         with contextlib.suppress(TallymanError):
             journal.abandon(definitions.settings.home)
         raise

@@ -17,7 +17,7 @@ from tallyman.domain.history.run import RunResult, Status
 from tallyman.domain.pipeline.target import Target
 from tallyman.domain.task.task import TARGET
 from tallyman.engine.files.run_folder import REPORT
-from tallyman.errors import Conflict, RecordedError, TallymanError, VersionConflict, WatchStopped
+from tallyman.errors import Conflict, RecordedError, TallymanError, VersionConflict
 from tallyman.registry.database import Database, Transaction
 from tallyman.registry.run.materializations import Materializations
 from tallyman.registry.run.runs import Runs
@@ -40,11 +40,8 @@ class RunWatch:
 
     def result(self, known: Iterable[Target] = ()) -> RunResult:
         """Wait for the end of the run, and return or raise what the run itself would have. Targets
-        that are `known` are not shown. Ctrl-C raises WatchStopped, and the run goes on."""
-        try:
-            record = self._watched(set(known))
-        except KeyboardInterrupt:
-            raise WatchStopped(self.run.name) from None
+        that are `known` are not shown."""
+        record = self._watched(set(known))
         found = upkeep.result_of(self.database, record)
         if (trouble := self._trouble(record)) is not None:
             raise trouble
@@ -76,10 +73,12 @@ class RunWatch:
         tried again."""
         tasks = RunTasks(tx).of_run(self.run.id, TARGET)
         left = {Target(task.asset, task.partition) for task in tasks if task.open}
-        return Materializations(tx).states(self.run.id), left
+        return {one.target: one.status for one in Materializations(tx).states(self.run.id)}, left
 
     def _row(self, target: Target) -> Materialization:
-        return self.database.durably(lambda tx: Materializations(tx).get(self.run.id, target))
+        found = self.database.durably(lambda tx: Materializations(tx).find(self.run.id, target))
+        assert found is not None
+        return found
 
     def _trouble(self, record: RunRecord) -> TallymanError | None:
         """Read from the report why the run could not be published, if that is why it failed."""

@@ -67,6 +67,15 @@ class Materialization:
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class TargetState:
+    """How far one target of a run is."""
+
+    target: Target
+    status: Status
+    attempt: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Made:
     """A result, and the inputs it was made from."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from uuid import UUID, uuid4
 
@@ -26,6 +27,8 @@ class Decision:
     approved: bool
     actor: str
     reason: str | None
+    modifications: Mapping[str, str] = field(default_factory=dict)
+    """The conditions of the answer, by name. They are kept with it; rows are never changed."""
     key: UUID = field(default_factory=uuid4)
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 
 from tallyman.domain.pipeline.pipeline import Asset, Pipeline, SharedDataset, Source
@@ -61,19 +61,22 @@ def same_partitions(reader: Asset, other: Asset) -> bool:
 def dependencies(pipeline: Pipeline, targets: Iterable[Target]) -> dict[Target, set[Target]]:
     """Map each target to the targets of the run that must be made before it."""
     chosen = list(targets)
-    of_asset: dict[str, list[Target]] = {}
+    of_asset: dict[str, set[Target]] = {}
     for target in chosen:
-        of_asset.setdefault(target.asset, []).append(target)
-    graph: dict[Target, set[Target]] = {}
-    for target in chosen:
-        graph[target] = {
-            other
-            for reading in readings(pipeline, target)
-            if not reading.of_source
-            for other in of_asset.get(reading.name, ())
-            if reading.partition in (None, other.partition)
-        }
-    return graph
+        of_asset.setdefault(target.asset, set()).add(target)
+    return {target: _before(pipeline, target, of_asset) for target in chosen}
+
+
+def _before(pipeline: Pipeline, target: Target, of_asset: Mapping[str, Set[Target]]) -> set[Target]:
+    found: set[Target] = set()
+    for reading in readings(pipeline, target):
+        made = of_asset.get(reading.name)
+        if reading.of_source or made is None:
+            continue
+        # Looked up, not searched for: an asset may have thousands of partitions.
+        same = Target(reading.name, reading.partition)
+        found |= made if reading.partition is None else made & {same}
+    return found
 
 
 def folder_of(pipeline: Mapping[str, Asset], target: Target) -> str:

@@ -12,8 +12,12 @@ from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
 T = TypeVar("T")
-Handler = Callable[[Any, UUID], T]
-"""Gets a transaction and the task of a message."""
+Handler = Callable[[Any, UUID], T | None]
+"""Gets a transaction and the task of a message. Returns None if the message leads to nothing."""
+
+
+class QueueBlocked(Exception):
+    """No message of this queue can be handled before something else changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +45,16 @@ class Queue(Protocol):
         ...
 
     def receive(self, queues: Sequence[str], *, hidden_s: float, wait_s: float) -> Message | None:
-        """Take a message of one of the queues and hide it from others for `hidden_s`. Wait up to
-        `wait_s` for one."""
+        """Take the most urgent message of the queues and hide it from others for `hidden_s`. Wait
+        up to `wait_s` for one."""
         ...
 
     def deliver(self, queues: Sequence[str], handler: Handler[T], *, wait_s: float) -> T | None:
-        """Have a message of one of the queues handled, and remove it once the handler's transaction
-        is committed; what the handler raises leaves it there. Return what the handler returns, or
-        None if no message came within `wait_s`. A queue in the same database needs no other
-        transaction for it."""
+        """Have messages of the queues handled, the most urgent of all queues first, until one leads
+        to something. Each is removed once the handler's transaction is committed; what the handler
+        raises leaves it there. After QueueBlocked the other queues go on, and this one when
+        something is sent. Return what the handler returned, or None after `wait_s`. A queue in the
+        same database needs no other transaction for it."""
         ...
 
     def extend(self, message: Message, hidden_s: float) -> bool:

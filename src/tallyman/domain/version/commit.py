@@ -75,7 +75,8 @@ class Publication:
     pins: Mapping[UUID, int] | None = None
     """The versions that a run read; the commit checks what was replaced since."""
     task: UUID | None = None
-    """The task that publishes; its events have its id as their producer."""
+    """The task that publishes; its events have its id as their producer, and its attempt."""
+    attempt: int = 0
     details: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -113,6 +113,11 @@ class RunFolder:
     def write(self, name: str, content: object) -> None:
         write_json(self.path / name, content)
 
+    def read(self, name: str) -> object:
+        """Read a file that `write` wrote; None if there is none."""
+        place = self.path / name
+        return json.loads(place.read_text(encoding="utf-8")) if place.exists() else None
+
 
 def _prune(folder: Path, kept: Collection[Path]) -> None:
     """Remove everything from a folder but what is kept; without that, the folder too."""

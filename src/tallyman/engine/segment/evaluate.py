@@ -232,9 +232,17 @@ class Evaluation:
             count_warnings(flow.seen, parquet.rows_in(sorted(Path(folder).glob("part-*"))))
         return written_schema(folder) or rows.schema
 
-    def output(self, flow: Flow) -> Stage:
-        """Write the rows that passed, with their keys."""
-        flow = flow.with_tags()
+    def output(self, flow: Flow, written: Stage | None = None) -> Stage:
+        """Write the rows that passed, with their keys, unless a stage has them already."""
+        stage = written or self._output(flow.with_tags())
+        self.output_key = flow.key_columns or ()
+        self.staged_as(stage, last=True)
+        if not os.path.isdir(stage.live_folder()):
+            # If no row passed there is no file yet; readers still need its columns.
+            stage.live().write.parquet(stage.live_folder())
+        return stage
+
+    def _output(self, flow: Flow) -> Stage:
         known = flow.key_columns is not None
         own = F.when(F.col(PART) != 0, F.col(KEY)) if known else F.col(KEY)
         place = [F.col(PLACE).alias("place")] if flow.placed else []
@@ -244,18 +252,7 @@ class Evaluation:
         needed = F.lit(flow.placed or not known) | (F.col(PART) != 0)
         system = F.when(needed, system).alias(SYSTEM)
         stage = write(flow, self.next_folder(), [*user_columns(flow), system], IN_SYSTEM)
-        if sources:
-            stage = stage.with_sources(f"{SYSTEM}.{SOURCES}")
-        return self.output_as(stage, flow.key_columns or ())
-
-    def output_as(self, stage: Stage, key_columns: tuple[str, ...]) -> Stage:
-        """Take the live rows of a stage as the output."""
-        self.output_key = key_columns
-        self.staged_as(stage, last=True)
-        if not os.path.isdir(stage.live_folder()):
-            # If no row passed there is no file yet; readers still need its columns.
-            stage.live().write.parquet(stage.live_folder())
-        return stage
+        return stage.with_sources(f"{SYSTEM}.{SOURCES}") if sources else stage
 
 
 def _same_key(left: Flow, right: Flow, step: Union) -> bool:

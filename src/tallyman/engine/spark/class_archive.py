@@ -69,14 +69,15 @@ def archive() -> Path:
 
 
 @contextmanager
-def in_use() -> Iterator[None]:
-    """Let Java use the archive, if there is one, when Spark starts."""
+def in_use(more: str = "") -> Iterator[None]:
+    """Let Java use the archive, if there is one, and more options, when Spark starts."""
     found = archive()
-    if not found.is_file():
+    ours = f"{options(found) if found.is_file() else ''} {more}".strip()
+    if not ours:
         yield
         return
     before = os.environ.get(SUBMIT_OPTIONS)
-    os.environ[SUBMIT_OPTIONS] = f"{options(found)} {before or ''}".strip()
+    os.environ[SUBMIT_OPTIONS] = f"{ours} {before or ''}".strip()
     try:
         yield
     finally:

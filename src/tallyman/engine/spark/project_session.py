@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tallyman.engine.spark import short_runs
 from tallyman.engine.spark.mode import SparkMode
 from tallyman.engine.spark.settings import settings_for
 from tallyman.on_demand import OnDemand
@@ -29,6 +31,8 @@ class ProjectSession:
         self._session: SparkSession | None = None
         self._unwanted: frozenset[str] = frozenset()
         self._lock = threading.RLock()
+        self.is_short: Callable[[], bool] = lambda: False
+        """Asked when Spark starts: True if this process ends after little work."""
 
     def enter_mode(self) -> None:
         """Prepare for plans: they are built before Spark starts, and may contain columns."""
@@ -45,7 +49,9 @@ class ProjectSession:
         with self._lock:
             if self._session is None:
                 given = {**quiet, **conf}
-                self._session = session.open_session(self.master, given, str(self._state_folder))
+                java = short_runs.java(given, os.environ) if self.is_short() else ""
+                state = str(self._state_folder)
+                self._session = session.open_session(self.master, given, state, java)
                 self._mode.keep()
                 lent_session.forget(self._session, self._unwanted - conf.keys())
             return self._session

@@ -27,10 +27,13 @@ _connected: dict[str, SparkSession] = {}
 """Connect sessions by address: PySpark would return the first one for any server."""
 
 
-def open_session(master: str | None, conf: Mapping[str, str], state: str) -> SparkSession:
+def open_session(
+    master: str | None, conf: Mapping[str, str], state: str, java: str = ""
+) -> SparkSession:
     """Open a session on `master`: `local[N]`, a cluster's address, or `sc://` for Spark Connect.
 
-    The process must be in the master's mode (see `mode`).
+    The process must be in the master's mode (see `mode`). `java` are options for a Java that is
+    started here; those in the environment count more.
     """
     master, settings = master or LOCAL, settings_for(master, conf)
     if is_connect(master):
@@ -44,7 +47,7 @@ def open_session(master: str | None, conf: Mapping[str, str], state: str) -> Spa
     with ExitStack() as around:
         around.enter_context(_stderr_to(os.path.join(state, LOG)))
         around.enter_context(_this_python())
-        around.enter_context(class_archive.in_use())
+        around.enter_context(class_archive.in_use(java))
         around.enter_context(_interrupts_as_they_are())
         return builder.getOrCreate()
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
 
-from pyspark.sql import Column, DataFrame
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from tallyman.domain.account.ledger import Check, KeyDigest
@@ -19,11 +21,15 @@ from tallyman.engine.files import parquet
 from tallyman.engine.segment.ended import at
 from tallyman.engine.segment.stage import Stage
 from tallyman.engine.spark import digest
-from tallyman.engine.spark.spark_hash import digest_of
 from tallyman.engine.working.changes import Member
 from tallyman.engine.working.row_ids import RowIds
 from tallyman.engine.working.trace_layout import Layout, mark
 from tallyman.engine.working.trace_rows import marks
+
+ID = "_tm_id"
+HALF = 31
+LOW = (1 << HALF) - 1
+Values = pa.ChunkedArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,49 +77,78 @@ class TraceWitness:
         """Compare the files of the trace with the rows they were written with."""
         wanted = [self.pool.submit(self._wanted, one, kept) for one in self._expected]
         for one, counted in zip(self._expected, wanted, strict=True):
-            yield Check(what=one.what, expected=counted.result(), found=self._found(one, kept))
+            yield Check(what=one.what, expected=counted.result(), found=self._found(one))
 
     def _wanted(self, one: Expected, kept: Kept) -> KeyDigest:
         """Digest the rows that were touched, where they are now."""
-        columns = one.member.flow.key_columns or ()
-        if not one.is_output:
-            return self._digest(one, one.stage.read(), F.col(KEY), marks)
-        files = [str(file) for file in kept.files("output")]
-        live = one.stage.spark.read.schema(one.stage.schema).parquet(*files)
-        ended = one.stage.read().where(F.col(PART) != LIVE)
-        return sum(
-            (
-                self._digest(one, rows, output_key(rows, columns), lambda n: f"{SYSTEM}.{mark(n)}")
-                for rows in (live, ended)
-            ),
-            KeyDigest(),
-        )
-
-    def _digest(
-        self, one: Expected, rows: DataFrame, key: Column, named: Callable[[int], str]
-    ) -> KeyDigest:
-        held = [F.col(named(word)) for word in range(one.layout.words)]
-        touched = reduce(Column.__or__, (word > 0 for word in held[1:]), held[0] > 1)
+        rows, words = one.stage.read(), range(one.layout.words)
+        key, held = F.col(KEY), [F.col(marks(word)) for word in words]
+        if one.is_output:
+            place = str(kept.folder / "output")
+            live = one.stage.spark.read.schema(one.stage.schema).parquet(place)
+            # Spark does not find the live rows in the stage any more: they were moved.
+            ended = rows.where(F.col(PART) != LIVE).drop(PART)
+            rows = live.select(*ended.columns).unionAll(ended)
+            key = output_key(rows, one.member.flow.key_columns or ())
+            held = [F.col(f"{SYSTEM}.{mark(word)}") for word in words]
         if one.layout.content["created"]:
-            touched = F.col(PART) == LIVE
-        text = _text(self.ids.low(one.member, key), held)
-        return digest.of_keys(rows.where(touched).select(text.alias(KEY)))
+            rows = rows.where(F.col(PART) == LIVE)
+        else:
+            rows = rows.where(reduce(Column.__or__, (word > 0 for word in held[1:]), held[0] > 1))
+        found = rows.select(self.ids.low(one.member, key).alias(ID), *_named(held))
+        row = found.agg(*_lanes(F.col(ID), [F.col(marks(word)) for word in words])).first()
+        return digest.of_row(row)
 
-    def _found(self, one: Expected, kept: Kept) -> KeyDigest:
-        """Digest the files of the trace."""
+    def _found(self, one: Expected) -> KeyDigest:
+        """Digest the files of the trace: sums of two columns, so this process reads them."""
         folder = self.place / f"operation_seq={one.seqs[0]}"
         files = sorted(folder.glob(f"rows-{one.number:02d}-*.parquet"))
-        columns = [one.layout.id, *one.layout.marks]
-        if not files:
-            return KeyDigest()
-        if parquet.few(parquet.rows_in(files)):
-            held = parquet.table(files, columns)
-            rows = zip(*(at(held, name).to_pylist() for name in columns), strict=True)
-            return digest_of("/".join(map(str, row)) for row in rows)
-        found = kept.spark().read.parquet(*map(str, files))
-        text = _text(F.col(columns[0]), [F.col(name) for name in columns[1:]])
-        return digest.of_keys(found.select(text.alias(KEY)))
+        found = KeyDigest()
+        for batch in parquet.batches(files, [one.layout.id, *one.layout.marks]):
+            rows = pa.Table.from_batches([batch])
+            found += _digest(at(rows, one.layout.id), [at(rows, m) for m in one.layout.marks])
+        return found
 
 
-def _text(row_id: Column, held: Sequence[Column]) -> Column:
-    return F.concat_ws("/", *(value.cast("string") for value in (row_id, *held)))
+def _named(held: Sequence[Column]) -> list[Column]:
+    return [value.alias(marks(word)) for word, value in enumerate(held)]
+
+
+def _lanes(row_id: Column, held: Sequence[Column]) -> list[Column]:
+    """Build a count and four sums: the halves of the ids, and the halves of products of ids and
+    marks, so that marks of another row make a difference. Sums do not overflow before two billion
+    rows.
+    """
+    halves = [F.shiftright(row_id, HALF), row_id.bitwiseAND(F.lit(LOW))]
+    products = [
+        halves[(word + place) % 2] * part
+        for word, value in enumerate(held)
+        for place, part in enumerate((value.bitwiseAND(F.lit(LOW)), F.shiftright(value, HALF)))
+    ]
+    upper = reduce(Column.__add__, (F.shiftright(product, HALF) for product in products))
+    lower = reduce(Column.__add__, (product.bitwiseAND(F.lit(LOW)) for product in products))
+    sums = [F.count(F.lit(1)), *map(F.sum, (*halves, upper, lower))]
+    return [lane.alias(name) for lane, name in zip(sums, digest.NAMES, strict=True)]
+
+
+def _digest(row_id: Values, held: Sequence[Values]) -> KeyDigest:
+    """Add up the same in this process."""
+    halves = [_call("shift_right", row_id, HALF), _call("bit_wise_and", row_id, LOW)]
+    upper = lower = 0
+    for word, value in enumerate(held):
+        parts = (_call("bit_wise_and", value, LOW), _call("shift_right", value, HALF))
+        for place, part in enumerate(parts):
+            product = _call("multiply", halves[(word + place) % 2], part)
+            upper += _sum(_call("shift_right", product, HALF))
+            lower += _sum(_call("bit_wise_and", product, LOW))
+    high, low = map(_sum, halves)
+    return KeyDigest(len(row_id), high, low, upper, lower)
+
+
+def _call(name: str, values: Values, other: Values | int) -> Values:
+    given = pa.scalar(other, pa.int64()) if isinstance(other, int) else other
+    return pc.call_function(name, [values, given])
+
+
+def _sum(values: Values) -> int:
+    return int(pc.call_function("sum", [values]).as_py() or 0)

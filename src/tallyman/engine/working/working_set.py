@@ -374,7 +374,7 @@ class WorkingSet:
         stage = stored.stages[-1]
         if len(stored.stages) == 1:
             self.distinct.check(stored)
-        self.evaluation.output_as(stage, stored.flow.key_columns or ())
+        self.evaluation.output(stored.flow, stage)
         self.evaluation.checks.check()
         self.tracer.segment(self._open, [stored])
         return stage

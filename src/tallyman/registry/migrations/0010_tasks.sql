@@ -57,6 +57,8 @@ CREATE TABLE tasks (
 CREATE UNIQUE INDEX idx_tasks_once ON tasks (org, project, kind, asset, dedupe_key);
 CREATE INDEX idx_tasks_queued ON tasks (org, project, pool, priority DESC, created_at)
     WHERE status = 'Queued' AND held_by IS NULL;
+CREATE INDEX idx_tasks_limited ON tasks (org, project, kind, asset, priority DESC, created_at)
+    WHERE status = 'Queued' AND held_by IS NULL AND max_concurrency IS NOT NULL;
 CREATE INDEX idx_tasks_leases ON tasks (lease_until) WHERE status = 'Running';
 CREATE INDEX idx_tasks_running ON tasks (org, project, kind, asset) WHERE status = 'Running';
 CREATE INDEX idx_tasks_worker ON tasks (worker) WHERE status = 'Running';
@@ -150,11 +152,12 @@ CREATE TABLE outbox (
     failures   integer NOT NULL DEFAULT 0,
     last_error text,
     created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    next_try_at timestamptz NOT NULL DEFAULT clock_timestamp(),   -- later after each failure
     done_at    timestamptz,
     PRIMARY KEY (task_id, attempt, kind),
     CHECK ((status = 'Done') = (done_at IS NOT NULL))
 );
-CREATE INDEX idx_outbox_pending ON outbox (created_at) WHERE status = 'Pending';
+CREATE INDEX idx_outbox_waiting ON outbox (created_at) WHERE status <> 'Done';
 CREATE INDEX idx_outbox_done ON outbox (done_at) WHERE status = 'Done';
 
 -- The queue that needs no broker. A message is the id of a task and nothing else.

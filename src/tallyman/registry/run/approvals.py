@@ -15,7 +15,8 @@ from tallyman.registry.database import Transaction
 
 COLUMNS = """
     a.id, a.run_id, r.name AS run, a.asset_name AS asset, a.partition, a.checkpoint_name,
-    a.message, a.context, a.timeout_at, a.status, a.decision_by, a.decision_at, a.reason
+    a.message, a.context, a.timeout_at, a.status, a.decision_by, a.decision_at, a.reason,
+    a.modifications
 """
 ASK = """
     INSERT INTO approvals (run_id, asset_name, partition, attempt, checkpoint_name, message,
@@ -33,7 +34,7 @@ EXPIRE = """
 DECIDE = """
     UPDATE approvals
     SET status = %(status)s, decision_by = %(actor)s, decision_at = clock_timestamp(),
-        reason = %(reason)s, decision_key = %(key)s
+        reason = %(reason)s, modifications = %(modifications)s, decision_key = %(key)s
     WHERE id = %(id)s AND (status = 'pending'      -- no row: already decided
                            OR decision_key = %(key)s)  -- the same answer may be repeated
     RETURNING id
@@ -87,6 +88,9 @@ class Approvals:
             "status": decision.word,
             "actor": decision.actor[:255],
             "reason": decision.reason,
+            "modifications": Jsonb(dict(decision.modifications))
+            if decision.modifications
+            else None,
             "key": decision.key,
         }
         return self.tx.execute(DECIDE, given).fetchone() is not None

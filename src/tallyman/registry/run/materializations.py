@@ -8,7 +8,12 @@ from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
-from tallyman.domain.history.materialization import Made, Materialization, dependency_hash
+from tallyman.domain.history.materialization import (
+    Made,
+    Materialization,
+    TargetState,
+    dependency_hash,
+)
 from tallyman.domain.history.run import Status
 from tallyman.domain.pipeline.target import Target
 from tallyman.domain.version.change_plan import Estimate
@@ -61,10 +66,15 @@ SKIP = f"""
         upstream_ids = r.upstream_ids, upstream_projects = r.upstream_projects,
         upstream_inputs = r.upstream_inputs, dependency_hash = r.dependency_hash,
         definition_hash = r.definition_hash, content_digest = r.content_digest,
-        location = r.location, fragment_id = r.fragment_id, metadata = %(metadata)s,
+        location = r.location, fragment_id = r.fragment_id,
+        metadata = %(metadata)s
+            || jsonb_build_object('registered', coalesce(r.metadata -> 'registered', '[]')),
         error_message = NULL, updated_at = now()
     FROM materializations r
-    WHERE r.id = %(reused)s AND {THIS}
+    WHERE r.id = %(reused)s AND {THIS} AND r.status = 'success'
+      -- a result of something else is not this one's
+      AND (r.org, r.project, r.asset_name) = (m.org, m.project, m.asset_name)
+      AND coalesce(r.partition, '') = coalesce(m.partition, '')
 """
 END = f"""
     UPDATE materializations m
@@ -83,6 +93,10 @@ DECIDE = f"""
         completed_at = clock_timestamp(), updated_at = now()
     WHERE {THIS} AND m.status = 'waiting_approval'
 """
+FIND = f"SELECT {COLUMNS} FROM materializations m WHERE {THIS}"
+STATES = """
+    SELECT asset_name, partition, status, attempt FROM materializations WHERE run_id = %(run)s
+"""
 OF_RUN = f"""
     SELECT {COLUMNS} FROM materializations m JOIN runs r ON r.id = m.run_id
     WHERE m.run_id = %(run)s
@@ -90,8 +104,6 @@ OF_RUN = f"""
                  ARRAY(SELECT jsonb_array_elements_text(r.params -> 'assets')), m.asset_name::text),
              m.partition
 """
-STATES = "SELECT asset_name, partition, status FROM materializations WHERE run_id = %(run)s"
-ONE = f"SELECT {COLUMNS} FROM materializations m WHERE {THIS}"
 LAST_SUCCESS = f"""
     SELECT {COLUMNS} FROM materializations m
     WHERE m.org = %(org)s AND m.project = %(project)s AND m.asset_name = %(asset)s
@@ -217,9 +229,10 @@ class Materializations:
         *,
         node: str,
         metadata: Mapping[str, Any],
-    ) -> None:
+    ) -> bool:
+        """Reuse a result of the same target, with what it registered; False if it is none."""
         given = {"reused": reused, "node": node, "metadata": Jsonb(dict(metadata))}
-        self.tx.execute(SKIP, _key(run, target) | given)
+        return bool(self.tx.execute(SKIP, _key(run, target) | given).rowcount)
 
     def end(
         self, run: UUID, target: Target, status: Status, message: str, metadata: Mapping[str, Any]
@@ -248,16 +261,21 @@ class Materializations:
 
     # ---- queries ----------------------------------------------------------------------------
 
+    def find(self, run: UUID, target: Target) -> Materialization | None:
+        row = self.tx.execute(FIND, _key(run, target)).fetchone()
+        return _materialization(row) if row else None
+
+    def states(self, run: UUID) -> list[TargetState]:
+        """List the states of a run's targets, without what is known about their results."""
+        return [
+            TargetState(
+                Target(row["asset_name"], row["partition"]), Status(row["status"]), row["attempt"]
+            )
+            for row in self.tx.execute(STATES, {"run": run}).fetchall()
+        ]
+
     def of_run(self, run: UUID) -> list[Materialization]:
         return [_materialization(r) for r in self.tx.execute(OF_RUN, {"run": run}).fetchall()]
-
-    def states(self, run: UUID) -> dict[Target, Status]:
-        """Return the status of each target, without anything else: a run may have thousands."""
-        rows = self.tx.execute(STATES, {"run": run}).fetchall()
-        return {Target(r["asset_name"], r["partition"]): Status(r["status"]) for r in rows}
-
-    def get(self, run: UUID, target: Target) -> Materialization:
-        return _materialization(self.tx.execute(ONE, _key(run, target)).fetchall()[0])
 
     def last_success(self, owner: Owner, target: Target) -> Materialization | None:
         """Return the result that a run may reuse, published or not."""

@@ -42,6 +42,10 @@ ACTIVE = """
       ON v.org = p.org AND v.project = p.project AND v.hash = p.active_version
     WHERE p.org = %(org)s AND p.project = %(project)s
 """
+HELD_ACTIVE = """
+    SELECT active_version FROM pipelines WHERE org = %(org)s AND project = %(project)s
+    FOR SHARE   -- whoever activates another version waits
+"""
 # The summary of a version has the names of the datasets that it reads of other pipelines.
 READERS = """
     SELECT p.project, p.active_version FROM pipelines p
@@ -123,6 +127,11 @@ class Pipelines:
         """Return hash and definition of the active pipeline; None before the first publication."""
         row = self.tx.execute(ACTIVE, owner.key).fetchone()
         return (row["active_version"], row["definition"]) if row else None
+
+    def held_active(self, owner: Owner) -> str | None:
+        """Return the hash of the active version, which stays so until the transaction ends."""
+        row = self.tx.execute(HELD_ACTIVE, owner.key).fetchone()
+        return row["active_version"] if row else None
 
     def readers(self, owner: Owner, names: Collection[str]) -> list[tuple[Owner, str]]:
         """List the other pipelines whose active version reads one of the datasets of this one, with

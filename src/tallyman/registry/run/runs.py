@@ -71,7 +71,9 @@ REOPEN = """
         cancel_requested_at = NULL, completed_at = NULL, updated_at = now()
     WHERE id = %(id)s AND status <> 'running' AND removed_at IS NULL
 """
-PIN = "UPDATE runs SET pins = %(pins)s, updated_at = now() WHERE id = %(id)s"
+PLAN_AGAIN = """
+    UPDATE runs SET pins = %(pins)s, params = %(params)s, updated_at = now() WHERE id = %(id)s
+"""
 RELEASE = """
     UPDATE runs
     SET status = CASE WHEN cancel_requested_at IS NULL THEN 'interrupted' ELSE 'canceled' END,
@@ -184,10 +186,11 @@ class Runs:
         """Let tasks execute a run that has ended; False if it is running or was removed."""
         return bool(self.tx.execute(REOPEN, {"id": run, "node": node}).rowcount)
 
-    def pin(self, run: UUID, pins: Mapping[UUID, int]) -> None:
-        """Let a run of which nothing is made yet read other versions."""
+    def plan_again(self, run: UUID, pins: Mapping[UUID, int], params: RunParams) -> None:
+        """Let a run of which nothing is made yet read other versions, by other options."""
         listed = Jsonb({str(dataset): ordinal for dataset, ordinal in pins.items()})
-        self.tx.execute(PIN, {"id": run, "pins": listed})
+        given = {"id": run, "pins": listed, "params": Jsonb(params.to_json())}
+        self.tx.execute(PLAN_AGAIN, given)
 
     def release(self, run: RunRecord, why: str, *, canceled: bool = False) -> Status | None:
         """Take the run from an executor that died or does not stop. None if the run has moved

@@ -19,6 +19,7 @@ from tallyman.domain.task.state import Outcome, Transition, sources
 from tallyman.domain.task.task import Task
 from tallyman.domain.version.owner import Owner
 from tallyman.registry.database import Transaction
+from tallyman.registry.task.outbox import AGAIN
 from tallyman.registry.task.tasks import COLUMNS, task_of
 
 CLAIM = f"""
@@ -79,7 +80,7 @@ OVERDUE = f"""
     ORDER BY lease_until LIMIT %(limit)s
     FOR UPDATE SKIP LOCKED   -- another reaper has it, or its worker is just reporting
 """
-REQUEUE = """
+REQUEUE = f"""
     WITH due AS (
         SELECT id FROM tasks
         WHERE status = 'Failed' AND next_retry_at <= clock_timestamp()
@@ -90,7 +91,7 @@ REQUEUE = """
     ), woken AS (
         INSERT INTO outbox (task_id, attempt)
         SELECT id, attempt FROM queued WHERE held_by IS NULL
-        ON CONFLICT (task_id, attempt, kind) DO UPDATE SET status = 'Pending', done_at = NULL
+        {AGAIN}
     )
     SELECT id FROM queued
 """
@@ -169,7 +170,7 @@ class Leases:
 
     def requeue(self, limit: int) -> int:
         """Queue a batch of failed tasks whose pause is over, with their wake-ups."""
-        return len(self.tx.execute(REQUEUE, {"limit": limit}).fetchall())
+        return len(self.tx.execute(REQUEUE.encode(), {"limit": limit}).fetchall())
 
 
 def _fenced(fence: Fence) -> dict[str, Any]:

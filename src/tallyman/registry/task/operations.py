@@ -9,19 +9,17 @@ from tallyman.domain.version.owner import Owner
 from tallyman.registry.database import Transaction
 
 # A task that nobody works on is canceled at once; a running one is asked to stop.
+# One update decides: after waiting for a claim, it sees the status that the claim left.
 CANCEL = """
-    WITH canceled AS (
-        UPDATE tasks
-        SET status = 'Canceled', next_retry_at = NULL, finished_at = clock_timestamp()
-        WHERE id = %(id)s AND (status IN ('Queued', 'Waiting')
-                               OR (status = 'Failed' AND next_retry_at IS NOT NULL))
-        RETURNING id
-    ), asked AS (
-        UPDATE tasks SET cancel_requested_at = coalesce(cancel_requested_at, clock_timestamp())
-        WHERE id = %(id)s AND status = 'Running'
-        RETURNING id
-    )
-    SELECT id FROM canceled UNION ALL SELECT id FROM asked
+    UPDATE tasks
+    SET status = CASE WHEN status = 'Running' THEN status ELSE 'Canceled' END,
+        next_retry_at = NULL,
+        finished_at = CASE WHEN status <> 'Running' THEN clock_timestamp() END,
+        cancel_requested_at = CASE WHEN status = 'Running'
+            THEN coalesce(cancel_requested_at, clock_timestamp()) ELSE cancel_requested_at END
+    WHERE id = %(id)s AND (status IN ('Queued', 'Waiting', 'Running')
+                           OR (status = 'Failed' AND next_retry_at IS NOT NULL))
+    RETURNING id
 """
 HOLD = """
     UPDATE tasks SET held_by = %(by)s

@@ -45,13 +45,14 @@ SLOT = """
     VALUES (%(org)s, %(project)s, %(name)s, %(index)s, %(env)s)
     ON CONFLICT (org, project, pool, index) DO UPDATE SET env = excluded.env
 """
-BUSY = """
-    SELECT count(*) AS n FROM slots
-    WHERE org = %(org)s AND project = %(project)s AND pool = %(name)s AND index >= %(from)s
-      AND task_id IS NOT NULL
-"""
+# A claim may take a slot at any time: those that are free go, and those that are left are taken.
 SHRINK = """
     DELETE FROM slots
+    WHERE org = %(org)s AND project = %(project)s AND pool = %(name)s AND index >= %(from)s
+      AND task_id IS NULL
+"""
+LEFT = """
+    SELECT count(*) AS n FROM slots
     WHERE org = %(org)s AND project = %(project)s AND pool = %(name)s AND index >= %(from)s
 """
 LEASE = """
@@ -104,10 +105,10 @@ class Pools:
         place = owner.key | {"name": name}
         self.tx.execute(DEFINE, {**place, "unlimited": slots is None})
         extra = {**place, "from": len(slots or ())}
-        row = self.tx.execute(BUSY, extra).fetchone()
+        self.tx.execute(SHRINK, extra)
+        row = self.tx.execute(LEFT, extra).fetchone()
         if row and row["n"]:
             raise InUse(f"the last slots of pool {name!r}", f"{row['n']} of them are taken")
-        self.tx.execute(SHRINK, extra)
         for index, env in enumerate(slots or ()):
             self.tx.execute(SLOT, {**place, "index": index, "env": Jsonb(dict(env))})
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
-from tallyman.domain.task.queue import Handler, Message, Wake
+from tallyman.domain.task.queue import Handler, Message, QueueBlocked, Wake
 from tallyman.registry.database import Database, Transaction
 from tallyman.registry.task.wakeups import CHANNEL, Wakeups
 
@@ -17,6 +17,8 @@ T = TypeVar("T")
 
 POLL_S = 1.0
 """How often a waiting receiver looks by itself: a notification may be lost."""
+MOST_DROPPED = 50
+"""How many messages that lead to nothing are dropped before the time is looked at again."""
 
 # A message may be lost, so nobody waits for the disk.
 NOT_DURABLE = "SET LOCAL synchronous_commit = off"
@@ -27,6 +29,13 @@ SEND = """
     FROM jsonb_to_recordset(%(messages)s) AS m (queue text, payload jsonb, priority smallint)
     ON CONFLICT ((payload ->> 'task_id'))
         DO UPDATE SET visible_at = clock_timestamp(), receipt = NULL, queue = excluded.queue
+"""
+# Which queue has the most urgent message: one look at the index for each.
+URGENT = """
+    SELECT q AS queue FROM unnest(%(queues)s::text[]) AS q CROSS JOIN LATERAL (
+        SELECT priority, id FROM queue_messages WHERE queue = q AND visible_at <= clock_timestamp()
+        ORDER BY priority DESC, id LIMIT 1
+    ) AS first ORDER BY first.priority DESC, first.id
 """
 NOTIFY = "SELECT pg_notify(%(channel)s, '')"
 RECEIVE = """
@@ -75,36 +84,59 @@ class PostgresQueue:
         return self._until(lambda: self._take(queues, hidden_s), wait_s)
 
     def deliver(self, queues: Sequence[str], handler: Handler[T], *, wait_s: float) -> T | None:
-        return self._until(lambda: self._handle(queues, handler), wait_s)
+        return self._until(lambda: self._handle_some(queues, handler), wait_s)
 
-    def _until(self, look: Callable[[], T | None], wait_s: float) -> T | None:
-        """Look until there is something; wait for notifications in between."""
+    def _until(self, look: Callable[[], tuple[T | None, bool]], wait_s: float) -> T | None:
+        """Look until there is something, or the time is over; wait for notifications in between,
+        unless the look says that there is more to look at."""
         until = time.monotonic() + wait_s
         while True:
             seen = self._wakeups.position()
-            found = look()
+            found, more = look()
             left = until - time.monotonic()
             if found is not None or left <= 0 or self._wakeups.closed:
                 return found
-            self._wakeups.wait(seen, min(left, POLL_S))
+            if not more:
+                self._wakeups.wait(seen, min(left, POLL_S))
 
-    def _handle(self, queues: Sequence[str], handler: Handler[T]) -> T | None:
-        with self._database.transaction() as tx:
-            for queue in queues:
-                row = tx.execute(TAKE, {"queue": queue}).fetchone()
-                if row is not None:
-                    return handler(tx, UUID(row["payload"]["task_id"]))
-        return None
+    def _handle_some(self, queues: Sequence[str], handler: Handler[T]) -> tuple[T | None, bool]:
+        """Have messages handled until one leads to something; true if some were left."""
+        blocked: set[str] = set()
+        for _ in range(MOST_DROPPED):
+            there, found = self._handle([q for q in queues if q not in blocked], handler, blocked)
+            if found is not None or not there:
+                return found, False
+        return None, True
 
-    def _take(self, queues: Sequence[str], hidden_s: float) -> Message | None:
+    def _handle(
+        self, queues: Sequence[str], handler: Handler[T], blocked: set[str]
+    ) -> tuple[bool, T | None]:
+        """Have one message handled; false if there is none. Add its queue to those blocked if the
+        handler says so: then the message stays."""
+        queue = ""
+        try:
+            with self._database.transaction() as tx:
+                for queue in _by_urgency(tx, queues):
+                    row = tx.execute(TAKE, {"queue": queue}).fetchone()
+                    if row is not None:
+                        found = handler(tx, UUID(row["payload"]["task_id"]))
+                        if found is None:
+                            tx.execute(NOT_DURABLE)
+                        return True, found
+        except QueueBlocked:
+            blocked.add(queue)
+            return True, None
+        return False, None
+
+    def _take(self, queues: Sequence[str], hidden_s: float) -> tuple[Message | None, bool]:
         with self._database.transaction() as tx:
             tx.execute(NOT_DURABLE)
-            for queue in queues:
+            for queue in _by_urgency(tx, queues):
                 row = tx.execute(RECEIVE, {"queue": queue, "hidden": hidden_s}).fetchone()
                 if row is not None:
                     task = UUID(row["payload"]["task_id"])
-                    return Message(str(row["id"]), str(row["receipt"]), task)
-        return None
+                    return Message(str(row["id"]), str(row["receipt"]), task), False
+        return None, False
 
     def extend(self, message: Message, hidden_s: float) -> bool:
         given = {"id": int(message.id), "receipt": message.receipt, "hidden": hidden_s}
@@ -121,6 +153,14 @@ class PostgresQueue:
     def close(self) -> None:
         """Let waiting receivers go, and stop listening."""
         self._wakeups.close()
+
+
+def _by_urgency(tx: Transaction, queues: Sequence[str]) -> Sequence[str]:
+    """List the queues that have messages, that with the most urgent one first."""
+    if len(queues) <= 1:
+        return queues
+    rows: list[dict[str, Any]] = tx.execute(URGENT, {"queues": list(queues)}).fetchall()
+    return [row["queue"] for row in rows]
 
 
 def depth(tx: Transaction) -> dict[str, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -16,12 +16,16 @@ OF_RUN = """
     FROM tasks WHERE run_id = %(run)s AND kind = %(kind)s
     ORDER BY id
 """
-BIND = "UPDATE tasks SET run_id = %(run)s WHERE id = %(id)s AND run_id IS NULL"
+BIND = """
+    UPDATE tasks SET run_id = %(run)s, pipeline_version = %(version)s
+    WHERE id = %(id)s AND (run_id IS NULL OR run_id = %(run)s)
+"""
 # Runs that tasks execute, and that no task can move any more: a server has to look at them.
 STUCK = """
     SELECT r.id FROM runs r
     WHERE r.status = 'running' AND r.executor = r.id
       AND NOT EXISTS (SELECT FROM tasks t WHERE t.run_id = r.id AND t.finished_at IS NULL)
+      AND r.id <> ALL(%(without)s)
     ORDER BY r.started_at LIMIT %(limit)s
 """
 
@@ -47,10 +51,11 @@ class RunTasks:
         rows = self.tx.execute(OF_RUN, {"run": run, "kind": kind}).fetchall()
         return [RunTask(status=TaskStatus(row.pop("status")), **row) for row in rows]
 
-    def bind(self, task: UUID, run: UUID) -> None:
-        """Let the task belong to a run, if it belongs to none."""
-        self.tx.execute(BIND, {"id": task, "run": run})
+    def bind(self, task: UUID, run: UUID, version: str | None) -> None:
+        """Let the task belong to a run and its pipeline version, if it belongs to no other."""
+        self.tx.execute(BIND, {"id": task, "run": run, "version": version})
 
-    def stuck(self, limit: int) -> list[UUID]:
-        """List runs of tasks that have no open task."""
-        return [row["id"] for row in self.tx.execute(STUCK, {"limit": limit}).fetchall()]
+    def stuck(self, limit: int, without: Collection[UUID] = ()) -> list[UUID]:
+        """List runs of tasks that have no open task, except those left out."""
+        given = {"limit": limit, "without": list(without)}
+        return [row["id"] for row in self.tx.execute(STUCK, given).fetchall()]

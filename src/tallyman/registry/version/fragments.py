@@ -33,6 +33,10 @@ PREPARE = """
         row_count = %(rows)s, byte_count = %(bytes)s, files = %(files)s, digest = %(digest)s,
         schema = %(schema)s, manifest = %(manifest)s
     WHERE id = %(id)s AND purged_at IS NULL
+      -- what was opened for something else, or is of another result, stays as it is
+      AND dataset_id = %(dataset)s AND run_id IS NOT DISTINCT FROM %(run)s
+      AND partition IS NOT DISTINCT FROM %(partition)s
+      AND (staged_at IS NULL OR materialization_id IS NOT DISTINCT FROM %(materialization)s)
 """
 AT = f"""
     SELECT {COLUMNS}, vf.since, m.invalidated_at IS NOT NULL AS invalidated
@@ -96,11 +100,15 @@ class Fragments:
         }
         self.tx.execute(OPEN, given)
 
-    def prepare(self, fragment: Fragment) -> bool:
-        """Record that the files are complete and durable. False if cleanup has removed them."""
+    def prepare(self, fragment: Fragment, run: UUID | None) -> bool:
+        """Record that the files are complete and durable. May be repeated. False if cleanup has
+        removed them, or the fragment was not opened for this run, dataset and partition."""
         listed = fragment.iceberg_manifest
         given = {
             "id": fragment.id,
+            "dataset": fragment.dataset_id,
+            "partition": fragment.partition,
+            "run": run,
             "materialization": fragment.materialization_id,
             "rows": fragment.rows,
             "bytes": fragment.bytes,

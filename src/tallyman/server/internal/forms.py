@@ -75,13 +75,20 @@ class ErrorForm(BaseModel):
     @property
     def facts(self) -> dict[str, Any]:
         found = {"code": self.code, "message": self.message, "output": self.output}
-        return {name: _storable(text) for name, text in found.items() if text}
+        return {name: _storable(text[:MOST_OF_ERROR]) for name, text in found.items() if text}
 
 
 def _storable(text: str) -> str:
     """Replace what PostgreSQL cannot store: what a child printed may be any bytes."""
-    cut = text[:MOST_OF_ERROR].replace("\x00", "\ufffd")
-    return cut.encode("utf-8", "replace").decode()
+    return text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
+
+
+def _all_storable(found: Any) -> Any:
+    if isinstance(found, dict):
+        return {_storable(str(name)): _all_storable(each) for name, each in found.items()}
+    if isinstance(found, list):
+        return [_all_storable(each) for each in found]
+    return _storable(found) if isinstance(found, str) else found
 
 
 class CompleteForm(FencedForm):
@@ -97,8 +104,8 @@ class CompleteForm(FencedForm):
         if self.made is None:
             return None
         try:
-            return MadeTarget.of_json(self.made)
-        except (KeyError, TypeError, ValueError) as error:
+            return MadeTarget.of_json(_all_storable(self.made))
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise UsageError(f"made: {type(error).__name__}: {error}") from None
 
     @property

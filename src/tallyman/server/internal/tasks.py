@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -42,27 +43,38 @@ def _next(
     """Claim the next task. Only so many calls may wait for one: the others ask again."""
     may_wait = not dispatcher.draining.is_set() and dispatcher.waiting.acquire(blocking=False)
     try:
-        if form.answer_lost:
-            with dispatcher.database.transaction() as tx:
-                before = claimed_before(tx, worker.owner, who)
-            if before is not None:
-                return before
-        if dispatcher.draining.is_set():
-            return NotClaimed(Refusal.EMPTY)
+        before = _before(form, worker, who, dispatcher)
+        if before is not None or dispatcher.draining.is_set():
+            return before or NotClaimed(Refusal.EMPTY)
         wait_s = form.wait_s if may_wait else 0.0
         pools = form.pools or dispatcher.pools(worker.owner)
-        return claim_next(dispatcher.queue, worker.owner, pools, who, wait_s)
+        found = claim_next(dispatcher.queue, worker.owner, pools, who, wait_s)
+        if isinstance(found, Claimed):
+            return found
+        # The call without an answer may have waited on, and claimed meanwhile.
+        return _before(form, worker, who, dispatcher) or found
     finally:
         if may_wait:
             dispatcher.waiting.release()
 
 
+def _before(
+    form: ClaimForm, worker: KnownWorker, who: str, dispatcher: Dispatcher
+) -> Claimed | None:
+    """Return what the worker claimed before without getting the answer."""
+    if not form.answer_lost:
+        return None
+    with dispatcher.database.transaction() as tx:
+        return claimed_before(tx, worker.owner, who)
+
+
 @router.get("/task-fetch")
 def task_fetch(task_id: UUID, worker: Caller, dispatcher: Dispatching) -> dict[str, Any]:
-    """Read a task. Changes nothing."""
+    """Read a task. Changes nothing. Without the variables of its slot: they may be secrets, and
+    whoever works on the task got them with its claim."""
     with dispatcher.database.transaction() as tx:
-        task = Tasks(tx).get(task_id, worker.owner)
-        return task.payload(Pools(tx).held(task_id))
+        task, slot = Tasks(tx).get(task_id, worker.owner), Pools(tx).held(task_id)
+    return task.payload(slot and replace(slot, env={}))
 
 
 @router.post("/task-assignment")
