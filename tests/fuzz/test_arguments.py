@@ -18,8 +18,9 @@ from tests.world.home import Home
 from tests.world.homes import Homes
 from tests.world.scale import FULL
 
-# They wait for a terminal, start Spark, make a project elsewhere, or leave a server running.
-LEFT_OUT = {("db", "shell"), ("db", "url"), ("demo",), ("init",), ("keys", "init")}
+# They wait for a terminal or for ever, start Spark, make a project elsewhere, or leave a server
+# running.
+LEFT_OUT = {("db", "shell"), ("db", "url"), ("demo",), ("init",), ("keys", "init"), ("server",)}
 SPARK = {("run",), ("backfill",), ("apply",), ("resume",), ("reproduce",), ("check",), ("doctor",)}
 LEAVES = {
     path: command

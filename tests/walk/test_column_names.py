@@ -258,6 +258,12 @@ def test_null_and_the_text_null_are_told_apart(odd: Home, asked: str, v: str) ->
     assert traced["history"][0]["diff"]["v"] == {"old": v, "new": v.upper()}
 
 
+@pytest.mark.parametrize("asked", ["k=null", "k='null'", "k=''null''", "k=5"])
+def test_a_value_is_shown_as_it_is_asked_for(odd: Home, asked: str) -> None:
+    said = odd.printed("why", "kept", asked).stdout
+    assert said.count(f" {asked}  ") == 2, said  # the row, and the record
+
+
 def test_python_takes_values_as_they_are(odd: Home) -> None:
     with Project.open(odd.path) as project:
         _ask(project)

@@ -29,8 +29,7 @@ def _text(value: object) -> str | None:
     if isinstance(value, str):
         if value.lower() == "null":
             return None
-        is_quoted = len(value) > 1 and value[0] == value[-1] and value[0] in QUOTES
-        return value[1:-1] if is_quoted else value
+        return value[1:-1] if _is_quoted(value) else value
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (bytes, bytearray, memoryview)):
@@ -41,7 +40,12 @@ def _text(value: object) -> str | None:
 
 
 def shown(value: str | None) -> str:
-    """Write a value so that a question can be asked with it: the text null is quoted."""
+    """Write a value so that a question can be asked with it: the text null, and a text in quotes,
+    are quoted."""
     if value is None:
         return "null"
-    return f"'{value}'" if value.lower() == "null" else value
+    return f"'{value}'" if value.lower() == "null" or _is_quoted(value) else value
+
+
+def _is_quoted(text: str) -> bool:
+    return len(text) > 1 and text[0] == text[-1] and text[0] in QUOTES
