@@ -19,11 +19,11 @@ from tallyman.control.tasks.target_tasks import TargetTasks
 from tallyman.domain.task.event import Scope
 from tallyman.domain.task.fence import AttemptReport, Fence, ReportStatus
 from tallyman.domain.task.retry import RetryPolicy
-from tallyman.domain.task.task import TARGET, NewTask, Task, TaskTemplate, TriggerKind
+from tallyman.domain.task.task import DEFAULT_POOL, TARGET, NewTask, Task, TaskTemplate, TriggerKind
 from tallyman.engine.observer import SILENT
 from tallyman.registry.run.materializations import Materializations
 from tallyman.registry.run.pipelines import Pipelines
-from tallyman.registry.task.run_tasks import RunTasks
+from tallyman.registry.task.pools import Pools
 from tallyman.registry.task.tasks import Tasks
 from tallyman.settings import read_settings
 from tests.dispatch.desk import fence_of
@@ -48,7 +48,7 @@ class Bench:
         with self.database.transaction() as tx:
             active = Pipelines(tx).active(self.owner)
             assert active is not None
-            RunTasks(tx).ensure_pool(self.owner)
+            Pools(tx).ensure(self.owner, DEFAULT_POOL)
             template = TaskTemplate(
                 org=self.owner.org,
                 project=self.owner.project,
