@@ -257,17 +257,18 @@ def calling(bench: Bench, address: str, fence: Fence) -> Iterator[Callable[[Any]
         client.close()
 
 
-def test_a_server_without_a_project_completes_no_target(
-    bench: Bench, serving: Service, tmp_path: Path
-) -> None:
+def test_a_server_without_a_project_completes_no_target(bench: Bench, tmp_path: Path) -> None:
     task = bench.stale("doubled", KEY)
     fence, made = bench.attempt(task)
-    serving.processes.append(processes.server(bench.database.url(), tmp_path))
-    with calling(bench, serving.processes[-1].first, fence) as complete:
-        for given in (None, made.to_json()):
-            with pytest.raises(CallRefused) as refused:
-                complete(given)
-            assert (refused.value.status, refused.value.problem) == (422, "usage_error")
+    server = processes.server(bench.database.url(), tmp_path)
+    try:
+        with calling(bench, server.first, fence) as complete:
+            for given in (None, made.to_json()):
+                with pytest.raises(CallRefused) as refused:
+                    complete(given)
+                assert (refused.value.status, refused.value.problem) == (422, "usage_error")
+    finally:
+        server.kill()
     assert bench.status(task) == "Running"
 
 
