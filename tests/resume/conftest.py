@@ -92,14 +92,21 @@ def left(home: Home, run: str, asset: str) -> dict[str, Any]:
     return found | {"ledger": re.sub(r'"[0-9a-f]{32}"', '"…"', text) if "trace" in found else text}
 
 
+def _without_id(row: dict[str, Any]) -> dict[str, Any]:
+    """Drop the id of a row, in a trace or in an output."""
+    trace = row.get("_tm_trace") or (row.get("_tm") or {}).get("trace")
+    if trace:
+        trace.pop("id")
+    return {name: value for name, value in row.items() if name != "row_id"}
+
+
 def _rows(place: Path) -> Iterator[tuple[str, list[str]]]:
     for file in sorted(path for path in place.rglob("*") if path.is_file()):
         folder = re.sub(r"run_id=[^/]*", "run_id=RUN", str(file.parent.relative_to(place)))
         if file.suffix == ".parquet":
             rows = pq.ParquetFile(file).read().to_pylist()
             kind = file.name.partition("-")[0]
-            kept = [{n: v for n, v in row.items() if n != "row_id"} for row in rows]
-            yield f"{folder}/{kind}", [repr(row) for row in kept]
+            yield f"{folder}/{kind}", [repr(_without_id(row)) for row in rows]
         elif file.suffix == ".jsonl":
             lines = map(json.loads, file.read_text().splitlines())
             passing = ("run_id", "openlineage_run_id", "timestamp")

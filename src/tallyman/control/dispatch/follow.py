@@ -97,7 +97,7 @@ def check_pools(tx: Transaction, owner: Owner, assets: Iterable[Asset]) -> None:
 
 def ensure_pools(tx: Transaction, owner: Owner, assets: Iterable[Asset]) -> None:
     """Raise PoolMissing if one of the assets names a pool that nobody made: its tasks would wait
-    for ever. The default pool is made."""
+    forever. The default pool is made."""
     wanted = {asset.pool: asset.name for asset in assets}
     if not wanted:
         return

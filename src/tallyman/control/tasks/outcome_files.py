@@ -119,9 +119,8 @@ class OutcomeFiles:
 def _unfit_files(warehouse: Warehouse, fragment: Fragment) -> Iterator[str]:
     # The warehouse of the run, whatever the outcome says about another one.
     root, inside = warehouse.dataset(fragment.dataset_id), f"version/{fragment.id}"
-    described = (fragment.iceberg_manifest or {}).get("path", f"{inside}/-")
-    for path in (described, *(file.path for file in fragment.files)):
-        if PurePosixPath(str(path)).parts[:-1] != PurePosixPath(inside).parts or ".." in str(path):
+    for path in fragment.paths:
+        if PurePosixPath(path).parts[:-1] != PurePosixPath(inside).parts or ".." in path:
             yield f"{path} is not in the folder of fragment {fragment.id}"
             return
     for file in fragment.files:

@@ -93,6 +93,12 @@ class Fragment:
     def bytes(self) -> int:
         return sum(file.bytes for file in self.files)
 
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The paths of the data files, and of the manifest that describes them."""
+        described = (self.iceberg_manifest or {}).get("path")
+        return tuple(file.path for file in self.files) + ((str(described),) if described else ())
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Version:

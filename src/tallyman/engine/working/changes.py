@@ -30,8 +30,8 @@ from tallyman.engine.plan.in_place import assigned_by, may_assign, renamed_by, s
 from tallyman.engine.segment.segment import Flow
 from tallyman.engine.segment.stage import Stage
 from tallyman.engine.working import spans
-from tallyman.engine.working.spans import Change, Followed, Span
-from tallyman.engine.working.trace_layout import Layout
+from tallyman.engine.working.spans import ColumnChange, FollowedSpans, Span
+from tallyman.engine.working.trace_layout import TraceLayout
 
 SEEN = "_tm_seen"
 """True if the row was changed before its segment began."""
@@ -63,7 +63,7 @@ class Member:
     stages: tuple[Stage, ...] = ()
     shown: tuple[Mapping[str, str], ...] = ()
     """The current names of the columns of each stage, without those dropped since."""
-    layout: Layout | None = None
+    layout: TraceLayout | None = None
     """Where the last of the stages has the trace of its rows."""
     stored: bool = False
     """True if nothing was done to the rows since they were last written."""
@@ -89,7 +89,7 @@ class Member:
         )
 
     @property
-    def changes(self) -> list[Change]:
+    def changes(self) -> list[ColumnChange]:
         """List the columns that steps may have changed since the rows were last written."""
         return [change for span in self.spans for change in span.changes]
 
@@ -143,7 +143,7 @@ def _seen(member: Member, pairs: Sequence[Pair]) -> Member:
 
 
 def _marked(
-    member: Member, found: Followed, olds: Mapping[str, str], pairs: Sequence[Pair]
+    member: Member, found: FollowedSpans, olds: Mapping[str, str], pairs: Sequence[Pair]
 ) -> Member:
     """Mark which columns of a row changed, and keep the values before."""
     flow, live = member.flow, F.col(PART) == LIVE

@@ -18,7 +18,7 @@ from tallyman.engine.expressions.columns import col
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ColumnChange:
     """A column that a step may change; `number` is its place among the columns of the step."""
 
     seq: int
@@ -50,7 +50,7 @@ class Span:
     """Its name when the segment began; None if it was added since."""
     kept: str | None = None
     """Our column with its last value, if there is no holder any more."""
-    changes: tuple[Change, ...] = ()
+    changes: tuple[ColumnChange, ...] = ()
 
     @property
     def last(self) -> Column:
@@ -81,13 +81,13 @@ def begun(columns: Sequence[str], kinds: Mapping[str, DataType]) -> tuple[Span, 
 
 
 @dataclass(frozen=True, slots=True)
-class Followed:
+class FollowedSpans:
     """Spans after a step. `changes` are the step's own; `kept` maps our new columns to the columns
     whose values before the step they take over.
     """
 
     spans: tuple[Span, ...]
-    changes: tuple[Change, ...]
+    changes: tuple[ColumnChange, ...]
     kept: Mapping[str, str]
 
 
@@ -98,13 +98,13 @@ def follow(
     renamed: Mapping[str, str],
     after: Mapping[str, DataType],
     hidden: Callable[[str], bool],
-) -> Followed:
+) -> FollowedSpans:
     """Follow each column through a step. `assigned` maps the columns that the step assigns to the
     columns they were; `after` has the types after it, of columns that remain. A span ends with its
     type, and where a name that is `hidden` becomes one that is not.
     """
     changes = {
-        was or name: Change(seq, name, n, new=was is None)
+        was or name: ColumnChange(seq, name, n, new=was is None)
         for n, (name, was) in enumerate(assigned.items())
     }
     found: list[Span] = []
@@ -127,5 +127,7 @@ def follow(
             if change is None and name in after:
                 found.append(Span(after[name], name))
     added_now = (Span(after[c.column], c.column, changes=(c,)) for c in changes.values())
-    every = tuple(Change(seq, n, i, new=w is None) for i, (n, w) in enumerate(assigned.items()))
-    return Followed((*found, *added_now), every, kept)
+    every = tuple(
+        ColumnChange(seq, n, i, new=w is None) for i, (n, w) in enumerate(assigned.items())
+    )
+    return FollowedSpans((*found, *added_now), every, kept)

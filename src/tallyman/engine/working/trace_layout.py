@@ -13,7 +13,7 @@ WORD = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class TraceLayout:
     """The trace of the rows of one member in one segment. `row` is the column of the trace."""
 
     row: str

@@ -1,4 +1,4 @@
-"""Rows of a trace: beside each row that steps touched, what they changed.
+"""Rows of a trace: next to each row that steps touched, what they changed.
 
 A row of a trace holds the row at the end of its segment, a mark for each column that a step
 changed, and the values before. All earlier states of the row follow from that.
@@ -21,7 +21,7 @@ from tallyman.engine.segment.stage import TRACED
 from tallyman.engine.working.changes import SEEN, Member, original
 from tallyman.engine.working.row_ids import RowIds
 from tallyman.engine.working.spans import Span
-from tallyman.engine.working.trace_layout import WORD, Layout, mark
+from tallyman.engine.working.trace_layout import WORD, TraceLayout, mark
 
 END = "_tm_end"
 """The step at which the row ended."""
@@ -166,7 +166,7 @@ class TraceRows:
 
     # ---- layout --------------------------------------------------------------------------
 
-    def layout(self) -> Layout:
+    def layout(self) -> TraceLayout:
         """Describe where the files have what."""
         needed, apart = self._needed(), self._kept_apart()
         row = self.at.split(".")
@@ -196,7 +196,7 @@ class TraceRows:
             "loaded": self._loaded(needed, row),
             "created": self._created(needed),
         }
-        return Layout(self.at, self.words, content)
+        return TraceLayout(self.at, self.words, content)
 
     def _loaded(self, needed: list[Span], row: list[str]) -> list[dict[str, Any]] | None:
         member = self.member

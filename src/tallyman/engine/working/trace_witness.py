@@ -23,7 +23,7 @@ from tallyman.engine.segment.stage import Stage
 from tallyman.engine.spark import digest
 from tallyman.engine.working.changes import Member
 from tallyman.engine.working.row_ids import RowIds
-from tallyman.engine.working.trace_layout import Layout, mark
+from tallyman.engine.working.trace_layout import TraceLayout, mark
 from tallyman.engine.working.trace_rows import marks
 
 ID = "_tm_id"
@@ -33,7 +33,7 @@ Values = pa.ChunkedArray
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
+class ExpectedRows:
     """The trace of the rows of one member in one segment; `number` is the place of the member among
     those of the segment.
     """
@@ -42,7 +42,7 @@ class Expected:
     number: int
     member: Member
     stage: Stage
-    layout: Layout
+    layout: TraceLayout
 
     @property
     def what(self) -> str:
@@ -65,13 +65,13 @@ class TraceWitness:
     place: Path
     ids: RowIds
     pool: ThreadPoolExecutor
-    _expected: list[Expected] = field(default_factory=list)
+    _expected: list[ExpectedRows] = field(default_factory=list)
 
     def expect(self, seqs: Sequence[int], number: int, member: Member) -> None:
         """Expect each row of a member that a segment's steps touched."""
         assert member.layout is not None
         stage = member.stages[-1]
-        self._expected.append(Expected(tuple(seqs), number, member, stage, member.layout))
+        self._expected.append(ExpectedRows(tuple(seqs), number, member, stage, member.layout))
 
     def checks(self, kept: Kept) -> Iterator[Check]:
         """Compare the files of the trace with the rows they were written with."""
@@ -79,7 +79,7 @@ class TraceWitness:
         for one, counted in zip(self._expected, wanted, strict=True):
             yield Check(what=one.what, expected=counted.result(), found=self._found(one))
 
-    def _wanted(self, one: Expected, kept: Kept) -> KeyDigest:
+    def _wanted(self, one: ExpectedRows, kept: Kept) -> KeyDigest:
         """Digest the rows that were touched, where they are now."""
         rows, words = one.stage.read(), range(one.layout.words)
         key, held = F.col(KEY), [F.col(marks(word)) for word in words]
@@ -99,7 +99,7 @@ class TraceWitness:
         row = found.agg(*_lanes(F.col(ID), [F.col(marks(word)) for word in words])).first()
         return digest.of_row(row)
 
-    def _found(self, one: Expected) -> KeyDigest:
+    def _found(self, one: ExpectedRows) -> KeyDigest:
         """Digest the files of the trace: sums of two columns, so this process reads them."""
         folder = self.place / f"operation_seq={one.seqs[0]}"
         files = sorted(folder.glob(f"rows-{one.number:02d}-*.parquet"))

@@ -20,7 +20,7 @@ from tallyman.engine.files.listing import hash_once
 from tallyman.engine.files.run_folder import LEDGER
 from tallyman.engine.files.vouched import Vouched
 from tallyman.errors import TraceCorrupt
-from tallyman.query.trace.layout import KINDS, Kind, Layout, StepRecords
+from tallyman.query.trace.layout import KINDS, Kind, RecordLayout, StepRecords
 from tallyman.query.trace.segment_rows import SegmentRows
 
 FORMATS = (1, 2)
@@ -40,7 +40,7 @@ class TraceFile:
     step: TraceStep
     kind: Kind
     path: str
-    layout: Layout
+    layout: RecordLayout
 
     @property
     def shown(self) -> str:

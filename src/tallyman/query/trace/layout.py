@@ -20,7 +20,7 @@ Sides = tuple[ChangeType, Values | None, Values | None]
 """A kind of change, and the values before and after it."""
 
 
-class Layout(Protocol):
+class RecordLayout(Protocol):
     """What the rows of a file mean. Conditions are SQL; None stands for one that never holds."""
 
     @property

@@ -18,9 +18,11 @@ from tallyman.errors.wording import first_line
 from tallyman.query.arrow_values import rows_of
 from tallyman.query.diff.columns import literal
 from tallyman.query.trace.files import TraceFile, check
-from tallyman.query.trace.layout import Kind, Layout, StepRecords
+from tallyman.query.trace.layout import Kind, RecordLayout, StepRecords
 
 BATCH = 10_000
+FILE = "_tm_file"
+"""The column with the path of a row's file; a user's column may be called `filename`."""
 CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "threads": min(4, os.cpu_count() or 1),
     "memory_limit": "1GB",
@@ -60,7 +62,7 @@ class TraceReader:
             if condition is None:
                 continue
             names = self._rows(
-                lambda source, holds=condition: f"SELECT filename FROM {source} WHERE {holds}",
+                lambda source, holds=condition: f"SELECT {FILE} FROM {source} WHERE {holds}",
                 group,
             )
             for path in dict.fromkeys(path for (path,) in names):
@@ -161,16 +163,16 @@ class TraceReader:
         return error
 
 
-PER_FILE: Query = lambda source: f"SELECT filename, count(*) FROM {source} GROUP BY 1"  # noqa: E731
+PER_FILE: Query = lambda source: f"SELECT {FILE}, count(*) FROM {source} GROUP BY 1"  # noqa: E731
 
 
 def _all(rest: str) -> Query:
     return lambda source: f"SELECT * FROM {source} {rest}"
 
 
-def _by_layout(files: Sequence[TraceFile]) -> list[tuple[Layout, list[TraceFile]]]:
+def _by_layout(files: Sequence[TraceFile]) -> list[tuple[RecordLayout, list[TraceFile]]]:
     """Group files with the same layout; those of format 1 are one group."""
-    found: dict[int, tuple[Layout, list[TraceFile]]] = {}
+    found: dict[int, tuple[RecordLayout, list[TraceFile]]] = {}
     for file in files:
         key = 0 if isinstance(file.layout, StepRecords) else id(file.layout)
         found.setdefault(key, (file.layout, []))[1].append(file)
@@ -179,7 +181,7 @@ def _by_layout(files: Sequence[TraceFile]) -> list[tuple[Layout, list[TraceFile]
 
 def _source(files: Sequence[TraceFile]) -> str:
     listed = ", ".join(literal(path) for path in dict.fromkeys(file.path for file in files))
-    return f"read_parquet([{listed}], hive_partitioning=false)"
+    return f"read_parquet([{listed}], hive_partitioning=false, filename={literal(FILE)})"
 
 
 def _record(file: TraceFile, row: Mapping[str, Any]) -> TraceRecord:

@@ -23,7 +23,7 @@ LOW = 62
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class MarkedChange:
     """A column that a step may have changed: its mark, and where the value before is."""
 
     step: int
@@ -34,15 +34,15 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ColumnValues:
     """The values of a column during the segment: at the end, and before each change."""
 
     last: list[str]
-    changes: tuple[Change, ...]
+    changes: tuple[MarkedChange, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class FirstValue:
     """A column of a row as it was loaded or created: the start of a column, or a value apart."""
 
     name: str
@@ -162,13 +162,13 @@ class SegmentRows:
             {name: after[name] for name in order},
         )
 
-    def _first(self, value: Value, row: Row) -> Any:
+    def _first(self, value: FirstValue, row: Row) -> Any:
         if value.column is None:
             assert value.apart is not None
             return read(row, value.apart)
         return self._next(self.spans[value.column], 0, row)
 
-    def _next(self, column: Column, place: int, row: Row) -> Any:
+    def _next(self, column: ColumnValues, place: int, row: Row) -> Any:
         """Find the value before the next change from a place on, or the last one."""
         for change in column.changes[place:]:
             if change.old is not None and self._is(change.mark, row):
@@ -188,12 +188,12 @@ class SegmentRows:
         )
         return f"CASE {cases} ELSE {quoted(column.last)} END" if cases else quoted(column.last)
 
-    def _states(self, kind: Kind) -> tuple[Value, ...]:
+    def _states(self, kind: Kind) -> tuple[FirstValue, ...]:
         return (self.loaded or ()) if kind == "baseline" else self.values
 
     # ---- marks ---------------------------------------------------------------------------
 
-    def _changes(self) -> Iterator[Change]:
+    def _changes(self) -> Iterator[MarkedChange]:
         return (change for column in self.spans for change in column.changes)
 
     def _steps(self) -> list[int]:
@@ -219,15 +219,16 @@ class SegmentRows:
         return [*self.row, f"marks_{word}"]
 
 
-def _column(found: Mapping[str, Any]) -> Column:
+def _column(found: Mapping[str, Any]) -> ColumnValues:
     changes = tuple(
-        Change(int(c["step"]), str(c["column"]), int(c["mark"]), c["old"]) for c in found["changes"]
+        MarkedChange(int(c["step"]), str(c["column"]), int(c["mark"]), c["old"])
+        for c in found["changes"]
     )
-    return Column(list(found["last"]), changes)
+    return ColumnValues(list(found["last"]), changes)
 
 
-def _value(found: Mapping[str, Any]) -> Value:
+def _value(found: Mapping[str, Any]) -> FirstValue:
     column = found.get("column")
     if column is None and not isinstance(found["value"], list):
         raise ValueError(f"no place of {found['name']}")
-    return Value(str(found["name"]), column, found.get("value"))
+    return FirstValue(str(found["name"]), column, found.get("value"))
