@@ -19,14 +19,7 @@ from tallyman.control.tasks.target_tasks import TargetTasks
 from tallyman.domain.task.event import Scope
 from tallyman.domain.task.fence import AttemptReport, Fence, ReportStatus
 from tallyman.domain.task.retry import RetryPolicy
-from tallyman.domain.task.task import (
-    DEFAULT_POOL,
-    TARGET,
-    NewTask,
-    Task,
-    TaskTemplate,
-    TriggerKind,
-)
+from tallyman.domain.task.task import DEFAULT_POOL, TARGET, NewTask, Task, TaskTemplate, TriggerKind
 from tallyman.engine.observer import SILENT
 from tallyman.registry.run.materializations import Materializations
 from tallyman.registry.run.pipelines import Pipelines

@@ -13,6 +13,7 @@ from tallyman.control.openlineage.run import RunEvents
 from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.run import begin
 from tallyman.control.run.journal import Journal
+from tallyman.control.run.watch import Watch
 from tallyman.control.tasks.advance import NODE, advance
 from tallyman.control.tasks.projects import TaskProjects
 from tallyman.domain.history.materialization import RunRecord
@@ -88,7 +89,9 @@ def _submitted(journal: Journal, definitions: Definitions, *, round: int) -> Run
     if not (folder.path / MANIFEST).exists():
         hasher = hasher_for(settings.master, definitions.spark)
         pins = Pins(definitions.workspace, run.id, run.pins, hasher)
-        description(definitions, run, targets, pins).write(folder)
+        # Hashing large inputs may take longer than the lease of this process.
+        with Watch(journal, definitions.interrupt(str(run.id))):
+            description(definitions, run, targets, pins).write(folder)
     lineage = RunEvents(definitions, run, folder)
     events = lineage.first(targets)
     journal.emit(events)

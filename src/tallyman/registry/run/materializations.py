@@ -96,6 +96,7 @@ DECIDE = f"""
 FIND = f"SELECT {COLUMNS} FROM materializations m WHERE {THIS}"
 STATES = """
     SELECT asset_name, partition, status, attempt FROM materializations WHERE run_id = %(run)s
+    ORDER BY completed_at   -- as a run that is watched shows them
 """
 OF_RUN = f"""
     SELECT {COLUMNS} FROM materializations m JOIN runs r ON r.id = m.run_id
