@@ -74,17 +74,21 @@ def tally(result: AssetResult, width: int = 0) -> str:
     line += f"   {result.unaccounted:,} unaccounted   {counted(result.rows_out, 'row')} out"
     line += f"   {seconds}"
     line = line if result.status is Status.SUCCESS else f"{line}   {result.status.value}"
-    return "\n".join([line, *(_sub_tally(m) for m in result.sub_ledgers if m.worth_a_line)])
+    below = (_sub_tally(m, result.status) for m in result.sub_ledgers if m.worth_a_line)
+    return "\n".join([line, *below])
 
 
 def _shares(fates: Mapping[Fate, int]) -> str:
     return " + ".join(f"{fates[f]:,} {word}" for f, word in WORDS.items() if fates.get(f)) or "0"
 
 
-def _sub_tally(made: SubTally) -> str:
+def _sub_tally(made: SubTally, status: Status) -> str:
     """Write a sub-ledger: 11,588 parents → 30,000 children = 28,725 passed + 1,275 rejected"""
     parents = "" if made.parents is None else f"{made.parents:,} parents → "
-    line = f"  {parents}{made.units_in:,} {UNITS[made.unit]} = {_shares(made.fates)}"
+    units = f"  {parents}{made.units_in:,} {UNITS[made.unit]}"
+    if status in (Status.HALTED, Status.CANCELED) and not any(made.fates.values()):
+        return f"{units} not evaluated"
+    line = f"{units} = {_shares(made.fates)}"
     return f"{line}   {made.unaccounted:,} unaccounted" if made.unaccounted else line
 
 
