@@ -6,16 +6,9 @@ from tallyman.domain.definition.frame import Frame
 from tallyman.domain.definition.step import otherwise
 from tallyman.domain.history.run import AssetResult, RunResult
 from tallyman.domain.pipeline.approval import Approval, approval
+from tallyman.domain.pipeline.declare import asset, dataset, source, table
 from tallyman.domain.pipeline.partition import Partitioning, daily, partitions
-from tallyman.domain.pipeline.pipeline import (
-    Asset,
-    SharedDataset,
-    Source,
-    asset,
-    dataset,
-    source,
-    table,
-)
+from tallyman.domain.pipeline.pipeline import Asset, SharedDataset, Source
 from tallyman.domain.pipeline.threshold import Thresholds
 from tallyman.domain.pipeline.trigger import Schedule, schedule
 from tallyman.domain.task.retry import RetryPolicy, retry

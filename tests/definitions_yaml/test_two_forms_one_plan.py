@@ -18,7 +18,7 @@ from tallyman.domain.compiled.form import text_of_document, write
 from tallyman.domain.definition.frame import Frame
 from tallyman.domain.definition.plan import frames
 from tallyman.domain.definition.step_facts import Step
-from tallyman.domain.pipeline import pipeline as declare
+from tallyman.domain.pipeline import declare
 from tallyman.domain.pipeline.pipeline import Pipeline
 from tallyman.engine.plan.canonical import definition_hash
 from tallyman.errors import DefinitionError

@@ -28,17 +28,9 @@ from tallyman.control.compile.yaml_verbs import steps as read_steps
 from tallyman.domain.definition.frame import Frame
 from tallyman.domain.pipeline.approval import Approval, approval
 from tallyman.domain.pipeline.declarations import Declarations
+from tallyman.domain.pipeline.declare import asset, dataset, source, table
 from tallyman.domain.pipeline.partition import Partitioning, daily, partitions
-from tallyman.domain.pipeline.pipeline import (
-    Asset,
-    Item,
-    SharedDataset,
-    Source,
-    asset,
-    dataset,
-    source,
-    table,
-)
+from tallyman.domain.pipeline.pipeline import Asset, Item, SharedDataset, Source
 from tallyman.domain.pipeline.trigger import Trigger, schedule
 from tallyman.domain.task.retry import RetryPolicy, retry
 from tallyman.domain.version.table import Table

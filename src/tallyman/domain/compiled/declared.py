@@ -32,19 +32,17 @@ from tallyman.domain.compiled.steps import NAMES, PLAN, TEXT
 from tallyman.domain.definition.frame import Frame
 from tallyman.domain.definition.plan import frames
 from tallyman.domain.pipeline.approval import Approval, approval
-from tallyman.domain.pipeline.partition import Partitioning, daily, partitions
-from tallyman.domain.pipeline.pipeline import (
+from tallyman.domain.pipeline.declare import (
     FORMATS,
     STRATEGIES,
     TRACES,
-    Asset,
-    SharedDataset,
-    Source,
     asset,
     dataset,
     source,
     table,
 )
+from tallyman.domain.pipeline.partition import Partitioning, daily, partitions
+from tallyman.domain.pipeline.pipeline import Asset, SharedDataset, Source
 from tallyman.domain.pipeline.threshold import Thresholds
 from tallyman.domain.pipeline.trigger import EVENT, MANUAL, MOST_PRIORITY, Schedule, schedule
 from tallyman.domain.task.retry import RetryPolicy

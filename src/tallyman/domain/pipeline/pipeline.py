@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
 from tallyman.domain.account.fate import Evidence
-from tallyman.domain.definition.frame import SAFE_NAME, Frame
-from tallyman.domain.pipeline import arguments
+from tallyman.domain.definition.frame import Frame
 from tallyman.domain.pipeline.approval import Approval
-from tallyman.domain.pipeline.declarations import record
 from tallyman.domain.pipeline.follows import trigger_problems
 from tallyman.domain.pipeline.partition import Partitioning
 from tallyman.domain.pipeline.split import (
     Outputs,
     ReadsOutputs,
-    checked_outputs,
     wired,
     with_split,
 )
@@ -26,32 +22,13 @@ from tallyman.domain.pipeline.threshold import Thresholds
 from tallyman.domain.pipeline.trigger import (
     MANUAL,
     Trigger,
-    checked_concurrency,
-    checked_pool,
-    checked_priority,
-    checked_retry,
-    checked_trigger,
 )
 from tallyman.domain.task.retry import RetryPolicy
 from tallyman.domain.task.task import DEFAULT_POOL
-from tallyman.domain.version.dataset import DATASET_NAME, checked_name
 from tallyman.domain.version.table import Reference, Table
 from tallyman.errors import DefinitionError, Problem, UsageError
 from tallyman.errors.wording import described, nearest
 
-Declared = TypeVar("Declared", "Source", "Asset", "SharedDataset", Table)
-
-FORMATS = ("json", "csv", "parquet")
-NOT_READ = {
-    "orc": "Spark does not number the rows of ORC files, so a record could not be named; "
-    "`spark.read.orc(a).write.parquet(b)` converts them",
-    "xml": "a missing end tag would swallow records silently, and the place of a record is not "
-    "known; convert the file to JSON lines",
-    "iceberg": "rows that the table deleted may still be in its files; write the rows to Parquet",
-}
-"""Formats that people ask for, and why their records cannot be accounted for."""
-STRATEGIES = ("replace", "append")
-TRACES = ("off", "changes")
 RUN_FOLDER_NAMES = frozenset(
     (
         "attempts",
@@ -197,7 +174,9 @@ class Pipeline:
             if isinstance(item, SharedDataset) and seen.get(item.name) == item:
                 continue
             if item.name in seen:
-                problems.append(Problem(_where(item), f"the name {item.name!r} is declared twice"))
+                problems.append(
+                    Problem(where_of(item), f"the name {item.name!r} is declared twice")
+                )
             seen[item.name] = item
         assets = {name: item for name, item in seen.items() if isinstance(item, Asset)}
         sources = {name: item for name, item in seen.items() if isinstance(item, Source)}
@@ -209,10 +188,10 @@ class Pipeline:
             for name in item.inputs:
                 if name not in known:
                     near = nearest(name, known)
-                    problems.append(Problem(_where(item), f"unknown input {name!r}", near))
+                    problems.append(Problem(where_of(item), f"unknown input {name!r}", near))
         for name in outputs.keys() & seen.keys():
             message = f"split: the name {name!r} is declared as something else"
-            problems.append(Problem(_where(outputs[name]), message))
+            problems.append(Problem(where_of(outputs[name]), message))
         assets = {name: wired(item, outputs) for name, item in assets.items()}
         problems += trigger_problems(assets, sources, tables)
         problems += _reserved_names(assets)
@@ -255,7 +234,7 @@ def _reserved_names(assets: Mapping[str, Asset]) -> Iterator[Problem]:
                 f"{asset.name!r} is the name of a file or folder of every run folder; "
                 "name the asset differently, and set publish= to keep the name of its dataset"
             )
-            yield Problem(_where(asset), message)
+            yield Problem(where_of(asset), message)
 
 
 _CLAIMS = {"publish_rejections": "rejections", "split": "outputs"}
@@ -267,14 +246,14 @@ def _datasets(assets: Mapping[str, Asset], tables: Mapping[str, Table]) -> Itera
     for asset in assets.values():
         if asset.dataset in seen:
             message = f"its dataset {asset.dataset!r} already belongs to {seen[asset.dataset]}"
-            yield Problem(_where(asset), message)
+            yield Problem(where_of(asset), message)
         seen.setdefault(asset.dataset, f"asset {asset.name}")
     for asset in assets.values():
         for name in asset.registers:
             what = "publish_rejections" if name == asset.publish_rejections else "split"
             if name in seen:
                 message = f"{what}: the dataset {name!r} already belongs to {seen[name]}"
-                yield Problem(_where(asset), message)
+                yield Problem(where_of(asset), message)
             seen.setdefault(name, f"the {_CLAIMS[what]} of asset {asset.name}")
 
 
@@ -288,7 +267,7 @@ def _own_datasets(
     for item in shared.values():
         if item.dataset in own:
             message = f"this pipeline makes {item.dataset!r} itself: read {own[item.dataset]!r}"
-            yield Problem(_where(item), message)
+            yield Problem(where_of(item), message)
 
 
 def _references(tables: Mapping[str, Table]) -> Iterator[Problem]:
@@ -300,9 +279,9 @@ def _references(tables: Mapping[str, Table]) -> Iterator[Problem]:
             target = tables.get(reference.table)
             if target is None:
                 message = f"{reference.column!r} refers to unknown table {reference.table!r}"
-                yield Problem(_where(table), message, nearest(reference.table, tables))
+                yield Problem(where_of(table), message, nearest(reference.table, tables))
             elif mistake := _mistake(table, reference, target):
-                yield Problem(_where(table), f"{reference.column!r} refers to {mistake}")
+                yield Problem(where_of(table), f"{reference.column!r} refers to {mistake}")
 
 
 def _mistake(table: Table, reference: Reference, target: Table) -> str | None:
@@ -313,189 +292,7 @@ def _mistake(table: Table, reference: Reference, target: Table) -> str | None:
     return f"{to}, which is {other} and not {own}" if own != other else None
 
 
-def _where(item: Item) -> str:
+def where_of(item: Item) -> str:
+    """Name the item as problems do: asset daily_sales."""
     kind = "dataset" if isinstance(item, SharedDataset) else type(item).__name__.lower()
     return f"{kind} {item.name}"
-
-
-def _record(item: Declared) -> Declared:
-    code = getattr(item.function, "__code__", None) if isinstance(item, Asset) else None
-    record(item, _where(item), (code.co_filename, code.co_firstlineno) if code else None)
-    return item
-
-
-def _checked_name(what: str, name: str) -> str:
-    if not SAFE_NAME.fullmatch(arguments.text(what, name)) or name.startswith("."):
-        raise UsageError(f"{what} {name!r}: use letters, digits, '.', '_' and '-', at most 64")
-    return name
-
-
-def source(
-    name: str,
-    path: str,
-    format: str = "json",
-    schema: str | None = None,
-    key: str | Sequence[str] | None = None,
-    options: Mapping[str, object] | None = None,
-) -> Source:
-    """Declare data from outside. A relative path is relative to the project."""
-    what = f"source {_checked_name('source', name)}"
-    arguments.text(f"{what}: path", path)
-    if schema is not None:
-        arguments.text(f"{what}: schema", schema)
-    if format not in FORMATS:
-        reason = f": {NOT_READ[format]}" if format in NOT_READ else ""
-        known = ", ".join(FORMATS)
-        raise UsageError(f"source {name}: format is one of {known}, not {format!r}{reason}")
-    if schema is None and format != "parquet":
-        raise UsageError(f"source {name}: format {format!r} needs a schema")
-    given = arguments.mapping(f"{what}: options", options)
-    texts = {str(name): arguments.as_text(value) for name, value in given.items()}
-    if format == "json" and texts.get("multiLine", "false") == "true":
-        reason = "one record is one line; `jq -c .` converts the file"
-        raise UsageError(f"source {name}: multiLine is not supported for JSON: {reason}")
-    return _record(
-        Source(
-            name=name,
-            path=path,
-            format=format,
-            schema=schema,
-            key=arguments.names(f"{what}: key", key),
-            options=texts,
-        )
-    )
-
-
-def table(
-    name: str,
-    *,
-    schema: str,
-    key: str | Sequence[str],
-    references: Mapping[str, object] | None = None,
-    rules: Mapping[str, object] | None = None,
-) -> Table:
-    """Declare rows that people write with `tallyman mutate` and `tallyman load`, not with a run.
-
-    `references` maps a column to "table.column", the key of another table, or to a mapping with
-    `to`, `at_least` and `at_most`. `rules` maps a column to some of `one_of`, `min`, `max` and
-    `pattern`.
-    """
-    bound = arguments.mapping(f"table {name}: references", references)
-    ruled = arguments.mapping(f"table {name}: rules", rules)
-    return _record(Table.of(name, schema, key, bound, ruled))
-
-
-def dataset(dataset: str, *, name: str | None = None) -> SharedDataset:
-    """Declare a dataset that another pipeline publishes as an input; a run reads its current
-    version. `name` is the name of the input if it is not that of the dataset.
-    """
-    if not DATASET_NAME.fullmatch(arguments.text("dataset", dataset)):
-        raise UsageError(f"dataset {dataset!r}: use lower-case letters, digits and '_'")
-    own = _checked_name("dataset", name or dataset)
-    return _record(SharedDataset(name=own, dataset=dataset))
-
-
-def _check_strategy(asset: str, strategy: str, unique_key: tuple[str, ...]) -> None:
-    if strategy not in STRATEGIES:
-        known = " or ".join(map(repr, STRATEGIES))
-        raise UsageError(f"asset {asset}: update_strategy is {known}, not {strategy!r}")
-    if strategy == "append" and not unique_key:
-        raise UsageError(
-            f"asset {asset}: update_strategy 'append' needs a unique_key: "
-            "without one, running it twice would double its rows"
-        )
-    if strategy != "append" and unique_key:
-        raise UsageError(f"asset {asset}: unique_key is for update_strategy='append'")
-
-
-def _check_key(asset: str, key: tuple[str, ...], unique_key: tuple[str, ...]) -> None:
-    """Require that the key contains the unique_key: appended rows are checked only by the
-    latter.
-    """
-    if key and not set(unique_key) <= set(key):
-        raise UsageError(
-            f"asset {asset}: its key ({', '.join(key)}) does not contain all of its unique_key "
-            f"({', '.join(unique_key)}), so appended rows may repeat it; "
-            "set unique=False if that is allowed"
-        )
-
-
-def asset(  # noqa: PLR0913  one keyword for each property of an asset
-    function: Callable[..., Frame] | None = None,
-    *,
-    key: str | Sequence[str] | None = None,
-    unique: bool = True,
-    thresholds: Thresholds | str | Mapping[str, object] | None = None,
-    evidence: str = "keys",
-    tags: Sequence[str] = (),
-    meta: Mapping[str, object] | None = None,
-    name: str | None = None,
-    partitioned_by: Partitioning | None = None,
-    approval: Approval | None = None,
-    update_strategy: str = "replace",
-    unique_key: str | Sequence[str] | None = None,
-    publish: str | bool = True,
-    publish_rejections: str | None = None,
-    split: Mapping[str, str] | Sequence[tuple[str, str]] | None = None,
-    trace: str | None = None,
-    trigger: Trigger = MANUAL,
-    retry: RetryPolicy | None = None,
-    timeout: str | None = None,
-    priority: int = 0,
-    pool: str = DEFAULT_POOL,
-    max_concurrency: int | None = None,
-) -> Asset | Callable[[Callable[..., Frame]], Asset]:
-    """Declare a function of Frames as an asset; its parameter names are the inputs."""
-
-    def declare(function: Callable[..., Frame]) -> Asset:
-        own = arguments.text("asset", name or getattr(function, "__name__", "asset"))
-        if not callable(function):
-            raise UsageError(f"asset {own}: expected a function, not {arguments.shown(function)}")
-        keys = arguments.names(f"asset {own}: key", key)
-        unique_keys = arguments.names(f"asset {own}: unique_key", unique_key)
-        labels = arguments.names(f"asset {own}: tags", tags)
-        notes = arguments.notes(f"asset {own}: meta", meta)
-        if evidence not in tuple(Evidence):
-            raise UsageError(f"asset {own}: evidence is 'keys' or 'digest', not {evidence!r}")
-        _check_strategy(own, update_strategy, unique_keys)
-        _check_key(own, keys if unique else (), unique_keys)
-        if trace not in (None, *TRACES):
-            raise UsageError(f"asset {own}: trace is 'off' or 'changes', not {trace!r}")
-        if not DATASET_NAME.fullmatch(publish if isinstance(publish, str) else own):
-            raise UsageError(
-                f"asset {own}: {publish if isinstance(publish, str) else own!r} is not a name for "
-                "a dataset (lower-case letters, digits and '_'); set publish='another_name'"
-            )
-        outputs = checked_outputs(f"asset {own}: split", split)
-        if outputs and update_strategy == "append":
-            raise UsageError(f"asset {own}: split is for update_strategy='replace'")
-        if publish_rejections is not None:
-            checked_name(arguments.text(f"asset {own}: publish_rejections", publish_rejections))
-        return _record(
-            Asset(
-                name=_checked_name("asset", own),
-                function=function,
-                inputs=tuple(inspect.signature(function).parameters),
-                key=keys,
-                unique=unique,
-                thresholds=None if thresholds is None else Thresholds.of(thresholds),
-                evidence=Evidence(evidence),
-                tags=frozenset(labels),
-                meta=notes,
-                partitioned_by=partitioned_by,
-                approval=approval,
-                update_strategy=update_strategy,
-                unique_key=unique_keys,
-                publish=publish,
-                publish_rejections=publish_rejections,
-                split=outputs,
-                trace=trace,
-                trigger=checked_trigger(own, trigger, partitioned_by),
-                retry=checked_retry(own, retry, timeout),
-                priority=checked_priority(own, priority),
-                pool=checked_pool(own, pool),
-                max_concurrency=checked_concurrency(own, max_concurrency),
-            )
-        )
-
-    return declare(function) if function is not None else declare
