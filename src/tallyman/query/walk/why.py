@@ -343,5 +343,5 @@ def check_columns(records: Records, wanted: AskedRow, what: str) -> None:
             raise UsageError(f"{what} has no column {name!r}.{meant} Its columns: {known}")
         kind = records.types[name]
         if value is not None and records.duck.value(f"SELECT {typed(value, kind)} IS NULL"):
-            expected = "binary, given in hex as shown" if kind == BLOB else kind.lower()
+            expected = "binary, given in hex" if kind == BLOB else kind.lower()
             raise UsageError(f"{name}={value}: the column is {expected}, and {value!r} is not")
