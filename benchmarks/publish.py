@@ -83,7 +83,7 @@ class Bench:
         bare = Fragment(id=name, dataset_id=dataset.id, files=files, digest=digest)
         made = described(self.warehouse, dataset, bare)
         self.database.durably(lambda tx: Fragments(tx).open(made, None))
-        self.database.durably(lambda tx: Fragments(tx).prepare(made))
+        self.database.durably(lambda tx: Fragments(tx).prepare(made, None))
         return made
 
     def publish(self, datasets: Sequence[Dataset]) -> Commit | None:

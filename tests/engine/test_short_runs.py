@@ -73,12 +73,13 @@ def home(tmp_path: Path) -> Path:
 
 def test_a_project_with_much_data_gets_the_usual_java(home: Path) -> None:
     with Project.open(home) as project:
-        assert not project.workspace.session.is_short()  # nobody said that the process ends
+        assert not project.workspace.session.ends_soon  # nobody said that the process ends
         project.workspace.ends_soon()
-        assert project.workspace.session.is_short()
+        assert project.workspace.session.ends_soon
+        assert project.workspace.has_little_to_do()
         with open(home / "data" / "x" / "2024.json", "wb") as large:
             large.truncate(short_runs.MOST_BYTES + 1)
-        assert not project.workspace.session.is_short()
+        assert not project.workspace.has_little_to_do()
 
 
 def test_java_gets_the_options_and_the_settings_of_spark_do_not(home: Path) -> None:

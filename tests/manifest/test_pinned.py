@@ -90,7 +90,7 @@ class DailySales:
         )
         with self.database.transaction() as tx:
             Fragments(tx).open(made, None)
-            Fragments(tx).prepare(made)
+            Fragments(tx).prepare(made, None)
             if ordinal is not None:
                 Fragments(tx).join(self.dataset.id, [made.id], ordinal)
         return made.id

@@ -87,7 +87,7 @@ class Stand:
             self.states[name] = (self._state(dataset, 0), self._state(dataset, 1))
             for fragment in self.states[name]:
                 database.durably(lambda tx, f=fragment: Fragments(tx).open(f, None))
-                assert database.durably(lambda tx, f=fragment: Fragments(tx).prepare(f))
+                assert database.durably(lambda tx, f=fragment: Fragments(tx).prepare(f, None))
         asked = self.publication(names, dict.fromkeys(names, 0))
         database.durably(lambda tx: publish(tx, self.warehouse, asked))
         database.close()

@@ -49,7 +49,7 @@ def staged(stand: Stand, database: Database, n: int, partition: str | None = Non
 
     def work(tx: Transaction) -> None:
         Fragments(tx).open(made, None)
-        Fragments(tx).prepare(made)
+        Fragments(tx).prepare(made, None)
 
     database.durably(work)
     return made

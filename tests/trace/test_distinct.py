@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import pytest
+from pyspark.sql import SparkSession
+
+from tallyman.engine.source.repeated import LIMIT
 from tests.engine.conftest import Ran, Workshop
 
 PIPELINE = """
@@ -33,13 +37,20 @@ def duplicates(ran: Ran, asset: str) -> Any:
     return ran[asset].ledger["input_accounting"]["duplicate_keys"]
 
 
+@pytest.fixture
+def counting_two(spark: SparkSession) -> Iterator[None]:
+    """Doors count the keys of two records at most. All tests of the process share the session."""
+    spark.conf.set(LIMIT, "2")
+    yield
+    spark.conf.unset(LIMIT)
+
+
+@pytest.mark.usefixtures("counting_two")
 def test_keys_that_the_door_did_not_count_are_compared_once(
     workshop: Callable[..., Workshop],
 ) -> None:
     shop = workshop().pipeline(PIPELINE).lines("rows.jsonl", ROWS)
     shop.lines("repeated.jsonl", [*ROWS, ROWS[1]])
-    with (shop.home / "tallyman.yaml").open("a") as file:
-        file.write("spark: {spark.tallyman.countKeysUpTo: 2}\n")
     assert duplicates(shop.run("untraced"), "untraced") is None  # too many for the door
     ran = shop.run("doubled", "same_key")
     assert ran.asset("doubled").status == "success", ran.asset("doubled").error

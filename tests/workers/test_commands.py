@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.dispositions import at_a_terminal
 from tests.workers.service import Service
 from tests.world.home import Home
 from tests.world.reply import Reply
@@ -92,7 +93,8 @@ def test_a_plan_is_applied_by_workers(service: Service) -> None:
 
 def test_ctrl_c_ends_the_watching_and_not_the_run(service: Service) -> None:
     home = service.home.numbers("2025-07-01", 1, 2)
-    watching = home.installed("run", "+report", "-p", "2025-07-01", "--run-id", "left")
+    with at_a_terminal():
+        watching = home.installed("run", "+report", "-p", "2025-07-01", "--run-id", "left")
     service.queued("left")
     watching.send_signal(signal.SIGINT)
     _, err = watching.communicate(timeout=60)

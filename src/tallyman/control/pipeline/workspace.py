@@ -131,11 +131,14 @@ class Workspace:
         return Warehouse(self.settings.warehouse_folder, self.owner)
 
     def ends_soon(self) -> None:
-        """Note that this process ends after one command: if the project has few assets and little
-        data, Spark is started for a short run."""
-        self.session.is_short = lambda: (
-            len(self.pipeline.assets) <= FEW_ASSETS and short_runs.is_little(self._data())
-        )
+        """Note that this process ends after one command: if the pipeline that runs has few assets
+        and little data, Spark is started for a short run."""
+        self.session.ends_soon = True
+
+    def has_little_to_do(self) -> bool:
+        """True if a run of the pipeline is short: few assets, little data."""
+        few = len(self.pipeline.assets) <= FEW_ASSETS
+        return few and short_runs.is_little(self._data())
 
     def _data(self) -> Iterator[Path]:
         """List the places of everything that a run may read: sources, and all versions."""
@@ -146,7 +149,7 @@ class Workspace:
         yield self.settings.warehouse_folder
 
     def spark(self) -> SparkSession:
-        return self.session.get(self.settings.spark, self._quiet)
+        return self.session.get(self.settings.spark, self._quiet, self.has_little_to_do)
 
     @property
     def _quiet(self) -> Mapping[str, str]:

@@ -31,8 +31,8 @@ class ProjectSession:
         self._session: SparkSession | None = None
         self._unwanted: frozenset[str] = frozenset()
         self._lock = threading.RLock()
-        self.is_short: Callable[[], bool] = lambda: False
-        """Asked when Spark starts: True if this process ends after little work."""
+        self.ends_soon = False
+        """True if this process ends after one command."""
 
     def enter_mode(self) -> None:
         """Prepare for plans: they are built before Spark starts, and may contain columns."""
@@ -41,15 +41,22 @@ class ProjectSession:
     def leave_mode(self) -> None:
         self._mode.leave()
 
-    def get(self, conf: Mapping[str, str], quiet: Mapping[str, str]) -> SparkSession:
+    def get(
+        self,
+        conf: Mapping[str, str],
+        quiet: Mapping[str, str],
+        is_little: Callable[[], bool] = lambda: False,
+    ) -> SparkSession:
         """Return the session, and enter PySpark's mode, local or Connect, until another project's
-        session is used or this project is closed. `conf` overrides settings in `quiet`.
+        session is used or this project is closed. `conf` overrides settings in `quiet`;
+        `is_little` is asked, in a process that ends soon, whether there is little work.
         """
         self._mode.enter()
         with self._lock:
             if self._session is None:
                 given = {**quiet, **conf}
-                java = short_runs.java(given, os.environ) if self.is_short() else ""
+                short = self.ends_soon and is_little()
+                java = short_runs.java(given, os.environ) if short else ""
                 state = str(self._state_folder)
                 self._session = session.open_session(self.master, given, state, java)
                 self._mode.keep()
