@@ -149,6 +149,7 @@ def messages(desk: Desk) -> list[dict[str, Any]]:
     return [row["payload"] for row in desk.rows("SELECT payload FROM queue_messages")]
 
 
+@pytest.mark.wide
 def test_a_pool_of_two_slots_and_a_killed_worker(desk: Desk, address: str, tmp_path: Path) -> None:
     """9: never more than two run, with two keys, and the slots of a killed worker become free."""
     server = processes.server(address, tmp_path)

@@ -77,6 +77,7 @@ def test_a_child_stays_for_the_next_task_and_mixes_nothing(children: WarmChildre
     children.give_back(child, fit=True)
 
 
+@pytest.mark.wide
 def test_what_a_task_sends_after_its_end_belongs_to_no_other(children: WarmChildren) -> None:
     do(children, task(say="one", leave_a_thread=True))
     child = children.take(ChildKind.of(ENTRY, task()))
@@ -119,6 +120,7 @@ def test_a_worn_child_is_replaced_by_one_that_is_prepared() -> None:
     assert all(is_gone(one["pid"]) for one in found)
 
 
+@pytest.mark.wide
 def test_a_child_that_grew_is_replaced() -> None:
     children = WarmChildren(1, ChildLimits(growth=100 * 1024**2))
     first = do(children, task(bytes=200 * 1024**2))  # it is only compared from here on
@@ -141,6 +143,7 @@ def test_a_child_that_waits_too_long_or_died_is_not_used() -> None:
     children.close()
 
 
+@pytest.mark.wide
 def test_a_limit_of_one_task_starts_nothing_ahead() -> None:
     children = WarmChildren(1, ChildLimits(tasks=1))
     assert do(children, task())["before"] == []
@@ -194,6 +197,7 @@ class Unlucky(WarmChildren):
         return child
 
 
+@pytest.mark.wide
 def test_a_child_that_dies_while_it_waits_costs_no_attempt(desk: Desk, place: str) -> None:
     client = ServerClient(place, Secret(desk.token(f"w-{uuid4()}")))
     children = Unlucky(1)

@@ -56,6 +56,7 @@ def test_a_run_prints_the_same_with_and_without_a_server(service: Service) -> No
     assert "unchanged" in there[1]
 
 
+@pytest.mark.wide
 def test_a_failed_run_prints_the_same_with_and_without_a_server(service: Service) -> None:
     home, days = service.home, ("2025-04-03", "2025-04-04")
     for day in days:
@@ -65,6 +66,7 @@ def test_a_failed_run_prints_the_same_with_and_without_a_server(service: Service
     assert (there[0], "failed" in there[1]) == (1, True)
 
 
+@pytest.mark.wide
 def test_a_backfill_counts_partitions(service: Service) -> None:
     home = service.home.numbers("2025-05-01", 1).numbers("2025-05-02", 2).numbers("2025-05-04", 4)
     home.data("2025-05-03/raw.jsonl", *[{"id": "1", "n": 1, "day": "2025-05-03"}] * 2)
