@@ -13,6 +13,7 @@ Processor seconds are of the command and of everything it starts, Java and Postg
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import platform
@@ -79,7 +80,8 @@ def processor_seconds(pid: int, folder: Path) -> dict[tuple[int, float], float]:
         return {}
     for one in psutil.process_iter(["cmdline", "name"]):
         if str(folder) in " ".join(one.info["cmdline"] or ()):
-            started |= {each.pid: each for each in (one, *one.children(recursive=True))}
+            with contextlib.suppress(psutil.NoSuchProcess):  # it has ended since it was listed
+                started |= {each.pid: each for each in (one, *one.children(recursive=True))}
     found: dict[tuple[int, float], float] = {}
     for one in started.values():
         try:
