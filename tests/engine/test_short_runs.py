@@ -22,7 +22,8 @@ with Project.open(sys.argv[1]) as project:
         project.workspace.ends_soon()
     kept = dict(project.spark.sparkContext.getConf().getAll())
     assert "TieredStopAtLevel" not in str(kept), kept
-    words = [word for one in psutil.Process().children(True) for word in one.cmdline()]
+    alive = [one for one in psutil.Process().children(True) if one.status() != "zombie"]
+    words = [word for one in alive for word in one.cmdline()]
     print("SHORT" if set(sys.argv[3].split()) <= set(words) else "LONG")
 """
 
