@@ -127,12 +127,11 @@ def group_keys(flow: Flow, step: GroupBy, folder: SegmentFolder) -> tuple[Stage,
     """Write every live row with its group and what the aggregates need: the evidence itself. A row
     that is itself a group brings count and digest of the rows it was made of.
     """
-    flow = flow.with_tags()
     needed = mentioned([e for _, e in step.aggregates], flow.columns)
     values = [flow.live_column(n, VALUE + n) for n in needed if n not in step.by]
     group = flow.live(F.struct(*group_fields(step, flow.types(step.by)))).alias(GROUP_KEY)
     behind = [F.struct(*kept).alias(SOURCES)] if (kept := flow.sources()) else []
-    columns = [group, *source(placed=flow.placed), *behind, *values, F.col(REJECTIONS)]
+    columns = [group, *source(placed=flow.placed), *behind, *values]
     stage = write_keys(flow, folder, columns, key=SOURCE_KEY, place=SOURCE_PLACE)
     if behind:
         stage = stage.with_sources(SOURCES)

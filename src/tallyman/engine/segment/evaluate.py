@@ -234,7 +234,7 @@ class Evaluation:
 
     def output(self, flow: Flow, written: Stage | None = None) -> Stage:
         """Write the rows that passed, with their keys, unless a stage has them already."""
-        stage = written or self._output(flow.with_tags())
+        stage = written or self._output(flow)
         self.output_key = flow.key_columns or ()
         self.staged_as(stage, last=True)
         if not os.path.isdir(stage.live_folder()):
@@ -251,7 +251,8 @@ class Evaluation:
         system = F.struct(own.alias("key"), reasons, *place, *sources)
         needed = F.lit(flow.placed or not known) | (F.col(PART) != 0)
         system = F.when(needed, system).alias(SYSTEM)
-        stage = write(flow, self.next_folder(), [*user_columns(flow), system], IN_SYSTEM)
+        columns = [*user_columns(flow), system]
+        stage = write(flow, self.next_folder(), columns, IN_SYSTEM)
         return stage.with_sources(f"{SYSTEM}.{SOURCES}") if sources else stage
 
 

@@ -38,6 +38,10 @@ TRACED = -1
 TRACE = "_trace"
 """The folder of that part in a segment. Spark skips names with an underscore: it is not data."""
 
+LIVE_ROWS = f"{PART}={LIVE}"
+"""The folder of the live rows. Where no step can end a row, all are written there as they come: to
+divide rows by part costs an eighth of a wide write, and more where parts alternate.
+"""
 
 OWN_COLUMNS = EndedColumns(KEY, REJECTIONS, PLACE)
 IN_SYSTEM = EndedColumns(f"{SYSTEM}.key", f"{SYSTEM}.rejections", f"{SYSTEM}.place")
@@ -102,7 +106,7 @@ class Stage:
 
     def live_folder(self) -> str:
         assert self.split
-        return os.path.join(self.path, f"{PART}={LIVE}")
+        return os.path.join(self.path, LIVE_ROWS)
 
     def _files(self) -> list[Path]:
         """List the files with live rows; if parts are not split, ended rows are in them too."""
@@ -204,8 +208,9 @@ def write(
     part: str = PART,
 ) -> Stage:
     """Evaluate and write the segment once. `part` has the part of each row."""
-    rows = flow.with_tags().rows.select(F.expr(f"CAST({part} AS INT) AS {PART}"), *columns)
-    schema = _write(rows, folder, {})
+    ended = [_part(part)] if flow.tagged or part != PART else []
+    rows = flow.with_tags().rows.select(*ended, *columns)
+    schema = _write(rows, folder, {}, split=bool(ended), into="" if ended else LIVE_ROWS)
     return _stage(flow, folder, schema, own if flow.placed else replace(own, place=None))
 
 
@@ -213,10 +218,15 @@ def write_keys(
     flow: Flow, folder: SegmentFolder, columns: Sequence[Column], *, key: str, place: str
 ) -> Stage:
     """Evaluate and write rows with keys that are the evidence."""
-    rows = flow.with_tags().rows.select(F.expr(f"CAST({PART} AS INT) AS {PART}"), *columns)
-    schema = _write(rows, folder, EVIDENCE_OPTIONS)
+    chosen = [_part(PART), *columns, F.col(REJECTIONS)] if flow.tagged else columns
+    rows, into = flow.rows.select(*chosen), "" if flow.tagged else LIVE_ROWS
+    schema = _write(rows, folder, EVIDENCE_OPTIONS, split=flow.tagged, into=into)
     own = EndedColumns(key, REJECTIONS, place if flow.placed else None)
     return _stage(flow, folder, schema, own)
+
+
+def _part(name: str) -> Column:
+    return F.expr(f"CAST({name} AS INT) AS {PART}")
 
 
 def write_merged(flow: Flow, rows: DataFrame, folder: SegmentFolder) -> Stage:
@@ -243,11 +253,18 @@ def count_warnings(seen: Iterable[RowsSeen], rows: int) -> None:
 
 
 def _write(
-    rows: DataFrame, folder: SegmentFolder, options: Mapping[str, str], *, split: bool = True
+    rows: DataFrame,
+    folder: SegmentFolder,
+    options: Mapping[str, str],
+    *,
+    split: bool = True,
+    into: str = "",
 ) -> StructType:
+    """Write the rows: with `split` divided by part, otherwise all of them into one folder."""
     if not folder.complete:
         writer = rows.write.options(**options)
-        (writer.partitionBy(PART) if split else writer).parquet(folder.path)
+        place = os.path.join(folder.path, into)
+        (writer.partitionBy(PART) if split else writer).parquet(place)
         traced = Path(folder.path, f"{PART}={TRACED}")
         if traced.is_dir():
             os.rename(traced, Path(folder.path, TRACE))
