@@ -6,8 +6,6 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import reduce
-from operator import or_
 from pathlib import Path
 
 from pyspark.sql import Column, DataFrame, Row, SparkSession
@@ -17,8 +15,7 @@ from pyspark.sql.types import ArrayType, MapType, StructField, StructType
 from tallyman.domain.account.ledger import KeyDigest
 from tallyman.engine.evidence import kept_by_spark
 from tallyman.engine.expressions.clock import pinned
-from tallyman.engine.expressions.column_names import SYSTEM
-from tallyman.engine.expressions.columns import col
+from tallyman.engine.expressions.column_names import SYSTEM, quoted
 from tallyman.engine.files import parquet
 from tallyman.engine.spark import digest, spark_hash
 from tallyman.engine.spark.plain_types import is_plain
@@ -88,14 +85,11 @@ def _keyed(schema: StructType) -> bool:
 
 
 def _sums(rows: DataFrame, only: Column | None) -> list[Column]:
-    hashes = row_hashes(rows, seeds=(0, 1))
-    halves = [half for h in hashes for half in (F.shiftright(h, 32), h.bitwiseAND(F.lit(LOW)))]
+    hashes = _hashes(rows.schema, seeds=(0, 1))
+    halves = [half for h in hashes for half in (f"shiftright({h}, 32)", f"({h} & {LOW}L)")]
+    sums = ["count(1) AS rows", *(f"sum({half}) AS s{n}" for n, half in enumerate(halves))]
     inside = F.lit(True) if only is None else F.coalesce(only, F.lit(False))
-    return [
-        F.count(F.lit(1)).alias("rows"),
-        F.count_if(~inside).alias("outside"),
-        *(F.sum(half).alias(f"s{n}") for n, half in enumerate(halves)),
-    ]
+    return [*map(F.expr, sums), F.count_if(~inside).alias("outside")]
 
 
 def _content(columns: Iterable[StructField], found: Sequence[Row]) -> Content:
@@ -105,21 +99,26 @@ def _content(columns: Iterable[StructField], found: Sequence[Row]) -> Content:
 
 def row_hashes(rows: DataFrame, seeds: Sequence[int]) -> list[Column]:
     """Hash all columns of each row, once per seed."""
-    values = _values(rows)
+    return list(map(F.expr, _hashes(rows.schema, seeds)))
+
+
+def _hashes(columns: Iterable[StructField], seeds: Sequence[int]) -> list[str]:
+    """Write the same in SQL: a call into Java for each hash, not for each value."""
+    values = [_value(field) for field in columns]
     # xxhash64 skips NULLs: without the flags, (1, NULL) and (NULL, 1) would be equal.
-    missing = [value.isNull() for value in values]
-    nulls = F.concat_ws("", *(F.when(no, "1").otherwise("0") for no in missing))
+    missing = [f"{value} IS NULL" for value in values]
+    flags = ", ".join(["''", *(f"CASE WHEN {no} THEN '1' ELSE '0' END" for no in missing)])
+    nulls = f"concat_ws({flags})"
     if missing:  # most rows have no NULL: their flags need not be put together
-        nulls = F.when(~reduce(or_, missing), "0" * len(missing)).otherwise(nulls)
-    return [F.xxhash64(F.lit(seed), nulls, *values) for seed in seeds]
+        some = " OR ".join(missing)
+        nulls = f"CASE WHEN NOT ({some}) THEN '{'0' * len(missing)}' ELSE {nulls} END"
+    return [f"xxhash64({', '.join([str(seed), nulls, *values])})" for seed in seeds]
 
 
-def _values(rows: DataFrame) -> list[Column]:
-    """List the values to hash; nested ones as text, because NULLs inside them count too."""
-    return [
-        F.to_json(F.struct(col(f.name))) if isinstance(f.dataType, NESTED) else col(f.name)
-        for f in rows.schema
-    ]
+def _value(field: StructField) -> str:
+    """Write the value to hash; a nested one as text, because NULLs inside it count too."""
+    name = quoted(field.name)
+    return f"to_json(struct({name}))" if isinstance(field.dataType, NESTED) else name
 
 
 def _digest(columns: Iterable[StructField], sums: Sequence[int]) -> str:
