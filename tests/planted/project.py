@@ -28,6 +28,9 @@ def checked(orders):
 def rows(orders, regions=None, more=None, asset=""):
     return checked(orders)
 
+def added_up(orders, regions=None, more=None, asset=""):
+    return orders.groupBy("grp").agg(total="sum(amount)", name="by_grp")
+
 def both(orders, regions=None, more=None, asset=""):
     return checked(orders).select("id", "grp").union(more.select("id", "grp"))
 

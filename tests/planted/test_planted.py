@@ -28,6 +28,7 @@ PLANS = (
     "rows",
     "both",
     "groups",
+    "added_up",
     "judged",
     "regrouped",
     "unfolded",
