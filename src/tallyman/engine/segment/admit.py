@@ -40,7 +40,7 @@ from tallyman.engine.expressions.column_names import (
 )
 from tallyman.engine.segment.fate_book import Book
 from tallyman.engine.segment.segment import Flow
-from tallyman.engine.segment.tags import REJECTION, rejection
+from tallyman.engine.segment.tags import NO_REJECTIONS, REJECTION, rejection
 from tallyman.engine.source.lines_input import LinesInput
 from tallyman.engine.source.source import Input
 
@@ -48,6 +48,8 @@ SAME_TEXT = (StringType, BooleanType, IntegralType, DecimalType, DateType)
 """Types with only one text per value, in Spark and elsewhere."""
 READ_AS_TEXT = (CharType, VarcharType)
 """Types that rows never have: Spark reads them as string."""
+INGEST = "ingest"
+"""The step of the rules that records can break before the first step."""
 BAD = f"{CORRUPT} IS NOT NULL"
 RAW, TYPED, FOUND = "_tm_raw", "_tm_typed", "_tm_found"
 """The fields of a broken line as text, with their types as far as they fit, and what is wrong."""
@@ -106,6 +108,8 @@ class _Rules:
         """Add part and rejections. Broken lines are parsed twice more, in steps of their own: as
         text, and with types. Parsed again for each column, 2,000 columns would take minutes.
         """
+        if self.source.fits:  # the rules keep their numbers, and rows their columns
+            return rows.selectExpr("*", f"{LIVE} AS {PART}", f"{NO_REJECTIONS} AS {REJECTIONS}")
         if isinstance(self.source, LinesInput):
             source = self.source
             strings = [StructField(f.name, StringType()) for f in source.positions]
@@ -215,7 +219,7 @@ def _rules(source: Input, book: Book) -> _Rules:
                 expected=expected,
                 entity=source.name,
                 field=name,
-                step="ingest",
+                step=INGEST,
             )
         )
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
-from pyspark.sql.types import StructField
+from pyspark.sql.types import StructField, StructType
 
 from tallyman.engine.expressions.column_names import CORRUPT, KEY, quoted
 from tallyman.engine.files import compressed
@@ -23,7 +22,7 @@ from tallyman.engine.source.lines_input import (
     parsed_field,
     textual_key,
 )
-from tallyman.engine.source.source import Input
+from tallyman.engine.source.source import Input, nullable
 from tallyman.engine.source.tasks import in_few_tasks
 from tallyman.engine.spark import digest
 from tallyman.engine.spark.spark_hash import digest_of
@@ -50,6 +49,8 @@ class JsonInput(LinesInput):
 
     def records(self, columns: Sequence[str] | None = None) -> DataFrame:
         names = list(self.schema.names if columns is None else columns)
+        if self.fits:
+            return self.fitting(names)
         unfit_values = unfit.unfit(unfit.outside_years(self.schema, quoted, self.redaction))
         decided = f"{self._decided} AS {CORRUPT}"
         key = f"{self.line_key('false')} AS {KEY}"
@@ -60,12 +61,19 @@ class JsonInput(LinesInput):
         written = self._text.where(f"NOT ({lines.is_blank(lines.TEXT)})")
         return written.selectExpr(f"{self._written_key} AS {KEY}")
 
+    def fitting(self, names: Sequence[str]) -> DataFrame:
+        schema = StructType(nullable(self.fields({*names, *self.key})))
+        rows = self._read(schema, {"mode": "FAILFAST"})
+        return rows.selectExpr(*map(quoted, names), f"{self.own_key()} AS {KEY}")
+
     @cached_property
     def _rows(self) -> DataFrame:
-        reader = self.spark.read.options(**self.options)
-        reader = reader.option("columnNameOfCorruptRecord", CORRUPT)
-        rows = reader.schema(self._typed(self.schema.fields)).json(self.files.paths)
-        return in_few_tasks(rows, self.files)
+        schema = self._typed(self.schema.fields)
+        return self._read(schema, {"columnNameOfCorruptRecord": CORRUPT})
+
+    def _read(self, schema: StructType, options: Mapping[str, str]) -> DataFrame:
+        reader = self.spark.read.options(**self.options, **options)
+        return in_few_tasks(reader.schema(schema).json(self.files.paths), self.files)
 
     @property
     def _decided(self) -> str:
@@ -142,20 +150,17 @@ class JsonInput(LinesInput):
 
     def _measure(self, found: DataFrame, fields: list[StructField]) -> _Scan:
         """Add up the keys, and what is to be known of columns."""
-        fits = f"{parsed_field(CORRUPT)} IS NULL"
-        sums = [
-            *digest.lanes(self._shown),
-            f"count_if({ODD}) AS odd",
+        fits = f"NOT blank AND {parsed_field(CORRUPT)} IS NULL"
+        row = found.selectExpr(
+            *digest.lanes(self._shown, "NOT blank"),
+            "count_if(blank) AS blank",
+            f"count_if(NOT blank AND ({ODD})) AS odd",
             *column_metrics.aggregates(fields, parsed_field, fits),
-        ]
-        rows = found.groupBy("blank").agg(*map(F.expr, sums))
-        by_blank = {row["blank"]: row for row in rows.collect()}  # two rows
-        if (full := by_blank.get(False)) is None:
-            full = dict.fromkeys((*digest.NAMES, "odd"), 0)
-        blank = by_blank[True][digest.COUNT] if True in by_blank else 0
-        measured = column_metrics.of_row(fields, by_blank[False]) if False in by_blank else None
-        columns = measured if fields else None
-        return _Scan(Door(digest.of_row(full), 0, blank, columns=columns), full["odd"] == 0)
+        ).first()
+        assert row is not None
+        columns = column_metrics.of_row(fields, row) if fields and row[digest.COUNT] else None
+        door = Door(digest.of_row(row), 0, row["blank"], columns=columns)
+        return _Scan(door, row["odd"] == 0)
 
     def slower(self) -> Input:
         return LinesInput(

@@ -93,7 +93,8 @@ def numbered(
 
 def is_blank(text: str) -> str:
     """Write a condition: the text is only white space. Stops at the first other character."""
-    return f"octet_length(trim(LEADING ' \\t\\r' FROM {text})) = 0"
+    bare = f"octet_length(trim(LEADING ' \\t\\r' FROM {text})) = 0"
+    return f"(NOT startswith({text}, '{{') AND {bare})"  # most lines of JSON need no copy
 
 
 def is_place(key: str) -> str:

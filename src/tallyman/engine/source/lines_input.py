@@ -16,15 +16,26 @@ from tallyman.engine.source.source import Input, key_text, nullable, placed
 from tallyman.engine.spark import digest
 
 PARSED, BROKEN = "_tm_parsed", "_tm_broken"
+_PLACED = f"concat('@', {lines.FILE}, '#', CAST({lines.NUMBER} AS STRING))"
 _QUOTE = literal('"')
+TYPING = (
+    "spark.sql.session.timeZone",
+    "spark.sql.caseSensitive",
+    "spark.sql.legacy.timeParserPolicy",
+    "spark.sql.legacy.json.allowEmptyString.enabled",
+    "spark.sql.legacy.json.enableDateTimeParsingFallback",
+    "spark.sql.legacy.csv.enableDateTimeParsingFallback",
+)
+"""Settings of Spark that decide whether a text fits a type."""
 BAD_UTF8 = f"NOT is_valid_utf8({lines.TEXT})"
-# Compare bytes: counting characters would cost more than everything else at the door.
+# Compare bytes: to count characters, or to search texts, costs more than all else at the door.
 _ALL_BUT_LAST = f"substring(CAST({lines.TEXT} AS BINARY), 1, octet_length({lines.TEXT}) - 1)"
 # Half of a character of two parts (`\\ud83d` alone), which the reader would turn into `?`. Escaped
 # backslashes and whole characters are taken out first.
 _PAIR = r"\\\\u[dD][89abAB][0-9a-fA-F]{2}\\\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 _HALF_CHARACTER = (
-    rf"((contains({lines.TEXT}, '\\ud') OR contains({lines.TEXT}, '\\uD')) AND regexp_like("
+    rf"(contains({_ALL_BUT_LAST}, X'5C75')"
+    rf" AND (contains({lines.TEXT}, '\\ud') OR contains({lines.TEXT}, '\\uD')) AND regexp_like("
     rf"regexp_replace(regexp_replace({lines.TEXT}, '\\\\\\\\', ''), '{_PAIR}', ''),"
     r" '\\\\u[dD][89a-fA-F]'))"
 )
@@ -67,6 +78,16 @@ class LinesInput(Input):
     def _typed(self, fields: Sequence[StructField]) -> StructType:
         return StructType([*nullable(fields), StructField(CORRUPT, StringType())])
 
+    @cached_property
+    def typing(self) -> str:
+        settings = (self.spark.conf.get(name, None) for name in TYPING)
+        return repr((self.spark.version, *settings))
+
+    @cached_property
+    def fits(self) -> bool:
+        known = self.remembered
+        return known is not None and known.typing is not None and known.typing == self.typing
+
     def parse(self, text: str, fields: Sequence[StructField]) -> str:
         """Write the fields of a text as a struct; CORRUPT holds the text if one of them did not
         fit.
@@ -81,7 +102,8 @@ class LinesInput(Input):
         self, function: str, text: str, fields: Sequence[StructField], unused: Collection[str]
     ) -> str:
         given = {n: value for n, value in self.parser_options.items() if n not in unused}
-        given |= {"columnNameOfCorruptRecord": CORRUPT, "mode": "PERMISSIVE"}
+        mode = "FAILFAST" if self.fits else "PERMISSIVE"
+        given |= {"columnNameOfCorruptRecord": CORRUPT, "mode": mode}
         options = ", ".join(literal(word) for option in given.items() for word in option)
         return f"{function}({text}, {literal(self._typed(fields).json())}, map({options}))"
 
@@ -116,7 +138,21 @@ class LinesInput(Input):
         return f"{BAD_UTF8} OR {IRREGULAR}"
 
     def records(self, columns: Sequence[str] | None = None) -> DataFrame:
-        return self._typed_lines(self.schema.names if columns is None else columns, self.positions)
+        names = self.schema.names if columns is None else columns
+        return self.fitting(names) if self.fits else self._typed_lines(names, self.positions)
+
+    def fitting(self, names: Sequence[str]) -> DataFrame:
+        """Read lines that are known to fit: only the named columns are typed, and nothing is
+        diagnosed. A line that does not fit after all is an error of Spark's.
+        """
+        parsed = f"{self.parse(lines.TEXT, self.fields({*names, *self.key}))} AS {PARSED}"
+        found = self._lines().selectExpr(parsed, f"{_PLACED} AS {PLACE}")
+        own = [key_text(self.key, self.redaction, parsed_field)] if self.key else []
+        return found.selectExpr(
+            *(f"{parsed_field(name)} AS {quoted(name)}" for name in names),
+            f"coalesce({', '.join([*own, PLACE])}) AS {KEY}",
+            *placed(self, PLACE),
+        )
 
     def keys(self) -> DataFrame:
         """Read the keys without typing any other field, which cannot change a key."""
@@ -131,7 +167,7 @@ class LinesInput(Input):
             *(f"{parsed_field(n)} AS {quoted(n)}" for n in dict.fromkeys([*names, *self.key])),
             f"CASE WHEN {PARSED} IS NULL THEN make_valid_utf8({lines.TEXT}) "
             f"ELSE {PARSED}.{CORRUPT} END AS {CORRUPT}",
-            f"concat('@', {lines.FILE}, '#', CAST({lines.NUMBER} AS STRING)) AS {PLACE}",
+            f"{_PLACED} AS {PLACE}",
             f"{PARSED} IS NULL AS {BROKEN}",
             *unfit_values,
         )

@@ -76,6 +76,11 @@ class Input(ABC):
         if self.memory is not None and not self.hides_key and door != self.remembered:
             self.memory.keep(self.files.content_hash, self._reading, door)
 
+    def forget(self) -> None:
+        """Measure these bytes again in the next run."""
+        if self.memory is not None:
+            self.memory.forget(self.files.content_hash, self._reading)
+
     @property
     def _reading(self) -> str:
         """All that decides, besides the bytes, which keys are read."""
@@ -99,6 +104,18 @@ class Input(ABC):
         """True if a record of this input can fail before the first step."""
         required = any(not field.nullable for field in self.schema)
         return self.textual or required or bool(self.unfit_columns)
+
+    @property
+    def typing(self) -> str | None:
+        """All that decides, besides bytes and declaration, whether a record fits; None if values
+        are not read from text.
+        """
+        return None
+
+    @property
+    def fits(self) -> bool:
+        """True if an earlier run typed every column of these bytes and rejected no record."""
+        return False
 
     @property
     def unfit_columns(self) -> Mapping[str, str]:

@@ -16,14 +16,16 @@ STORED = ("record_count", *(f"key_digest_{lane}" for lane in LANES))
 HALF = 0xFFFFFFFF
 
 
-def lanes(key: str) -> list[str]:
+def lanes(key: str, where: str | None = None) -> list[str]:
     """Write a count and four sums: the halves of two 64-bit hashes of the key, with two seeds. Sums
-    of 32-bit halves cannot overflow before two billion records per group.
+    of 32-bit halves cannot overflow before two billion records per group. With `where`, only rows
+    for which it holds count.
     """
+    only = f" FILTER (WHERE {where})" if where else ""
     hashes = (f"xxhash64({key})", f"xxhash64(1, {key})")
     halves = [half for h in hashes for half in (f"shiftright({h}, 32)", f"{h} & {HALF}L")]
     sums = ["count(1)", *(f"sum({half})" for half in halves)]
-    return [f"{one} AS {name}" for one, name in zip(sums, NAMES, strict=True)]
+    return [f"{one}{only} AS {name}" for one, name in zip(sums, NAMES, strict=True)]
 
 
 def of_sums(sums: Mapping[str, int | None], names: Sequence[str] = NAMES) -> KeyDigest:
