@@ -139,7 +139,6 @@ def source(*, placed: bool) -> list[Column]:
 
 def hidden_links(stage: Stage, step: GroupBy, redaction: Redaction) -> DataFrame | None:
     """Read the evidence without redacted values; None if the segment wrote none."""
-    rows = stage.live()
     names = stage.schema.names
     values = [name for name in names if name.startswith(VALUE)]
     shown = [name for name in values if not redaction.covers(name.removeprefix(VALUE))]
@@ -147,7 +146,7 @@ def hidden_links(stage: Stage, step: GroupBy, redaction: Redaction) -> DataFrame
         return None
     named = [name for name in (SOURCE_KEY, SOURCE_PLACE, SOURCES) if name in names]
     group = f"{_hidden_group(step, redaction)} AS {GROUP_KEY}"
-    return rows.selectExpr(group, *named, *map(quoted, shown))
+    return stage.live().selectExpr(group, *named, *map(quoted, shown))
 
 
 def hidden_groups(groups: DataFrame, step: GroupBy, redaction: Redaction) -> DataFrame:
