@@ -42,10 +42,10 @@ JOBS = {
     "keys": 2,  # the pass, and the aggregate of what it wrote
     "from_lines": 3,  # and the door
 }
-CALLS = {"rows": 300, "digests": 460, "keys": 530, "from_lines": 980}
+CALLS = {"rows": 260, "digests": 350, "keys": 405, "from_lines": 475}
 """Calls into the JVM that a run may make, most of them to build the pass. Columns are written as
 SQL: built of functions they took twice as many."""
-MEASURED = 390
+MEASURED = 340
 """The same for `rows` when Spark measures its output; the hashes of its values are SQL too."""
 FORGET = "m\n"
 """A call that only lets the JVM forget an object, whenever Python collects garbage."""

@@ -9,8 +9,7 @@ from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from tallyman.domain.account.ledger import KeyDigest
-from tallyman.engine.expressions.column_names import KEY, SYSTEM
-from tallyman.engine.expressions.columns import col
+from tallyman.engine.expressions.column_names import KEY, SYSTEM, quoted
 from tallyman.engine.segment.group_key import group_text, pair, text_of_group
 from tallyman.engine.source.source import key_text
 from tallyman.engine.spark import digest
@@ -24,45 +23,42 @@ LETTER = (
 
 
 def keys(rows: DataFrame, column: str) -> KeyDigest:
-    return digest.of_keys(rows.select(col(column)))
+    return digest.of_keys(rows, quoted(column))
 
 
 def grouped(rows: DataFrame) -> tuple[KeyDigest, KeyDigest]:
     """Digest in one job: rows are grouped, then the groups are added up."""
     if "source_key" in rows.columns:
-        each = rows.groupBy("group_key").agg(*digest.lanes("source_key"))
+        each = rows.groupBy("group_key").agg(*map(F.expr, digest.lanes("source_key")))
     else:
         names = zip(digest.STORED, digest.NAMES, strict=True)
         stored = [F.col(old).alias(name) for old, name in names if old in rows.columns]
         each = rows.select("group_key", *stored)
-    text = text_of_group(rows)
     known = [name for name in digest.NAMES if name in each.columns]
-    sums = [F.sum(name).alias(f"{SUM}{name}") for name in known]
-    found = each.agg(*sums, *digest.lanes(text)).first()
+    sums = [f"sum({name}) AS {SUM}{name}" for name in known]
+    found = each.selectExpr(*sums, *digest.lanes(text_of_group(rows))).first()
     assert found is not None
     return digest.of_sums({n: found[f"{SUM}{n}"] for n in known}), digest.of_row(found)
 
 
 def pairs(rows: DataFrame) -> KeyDigest:
-    both = pair(text_of_group(rows), F.col("source_key"))
-    return digest.of_keys(rows.select(both.alias(KEY)))
+    return digest.of_keys(rows, pair(text_of_group(rows), "source_key"))
 
 
 def children(rows: DataFrame) -> tuple[KeyDigest, KeyDigest, int]:
-    first = F.col("child_key") == F.concat("parent_key", F.lit("/0"))
-    stray = ~F.startswith(F.col("child_key"), F.concat("parent_key", F.lit("/")))
-    parents = digest.of_keys(rows.where(first).select("parent_key"))
-    return parents, digest.of_keys(rows.select("child_key")), rows.where(stray).count()
+    parents = digest.of_keys(rows.where("child_key = concat(parent_key, '/0')"), "parent_key")
+    stray = rows.where("NOT startswith(child_key, concat(parent_key, '/'))").count()
+    return parents, digest.of_keys(rows, "child_key"), stray
 
 
 def passed(rows: DataFrame, key_columns: Sequence[str]) -> dict[str | None, KeyDigest]:
-    found = by_step(rows, digest.lanes(output_key(rows, key_columns)))
+    found = by_step(rows, list(map(F.expr, digest.lanes(output_key(key_columns)))))
     return {step: digest.of_row(row) for step, row in found.items() if row[digest.COUNT]}
 
 
-def output_key(rows: DataFrame, key_columns: Sequence[str]) -> Column:
-    own = [F.col(f"{SYSTEM}.key"), *([key_text(key_columns)] if key_columns else [])]
-    return F.coalesce(*own)
+def output_key(key_columns: Sequence[str]) -> str:
+    own = [f"{SYSTEM}.key", *([key_text(key_columns)] if key_columns else [])]
+    return f"coalesce({', '.join(own)})"
 
 
 def by_step(rows: DataFrame, sums: Sequence[Column]) -> dict[str | None, Row]:
@@ -78,8 +74,7 @@ def by_step(rows: DataFrame, sums: Sequence[Column]) -> dict[str | None, Row]:
 
 
 def group_rows(rows: DataFrame, by: Sequence[str]) -> KeyDigest:
-    text = group_text(by, [col(name) for name in by])
-    return digest.of_keys(rows.select(text.alias(KEY)))
+    return digest.of_keys(rows, group_text(by, [quoted(name) for name in by]))
 
 
 def letters(spark: SparkSession, files: list[str]) -> tuple[Any, ...]:
@@ -95,8 +90,9 @@ def letters(spark: SparkSession, files: list[str]) -> tuple[Any, ...]:
     )
     alone, behind = first.where("grp IS NULL"), first.where("grp IS NOT NULL")
 
-    def by(frame: DataFrame, name: str, key: Column) -> dict[Any, KeyDigest]:
-        found = frame.groupBy(name).agg(*digest.lanes(key)).collect()  # a row per level or step
+    def by(frame: DataFrame, name: str, key: str) -> dict[Any, KeyDigest]:
+        sums = map(F.expr, digest.lanes(key))
+        found = frame.groupBy(name).agg(*sums).collect()  # a row per level or step
         return {row[name]: digest.of_row(row) for row in found}
 
     summary = rows.groupBy("error_type", "morphism_path").agg(
@@ -108,10 +104,10 @@ def letters(spark: SparkSession, files: list[str]) -> tuple[Any, ...]:
     listed.sort(key=lambda row: (row["error_type"], row["morphism_path"]))
     promised = first.agg(F.sum("of").alias("n")).first()
     return (
-        by(alone, "level", F.col(KEY)),
-        by(behind, "step", F.col(KEY)),
-        by(behind.select("step", "grp").distinct(), "step", F.col("grp")),
-        by(behind, "step", pair(F.col("grp"), F.col(KEY))),
+        by(alone, "level", KEY),
+        by(behind, "step", KEY),
+        by(behind.select("step", "grp").distinct(), "step", "grp"),
+        by(behind, "step", pair("grp", KEY)),
         sum(row["count"] for row in listed),
         int(promised["n"] or 0) if promised else 0,
         listed,
