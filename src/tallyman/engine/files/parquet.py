@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -39,41 +40,49 @@ def few(rows: int, most: int = ROWS) -> bool:
     return rows <= most
 
 
-def batches(
-    files: Sequence[Path], columns: Sequence[str], rows: int = BATCH
-) -> Iterator[pa.RecordBatch]:
+def batches(files: Sequence[Path], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """Read the named columns; fields of structs are named with dots."""
     for file in files:
         with pq.ParquetFile(file, page_checksum_verification=True) as opened:
-            yield from opened.iter_batches(rows, columns=list(columns), use_threads=False)
+            yield from opened.iter_batches(BATCH, columns=list(columns), use_threads=False)
 
 
-def held(
-    files: Sequence[Path], columns: Sequence[str], only: pc.Expression | None = None
-) -> pa.Table | None:
-    """Read the rows for which `only` holds, of at least one file; None if they take too many
-    bytes. Footers do not show that: a text of a megabyte, repeated, is in the file once.
+class TooManyBytes(Exception):
+    """The rows take more memory than this process gives them; Spark reads them instead."""
+
+
+def table(
+    files: Sequence[Path],
+    columns: Sequence[str] | None = None,
+    *,
+    only: pc.Expression | None = None,
+    most: int = sys.maxsize,
+) -> pa.Table:
+    """Read the rows of at least one file, all or those for which `only` holds; TooManyBytes if they
+    take more than `most`. Footers do not show that: a text that is repeated is in a file once.
     """
     tables: list[pa.Table] = []
     size = 0
-    for batch in batches(files, columns, HELD):
-        rows = pa.Table.from_batches([batch])
-        rows = rows if only is None else rows.filter(only)
-        tables.append(rows)
-        size += rows.nbytes
-        if size > BYTES:
-            return None
-    return _together(tables) if tables else table(files, columns)
+    for rows in _pieces(files, columns, whole=most == sys.maxsize):
+        tables.append(rows if only is None else rows.filter(only))
+        size += tables[-1].nbytes
+        if size > most:
+            raise TooManyBytes
+    return _together(tables)
 
 
-def table(files: Sequence[Path], columns: Sequence[str] | None = None) -> pa.Table:
-    """Read all rows of at least one file."""
+def _pieces(
+    files: Sequence[Path], columns: Sequence[str] | None, *, whole: bool
+) -> Iterator[pa.Table]:
+    """Read each file at once or in pieces; at least one piece of each, which may be empty."""
     wanted = None if columns is None else list(columns)
-    tables = []
     for file in files:
         with pq.ParquetFile(file, page_checksum_verification=True) as opened:
-            tables.append(opened.read(wanted, use_threads=False))
-    return _together(tables)
+            if whole or not opened.metadata.num_rows:
+                yield opened.read(wanted, use_threads=False)
+            else:
+                batches = opened.iter_batches(HELD, columns=wanted, use_threads=False)
+                yield from (pa.Table.from_batches([batch]) for batch in batches)
 
 
 def _together(tables: Sequence[pa.Table]) -> pa.Table:

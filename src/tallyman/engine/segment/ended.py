@@ -49,19 +49,23 @@ class EndedColumns:
         if not parquet.few(sum(map(parquet.rows_in, files.values()))):
             return None
         parts: dict[int, pa.Table] = {}
-        for part, found in files.items():
-            rows = parquet.held(found, self._wanted)
-            if rows is None or sum(one.nbytes for one in parts.values()) > parquet.BYTES:
-                return None
-            parts[part] = rows
+        left = parquet.BYTES
+        try:
+            for number, found in files.items():
+                parts[number] = parquet.table(found, self._wanted, most=left)
+                left -= parts[number].nbytes
+        except parquet.TooManyBytes:
+            return None
         return self._ended(parts)
 
     def read_among(self, files: Sequence[Path]) -> EndedRows | None:
         """The same, with the rows of all parts in the same files."""
         if not parquet.few(parquet.rows_in(files)):
             return None
-        rows = parquet.held(files, [PART, *self._wanted], pc.field(PART) != LIVE)
-        if rows is None:
+        wanted, ended = [PART, *self._wanted], pc.field(PART) != LIVE
+        try:
+            rows = parquet.table(files, wanted, only=ended, most=parquet.BYTES)
+        except parquet.TooManyBytes:
             return None
         parts = sorted(rows[PART].unique().to_pylist())
         return self._ended({n: rows.filter(pc.field(PART) == n) for n in parts})
