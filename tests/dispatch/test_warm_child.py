@@ -166,7 +166,7 @@ def test_a_deadline_and_a_cancel_end_a_warm_child(desk: Desk, place: str, tmp_pa
     token.write_text(desk.token(f"w-{uuid4()}"))
     one = processes.worker(place, token)
     pids = []
-    for n, (timeout_s, outcome) in enumerate([(1, "timeout"), (600, "canceled")]):
+    for n, (timeout_s, outcome) in enumerate([(2, "timeout"), (600, "canceled")]):
         seen, hangs = tmp_path / f"seen-{n}", tmp_path / f"hangs-{n}"
         [done] = desk.add(kind="hang", config={"place": str(hangs)}, retry=once(timeout_s))
         wait_until(hangs.exists)
@@ -175,12 +175,14 @@ def test_a_deadline_and_a_cancel_end_a_warm_child(desk: Desk, place: str, tmp_pa
                 operate.cancel(tx, desk.owner, done)
         ended(desk, done)
         assert desk.outcomes(done) == [outcome if outcome == "canceled" else "retryable_error"]
-        assert all(is_gone(int(pid)) for pid in hangs.read_text().split())
+        hung = [int(pid) for pid in hangs.read_text().split()]
+        assert hung
+        wait_until(lambda gone=hung: all(map(is_gone, gone)))
         [after] = desk.add(kind="warm", config={"place": str(seen)})
         ended(desk, after)
         pids.append(json.loads(seen.read_text())["pid"])
     assert one.drained() == "drained"
-    assert all(is_gone(pid) for pid in pids)
+    wait_until(lambda: all(map(is_gone, pids)))
 
 
 def once(timeout_s: int) -> RetryPolicy:

@@ -8,7 +8,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -63,6 +63,11 @@ class Database:
     @property
     def state(self) -> Path:
         return self._state
+
+    @property
+    def is_new(self) -> bool:
+        """True if the embedded server has no database yet: nothing has been recorded."""
+        return self.embedded and not Embedded(self._state).exists
 
     # ---- address --------------------------------------------------------------------------
 
@@ -146,6 +151,23 @@ class Database:
         if not self._ready:
             self._awake(lambda: migrate.ensure(self.owner_url, automatic=self.embedded))
             self._ready = True
+
+    @contextmanager
+    def made_meanwhile(self) -> Iterator[None]:
+        """Make the database in another thread while the caller does something else, such as
+        starting Spark."""
+
+        def make() -> None:
+            # The caller gets the error when it uses the database.
+            with suppress(Exception):
+                self._prepare()
+
+        thread = threading.Thread(target=make, name="database")
+        thread.start()
+        try:
+            yield
+        finally:
+            thread.join()
 
     def _begin(self) -> tuple[Transaction, AbstractContextManager[object]]:
         """Begin a transaction. An idle connection may have been lost; its BEGIN shows this, and

@@ -17,6 +17,8 @@ log = logging.getLogger("tallyman.worker")
 
 STOP_GRACE_S = 5.0
 """How long a child may take to stop when it is asked to."""
+LONGEST_BEAT_S = 2.0
+"""The longest time between two heartbeats: a worker learns from them that its task is canceled."""
 REPORT_S = 600.0
 """How long a worker tries to report: a late completion still counts."""
 PAUSE_S = 0.5
@@ -42,7 +44,7 @@ class Attempt:
             "lease_token": claimed["lease_token"],
         }
         self._deadline = time.monotonic() + float(self._task["timeout_s"])
-        self._beat_s = float(self._task["lease_s"]) / 3
+        self._beat_s = min(float(self._task["lease_s"]) / 3, LONGEST_BEAT_S)
         self._stop_at: float | None = None
         self._begun = self._fit = self._vanished = False
         self._kept: list[Any] = []

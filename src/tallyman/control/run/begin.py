@@ -153,6 +153,10 @@ def register(asked: Begun, definitions: Definitions) -> journal.Journal:
     """Check the request, and register the run with this process as its executor."""
     settings, database = definitions.settings, definitions.database
     check_places(settings)
+    if database.is_new:
+        # Every definition is new then: Spark starts while the database is made.
+        with database.made_meanwhile():
+            _check(definitions)
     upkeep.upkeep(database, settings)
     sign = database.durably(lambda tx: signer(tx, settings))
     executor, node = uuid4(), process.node()
@@ -166,9 +170,13 @@ def register(asked: Begun, definitions: Definitions) -> journal.Journal:
 
 def _check_what_is_new(definitions: Definitions) -> None:
     """Check assets whose current definition has never succeeded, before the run begins."""
-    if definitions.has_new():
-        with imported_meanwhile(*MAKING, *MAKING_TARGETS, after=SPARK):
-            definitions.checked()
+    if not definitions.is_checked and definitions.has_new():
+        _check(definitions)
+
+
+def _check(definitions: Definitions) -> None:
+    with imported_meanwhile(*MAKING, *MAKING_TARGETS, after=SPARK):
+        definitions.checked()
 
 
 def planned(asked: Begun, definitions: Definitions, version: PipelineVersion) -> RunRecord:
