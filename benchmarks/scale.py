@@ -106,12 +106,20 @@ def make(spark: SparkSession, data: Path, shape: Shape, records: int) -> None:
         days.repartition(DAYS, "day").write.partitionBy("day").parquet(str(data / "days"))
 
 
-def open_project(home: Path, given: argparse.Namespace, **options: Any) -> tm.Project:
+def open_project(
+    home: Path,
+    given: argparse.Namespace,
+    master: str | None = None,
+    more: Mapping[str, str] | None = None,
+    *,
+    driver: bool = True,
+) -> tm.Project:
+    """Open the project of the benchmark; `driver` if Spark's driver is a child of this process."""
     (home / "pipelines").mkdir(parents=True, exist_ok=True)
     (home / "tallyman.yaml").write_text("name: scale\n")
     (home / "pipelines" / "bench.py").write_text(PIPELINE + BY_DAY)
-    conf = {"spark.driver.memory": given.memory, **options.pop("conf", {})}
-    return tm.Project.open(home, spark_conf=conf, **options)
+    conf = {"spark.driver.memory": given.memory} if driver else {}
+    return tm.Project.open(home, master=master, spark_conf=conf | dict(more or {}))
 
 
 class Rounds:

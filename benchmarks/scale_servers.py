@@ -82,10 +82,10 @@ def opened(place: str, home: Path, given: argparse.Namespace) -> Iterator[tm.Pro
     elif place == "cluster":
         size = {"spark.executor.memory": "2g", "spark.sql.shuffle.partitions": "8"}
         with cluster(home, "2g") as address:
-            yield open_project(home, given, master=address, conf=size)
+            yield open_project(home, given, address, size)
     else:
         with connect(home) as address:
-            yield open_project(home, given, master=address)
+            yield open_project(home, given, address, driver=False)
 
 
 def lift_limits() -> None:
