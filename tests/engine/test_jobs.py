@@ -41,7 +41,7 @@ JOBS = {
     "keys": 2,  # the pass, and the aggregate of what it wrote
     "from_lines": 3,  # and the door
 }
-CALLS = {"rows": 300, "digests": 460, "keys": 540, "from_lines": 980}
+CALLS = {"rows": 260, "digests": 350, "keys": 405, "from_lines": 475}
 """Calls into the JVM that a run may make, most of them to build the pass. Columns are written as
 SQL: built of functions they took twice as many."""
 FORGET = "m\n"

@@ -41,7 +41,7 @@ WORDS = [
 
 def test_keys_hash_as_spark_hashes_them(spark: SparkSession) -> None:
     rows = spark.createDataFrame(pa.table({"k": pa.array(WORDS, pa.string())}))
-    assert digest_of(WORDS) == digest.of_keys(rows)
+    assert digest_of(WORDS) == digest.of_keys(rows, "k")
 
 
 def test_keys_that_one_hash_does_not_distinguish_have_other_digests(spark: SparkSession) -> None:
@@ -51,7 +51,7 @@ def test_keys_that_one_hash_does_not_distinguish_have_other_digests(spark: Spark
     assert here[0].as_version(1) == here[1].as_version(1)
     assert here[0] != here[1]
     rows = [spark.createDataFrame([(key,)], "k string") for key in alike]
-    assert [digest.of_keys(keys) for keys in rows] == here
+    assert [digest.of_keys(keys, keys.columns[0]) for keys in rows] == here
 
 
 def test_groups_of_many_batches_are_collected_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,8 +122,10 @@ def test_groups_are_called_as_spark_calls_them(spark: SparkSession) -> None:
     values = [(x, y, z) for x in WORDS for y in ("1", None) for z in ("\x1f\x7f/",)]
     columns = [pa.array([v[n] for v in values], pa.string()) for n in range(3)]
     rows = spark.createDataFrame(pa.table(columns, names=names))
-    spelled = spark_group_text(names, [F.col(f"`{name}`") for name in names])
-    assert [group_text(names, v) for v in values] == [r[0] for r in rows.select(spelled).collect()]
+    spelled = spark_group_text(names, [f"`{name}`" for name in names])
+    assert [group_text(names, v) for v in values] == [
+        r[0] for r in rows.selectExpr(spelled).collect()
+    ]
 
 
 @pytest.mark.parametrize(

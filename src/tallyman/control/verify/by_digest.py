@@ -115,7 +115,7 @@ def _differing(inputs: Mapping[str, Input], stored: Path, keys: Path) -> int:
         rows = spark.read.parquet(*files)
         group = F.to_json("group_key").alias("g")
         if "source_key" in rows.columns:
-            found = rows.groupBy(group).agg(*digest.lanes(F.col("source_key")))
+            found = rows.groupBy(group).agg(*map(F.expr, digest.lanes("source_key")))
             measured = zip(digest.NAMES, digest.STORED, strict=True)
             rows = found.select("g", *(F.col(m).alias(n) for m, n in measured))
         else:

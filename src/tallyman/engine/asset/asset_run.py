@@ -39,6 +39,8 @@ from tallyman.errors import StepFailed, StructuralError
 
 SPARK_ERRORS = ("pyspark", "py4j", "grpc")
 """Packages of exceptions that mean that Spark could not evaluate a step."""
+MALFORMED = "MALFORMED_RECORD_IN_PARSING"
+"""The class of Spark's error for a text that does not fit, where that is an error."""
 
 
 def of_spark(error: BaseException) -> bool:
@@ -153,6 +155,8 @@ class AssetRun:
             self.observer.phase("proving")
             return self._conclude(made, content)
         except Exception as error:
+            if MALFORMED in str(error):
+                self.doors.forget()
             if (found := unreadable(error, self.doors.inputs.values())) is not None:
                 raise found from error
             if not of_spark(error):
@@ -246,7 +250,8 @@ class AssetRun:
         warnings = self.closing.warnings() if made is not None else ()
         rows_out = kept.rows("output") if content is not None else 0
         self.doors.check_unchanged()
-        self.doors.remember()
+        proved = measured is not None and ledger.digests_agree
+        self.doors.remember(self.closing.rejecting(letters) if proved else None)
         reused = self.evaluation.records.summary()
         return AssetOutcome(ledger, by_type(letters), measured, rows_out, error, warnings, reused)
 

@@ -16,6 +16,7 @@ from tallyman.engine.evidence.evidence_jobs import EvidenceJobs
 from tallyman.engine.evidence.kept import Kept, LetterCounts, split_folder
 from tallyman.engine.evidence.write import SUMMARY, clear
 from tallyman.engine.files.run_folder import write_json
+from tallyman.engine.segment.admit import INGEST
 from tallyman.engine.segment.evaluate import Evaluation
 from tallyman.engine.segment.stage import WrittenRows
 from tallyman.engine.source.doors import Doors
@@ -66,6 +67,12 @@ class Closing:
         if found.count:
             write_json(self.work.folders.result / "errors" / SUMMARY, list(found.summary))
         return found
+
+    def rejecting(self, letters: LetterCounts) -> set[str]:
+        """List the inputs with records that were rejected before the first step."""
+        paths = {str(row["morphism_path"]) for row in letters.summary}
+        rules = self.evaluation.book.rules
+        return {rule.entity for rule in rules if rule.step == INGEST and rule.path in paths}
 
     def ledger(
         self,

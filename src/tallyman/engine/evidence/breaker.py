@@ -29,7 +29,9 @@ class BreakerTripped:
 
 def unreadable(source: Input, book: Book, window: int, rate: float) -> BreakerTripped | None:
     """Return a sample if more than `rate` of the first `window` records cannot be read."""
-    if not window or not isinstance(source, LinesInput) or source.at_most() < FEWEST:
+    if not window or not isinstance(source, LinesInput) or source.fits:
+        return None
+    if source.at_most() < FEWEST:
         return None
     first = admit(source, book, ()).rows.limit(window)
     seen, bad = seen_and_bad(first)

@@ -52,8 +52,8 @@ def measure_output(
 ) -> Content:
     """Measure rows with our column next to their own: content and keys in one pass."""
     own = rows.drop(SYSTEM)
-    key = kept_by_spark.output_key(rows, key_columns)
-    found = kept_by_spark.by_step(rows, [*_sums(own, only), *digest.lanes(key)])
+    lanes = map(F.expr, digest.lanes(kept_by_spark.output_key(key_columns)))
+    found = kept_by_spark.by_step(rows, [*_sums(own, only), *lanes])
     passed = {step: digest.of_row(row) for step, row in found.items()}
     return replace(_content(own.schema, list(found.values())), passed=passed)
 

@@ -9,14 +9,15 @@ from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from tallyman.domain.account.ledger import KeyDigest
-from tallyman.engine.expressions.column_names import KEY, SYSTEM
-from tallyman.engine.expressions.columns import col
+from tallyman.engine.expressions.column_names import KEY, SYSTEM, quoted
 from tallyman.engine.segment.group_key import group_text, pair, text_of_group
 from tallyman.engine.source.source import key_text
 from tallyman.engine.spark import digest
 
 SUM = "_tm_sum"
 STEP = "_tm_step"
+BEHIND = "first AND grp IS NOT NULL"
+"""The first letter of a row that failed with its group."""
 LETTER = (
     "source_key string, error_type string, morphism_path string, actual string, "
     "error_code string, context map<string,string>"
@@ -24,45 +25,42 @@ LETTER = (
 
 
 def keys(rows: DataFrame, column: str) -> KeyDigest:
-    return digest.of_keys(rows.select(col(column)))
+    return digest.of_keys(rows, quoted(column))
 
 
 def grouped(rows: DataFrame) -> tuple[KeyDigest, KeyDigest]:
     """Digest in one job: rows are grouped, then the groups are added up."""
     if "source_key" in rows.columns:
-        each = rows.groupBy("group_key").agg(*digest.lanes("source_key"))
+        each = rows.groupBy("group_key").agg(*map(F.expr, digest.lanes("source_key")))
     else:
         names = zip(digest.STORED, digest.NAMES, strict=True)
         stored = [F.col(old).alias(name) for old, name in names if old in rows.columns]
         each = rows.select("group_key", *stored)
-    text = text_of_group(rows)
     known = [name for name in digest.NAMES if name in each.columns]
-    sums = [F.sum(name).alias(f"{SUM}{name}") for name in known]
-    found = each.agg(*sums, *digest.lanes(text)).first()
+    sums = [f"sum({name}) AS {SUM}{name}" for name in known]
+    found = each.selectExpr(*sums, *digest.lanes(text_of_group(rows))).first()
     assert found is not None
     return digest.of_sums({n: found[f"{SUM}{n}"] for n in known}), digest.of_row(found)
 
 
 def pairs(rows: DataFrame) -> KeyDigest:
-    both = pair(text_of_group(rows), F.col("source_key"))
-    return digest.of_keys(rows.select(both.alias(KEY)))
+    return digest.of_keys(rows, pair(text_of_group(rows), "source_key"))
 
 
 def children(rows: DataFrame) -> tuple[KeyDigest, KeyDigest, int]:
-    first = F.col("child_key") == F.concat("parent_key", F.lit("/0"))
-    stray = ~F.startswith(F.col("child_key"), F.concat("parent_key", F.lit("/")))
-    parents = digest.of_keys(rows.where(first).select("parent_key"))
-    return parents, digest.of_keys(rows.select("child_key")), rows.where(stray).count()
+    parents = digest.of_keys(rows.where("child_key = concat(parent_key, '/0')"), "parent_key")
+    stray = rows.where("NOT startswith(child_key, concat(parent_key, '/'))").count()
+    return parents, digest.of_keys(rows, "child_key"), stray
 
 
 def passed(rows: DataFrame, key_columns: Sequence[str]) -> dict[str | None, KeyDigest]:
-    found = by_step(rows, digest.lanes(output_key(rows, key_columns)))
+    found = by_step(rows, list(map(F.expr, digest.lanes(output_key(key_columns)))))
     return {step: digest.of_row(row) for step, row in found.items() if row[digest.COUNT]}
 
 
-def output_key(rows: DataFrame, key_columns: Sequence[str]) -> Column:
-    own = [F.col(f"{SYSTEM}.key"), *([key_text(key_columns)] if key_columns else [])]
-    return F.coalesce(*own)
+def output_key(key_columns: Sequence[str]) -> str:
+    own = [f"{SYSTEM}.key", *([key_text(key_columns)] if key_columns else [])]
+    return f"coalesce({', '.join(own)})"
 
 
 def by_step(rows: DataFrame, sums: Sequence[Column]) -> dict[str | None, Row]:
@@ -78,8 +76,7 @@ def by_step(rows: DataFrame, sums: Sequence[Column]) -> dict[str | None, Row]:
 
 
 def group_rows(rows: DataFrame, by: Sequence[str]) -> KeyDigest:
-    text = group_text(by, [col(name) for name in by])
-    return digest.of_keys(rows.select(text.alias(KEY)))
+    return digest.of_keys(rows, group_text(by, [quoted(name) for name in by]))
 
 
 def letters(spark: SparkSession, files: list[str]) -> tuple[Any, ...]:
@@ -97,13 +94,13 @@ def letters(spark: SparkSession, files: list[str]) -> tuple[Any, ...]:
         place[1].cast("int").alias("of"),
     )
     counted = _counted(each)
-    behind = [row for row in counted if row["grouped"]]
+    behind = [row for row in counted if row["behind"][digest.COUNT]]
     groups = _failed_groups(each) if behind else {}
     return (
-        _added(counted, "level", "alone_"),
-        _added(behind, "step", "behind_"),
+        _added(counted, "level", "alone"),
+        _added(behind, "step", "behind"),
         groups,
-        _added(behind, "step", "pair_"),
+        _added(behind, "step", "pairs"),
         sum(row["letters"] for row in counted),
         sum(int(row["promised"] or 0) for row in counted),
         _summary(rows),
@@ -112,15 +109,15 @@ def letters(spark: SparkSession, files: list[str]) -> tuple[Any, ...]:
 
 def _counted(each: DataFrame) -> list[Row]:
     """Count and digest letters by level and step: a row for each."""
-    first, grouped = F.col("first"), F.col("grp").isNotNull()
-    pairs = pair(F.col("grp"), F.col(KEY))
+    kinds = {
+        "alone": digest.lanes(KEY, "first AND grp IS NULL"),
+        "behind": digest.lanes(KEY, BEHIND),
+        "pairs": digest.lanes(pair("grp", KEY), BEHIND),
+    }
     found = each.groupBy("level", "step").agg(
-        F.count(F.lit(1)).alias("letters"),
-        F.sum(F.when(first, F.col("of"))).alias("promised"),
-        F.count_if(first & grouped).alias("grouped"),
-        *digest.lanes_where(F.col(KEY), first & ~grouped, "alone_"),
-        *digest.lanes_where(F.col(KEY), first & grouped, "behind_"),
-        *digest.lanes_where(pairs, first & grouped, "pair_"),
+        F.expr("count(1) AS letters"),
+        F.expr("sum(of) FILTER (WHERE first) AS promised"),
+        *(F.expr(f"struct({', '.join(sums)}) AS {name}") for name, sums in kinds.items()),
     )
     return found.collect()
 
@@ -128,15 +125,15 @@ def _counted(each: DataFrame) -> list[Row]:
 def _added(rows: Sequence[Row], by: str, kind: str) -> dict[Any, KeyDigest]:
     found: dict[Any, KeyDigest] = {}
     for row in rows:
-        one = digest.of_row(row, kind)
+        one = digest.of_row(row[kind])
         if one.count:
             found[row[by]] = found.get(row[by], KeyDigest()) + one
     return found
 
 
 def _failed_groups(each: DataFrame) -> dict[Any, KeyDigest]:
-    failed = each.where("first AND grp IS NOT NULL").select("step", "grp").distinct()
-    found = failed.groupBy("step").agg(*digest.lanes("grp")).collect()  # a row per step
+    failed = each.where(BEHIND).select("step", "grp").distinct()
+    found = failed.groupBy("step").agg(*map(F.expr, digest.lanes("grp"))).collect()
     return {row["step"]: digest.of_row(row) for row in found}
 
 

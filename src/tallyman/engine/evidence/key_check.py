@@ -23,7 +23,7 @@ from tallyman.domain.definition.distinct import distinguished_by
 from tallyman.domain.definition.frame import Frame
 from tallyman.domain.pipeline.pipeline import Asset
 from tallyman.engine.evidence.content import row_hashes
-from tallyman.engine.expressions.column_names import SYSTEM
+from tallyman.engine.expressions.column_names import SYSTEM, literal, quoted
 from tallyman.engine.expressions.columns import col
 from tallyman.engine.expressions.redact import Redaction
 from tallyman.engine.files import duck, parquet
@@ -166,9 +166,9 @@ def _repeated(keys: DataFrame, key: Sequence[str], redaction: Redaction) -> Repe
     found = again.agg(F.count(F.lit(1)).alias("keys"), F.sum("_tm_n").alias("rows")).first()
     if found is None or not found["keys"]:
         return None
-    shown = F.struct(*(redaction.value(name, col(name)).alias(name) for name in key))
-    text = F.to_json(shown, {"ignoreNullFields": "false"}).alias("text")
-    first = again.orderBy(*map(col, key)).limit(EXAMPLES).select(text).collect()
+    shown = ", ".join(f"{literal(n)}, {redaction.value(n, quoted(n))}" for n in key)
+    text = f"to_json(named_struct({shown}), map('ignoreNullFields', 'false')) AS text"
+    first = again.orderBy(*map(col, key)).limit(EXAMPLES).selectExpr(text).collect()
     return Repeats(found["keys"], found["rows"], tuple(row["text"] for row in first))
 
 

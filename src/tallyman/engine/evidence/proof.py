@@ -19,7 +19,8 @@ from tallyman.domain.account.fate import Fate
 from tallyman.domain.account.ledger import Discrepancy, Ledger, Partition, SubLedger
 from tallyman.domain.account.stored_ledger import StoredLedger
 from tallyman.engine.evidence.kept import EVIDENCE, WHOLE_GROUP
-from tallyman.engine.expressions.column_names import KEY, SYSTEM
+from tallyman.engine.evidence.kept_by_spark import output_key
+from tallyman.engine.expressions.column_names import KEY, SYSTEM, quoted
 from tallyman.engine.expressions.columns import col
 from tallyman.engine.segment.group_key import (
     GROUP_KEY,
@@ -28,7 +29,7 @@ from tallyman.engine.segment.group_key import (
     group_text,
     text_of_group,
 )
-from tallyman.engine.source.source import Input, key_text
+from tallyman.engine.source.source import Input
 from tallyman.engine.spark.small_tables import empty, table
 
 SAMPLES = 100
@@ -116,7 +117,7 @@ class Claims:
             return table(self.spark, [f"{KEY} string"], [["{}"]])
         groups = self._none()
         if rows is not None:
-            groups = rows.select(text_of_group(rows).alias(KEY)).distinct()
+            groups = rows.selectExpr(f"{text_of_group(rows)} AS {KEY}").distinct()
         return groups.unionAll(self._failed_groups(step)) if unit == "group" else groups
 
     def _partitions(self, level: int) -> Sequence[Partition]:
@@ -143,14 +144,12 @@ class Claims:
         fields = rows.select(f"{SYSTEM}.*").columns if SYSTEM in rows.columns else []
         if "key" not in fields:
             names = self._group_columns(level)
-            return rows.select(group_text(names, [col(name) for name in names]).alias(KEY))
-        own = [F.col(f"{SYSTEM}.key")]
-        if part.key_columns:
-            own.append(key_text(part.key_columns))
+            text = group_text(names, [quoted(name) for name in names])
+            return rows.selectExpr(f"{text} AS {KEY}")
         if "step" in fields:
             made_by = F.lit(self._sub(level).opened_by if level else None)
             rows = rows.where(F.col(f"{SYSTEM}.step").eqNullSafe(made_by))
-        return rows.select(F.coalesce(*own).alias(KEY))
+        return rows.selectExpr(f"{output_key(part.key_columns or ())} AS {KEY}")
 
     def _group_columns(self, level: int) -> list[str]:
         """List the columns that identify a group, from the evidence of the step that made it."""

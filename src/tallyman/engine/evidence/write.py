@@ -145,7 +145,7 @@ class EvidenceWriter:
         AGGREGATED.
         """
         rows = opened.rows()
-        left = rows.withColumn(GROUP, text_of_group(rows))
+        left = rows.withColumn(GROUP, F.expr(text_of_group(rows)))
         kept = left.join(failed_groups.select(GROUP), GROUP, "left_anti").drop(GROUP)
         aside = self.scratch / f"kept-{opened.step_id}"
         kept.write.options(**EVIDENCE_OPTIONS).parquet(str(aside))
@@ -205,7 +205,7 @@ def failed_sources(opened: Opened, failed: DataFrame) -> DataFrame:
     rows = opened.rows()
     place = F.col(SOURCE_PLACE) if SOURCE_PLACE in rows.columns else F.lit(None)
     key = F.col(SOURCE_KEY).alias(KEY)
-    sources = rows.select(key, place.alias(PLACE), text_of_group(rows).alias(GROUP))
+    sources = rows.select(key, place.alias(PLACE), F.expr(text_of_group(rows)).alias(GROUP))
     level = no_group(opened.stage.level)[-1]
     found = sources.join(F.broadcast(groups), GROUP)
     return found.select(KEY, PLACE, REJECTIONS, GROUP, GROUP_STEP, level)

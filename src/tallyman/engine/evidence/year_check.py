@@ -12,8 +12,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from tallyman.engine.expressions.column_names import SYSTEM
-from tallyman.engine.expressions.columns import col
+from tallyman.engine.expressions.column_names import SYSTEM, quoted
 from tallyman.engine.expressions.redact import Redaction
 from tallyman.engine.files.parquet_set import outside_years, top_column
 from tallyman.engine.files.parquet_types import of_spark
@@ -45,11 +44,12 @@ def _refuse(
 ) -> None:
     rows = spark.read.parquet(str(folder)).drop(SYSTEM)
     for name in sorted({top_column(path, rows.columns) for path in paths} & {*rows.columns}):
-        far = far_years(col(name), of_spark(rows.schema[name].dataType.jsonValue()))
+        far = far_years(quoted(name), of_spark(rows.schema[name].dataType.jsonValue()))
         found = rows.where(far) if far is not None else rows.limit(0)
         named = [n for n in key if n in rows.columns]
-        texts = [shown.shown(n, col(n)).alias(f"k{i}") for i, n in enumerate(named)]
-        first = found.select(*texts, shown.shown(name, col(name)).alias("value")).limit(1).collect()
+        texts = [f"{shown.shown(n, quoted(n))} AS k{i}" for i, n in enumerate(named)]
+        value = f"{shown.shown(name, quoted(name))} AS value"
+        first = found.selectExpr(*texts, value).limit(1).collect()
         if first:
             at = {n: str(first[0][f"k{i}"]) for i, n in enumerate(named)}
             raise YearOutOfRange(target, name, found.count(), at, str(first[0]["value"]))

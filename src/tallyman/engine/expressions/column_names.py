@@ -19,6 +19,9 @@ SYSTEM = "_tm"
 SOURCES = "sources"
 """The field of SYSTEM, for rows that are groups, with count and digest of each group's rows."""
 
+ELEMENT = "_tm_element"
+"""A value inside an array, in an expression over each of them."""
+
 LIVE = 0
 ERROR = 1
 

@@ -32,15 +32,9 @@ def col(name: str) -> Column:
     return F.col(quoted(name))
 
 
-def as_text(value: Column) -> Column:
-    """Convert a value to text as keys and dead letters have it. Bytes become hex: as they are, they
-    need not be text. The type is known when Spark plans, so rows cost nothing more."""
-    text = value.cast("string")
-    return F.when(F.typeof(value) == "binary", F.hex(text)).otherwise(text)
-
-
-def as_text_sql(value: str) -> str:
-    """Write `as_text` in SQL: one call into Java instead of a dozen."""
+def as_text(value: str) -> str:
+    """Write in SQL the text of a value as keys and dead letters have it. Bytes become hex: as they
+    are, they need not be text. The type is known when Spark plans, so rows cost nothing more."""
     text = f"CAST({value} AS STRING)"
     return f"CASE WHEN typeof({value}) = 'binary' THEN hex({text}) ELSE {text} END"
 

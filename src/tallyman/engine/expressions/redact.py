@@ -9,19 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from tallyman.domain.account.redaction import BEGINS, LENGTH, covers
-from tallyman.engine.expressions.column_names import literal, quoted
-from tallyman.engine.expressions.columns import as_text, as_text_sql
+from tallyman.engine.expressions.column_names import literal
+from tallyman.engine.expressions.columns import as_text
 from tallyman.engine.spark.failure import said_plainly
-from tallyman.on_demand import OnDemand
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
-    from pyspark.sql import functions as F
-else:
-    F = OnDemand("pyspark.sql.functions")
 
 _ERROR_CLASS = re.compile(r"\[([A-Z][A-Z0-9_.]+)\]")
 
@@ -39,29 +31,22 @@ class Redaction:
     def covers_any(self, names: Iterable[str]) -> bool:
         return any(map(self.covers, names))
 
-    def value(self, name: str, value: Column) -> Column:
+    def value(self, name: str, value: str) -> str:
         """Redact a value in a trace; values of different types have different hashes."""
         if not self.covers(name):
             return value
-        text = F.to_json(F.struct(value.alias("v")))
-        return F.when(value.isNotNull(), self.text(text))
+        text = f"to_json(named_struct('v', {value}))"
+        return f"CASE WHEN {value} IS NOT NULL THEN {self.text(text)} END"
 
-    def shown(self, name: str, value: Column) -> Column:
-        """Convert a value to text, or to its hash if redacted. NULL stays NULL."""
+    def shown(self, name: str, value: str) -> str:
+        """Write in SQL the text of a column's value, or its hash if redacted. NULL stays NULL."""
         text = as_text(value)
         return self.text(text) if self.covers(name) else text
 
-    def shown_sql(self, name: str) -> str:
-        """Write `shown` of a column in SQL."""
-        text = as_text_sql(quoted(name))
-        if not self.covers(name):
-            return text
+    def text(self, text: str) -> str:
+        """Write in SQL the hash of a text."""
         hashed = f"sha2(concat({literal(self.key)}, '|', {text}), 256)"
         return f"concat({literal(BEGINS)}, substring({hashed}, 1, {LENGTH}))"
-
-    def text(self, text: Column) -> Column:
-        hashed = F.sha2(F.concat(F.lit(self.key), F.lit("|"), text), 256)
-        return F.concat(F.lit(BEGINS), F.substring(hashed, 1, LENGTH))
 
     def reason(self, error: Exception, limit: int = 500) -> str:
         """Return the first line of an error, or only its kind if it may quote a redacted value."""

@@ -10,8 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame
 from pyspark.sql.types import (
     ArrayType,
     BooleanType,
@@ -39,10 +38,9 @@ from tallyman.engine.expressions.column_names import (
     literal,
     quoted,
 )
-from tallyman.engine.expressions.columns import col
 from tallyman.engine.segment.fate_book import Book
-from tallyman.engine.segment.segment import Flow, rejection
-from tallyman.engine.segment.tags import REJECTION
+from tallyman.engine.segment.segment import Flow
+from tallyman.engine.segment.tags import NO_REJECTIONS, REJECTION, rejection
 from tallyman.engine.source.lines_input import LinesInput
 from tallyman.engine.source.source import Input
 
@@ -50,6 +48,9 @@ SAME_TEXT = (StringType, BooleanType, IntegralType, DecimalType, DateType)
 """Types with only one text per value, in Spark and elsewhere."""
 READ_AS_TEXT = (CharType, VarcharType)
 """Types that rows never have: Spark reads them as string."""
+INGEST = "ingest"
+"""The step of the rules that records can break before the first step."""
+BAD = f"{CORRUPT} IS NOT NULL"
 RAW, TYPED, FOUND = "_tm_raw", "_tm_typed", "_tm_found"
 """The fields of a broken line as text, with their types as far as they fit, and what is wrong."""
 
@@ -69,7 +70,7 @@ def admit(source: Input, book: Book, read: Collection[str]) -> Flow:
     place = [PLACE] if placed else []
     lots = [(_rules(lot, book), rows) for lot, rows in source.lots(asked)]
     admitted = [
-        rules.tagged(rows).select(*map(col, names), KEY, PART, REJECTIONS, *place)
+        rules.tagged(rows).selectExpr(*map(quoted, names), KEY, PART, REJECTIONS, *place)
         for rules, rows in lots
     ]
     unread = {n: frozenset().union(*(rules.unread(n) for rules, _ in lots)) for n in names}
@@ -107,31 +108,33 @@ class _Rules:
         """Add part and rejections. Broken lines are parsed twice more, in steps of their own: as
         text, and with types. Parsed again for each column, 2,000 columns would take minutes.
         """
+        if self.source.fits:  # the rules keep their numbers, and rows their columns
+            return rows.selectExpr("*", f"{LIVE} AS {PART}", f"{NO_REJECTIONS} AS {REJECTIONS}")
         if isinstance(self.source, LinesInput):
-            source, bad = self.source, F.col(CORRUPT).isNotNull()
+            source = self.source
             strings = [StructField(f.name, StringType()) for f in source.positions]
             parsed = {RAW: strings, TYPED: source.positions}
-            each = {n: source.parse(F.col(CORRUPT), fields) for n, fields in parsed.items()}
-            rows = rows.withColumns({name: F.when(bad, value) for name, value in each.items()})
-            rows = rows.withColumn(FOUND, F.when(bad, self._found(source)))
-        return rows.withColumns(self._tags())
+            each = {n: source.parse(CORRUPT, fields) for n, fields in parsed.items()}
+            rows = rows.selectExpr("*", *(_if_bad(value, name) for name, value in each.items()))
+            rows = rows.selectExpr("*", _if_bad(self._found(source), FOUND))
+        return rows.selectExpr("*", *self._tags())
 
-    def _tags(self) -> dict[str, Column]:
-        # As text: built call by call, the same expressions take most of the time of a small run.
+    def _tags(self) -> list[str]:
         absent = [f"CASE WHEN {quoted(n)} IS NULL THEN {self._absent(n)} END" for n in self.missing]
         absent += [self._too_far(name) for name in self.unfit]
         wrong = " OR ".join(f"{quoted(name)} IS NULL" for name in self.missing) or "false"
         if self.unfit:
             wrong = f"{UNFIT} IS NOT NULL OR {wrong}"
-        reasons = F.expr(f"array_compact(array({', '.join(absent)}))" if absent else "array()")
+        reasons = f"array_compact(array({', '.join(absent)}))" if absent else "array()"
         if isinstance(self.source, LinesInput):
-            bad = F.col(CORRUPT).isNotNull()
-            reasons = F.when(bad, self._diagnosis(self.source)).otherwise(reasons)
-            wrong = f"{CORRUPT} IS NOT NULL OR {wrong}"
-        return {
-            PART: F.expr(f"CASE WHEN {wrong} THEN {ERROR} ELSE {LIVE} END"),
-            REJECTIONS: F.when(F.expr(wrong), reasons.cast(f"array<{REJECTION}>")),
-        }
+            found = self._diagnosis(self.source)
+            reasons = f"CASE WHEN {BAD} THEN {found} ELSE {reasons} END"
+            wrong = f"{BAD} OR {wrong}"
+        listed = f"CAST({reasons} AS array<{REJECTION}>)"
+        return [
+            f"CASE WHEN {wrong} THEN {ERROR} ELSE {LIVE} END AS {PART}",
+            f"CASE WHEN {wrong} THEN {listed} END AS {REJECTIONS}",
+        ]
 
     def _absent(self, name: str) -> str:
         return f"named_struct('rule', {self.missing[name]}, 'actual', 'NULL')"
@@ -142,8 +145,8 @@ class _Rules:
         reason = f"named_struct('rule', {self.unfit[name]}, 'actual', coalesce({shown}, 'NULL'))"
         return f"CASE WHEN {wrong} THEN {reason} END"
 
-    def _found(self, source: LinesInput) -> Column:
-        """Find what is wrong with a line, field by field."""
+    def _found(self, source: LinesInput) -> str:
+        """Write what is wrong with a line, field by field."""
         plain = [f for f in source.positions if f.name in self.misfits and _is_plain(source, f)]
         texts = ", ".join(map(self._misfit, plain))
         others = [
@@ -156,11 +159,15 @@ class _Rules:
         # slow.
         reasons = f"CAST(array({texts}) AS array<{REJECTION}>)"
         line = f"zip_with(array({RAW}), array({TYPED}), ({RAW}, {TYPED}) -> {reasons})"
-        listed = F.expr(f"element_at({line}, 1)")
-        return F.array_compact(F.concat(listed, F.array(*others)) if others else listed)
+        listed = f"element_at({line}, 1)"
+        return (
+            f"array_compact(concat({listed}, array({', '.join(others)})))"
+            if others
+            else (f"array_compact({listed})")
+        )
 
     def _misfit(self, declared: StructField) -> str:
-        """Write the reason against a plain value. As text: see `_tags`."""
+        """Write the reason against a plain value."""
         name, field = declared.name, quoted(declared.name)
         raw, typed = f"{RAW}.{field}", f"{TYPED}.{field}"
         reason = f"named_struct('rule', {self.misfits[name]}, 'actual', {raw})"
@@ -170,30 +177,31 @@ class _Rules:
         other = f"ELSE {self._too_far(name)} " if name in self.unfit else ""
         return f"CASE {reasons} {other}END"
 
-    def _other_misfit(self, source: LinesInput, declared: StructField) -> Column:
+    def _other_misfit(self, source: LinesInput, declared: StructField) -> str:
         """Write the reason against a value that is redacted, or nested: of a nested value that does
         not fit, a part may be there, so it is parsed alone.
         """
-        name, value = declared.name, F.col(RAW).getField(declared.name)
-        alone = source.fields([name])
-        misfit = source.parse(F.col(CORRUPT), alone).getField(CORRUPT).isNotNull()
-        reason = F.when(misfit, rejection(self.misfits[name], source.redaction.shown(name, value)))
+        name, value = declared.name, f"{RAW}.{quoted(declared.name)}"
+        alone = source.parse(CORRUPT, source.fields([name]))
+        shown = rejection(self.misfits[name], source.redaction.shown(name, value))
+        reasons = f"WHEN ({alone}).{CORRUPT} IS NOT NULL THEN {shown}"
         if name in self.missing:
-            reason = reason.when(value.isNull(), F.expr(self._absent(name)))
-        if name in self.unfit:
-            reason = F.coalesce(reason, F.expr(self._too_far(name)))
-        return reason.cast(REJECTION)
+            reasons += f" WHEN {value} IS NULL THEN {self._absent(name)}"
+        other = f"ELSE {self._too_far(name)} " if name in self.unfit else ""
+        return f"CAST(CASE {reasons} {other}END AS {REJECTION})"
 
-    def _diagnosis(self, source: LinesInput) -> Column:
-        """Return what is wrong with a broken line: its fields, or the line as a whole."""
+    def _diagnosis(self, source: LinesInput) -> str:
+        """Write what is wrong with a broken line: its fields, or the line as a whole."""
         assert self.broken is not None
-        line = F.expr(f"make_valid_utf8({CORRUPT})")
+        line = f"make_valid_utf8({CORRUPT})"
         if source.redaction.columns:  # a line shows all its columns, declared or not
             line = source.redaction.text(line)
-        whole = F.array(rejection(self.broken, line))
-        broken = F.col(RAW).isNull() | F.col(RAW).getField(CORRUPT).isNotNull()
-        unreadable = broken | (F.size(FOUND) == 0)
-        return F.when(unreadable, whole).otherwise(F.col(FOUND))
+        broken = f"{RAW} IS NULL OR {RAW}.{CORRUPT} IS NOT NULL OR size({FOUND}) = 0"
+        return f"CASE WHEN {broken} THEN array({rejection(self.broken, line)}) ELSE {FOUND} END"
+
+
+def _if_bad(value: str, name: str) -> str:
+    return f"CASE WHEN {BAD} THEN {value} END AS {name}"
 
 
 def _is_plain(source: LinesInput, field: StructField) -> bool:
@@ -211,7 +219,7 @@ def _rules(source: Input, book: Book) -> _Rules:
                 expected=expected,
                 entity=source.name,
                 field=name,
-                step="ingest",
+                step=INGEST,
             )
         )
 

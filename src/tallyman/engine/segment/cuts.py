@@ -20,6 +20,7 @@ from tallyman.engine.expressions.column_names import (
     PLACE,
     REJECTIONS,
     SOURCES,
+    literal,
     quoted,
 )
 from tallyman.engine.expressions.columns import col, mentioned, to_sql
@@ -101,26 +102,17 @@ def checkpoint(flow: Flow, folder: SegmentFolder) -> tuple[Stage, Flow]:
     return stage, replace(flow, rows=rows, tagged=False, beside=beside, seen=(), known=known)
 
 
-def group_fields(step: GroupBy | Aggregate, kinds: Mapping[str, DataType]) -> list[Column]:
-    """List the columns that identify a group. -0.0 is in the group of 0.0, so it must read like
-    it.
+def group_of(
+    step: GroupBy | Aggregate, kinds: Mapping[str, DataType], redaction: Redaction | None = None
+) -> str:
+    """Write the columns that identify a group, as one struct; with `redaction`, hashes in place of
+    redacted ones. -0.0 is in the group of 0.0, so it must read like it.
     """
-    return [value.alias(name) for name, value in _group_values(step, kinds).items()]
-
-
-def _group_values(step: GroupBy | Aggregate, kinds: Mapping[str, DataType]) -> dict[str, Column]:
+    zero: dict[DataType, str] = {FloatType(): "0.0F", DoubleType(): "0.0D"}
     fields = {
-        n: col(n) + F.lit(0).cast(k) if isinstance(k, (FloatType, DoubleType)) else col(n)
-        for n, k in ((name, kinds[name]) for name in step.by)
+        n: f"{quoted(n)} + {zero[kinds[n]]}" if kinds[n] in zero else quoted(n) for n in step.by
     }
-    return fields or {WHOLE: F.lit(True)}
-
-
-def hidden_group_fields(
-    step: GroupBy | Aggregate, kinds: Mapping[str, DataType], redaction: Redaction
-) -> list[Column]:
-    """List the same, with hashes in place of redacted columns."""
-    return _hidden_fields(_group_values(step, kinds), redaction)
+    return _struct(fields or {WHOLE: "true"}, redaction)
 
 
 def group_keys(flow: Flow, step: GroupBy, folder: SegmentFolder) -> tuple[Stage, DataFrame]:
@@ -130,7 +122,7 @@ def group_keys(flow: Flow, step: GroupBy, folder: SegmentFolder) -> tuple[Stage,
     flow = flow.with_tags()
     needed = mentioned([e for _, e in step.aggregates], flow.columns)
     values = [flow.live_column(n, VALUE + n) for n in needed if n not in step.by]
-    group = flow.live(F.struct(*group_fields(step, flow.types(step.by)))).alias(GROUP_KEY)
+    group = flow.live(F.expr(group_of(step, flow.types(step.by)))).alias(GROUP_KEY)
     behind = [F.struct(*kept).alias(SOURCES)] if (kept := flow.sources()) else []
     columns = [group, *source(placed=flow.placed), *behind, *values, F.col(REJECTIONS)]
     stage = write_keys(flow, folder, columns, key=SOURCE_KEY, place=SOURCE_PLACE)
@@ -147,47 +139,48 @@ def source(*, placed: bool) -> list[Column]:
 
 def hidden_links(stage: Stage, step: GroupBy, redaction: Redaction) -> DataFrame | None:
     """Read the evidence without redacted values; None if the segment wrote none."""
-    rows = stage.live()
     names = stage.schema.names
     values = [name for name in names if name.startswith(VALUE)]
     shown = [name for name in values if not redaction.covers(name.removeprefix(VALUE))]
     if shown == values and not redaction.covers_any(step.by):
         return None
     named = [name for name in (SOURCE_KEY, SOURCE_PLACE, SOURCES) if name in names]
-    return rows.select(_hidden_group(step, redaction), *named, *map(col, shown))
+    group = f"{_hidden_group(step, redaction)} AS {GROUP_KEY}"
+    return stage.live().selectExpr(group, *named, *map(quoted, shown))
 
 
 def hidden_groups(groups: DataFrame, step: GroupBy, redaction: Redaction) -> DataFrame:
     """Read groups with their digests, redacted columns as hashes."""
     if not redaction.covers_any(step.by):
         return groups
-    return groups.withColumn(GROUP_KEY, _hidden_group(step, redaction))
+    return groups.withColumn(GROUP_KEY, F.expr(_hidden_group(step, redaction)))
 
 
-def _hidden_group(step: GroupBy, redaction: Redaction) -> Column:
-    """Return the group of a row of evidence, redacted columns as hashes."""
+def _hidden_group(step: GroupBy, redaction: Redaction) -> str:
+    """Write the group of a row of evidence, redacted columns as hashes."""
     if not step.by:
-        return F.col(GROUP_KEY)
-    fields = {name: F.col(GROUP_KEY).getField(name) for name in step.by}
-    return F.struct(*_hidden_fields(fields, redaction)).alias(GROUP_KEY)
+        return GROUP_KEY
+    return _struct({name: f"{GROUP_KEY}.{quoted(name)}" for name in step.by}, redaction)
 
 
-def _hidden_fields(fields: Mapping[str, Column], redaction: Redaction) -> list[Column]:
-    return [
-        (redaction.shown(name, value) if redaction.covers(name) else value).alias(name)
+def _struct(fields: Mapping[str, str], redaction: Redaction | None) -> str:
+    shown = {
+        name: redaction.shown(name, value) if redaction and redaction.covers(name) else value
         for name, value in fields.items()
-    ]
+    }
+    listed = ", ".join(f"{literal(name)}, {value}" for name, value in shown.items())
+    return f"named_struct({listed})"
 
 
 def aggregate_keys(evidence: DataFrame, step: GroupBy, needed: Sequence[str]) -> DataFrame:
     """Aggregate what was written. Each group gets the digest of its keys, so that a row that was
     read twice or not at all is detected.
     """
-    groups = [F.col(GROUP_KEY).getField(name).alias(name) for name in step.by]
-    values = [col(VALUE + n).alias(n) for n in needed if n not in step.by]
-    rows = evidence.select(*groups, *values, F.col(SOURCE_KEY).alias(KEY))
+    groups = [f"{GROUP_KEY}.{quoted(n)} AS {quoted(n)}" for n in step.by]
+    values = [f"{quoted(VALUE + n)} AS {quoted(n)}" for n in needed if n not in step.by]
+    rows = evidence.selectExpr(*groups, *values, f"{SOURCE_KEY} AS {KEY}")
     names = [*step.by, *(name for name in needed if name not in step.by)]
-    return plain.aggregated(step, rows, names, digest.lanes(KEY))
+    return plain.aggregated(step, rows, names, list(map(F.expr, digest.lanes(KEY))))
 
 
 def group_digests(
@@ -207,18 +200,18 @@ def group_digests(
     rows = flow.rows.selectExpr(*guarded, part, KEY, *ended, REJECTIONS)
     # An aggregate that raises on a group without values must not be evaluated on ended rows.
     aggregates = [
-        F.expr(f"CASE WHEN {IS_LIVE} THEN {to_sql(e, names)} END AS {quoted(n)}")
+        f"CASE WHEN {IS_LIVE} THEN {to_sql(e, names)} END AS {quoted(n)}"
         for n, e in step.aggregates
     ]
     groups = [PART, *own, REJECTIONS, *map(quoted, step.by)]
-    merged = rows.groupBy(*groups).agg(*aggregates, *digest.lanes(KEY))
+    merged = rows.groupBy(*groups).agg(*map(F.expr, [*aggregates, *digest.lanes(KEY)]))
     merged = merged.withColumnRenamed("_tm_own", KEY)
     stage = write_merged(flow, merged, folder)
     found = stage.live()
     output = found.select(*map(quoted, [*step.by, *(n for n, _ in step.aggregates)]))
     kinds = {f.name: f.dataType for f in stage.schema}
-    key = F.struct(*group_fields(step, kinds)).alias(GROUP_KEY)
-    return stage, output, found.select(key, *digest.NAMES)
+    key = f"{group_of(step, kinds)} AS {GROUP_KEY}"
+    return stage, output, found.selectExpr(key, *digest.NAMES)
 
 
 def group_flow(
@@ -227,7 +220,7 @@ def group_flow(
     """Make groups rows of their own, keyed by their group columns. `digests` if each carries count
     and digest of its rows.
     """
-    key = group_text(step.by, [redaction.shown(name, col(name)) for name in step.by])
+    key = F.expr(group_text(step.by, [redaction.shown(n, quoted(n)) for n in step.by]))
     flow = Flow(
         output.withColumn(KEY, key),
         (*step.by, *(name for name, _ in step.aggregates)),

@@ -30,7 +30,15 @@ from tallyman.domain.definition.step import (
     WithColumns,
 )
 from tallyman.domain.definition.step_facts import Step
-from tallyman.engine.expressions.column_names import KEY, PART, PLACE, REJECTIONS, SOURCES, SYSTEM
+from tallyman.engine.expressions.column_names import (
+    KEY,
+    PART,
+    PLACE,
+    REJECTIONS,
+    SOURCES,
+    SYSTEM,
+    quoted,
+)
 from tallyman.engine.expressions.columns import col
 from tallyman.engine.files import parquet
 from tallyman.engine.observer import SILENT, Observer
@@ -226,7 +234,7 @@ class Evaluation:
             if (kept := flow.sources())
             else []
         )
-        rows = flow.rows.select(*map(col, flow.columns), *sources)
+        rows = flow.rows.select(*map(quoted, flow.columns), *sources)
         rows.write.parquet(folder)
         if flow.seen:
             count_warnings(flow.seen, parquet.rows_in(sorted(Path(folder).glob("part-*"))))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame
 
+from tallyman.engine.expressions.column_names import literal, quoted
 from tallyman.engine.expressions.columns import as_text
 
 GROUP_KEY, SOURCE_KEY, SOURCE_PLACE = "group_key", "source_key", "source_place"
@@ -16,17 +16,21 @@ PAIR = "\x1f"
 """The separator between a group and a key, where both are hashed as one."""
 
 
-def group_text(names: Sequence[str], values: Sequence[Column]) -> Column:
-    shown = [as_text(value).alias(n) for n, value in zip(names, values, strict=True)]
-    return F.to_json(F.struct(*shown), {"ignoreNullFields": "false"}) if shown else F.lit("{}")
+def group_text(names: Sequence[str], values: Sequence[str]) -> str:
+    """Write the key of a group in SQL, from the values of its columns."""
+    if not names:
+        return "'{}'"
+    each = zip(names, values, strict=True)
+    shown = ", ".join(f"{literal(name)}, {as_text(value)}" for name, value in each)
+    return f"to_json(named_struct({shown}), map('ignoreNullFields', 'false'))"
 
 
-def text_of_group(rows: DataFrame) -> Column:
-    """Compute the key of the group that a row of the evidence belongs to."""
+def text_of_group(rows: DataFrame) -> str:
+    """Write the key of the group that a row of the evidence belongs to."""
     fields = rows.schema[GROUP_KEY].dataType.names  # type: ignore[attr-defined]
     names = [name for name in fields if name != WHOLE]
-    return group_text(names, [F.col(GROUP_KEY).getField(name) for name in names])
+    return group_text(names, [f"{GROUP_KEY}.{quoted(name)}" for name in names])
 
 
-def pair(group: Column, key: Column) -> Column:
-    return F.concat(group, F.lit(PAIR), key)
+def pair(group: str, key: str) -> str:
+    return f"concat({group}, {literal(PAIR)}, {key})"

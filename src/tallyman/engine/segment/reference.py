@@ -29,7 +29,7 @@ class References(dict[str, DataFrame]):
 def reference(source: Input) -> DataFrame:
     """Read the rows of a reference; ReferenceRejected names records that cannot be read."""
     rows = source.records()
-    if source.rejects:
+    if source.rejects and not source.fits:
         admitted = admit(source, Book(source.name), ()).rows
         if count := seen_and_bad(admitted)[1]:
             bad = admitted.where(F.col(PART) == ERROR).orderBy(KEY)

@@ -137,11 +137,6 @@ class Flow:
         return frozenset().union(*(self.unread.get(name, frozenset()) for name in names))
 
 
-def rejection(rule: int, actual: Column) -> Column:
-    text = F.coalesce(actual.cast("string"), F.lit("NULL"))
-    return F.struct(F.lit(rule).alias("rule"), text.alias("actual"))
-
-
 # ---- steps ---------------------------------------------------------------------------------
 
 

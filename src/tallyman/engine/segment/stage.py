@@ -138,7 +138,7 @@ class Stage:
         if self.own.multiplicity:
             found = ended.agg(*(F.sum(n).alias(n) for n in digest.NAMES))
         else:
-            found = ended.agg(*digest.lanes(self.own.key))
+            found = ended.agg(*map(F.expr, digest.lanes(self.own.key)))
         return {row[PART]: digest.of_row(row) for row in found.collect()}  # a row per part
 
     def dropped(self) -> DataFrame:

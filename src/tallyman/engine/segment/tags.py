@@ -56,10 +56,13 @@ def reasons_if(fails: str, charged: str) -> str:
 
 def charge(rule: int, names: Sequence[str], redaction: Redaction) -> str:
     """Write the rejections of a row with one more, which shows the values of these columns."""
-    text = f"coalesce(CAST({_values(names, redaction)} AS STRING), 'NULL')"
-    one = f"named_struct('rule', {rule}, 'actual', {text})"
+    one = rejection(rule, _values(names, redaction))
     before = f"coalesce({REJECTIONS}, CAST(array() AS array<{REJECTION}>))"
     return f"array_append({before}, {one})"
+
+
+def rejection(rule: int, actual: str) -> str:
+    return f"named_struct('rule', {rule}, 'actual', coalesce(CAST({actual} AS STRING), 'NULL'))"
 
 
 def broke(rules: frozenset[int]) -> str:
@@ -78,6 +81,6 @@ def _values(names: Sequence[str], redaction: Redaction) -> str:
     if not names:
         return "'NULL'"
     if len(names) == 1:
-        return redaction.shown_sql(names[0])
-    shown = ", ".join(f"{literal(name)}, {redaction.shown_sql(name)}" for name in names)
+        return redaction.shown(names[0], quoted(names[0]))
+    shown = ", ".join(f"{literal(name)}, {redaction.shown(name, quoted(name))}" for name in names)
     return f"to_json(named_struct({shown}), map('ignoreNullFields', 'false'))"

@@ -6,8 +6,6 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from pyspark.sql import Column
-from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
     DateType,
@@ -36,22 +34,21 @@ def measured_fields(schema: StructType, redaction: Redaction) -> list[StructFiel
     return [field for field in schema if not redaction.covers(field.name)][:MOST]
 
 
-def aggregates(
-    fields: list[StructField], value: Callable[[str], Column], fits: Column
-) -> list[Column]:
-    """Build the aggregates of the columns, over the rows for which `fits` holds."""
+def aggregates(fields: list[StructField], value: Callable[[str], str], fits: str) -> list[str]:
+    """Write the aggregates of the columns, over the rows for which `fits` holds."""
     found = []
     for number, field in enumerate(fields):
         kind, given = field.dataType, value(field.name)
-        found.append(F.count_if(fits & given.isNull()).alias(f"_tm_nulls{number}"))
+        found.append(f"count_if({fits} AND {given} IS NULL) AS _tm_nulls{number}")
         if isinstance(kind, NESTED):
             continue
-        fitting = F.when(fits, given)
-        found.append(F.approx_count_distinct(fitting).alias(f"_tm_distinct{number}"))
+        fitting = f"CASE WHEN {fits} THEN {given} END"
+        found.append(f"approx_count_distinct({fitting}) AS _tm_distinct{number}")
         if isinstance(kind, (NumericType, *AS_TEXT)):
-            for name, bound in (("min", F.min(fitting)), ("max", F.max(fitting))):
-                shown = bound.cast("string") if isinstance(kind, AS_TEXT) else bound
-                found.append(shown.alias(f"_tm_{name}{number}"))
+            for name in ("min", "max"):
+                bound = f"{name}({fitting})"
+                shown = f"CAST({bound} AS STRING)" if isinstance(kind, AS_TEXT) else bound
+                found.append(f"{shown} AS _tm_{name}{number}")
     return found
 
 

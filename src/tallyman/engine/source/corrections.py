@@ -19,12 +19,11 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from tallyman.domain.definition.frame import Frame
 from tallyman.domain.definition.plan import accounted_inputs, frames
-from tallyman.engine.expressions.column_names import KEY, PLACE
-from tallyman.engine.expressions.columns import col
+from tallyman.engine.expressions.column_names import KEY, PLACE, quoted
 from tallyman.engine.files.listing import InputFile, InputFiles, list_files
 from tallyman.engine.source import lines
 from tallyman.engine.source.door_memory import Door
-from tallyman.engine.source.lines_input import BAD_UTF8, IRREGULAR, LinesInput
+from tallyman.engine.source.lines_input import PARSED, LinesInput, parsed_field
 from tallyman.engine.source.source import Input, key_text
 from tallyman.engine.spark import digest
 
@@ -45,7 +44,7 @@ class CorrectionsInput(LinesInput):
     def records(self, columns: Sequence[str] | None = None) -> DataFrame:
         names = [n for n in self.schema.names if n != NAMED] if columns is None else list(columns)
         found = super().records([*names, NAMED])
-        return found.withColumn(KEY, F.coalesce(NAMED, KEY)).drop(NAMED)
+        return found.withColumn(KEY, F.expr(f"coalesce({NAMED}, {KEY})")).drop(NAMED)
 
     def keys(self) -> DataFrame:
         return self.records([]).select(KEY)
@@ -54,21 +53,19 @@ class CorrectionsInput(LinesInput):
         """Read each line: number, text, key, whether `_source_key` gave the key, whether it is one
         object.
         """
-        text = F.col(lines.TEXT)
         keyed = [f for f in self.schema if f.name in (*self.key, NAMED)]
-        parsed = F.when(~F.expr(f"{BAD_UTF8} OR {IRREGULAR}"), self.parse(text, keyed))
-        found = self._lines().select(lines.NUMBER, text, parsed.alias("p"))
-        names = [F.col("p").getField(f.name).alias(f.name) for f in keyed]
-        whole = F.expr(f"json_object_keys({lines.TEXT})").isNotNull()
-        typed = found.select(
-            F.col(lines.NUMBER).alias(LINE),
-            lines.TEXT,
-            (F.col("p").isNotNull() & whole).alias(VALID),
-            *names,
+        found = self._lines().selectExpr(
+            lines.NUMBER, lines.TEXT, f"{self._parsed(keyed)} AS {PARSED}"
         )
-        own = [key_text(self.key)] if self.key else []
-        key = F.coalesce(NAMED, *own).alias(KEY)
-        return typed.select(LINE, lines.TEXT, VALID, F.col(NAMED).isNotNull().alias(APART), key)
+        own = [key_text(self.key, value_of=parsed_field)] if self.key else []
+        named = parsed_field(NAMED)
+        return found.selectExpr(
+            f"{lines.NUMBER} AS {LINE}",
+            lines.TEXT,
+            f"{PARSED} IS NOT NULL AND json_object_keys({lines.TEXT}) IS NOT NULL AS {VALID}",
+            f"{named} IS NOT NULL AS {APART}",
+            f"coalesce({', '.join([named, *own])}) AS {KEY}",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +89,7 @@ def corrections(shape: CorrectionShape, path: str, project: Path) -> Corrections
 
 def keys_in(spark: SparkSession, folder: Path) -> DataFrame:
     """Read the chosen keys, each once."""
-    return spark.read.parquet(str(folder)).select(F.col("source_key").alias(KEY))
+    return spark.read.parquet(str(folder)).selectExpr(f"source_key AS {KEY}")
 
 
 @dataclass(frozen=True)
@@ -125,7 +122,7 @@ class Overlay(Input):
     def records(self, columns: Sequence[str] | None = None) -> DataFrame:
         names = self.schema.names if columns is None else list(columns)
         place = [PLACE] if self.places is not None else []
-        found = [rows.select(*map(col, names), KEY, *place) for _, rows in self.lots(names)]
+        found = [rows.selectExpr(*map(quoted, names), KEY, *place) for _, rows in self.lots(names)]
         return reduce(DataFrame.unionByName, found)
 
     def at_most(self) -> int:
@@ -142,11 +139,8 @@ class Overlay(Input):
 
     def measured(self) -> Door:
         """Measure with a separate scan of the remaining base records and the corrected ones."""
-        row = (
-            self.keys()
-            .agg(*digest.lanes(KEY), F.count_if(lines.is_place(F.col(KEY))).alias("n"))
-            .first()
-        )
+        unnamed = f"count_if({lines.is_place(KEY)}) AS n"
+        row = self.keys().selectExpr(*digest.lanes(KEY), unnamed).first()
         whole = self.base is not None and self.only is None
         blank = self.base.door().blank_lines if whole and self.base is not None else 0
         return Door(digest.of_row(row), row["n"] if row else 0, blank)

@@ -6,11 +6,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField
 
-from tallyman.engine.expressions.column_names import CORRUPT, literal, quoted
+from tallyman.engine.expressions.column_names import literal
 from tallyman.engine.files.listing import InputFiles
 from tallyman.engine.source import lines
 from tallyman.engine.source.csv_dialect import FIRST, CsvDialect, Sql
@@ -38,7 +38,7 @@ class CsvInput(LinesInput):
 
     @cached_property
     def _splits(self) -> lines.Splits:
-        opens = F.expr(f"{self._has_quote} AND {_matches(self.dialect.opens)}")
+        opens = f"{self._has_quote} AND {_matches(self.dialect.opens)}"
         mark = opens if self.dialect.quote else None
         return lines.splits(self.spark, self.files, self._break, mark)
 
@@ -86,30 +86,31 @@ class CsvInput(LinesInput):
 
     # ---- records ----------------------------------------------------------------------------
 
-    def parse(self, text: Column, fields: Sequence[StructField]) -> Column:
-        options = {**self.options, "columnNameOfCorruptRecord": CORRUPT, "mode": "PERMISSIVE"}
-        for other in ("header", "lineSep", "multiLine"):
-            options.pop(other, None)
-        schema = ", ".join(map(_declared, self._typed(fields)))
-        parsed = F.from_csv(text, schema, self.dialect.spark_options(options))
+    def parse(self, text: str, fields: Sequence[StructField]) -> str:
+        parsed = self._parser("from_csv", text, fields, ("header", "lineSep", "multiLine"))
         if not self.dialect.quote:
             return parsed
         # The parser accepts half a field: what is not a record by the dialect is not parsed.
-        may_fail = F.contains(text, F.lit(self.dialect.quote)) | F.contains(text, F.lit("\r"))
-        return F.when(~may_fail | F.rlike(text, F.lit(self.dialect.bare_record)), parsed)
+        quote, record = literal(self.dialect.quote), literal(self.dialect.bare_record)
+        plain = f"NOT (contains({text}, {quote}) OR contains({text}, '\\r'))"
+        return f"CASE WHEN {plain} OR regexp_like({text}, {record}) THEN {parsed} END"
+
+    @property
+    def parser_options(self) -> dict[str, str]:
+        return self.dialect.spark_options(self.options)
 
     @property
     def _unreadable(self) -> str:
         return BAD_UTF8
 
-    def line_key(self, broken: Column) -> Column:
-        """Return the key as read: fields of CSV are typed one by one, and none changes another."""
+    def line_key(self, broken: str) -> str:
+        """Write the key as read: fields of CSV are typed one by one, and none changes another."""
         return self.own_key()
 
     def _lines(self) -> DataFrame:
         """Read every record that is not blank."""
         found = self._records()
-        found = found.where(~lines.is_blank(F.col(lines.TEXT)))
+        found = found.where(f"NOT ({lines.is_blank(lines.TEXT)})")
         return found.where(f"{lines.NUMBER} > 1") if self.header else found
 
     @cached_property
@@ -135,9 +136,10 @@ class CsvInput(LinesInput):
             read = lines.numbered(self.spark, files, known, self._break)
             parts.append(self._joined(read) if marked else read)
         found = parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])
-        return found.withColumn(lines.TEXT, F.expr(_WITHOUT_MARK)).withColumn(
-            lines.TEXT, F.expr(_WITHOUT_RETURN)
-        )
+        others = (lines.FILE, lines.NUMBER)
+        for text in (_WITHOUT_MARK, _WITHOUT_RETURN):
+            found = found.selectExpr(f"{text} AS {lines.TEXT}", *others)
+        return found
 
     def _joined(self, found: DataFrame) -> DataFrame:
         """Join the lines of each record. What looks like one and is none stays apart as lines."""
@@ -157,7 +159,7 @@ class CsvInput(LinesInput):
         )
 
     def _blank_lines(self) -> int:
-        return self._records().where(lines.is_blank(F.col(lines.TEXT))).count()
+        return self._records().where(lines.is_blank(lines.TEXT)).count()
 
 
 _WITHOUT_MARK = (
@@ -168,10 +170,6 @@ _WITHOUT_RETURN = (
     f"CASE WHEN endswith({lines.TEXT}, '\\r') "
     f"THEN left({lines.TEXT}, char_length({lines.TEXT}) - 1) ELSE {lines.TEXT} END"
 )
-
-
-def _declared(field: StructField) -> str:
-    return f"{quoted(field.name)} {field.dataType.simpleString()}"
 
 
 def _matches(pattern: str) -> str:

@@ -34,6 +34,10 @@ class Door:
     """The number of records with the key of an earlier one; None if they were not counted."""
     columns: MetricsByColumn | None = None
     """The metrics of columns; None if they were not measured."""
+    typing: str | None = None
+    """The way of typing by which every record fits the declaration; None if some does not, or if it
+    is not known.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +69,9 @@ class DoorMemory:
         aside.write_text(json.dumps({"door": facts, "sha256": _hash(facts)}), encoding="utf-8")
         os.replace(aside, place)
         self._forget()
+
+    def forget(self, content_hash: str, reading: str) -> None:
+        self._place(content_hash, reading).unlink(missing_ok=True)
 
     def _place(self, content_hash: str, reading: str) -> Path:
         name = _hash([VERSION, DIGEST_VERSION, content_hash, reading])

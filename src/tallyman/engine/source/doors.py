@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -84,13 +84,22 @@ class Doors:
         for source in self.inputs.values():
             source.files.check_unchanged()
 
-    def remember(self) -> None:
+    def remember(self, rejecting: Collection[str] | None) -> None:
         """Remember what was measured, for the next run that reads the same bytes. Call it when the
-        files are known to be unchanged.
+        files are known to be unchanged. `rejecting` are the inputs with records that do not fit;
+        None if not every record was typed and accounted for.
         """
         for name in dict.fromkeys(self.accounted):
-            door, counted = self._measured[name].result(), self.repeated.counts.get(name)
-            self.inputs[name].remember(replace(door, repeated=counted))
+            source, door = self.inputs[name], self._measured[name].result()
+            if rejecting is not None:
+                door = replace(door, typing=None if name in rejecting else source.typing)
+            source.remember(replace(door, repeated=self.repeated.counts.get(name)))
+
+    def forget(self) -> None:
+        """Forget the inputs that were read as fitting: one of them did not fit after all."""
+        for source in self.inputs.values():
+            if source.fits:
+                source.forget()
 
     def _account(self, name: str) -> InputAccount:
         source, door = self.inputs[name], self._measured[name].result()

@@ -3,27 +3,35 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructField, StructType
 
-from tallyman.engine.expressions.column_names import CORRUPT, KEY
-from tallyman.engine.expressions.columns import col
+from tallyman.engine.expressions.column_names import CORRUPT, KEY, quoted
 from tallyman.engine.files import compressed
 from tallyman.engine.files.listing import InputFiles
 from tallyman.engine.source import column_metrics, lines, unfit
 from tallyman.engine.source.door_memory import Door
-from tallyman.engine.source.lines_input import IRREGULAR, LinesInput, textual_key
-from tallyman.engine.source.source import Input
+from tallyman.engine.source.lines_input import (
+    IRREGULAR,
+    PARSED,
+    LinesInput,
+    parsed_field,
+    textual_key,
+)
+from tallyman.engine.source.source import Input, nullable
 from tallyman.engine.source.tasks import in_few_tasks
 from tallyman.engine.spark import digest
 from tallyman.engine.spark.spark_hash import digest_of
 
 FEW_BYTES = 1 << 20
 """The largest input of which this process takes every key from the scan at the door."""
+
+# An escaped key reads differently once it is parsed.
+ODD = f"irregular OR {KEY} IS NULL OR contains({KEY}, '\\\\')"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,33 +49,42 @@ class JsonInput(LinesInput):
 
     def records(self, columns: Sequence[str] | None = None) -> DataFrame:
         names = list(self.schema.names if columns is None else columns)
-        unfit_values = unfit.unfit(unfit.outside_years(self.schema, col, self.redaction))
-        decided = self._decided().alias(CORRUPT)
-        return self._rows.select(*map(col, names), decided, *unfit_values, self._key())
+        if self.fits:
+            return self.fitting(names)
+        unfit_values = unfit.unfit(unfit.outside_years(self.schema, quoted, self.redaction))
+        decided = f"{self._decided} AS {CORRUPT}"
+        key = f"{self.line_key('false')} AS {KEY}"
+        return self._rows.selectExpr(*map(quoted, names), decided, *unfit_values, key)
 
     def keys(self) -> DataFrame:
-        return self._rows.select(self._key())
+        """Read the keys as written in the lines."""
+        written = self._text.where(f"NOT ({lines.is_blank(lines.TEXT)})")
+        return written.selectExpr(f"{self._written_key} AS {KEY}")
+
+    def fitting(self, names: Sequence[str]) -> DataFrame:
+        schema = StructType(nullable(self.fields({*names, *self.key})))
+        rows = self._read(schema, {"mode": "FAILFAST"})
+        return rows.selectExpr(*map(quoted, names), f"{self.own_key()} AS {KEY}")
 
     @cached_property
     def _rows(self) -> DataFrame:
-        reader = self.spark.read.options(**self.options)
-        reader = reader.option("columnNameOfCorruptRecord", CORRUPT)
-        rows = reader.schema(self._typed(self.schema.fields)).json(self.files.paths)
-        return in_few_tasks(rows, self.files)
+        schema = self._typed(self.schema.fields)
+        return self._read(schema, {"columnNameOfCorruptRecord": CORRUPT})
 
-    def _key(self) -> Column:
-        return self.line_key(F.lit(False)).alias(KEY)
+    def _read(self, schema: StructType, options: Mapping[str, str]) -> DataFrame:
+        reader = self.spark.read.options(**self.options, **options)
+        return in_few_tasks(reader.schema(schema).json(self.files.paths), self.files)
 
-    def _decided(self) -> Column:
-        """Return the text of a line that does not fit, judged by every declared column.
+    @property
+    def _decided(self) -> str:
+        """Write the text of a line that does not fit, judged by every declared column.
 
         The reader types only columns that the query mentions, and no setting makes it type the
         others. So they are mentioned in a place that is never reached: the first argument of
         `coalesce` is not NULL there, which Spark does not know.
         """
-        line = F.col(CORRUPT)
-        others = [col(name).cast("string") for name in self.schema.names]
-        return F.when(line.isNotNull(), F.coalesce(line, *others))
+        others = [f"CAST({quoted(name)} AS STRING)" for name in self.schema.names]
+        return f"CASE WHEN {CORRUPT} IS NOT NULL THEN coalesce({', '.join([CORRUPT, *others])}) END"
 
     @property
     def every_record_keyed(self) -> bool:
@@ -94,50 +111,56 @@ class JsonInput(LinesInput):
     def keys_here(self) -> Sequence[str | None] | None:
         return None if self.remembered is not None else self._scan.keys
 
+    @property
+    def _text(self) -> DataFrame:
+        text = self.spark.read.text(self.files.paths).selectExpr(f"value AS {lines.TEXT}")
+        return in_few_tasks(text, self.files)
+
+    @property
+    def _written_key(self) -> str:
+        return self.redaction.shown(self.key[0], textual_key(lines.TEXT, str(self.prefix)))
+
     @cached_property
     def _scan(self) -> _Scan:
-        text = self.spark.read.text(self.files.paths).select(F.col("value").alias(lines.TEXT))
-        text = in_few_tasks(text, self.files)
-        key = textual_key(F.col(lines.TEXT), str(self.prefix))
         fields = column_metrics.measured_fields(self.schema, self.redaction)
         fields = fields if self.measures_columns else []
-        parsed = (
-            [self.parse(F.col(lines.TEXT), self.schema.fields).alias("_tm_parsed")]
-            if fields
-            else []
-        )
-        found = text.select(
+        parsed = [f"{self.parse(lines.TEXT, self.schema.fields)} AS {PARSED}"] if fields else []
+        found = self._text.selectExpr(
             *parsed,
-            lines.is_blank(F.col(lines.TEXT)).alias("blank"),
-            F.expr(IRREGULAR).alias("irregular"),
-            key.alias(KEY),
+            f"{lines.is_blank(lines.TEXT)} AS blank",
+            f"{IRREGULAR} AS irregular",
+            f"{textual_key(lines.TEXT, str(self.prefix))} AS {KEY}",
         )
-        # An escaped key reads differently once it is parsed.
-        odd = F.col("irregular") | F.col(KEY).isNull() | F.contains(F.col(KEY), F.lit("\\"))
-        shown = self.redaction.shown(self.key[0], F.col(KEY))
         few = self.files.bytes <= FEW_BYTES and not compressed.any_compressed(self.files)
-        if few and not fields:
-            odd = odd | ~F.is_valid_utf8(F.col(KEY))  # bytes that cannot be collected
-            shown = F.make_valid_utf8(shown)
-            lines_here = found.select("blank", odd.alias("odd"), shown.alias(KEY)).collect()
-            written = [line for line in lines_here if not line["blank"]]
-            keys = [line[KEY] for line in written]
-            door = Door(digest_of(keys), 0, len(lines_here) - len(written))
-            return _Scan(door, not any(line["odd"] for line in written), keys)
-        typed = F.col("_tm_parsed").getField
-        fits = typed(CORRUPT).isNull() if fields else F.lit(True)
-        rows = found.groupBy("blank").agg(
-            *digest.lanes(shown),
-            F.count_if(odd).alias("odd"),
-            *column_metrics.aggregates(fields, typed, fits),
-        )
-        by_blank = {row["blank"]: row for row in rows.collect()}  # two rows
-        if (full := by_blank.get(False)) is None:
-            full = dict.fromkeys((*digest.NAMES, "odd"), 0)
-        blank = by_blank[True][digest.COUNT] if True in by_blank else 0
-        measured = column_metrics.of_row(fields, by_blank[False]) if False in by_blank else None
-        columns = measured if fields else None
-        return _Scan(Door(digest.of_row(full), 0, blank, columns=columns), full["odd"] == 0)
+        return self._measure(found, fields) if fields or not few else self._collect(found)
+
+    @property
+    def _shown(self) -> str:
+        return self.redaction.shown(self.key[0], KEY)
+
+    def _collect(self, found: DataFrame) -> _Scan:
+        """Take every key of a small input."""
+        odd = f"{ODD} OR NOT is_valid_utf8({KEY})"  # bytes that cannot be collected
+        shown = f"make_valid_utf8({self._shown}) AS {KEY}"
+        lines_here = found.selectExpr("blank", f"{odd} AS odd", shown).collect()
+        written = [line for line in lines_here if not line["blank"]]
+        keys = [line[KEY] for line in written]
+        door = Door(digest_of(keys), 0, len(lines_here) - len(written))
+        return _Scan(door, not any(line["odd"] for line in written), keys)
+
+    def _measure(self, found: DataFrame, fields: list[StructField]) -> _Scan:
+        """Add up the keys, and what is to be known of columns."""
+        fits = f"NOT blank AND {parsed_field(CORRUPT)} IS NULL"
+        row = found.selectExpr(
+            *digest.lanes(self._shown, "NOT blank"),
+            "count_if(blank) AS blank",
+            f"count_if(NOT blank AND ({ODD})) AS odd",
+            *column_metrics.aggregates(fields, parsed_field, fits),
+        ).first()
+        assert row is not None
+        columns = column_metrics.of_row(fields, row) if fields and row[digest.COUNT] else None
+        door = Door(digest.of_row(row), 0, row["blank"], columns=columns)
+        return _Scan(door, row["odd"] == 0)
 
     def slower(self) -> Input:
         return LinesInput(

@@ -14,7 +14,6 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from tallyman.engine.expressions.column_names import KEY, UNFIT, quoted
-from tallyman.engine.expressions.columns import col
 from tallyman.engine.files import parquet
 from tallyman.engine.files.listing import escaped
 from tallyman.engine.files.parquet_set import ParquetSet, ReadTogether, outside_years, top_column
@@ -107,7 +106,7 @@ class ParquetInput(Input):
         """Test the columns that footers leave in doubt, on the values as they are in the files."""
         found: list[unfit.UnfitColumn] = []
         for name in self.unfit_columns:
-            value, wanted = col(name), self.wanted[name]
+            value, wanted = quoted(name), self.wanted[name]
             kind = group.types.get(name, wanted)
             split = unfit.split_microseconds(value, converted(kind, wanted))
             far = unfit.far_years(widened(value, kind, wanted), wanted)
@@ -146,14 +145,17 @@ class ParquetInput(Input):
             own = rows.metadataColumn("_metadata")  # a user's column may have the same name
             hidden.append(own.getField("file_path").alias(PATH))
             hidden.append((own.getField("row_index") + 1).alias(ROW))
-        found = [
-            widened(col(n), group.types.get(n, self.wanted[n]), self.wanted[n]).alias(n)
-            for n in names
-        ]
         tests = unfit.unfit(self._unfit(group))
         if self.unfit_columns and not tests:  # other files have what is tested
-            tests = [F.lit(None).cast(unfit.KIND).alias(UNFIT)]
-        return in_few_tasks(rows.select(*found, *hidden, *tests), self.files)
+            tests = [f"CAST(NULL AS {unfit.KIND}) AS {UNFIT}"]
+        found = [*(self._widened(group, name) for name in names), *tests]
+        read = rows.select(*map(F.expr, found), *hidden) if hidden else rows.selectExpr(*found)
+        return in_few_tasks(read, self.files)
+
+    def _widened(self, group: ReadTogether, name: str) -> str:
+        wanted = self.wanted[name]
+        value = widened(quoted(name), group.types.get(name, wanted), wanted)
+        return f"{value} AS {quoted(name)}"
 
     def records(self, columns: Sequence[str] | None = None) -> DataFrame:
         names = self.schema.names if columns is None else list(columns)
@@ -161,13 +163,13 @@ class ParquetInput(Input):
         asked = list(dict.fromkeys([*names, *self.key]))
         found = [self._rows(group, asked, numbered=numbered) for group in self._groups]
         rows = reduce(DataFrame.unionByName, found)
-        also = [F.col(UNFIT)] if self.unfit_columns else []
+        chosen = [*map(quoted, names), *([UNFIT] if self.unfit_columns else [])]
         if not numbered:
-            return rows.select(*map(col, names), *also, self.own_key().alias(KEY))
-        name = lines.relative_name(F.col(PATH), self.files.root)
-        fallback = F.concat(F.lit("@"), name, F.lit("#"), F.col(ROW).cast("string"))
-        key = F.coalesce(self.own_key(), fallback) if self.key else fallback
-        return rows.select(*map(col, names), *also, key.alias(KEY), *placed(self, fallback))
+            return rows.selectExpr(*chosen, f"{self.own_key()} AS {KEY}")
+        name = lines.relative_name(PATH, self.files.root)
+        fallback = f"concat('@', {name}, '#', CAST({ROW} AS STRING))"
+        key = f"coalesce({self.own_key()}, {fallback})" if self.key else fallback
+        return rows.selectExpr(*chosen, f"{key} AS {KEY}", *placed(self, fallback))
 
     # ---- the door -------------------------------------------------------------------------
 
@@ -195,10 +197,10 @@ class ParquetInput(Input):
 
     def measured(self) -> Door:
         keys = self.keys_here
-        found = digest.of_keys(self.keys()) if keys is None else digest_of(keys)
+        found = digest.of_keys(self.keys(), KEY) if keys is None else digest_of(keys)
         # Two independent witnesses: the footers count the rows, the scan digests the keys.
         counted = self.at_most()
         nulls = 0
         if self.key and not self.every_record_keyed:
-            nulls = self.keys().where(lines.is_place(F.col(KEY))).count()
+            nulls = self.keys().where(lines.is_place(KEY)).count()
         return Door(replace(found, count=counted), nulls or (0 if self.key else counted))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from pyspark.sql import Column
-from pyspark.sql import functions as F
-
+from tallyman.engine.expressions.column_names import ELEMENT, literal, quoted
 from tallyman.engine.files.parquet_types import COUNTS, NANOSECONDS, NOTHING, ColumnType
 
 
@@ -15,40 +13,45 @@ def as_read(found: ColumnType) -> ColumnType:
     return ColumnType("int" if name == NOTHING else name, inside)
 
 
-def widened(value: Column, found: ColumnType, wanted: ColumnType) -> Column:
-    """Convert a value, and the values inside it; a field that the file lacks is NULL."""
+def widened(value: str, found: ColumnType, wanted: ColumnType) -> str:
+    """Write in SQL a value, and the values inside it, in the wanted type; a field that the file
+    lacks is NULL.
+    """
     if found == wanted:
         return value
     if found.name == NOTHING:
-        return F.lit(None).cast(str(wanted))
+        return _null(wanted)
     if found.name in NANOSECONDS and wanted.name != "bigint":
-        whole = F.when(value % 1_000 == 0, F.expr("1000"))
+        whole = f"CASE WHEN {value} % 1000 = 0 THEN 1000 END"
         # Spark counts NTZ timestamps in the session's time zone, which is UTC.
-        return F.timestamp_micros(F.call_function("div", value, whole)).cast(wanted.name)
+        return f"CAST(timestamp_micros({value} div {whole}) AS {wanted.name})"
     if wanted.name == "struct" and found.inside:
         there = found.fields
-        fields = [
-            widened(value.getField(name), there[name], kind).alias(name)
+        fields = {
+            name: widened(f"{value}.{quoted(name)}", there[name], kind)
             if name in there
-            else F.lit(None).cast(str(kind)).alias(name)
+            else _null(kind)
             for name, kind in wanted.inside
-        ]
-        return F.when(value.isNotNull(), F.struct(*fields))
+        }
+        listed = ", ".join(f"{literal(name)}, {field}" for name, field in fields.items())
+        return f"CASE WHEN {value} IS NOT NULL THEN named_struct({listed}) END"
     if wanted.name == "array" and found.inside:
         [(_, own)], [(_, other)] = found.inside, wanted.inside
-        return F.transform(value, lambda element: widened(element, own, other))
+        return f"transform({value}, {ELEMENT} -> {widened(ELEMENT, own, other)})"
     if wanted.name == "map" and found.inside:
         return _widened_map(value, found.fields, wanted.fields)
-    return value.cast(str(wanted))
+    return f"CAST({value} AS {wanted})"
 
 
-def _widened_map(
-    value: Column, found: dict[str, ColumnType], wanted: dict[str, ColumnType]
-) -> Column:
+def _null(kind: ColumnType) -> str:
+    return f"CAST(NULL AS {kind})"
+
+
+def _widened_map(value: str, found: dict[str, ColumnType], wanted: dict[str, ColumnType]) -> str:
     if found["key"] != wanted["key"]:
-        own, other = found["key"], wanted["key"]
-        value = F.transform_keys(value, lambda key, _: widened(key, own, other))
+        key = widened("_tm_k", found["key"], wanted["key"])
+        value = f"transform_keys({value}, (_tm_k, _tm_v) -> {key})"
     if found["value"] != wanted["value"]:
-        mine, theirs = found["value"], wanted["value"]
-        value = F.transform_values(value, lambda _, each: widened(each, mine, theirs))
+        each = widened("_tm_v", found["value"], wanted["value"])
+        value = f"transform_values({value}, (_tm_k, _tm_v) -> {each})"
     return value

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tallyman.engine.expressions.column_names import KEY
@@ -51,11 +51,13 @@ def count(inputs: Mapping[str, Input], *, limit: int | None = None) -> Repeated:
     here = {name: source.keys_here for name, source in small.items()}
     if (read := {name: keys for name, keys in here.items() if keys is not None}) == here:
         return _counted_here(unknown, read)
-    sides = [s.keys().select(KEY, F.lit(n).alias(INPUT)) for n, s in small.items()]
-    each = (F.count_if(F.col(INPUT) == name).alias(_of(n)) for n, name in enumerate(small))
+    sides = [s.keys().selectExpr(KEY, f"{n} AS {INPUT}") for n, s in enumerate(small.values())]
+    each = [F.expr(f"count_if({INPUT} = {n}) AS {_of(n)}") for n in range(len(small))]
     by_key = reduce(DataFrame.unionAll, sides).groupBy(KEY).agg(*each)
-    found = [F.sum(_repeats(n)).alias(_of(n)) for n in range(len(small))]
-    row = by_key.agg(*found, F.count_if(_inputs(len(small)) > 1).alias("shared")).first()
+    found = [f"sum(greatest({_of(n)} - 1, 0)) AS {_of(n)}" for n in range(len(small))]
+    # The inputs that have a key, as a number.
+    there = " + ".join(f"CAST({_of(n)} > 0 AS INT)" for n in range(len(small)))
+    row = by_key.selectExpr(*found, f"count_if({there} > 1) AS shared").first()
     if row is None:
         return Repeated(unknown)
     counts = {name: int(row[_of(n)] or 0) for n, name in enumerate(small)}
@@ -73,13 +75,3 @@ def _counted_here(
 
 def _of(number: int) -> str:
     return f"_tm_n{number}"
-
-
-def _repeats(number: int) -> Column:
-    return F.greatest(F.col(_of(number)) - 1, F.lit(0))
-
-
-def _inputs(inputs: int) -> Column:
-    """Count the inputs that have the key."""
-    there = ((F.col(_of(n)) > 0).cast("int") for n in range(inputs))
-    return reduce(Column.__add__, there)

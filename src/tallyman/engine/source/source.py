@@ -7,12 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from tallyman.engine.expressions.column_names import KEY, PLACE
-from tallyman.engine.expressions.columns import col
+from tallyman.engine.expressions.column_names import KEY, PLACE, literal, quoted
 from tallyman.engine.expressions.redact import Redaction
 from tallyman.engine.files.listing import InputFiles
 from tallyman.engine.source.door_memory import Door, DoorMemory
@@ -78,6 +76,11 @@ class Input(ABC):
         if self.memory is not None and not self.hides_key and door != self.remembered:
             self.memory.keep(self.files.content_hash, self._reading, door)
 
+    def forget(self) -> None:
+        """Measure these bytes again in the next run."""
+        if self.memory is not None:
+            self.memory.forget(self.files.content_hash, self._reading)
+
     @property
     def _reading(self) -> str:
         """All that decides, besides the bytes, which keys are read."""
@@ -103,6 +106,18 @@ class Input(ABC):
         return self.textual or required or bool(self.unfit_columns)
 
     @property
+    def typing(self) -> str | None:
+        """All that decides, besides bytes and declaration, whether a record fits; None if values
+        are not read from text.
+        """
+        return None
+
+    @property
+    def fits(self) -> bool:
+        """True if an earlier run typed every column of these bytes and rejected no record."""
+        return False
+
+    @property
     def unfit_columns(self) -> Mapping[str, str]:
         """The columns that may have values that no output can hold, and what is expected."""
         return {}
@@ -126,8 +141,8 @@ class Input(ABC):
         """True if the source key of a record is not the text of its columns."""
         return self.redaction.covers_any(self.key)
 
-    def own_key(self) -> Column:
-        """Return a record's key columns as text, redacted ones as hashes."""
+    def own_key(self) -> str:
+        """Write a record's key columns as text, redacted ones as hashes."""
         return key_text(self.key, self.redaction)
 
     def keys(self) -> DataFrame:
@@ -146,24 +161,25 @@ class Input(ABC):
 def key_text(
     key: Sequence[str],
     redaction: Redaction = NOTHING_REDACTED,
-    value_of: Callable[[str], Column] = col,
-) -> Column:
-    """Convert a key to text: one column as it is, several as a JSON object to keep values apart."""
+    value_of: Callable[[str], str] = quoted,
+) -> str:
+    """Write the text of a key in SQL: one column as it is, several as a JSON object to keep values
+    apart.
+    """
     if len(key) == 1:
         return redaction.shown(key[0], value_of(key[0]))
     values = {k: value_of(k) for k in key}
-    shown = [redaction.shown(k, v) if redaction.covers(k) else v for k, v in values.items()]
-    return F.when(
-        F.greatest(*(v.isNull().cast("int") for v in values.values())) == 0,
-        F.to_json(F.struct(*(value.alias(k) for k, value in zip(key, shown, strict=True)))),
-    )
+    there = " AND ".join(f"{value} IS NOT NULL" for value in values.values())
+    shown = {k: redaction.shown(k, v) if redaction.covers(k) else v for k, v in values.items()}
+    fields = ", ".join(f"{literal(k)}, {value}" for k, value in shown.items())
+    return f"CASE WHEN {there} THEN to_json(named_struct({fields})) END"
 
 
-def placed(source: Input, place: Column) -> list[Column]:
-    """Return the column with a record's place, if the input reads it."""
+def placed(source: Input, place: str) -> list[str]:
+    """Write the column with a record's place, if the input reads it."""
     if source.places is None:
         return []
-    return [F.concat(F.lit(source.places), place).alias(PLACE)]
+    return [f"concat({literal(source.places)}, {place}) AS {PLACE}"]
 
 
 def nullable(fields: Sequence[StructField]) -> list[StructField]:

@@ -8,13 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import reduce
 
-from pyspark.sql import Column
-from pyspark.sql import functions as F
 from pyspark.sql.types import StructField
 
-from tallyman.engine.expressions.column_names import UNFIT
+from tallyman.engine.expressions.column_names import ELEMENT, UNFIT, literal, quoted
 from tallyman.engine.expressions.redact import Redaction
 from tallyman.engine.files.parquet_types import NANOSECONDS, ColumnType, of_spark
 
@@ -33,17 +30,19 @@ LIMITS = {
 }
 """The first and the last value of each type with a calendar."""
 
-Test = Callable[[Column, str], "Column | None"]
-"""A test of one plain value, by the name of its type; None if every value of the type passes."""
+Test = Callable[[str, str], "str | None"]
+"""A test of one plain value in SQL, by the name of its type; None if every value of the type
+passes.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class UnfitColumn:
-    """A column of which some values do not fit: which ones, and how they are shown."""
+    """A column of which some values do not fit: which ones, and how they are shown, in SQL."""
 
     name: str
-    wrong: Column
-    shown: Column
+    wrong: str
+    shown: str
 
 
 def dated(field: StructField) -> bool:
@@ -52,7 +51,7 @@ def dated(field: StructField) -> bool:
 
 
 def outside_years(
-    fields: Iterable[StructField], value: Callable[[str], Column], redaction: Redaction
+    fields: Iterable[StructField], value: Callable[[str], str], redaction: Redaction
 ) -> list[UnfitColumn]:
     """Test the columns with dates; `value` gives the typed column of a name."""
     found = []
@@ -64,77 +63,69 @@ def outside_years(
     return found
 
 
-def far_years(value: Column, kind: ColumnType) -> Column | None:
+def far_years(value: str, kind: ColumnType) -> str | None:
     """Test for years outside 1 to 9999; None if the type has no years."""
     return _anywhere(value, kind, _far)
 
 
-def split_microseconds(value: Column, kind: ColumnType) -> Column | None:
+def split_microseconds(value: str, kind: ColumnType) -> str | None:
     """Test counts of nanoseconds for a part of a microsecond; None if there are none."""
     return _anywhere(value, kind, _split)
 
 
-def _far(value: Column, kind: str) -> Column | None:
+def _far(value: str, kind: str) -> str | None:
     if kind not in LIMITS:
         return None
-    first, last = map(F.expr, LIMITS[kind])
-    return (value < first) | (value > last)
+    first, last = LIMITS[kind]
+    return f"{value} < {first} OR {value} > {last}"
 
 
-def _split(value: Column, kind: str) -> Column | None:
-    return (value % 1_000 != 0) if kind in NANOSECONDS else None
+def _split(value: str, kind: str) -> str | None:
+    return f"{value} % 1000 <> 0" if kind in NANOSECONDS else None
 
 
-def nanosecond_text(value: Column) -> Column:
+def nanosecond_text(value: str) -> str:
     """Write a count of nanoseconds as a time with nine decimals."""
-    rest = F.pmod(value, F.lit(1_000))
-    down = F.when((value < 0) & (rest != 0), 1).otherwise(0)  # `div` rounds towards zero
-    micros = F.timestamp_micros(F.call_function("div", value, F.lit(1_000)) - down)
-    digits = F.lpad(rest.cast("string"), 3, "0")
-    return F.concat(F.date_format(micros, "yyyy-MM-dd HH:mm:ss.SSSSSS"), digits)
+    rest = f"pmod({value}, 1000)"
+    down = f"CASE WHEN {value} < 0 AND {rest} <> 0 THEN 1 ELSE 0 END"  # `div` rounds towards zero
+    micros = f"timestamp_micros(({value} div 1000) - {down})"
+    digits = f"lpad(CAST({rest} AS STRING), 3, '0')"
+    return f"concat(date_format({micros}, 'yyyy-MM-dd HH:mm:ss.SSSSSS'), {digits})"
 
 
-def _anywhere(value: Column, kind: ColumnType, test: Test) -> Column | None:
+def _anywhere(value: str, kind: ColumnType, test: Test) -> str | None:
     """Test a value and everything inside it; NULL passes."""
     if not kind.inside:
         found = test(value, kind.name)
-        return None if found is None else F.coalesce(found, F.lit(False))
+        return None if found is None else f"coalesce({found}, false)"
     if kind.name == "struct":
-        return either(_anywhere(value.getField(n), each, test) for n, each in kind.inside)
+        inside = kind.inside
+        return either(_anywhere(f"({value}).{quoted(n)}", each, test) for n, each in inside)
     lists = {"element": value} if kind.name == "array" else {}
     if kind.name == "map":
-        lists = {"key": F.map_keys(value), "value": F.map_values(value)}
+        lists = {"key": f"map_keys({value})", "value": f"map_values({value})"}
     return either(_in_list(listed, kind.fields[n], test) for n, listed in lists.items())
 
 
-def _in_list(listed: Column, kind: ColumnType, test: Test) -> Column | None:
-    if _anywhere(F.lit(None), kind, test) is None:
-        return None
-
-    def wrong(element: Column) -> Column:
-        found = _anywhere(element, kind, test)
-        assert found is not None
-        return found
-
-    return F.coalesce(F.exists(listed, wrong), F.lit(False))
+def _in_list(listed: str, kind: ColumnType, test: Test) -> str | None:
+    wrong = _anywhere(ELEMENT, kind, test)
+    return None if wrong is None else f"coalesce(exists({listed}, {ELEMENT} -> {wrong}), false)"
 
 
-def either(tests: Iterable[Column | None]) -> Column | None:
+def either(tests: Iterable[str | None]) -> str | None:
     found = [test for test in tests if test is not None]
-    return reduce(Column.__or__, found) if found else None
+    return f"({' OR '.join(found)})" if found else None
 
 
 KIND = "map<string,string>"
 
 
-def unfit(columns: Sequence[UnfitColumn]) -> list[Column]:
-    """Return the column with a record's unfit values, if there can be any."""
+def unfit(columns: Sequence[UnfitColumn]) -> list[str]:
+    """Write the column with a record's unfit values, if there can be any."""
     wrong = either(column.wrong for column in columns)
     if wrong is None:
         return []
-    each = [
-        F.when(c.wrong, F.struct(F.lit(c.name).alias("name"), c.shown.alias("shown")))
-        for c in columns
-    ]
-    listed = F.map_from_entries(F.array_compact(F.array(*each)))
-    return [F.when(wrong, listed).alias(UNFIT)]
+    named = [(f"named_struct('name', {literal(c.name)}, 'shown', {c.shown})", c) for c in columns]
+    each = ", ".join(f"CASE WHEN {c.wrong} THEN {entry} END" for entry, c in named)
+    listed = f"map_from_entries(array_compact(array({each})))"
+    return [f"CASE WHEN {wrong} THEN {listed} END AS {UNFIT}"]

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame
 
 from tallyman.domain.account.ledger import KeyDigest
 
@@ -17,39 +16,16 @@ STORED = ("record_count", *(f"key_digest_{lane}" for lane in LANES))
 HALF = 0xFFFFFFFF
 
 
-def lanes(key: Column | str) -> list[Column]:
-    """Build a count and four sums: the halves of two 64-bit hashes of the key, with two seeds. Sums
-    of 32-bit halves cannot overflow before two billion records per group. A key that is a name or
-    other SQL takes a tenth of the calls into Java.
+def lanes(key: str, where: str | None = None) -> list[str]:
+    """Write a count and four sums: the halves of two 64-bit hashes of the key, with two seeds. Sums
+    of 32-bit halves cannot overflow before two billion records per group. With `where`, only rows
+    for which it holds count.
     """
-    if isinstance(key, str):
-        hashes = (f"xxhash64({key})", f"xxhash64(1, {key})")
-        halves = [half for h in hashes for half in (f"shiftright({h}, 32)", f"{h} & {HALF}L")]
-        sums = ["count(1)", *(f"sum({half})" for half in halves)]
-        return [F.expr(f"{one} AS {name}") for one, name in zip(sums, NAMES, strict=True)]
-    return _named([F.count(F.lit(1)), *_sums(_hashes(key))], NAMES)
-
-
-def lanes_where(key: Column, holds: Column, name: str) -> list[Column]:
-    """Build the same over the rows for which a condition holds, with names of their own."""
-    hashes = [F.when(holds, hashed) for hashed in _hashes(key)]
-    return _named([F.count_if(holds), *_sums(hashes)], [name + lane for lane in NAMES])
-
-
-def _hashes(key: Column) -> list[Column]:
-    return [F.xxhash64(key), F.xxhash64(F.lit(1), key)]
-
-
-def _sums(hashes: list[Column]) -> list[Column]:
-    return [
-        F.sum(half)
-        for hashed in hashes
-        for half in (F.shiftright(hashed, 32), hashed.bitwiseAND(F.lit(HALF)))
-    ]
-
-
-def _named(columns: Sequence[Column], names: Sequence[str]) -> list[Column]:
-    return [column.alias(name) for column, name in zip(columns, names, strict=True)]
+    only = f" FILTER (WHERE {where})" if where else ""
+    hashes = (f"xxhash64({key})", f"xxhash64(1, {key})")
+    halves = [half for h in hashes for half in (f"shiftright({h}, 32)", f"{h} & {HALF}L")]
+    sums = ["count(1)", *(f"sum({half})" for half in halves)]
+    return [f"{one}{only} AS {name}" for one, name in zip(sums, NAMES, strict=True)]
 
 
 def of_sums(sums: Mapping[str, int | None], names: Sequence[str] = NAMES) -> KeyDigest:
@@ -58,10 +34,10 @@ def of_sums(sums: Mapping[str, int | None], names: Sequence[str] = NAMES) -> Key
     return KeyDigest(*known) if len(known) == len(names) else KeyDigest.of_version_1(*known)
 
 
-def of_row(row: Any, name: str = "") -> KeyDigest:
-    return KeyDigest(*(row[name + lane] or 0 for lane in NAMES))
+def of_row(row: Any) -> KeyDigest:
+    return KeyDigest(*(row[lane] or 0 for lane in NAMES))
 
 
-def of_keys(keys: DataFrame) -> KeyDigest:
-    """Digest a one-column DataFrame of keys in one pass."""
-    return of_row(keys.agg(*lanes(F.col(keys.columns[0]))).first())
+def of_keys(rows: DataFrame, key: str) -> KeyDigest:
+    """Digest the keys of rows, given in SQL, in one pass."""
+    return of_row(rows.selectExpr(*lanes(key)).first())

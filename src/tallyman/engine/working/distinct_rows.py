@@ -87,8 +87,8 @@ def _keyed(member: Member) -> DataFrame:
     rows, layout = member.stages[0].read(), member.layout
     assert layout is not None
     in_output = SYSTEM in rows.columns
-    key = output_key(rows, member.flow.key_columns or ()) if in_output else F.col(KEY)
+    key = output_key(member.flow.key_columns or ()) if in_output else KEY
     names = [f"{SYSTEM}.{mark(n)}" if in_output else marks(n) for n in range(layout.words)]
     touched = reduce(Column.__or__, (F.col(name) > 0 for name in names))
     within = (F.col(PART) == LIVE) | F.coalesce(touched, F.lit(False))
-    return rows.select(key.alias(KEY), within.alias(WITHIN))
+    return rows.select(F.expr(key).alias(KEY), within.alias(WITHIN))

@@ -10,11 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
-from pyspark.sql import Column
-from pyspark.sql import functions as F
 from pyspark.sql.types import DataType
 
-from tallyman.engine.expressions.columns import col
+from tallyman.engine.expressions.column_names import quoted
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,18 +51,18 @@ class Span:
     changes: tuple[ColumnChange, ...] = ()
 
     @property
-    def last(self) -> Column:
-        """The value at the end of the segment."""
+    def last(self) -> str:
+        """The value at the end of the segment, in SQL."""
         if self.holder is not None:
-            return col(self.holder)
+            return quoted(self.holder)
         assert self.kept is not None
-        return F.col(self.kept)
+        return self.kept
 
     @property
-    def first(self) -> Column:
+    def first(self) -> str:
         """The value when the segment began: the one before the first change of the row."""
         return reduce(
-            lambda later, c: F.when(F.col(c.flag), F.col(c.old)).otherwise(later),
+            lambda later, c: f"CASE WHEN {c.flag} THEN {c.old} ELSE {later} END",
             reversed([change for change in self.changes if not change.new]),
             self.last,
         )

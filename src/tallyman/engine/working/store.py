@@ -116,7 +116,7 @@ def _originals(member: Member) -> dict[int, Column]:
     for place, (start, holder) in enumerate(zip(member.starts, member.holders, strict=True)):
         if holder is None:
             span = next((s for s in member.spans if start and s.start == start), None)
-            found[place] = span.first if span else F.col(original(place))
+            found[place] = F.expr(span.first if span else original(place))
     return found
 
 

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 from tallyman.engine.expressions.column_names import KEY, LIVE, PART
 from tallyman.engine.expressions.columns import col
 from tallyman.engine.expressions.redact import Redaction
+from tallyman.engine.files.parquet_types import of_spark
 from tallyman.engine.segment.stage import TRACED
 from tallyman.engine.working.changes import SEEN, Member, original
 from tallyman.engine.working.row_ids import RowIds
@@ -93,7 +94,7 @@ class TraceRows:
         fields = [
             self.ids.low(self.member, F.col(KEY)).alias("id"),
             *(F.col(marks(word)).alias(mark(word)) for word in range(self.words)),
-            *(value.alias(name) for name, value in self._values().items()),
+            *(F.expr(f"{value} AS {name}") for name, value in self._values().items()),
         ]
         return F.when(F.col(COPY) == TRACED, F.struct(*fields))
 
@@ -115,20 +116,20 @@ class TraceRows:
             found.append(F.when(shown, col(name)).alias(name))
         return found
 
-    def _values(self) -> dict[str, Column]:
-        """Build the values that are not columns of the row itself, by our name."""
-        found: dict[str, Column] = {}
+    def _values(self) -> dict[str, str]:
+        """Write the values that are not columns of the row itself, by our name."""
+        found: dict[str, str] = {}
         for span in self.member.spans:
             for change in span.changes:
                 if not change.new:
-                    found[change.old] = self._shown(change.column, F.col(change.old))
+                    found[change.old] = self._shown(change.column, change.old)
         for place, span in enumerate(self._kept_apart()):
             found[f"last_{place}"] = self._shown(span.holder or self._name(span), span.last)
         for place, value in self._originals().items():
             found[f"loaded_{place}"] = self._shown(self.member.loaded[place], value)
         return found
 
-    def _shown(self, name: str, value: Column) -> Column:
+    def _shown(self, name: str, value: str) -> str:
         return self.hidden.value(name, value)
 
     def _name(self, span: Span) -> str:
@@ -148,17 +149,17 @@ class TraceRows:
         """The spans whose last value is not a column of the row in the trace."""
         return [s for s in self._needed() if s.holder is None or self.hidden.covers(s.holder)]
 
-    def _originals(self) -> dict[int, Column]:
+    def _originals(self) -> dict[int, str]:
         """The loaded columns that no span begins with: dropped before, or of another type then."""
-        found: dict[int, Column] = {}
+        found: dict[int, str] = {}
         for place, (start, kind) in enumerate(
             zip(self.member.starts, self.member.kinds, strict=True)
         ):
             span = self.span_of(start)
             if span is None:
-                found[place] = F.col(original(place))
+                found[place] = original(place)
             elif span.kind != kind:
-                found[place] = span.first.cast(kind)
+                found[place] = f"CAST({span.first} AS {of_spark(kind.jsonValue())})"
         return found
 
     def span_of(self, start: str | None) -> Span | None:

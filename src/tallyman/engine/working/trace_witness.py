@@ -89,7 +89,7 @@ class TraceWitness:
             # Spark does not find the live rows in the stage any more: they were moved.
             ended = rows.where(F.col(PART) != LIVE).drop(PART)
             rows = live.select(*ended.columns).unionAll(ended)
-            key = output_key(rows, one.member.flow.key_columns or ())
+            key = F.expr(output_key(one.member.flow.key_columns or ()))
             held = [F.col(f"{SYSTEM}.{mark(word)}") for word in words]
         if one.layout.content["created"]:
             rows = rows.where(F.col(PART) == LIVE)

@@ -23,11 +23,11 @@ from tallyman.domain.account.fate import Evidence, Fate
 from tallyman.domain.definition.frame import OUTPUT_FORMATS, Frame
 from tallyman.domain.definition.step_facts import LOADING, Step
 from tallyman.domain.definition.working_step import Aggregate, Append, Delete, Output, Update
-from tallyman.engine.expressions.column_names import KEY, LIVE, PART, SYSTEM
+from tallyman.engine.expressions.column_names import KEY, LIVE, PART, SYSTEM, quoted
 from tallyman.engine.expressions.columns import col, text_of, to_sql
 from tallyman.engine.plan import in_place, plain
 from tallyman.engine.segment import segment, tags
-from tallyman.engine.segment.cuts import Opened, hidden_group_fields, source
+from tallyman.engine.segment.cuts import Opened, group_of, source
 from tallyman.engine.segment.evaluate import Evaluation, place_of
 from tallyman.engine.segment.fate_book import Book
 from tallyman.engine.segment.group_key import GROUP_KEY, group_text
@@ -250,20 +250,20 @@ class WorkingSet:
         added, widened = in_place.groups(matched, step, self.columns, schema)
         level = len(self.evaluation.opened) + 1
         hiding = self.book.redaction
-        shown = [hiding.shown(name, col(name)) for name in step.by]
-        rows = added.withColumn(KEY, group_text(step.by, shown))
+        shown = [hiding.shown(name, quoted(name)) for name in step.by]
+        rows = added.withColumn(KEY, F.expr(group_text(step.by, shown)))
         flow = Flow(rows, tuple(widened.names), None, level=level, after_group=True)
         self._widen(widened)
         member = self._join(flow, seq, name)
         kinds = {f.name: f.dataType for f in schema}
-        group = F.struct(*hidden_group_fields(step, kinds, hiding)).alias(GROUP_KEY)
+        group = F.expr(group_of(step, kinds, hiding)).alias(GROUP_KEY)
         why = f"Rows added, one for each {', '.join(step.by)}"
         links = matched.select(group, *source(placed=self.placed), SOURCE_STEP)
         opened = partial(Opened, member.stages[0], name, Fate.AGGREGATED, "row", why, matched=links)
         if self.evaluation.evidence is Evidence.KEYS:
             self.evaluation.opened.append(opened(links=links))
         else:
-            found = matched.groupBy(group).agg(*digest.lanes(F.col(KEY)))
+            found = matched.groupBy(group).agg(*map(F.expr, digest.lanes(KEY)))
             self.evaluation.opened.append(opened(groups=found))
 
     def _append(self, step: Append, seq: int, name: str) -> None:
