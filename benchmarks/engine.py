@@ -79,13 +79,22 @@ MODES = ("plain", "new", "digest", "keys")
 
 
 def make_data(spark: SparkSession, folder: Path, records: int) -> None:
-    """12 columns, about 3 % not flown, 0.2 % with a negative price, 300 airports, 640 groups."""
+    make_airports(spark, folder)
+    make_rows(spark, records).write.parquet(str(folder / "parquet"))
+    spark.read.parquet(str(folder / "parquet")).write.json(str(folder / "json"))
+
+
+def make_airports(spark: SparkSession, folder: Path) -> None:
     codes = [(f"A{i:03d}", f"City {i}") for i in range(300)]
     spark.createDataFrame(codes, "code string, city string").coalesce(1).write.parquet(
         str(folder / "airports")
     )
+
+
+def make_rows(spark: SparkSession, records: int, files: int = 8) -> DataFrame:
+    """12 columns, about 3 % not flown, 0.2 % with a negative price, 300 airports, 640 groups."""
     number, one = F.col("id"), lambda seed: F.rand(seed)
-    rows = spark.range(0, records, 1, 8).select(
+    return spark.range(0, records, 1, files).select(
         F.format_string("SEG%010d", number).alias("segment_id"),
         F.when(one(1) < 0.97, "FLOWN").otherwise("NOSHOW").alias("status"),
         F.format_string("A%03d", (one(3) * 300).cast("int")).alias("origin"),
@@ -104,15 +113,16 @@ def make_data(spark: SparkSession, folder: Path, records: int) -> None:
         F.concat(F.lit("Y"), (one(11) * 8).cast("int")).alias("fare_class"),
         F.timestamp_seconds(F.lit(1704067200) + (one(12) * 864000).cast("int")).alias("booked_at"),
     )
-    rows.write.parquet(str(folder / "parquet"))
-    spark.read.parquet(str(folder / "parquet")).write.json(str(folder / "json"))
 
 
-def plain(spark: SparkSession, home: Path, kind: str, out: Path) -> None:
+def plain(
+    spark: SparkSession, home: Path, kind: str, out: Path, input_: Path | None = None
+) -> None:
     if kind == "published":
         rows = spark.read.parquet(str(home / "published"))
     else:
-        rows = checked(spark, home / "data", "json" if kind == "json" else "parquet")
+        form = _form(kind)
+        rows = checked(spark, home / "data", form, input_ or home / "data" / form)
     if kind != "rows":
         rows = rows.groupBy("flight_date", "carrier").agg(
             F.sum("revenue").alias("total"), F.count("*").alias("segments")
@@ -120,8 +130,8 @@ def plain(spark: SparkSession, home: Path, kind: str, out: Path) -> None:
     rows.write.mode("overwrite").parquet(str(out))
 
 
-def checked(spark: SparkSession, data: Path, form: str) -> DataFrame:
-    rows = spark.read.schema(SCHEMA).format(form).load(str(data / form))
+def checked(spark: SparkSession, data: Path, form: str, input_: Path) -> DataFrame:
+    rows = spark.read.schema(SCHEMA).format(form).load(str(input_))
     airports = spark.read.parquet(str(data / "airports"))
     flown = rows.where("price > 0").where("status = 'FLOWN'")
     joined = flown.join(airports, F.col("origin") == F.col("code"))
@@ -129,15 +139,24 @@ def checked(spark: SparkSession, data: Path, form: str) -> DataFrame:
 
 
 class PeakMemory(threading.Thread):
-    """The largest resident size of this process and its JVM, sampled ten times a second."""
+    """The largest resident size of this process and its JVM, sampled ten times a second: together,
+    and each of the two.
+    """
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
         self.peak, self.done = 0, threading.Event()
+        self.python = self.java = 0
 
     def run(self) -> None:
         while not self.done.wait(0.1):
-            self.peak = max(self.peak, sum(map(_resident, [os.getpid(), *_children(os.getpid())])))
+            here, java = _resident(os.getpid()), sum(map(_resident, _children(os.getpid())))
+            self.peak = max(self.peak, here + java)
+            self.python, self.java = max(self.python, here), max(self.java, java)
+
+    def begin(self) -> None:
+        """Forget the peaks so far."""
+        self.peak = self.python = self.java = 0
 
 
 def _children(pid: int) -> list[int]:

@@ -24,6 +24,7 @@ from tallyman.engine.files import parquet
 from tallyman.engine.segment.ended import EndedColumns
 from tallyman.engine.source import json_input
 from tallyman.engine.spark import digest
+from tallyman.engine.spark.spark_hash import digest_of
 from tests.engine.conftest import AssetFiles, Ran, Workshop
 from tests.world.scale import WIDE
 
@@ -269,3 +270,28 @@ def test_a_row_that_stands_for_very_many_records_is_left_to_spark(
         assert found is not None
         assert found.totals == {2: KeyDigest(*[records] * 5)}
         assert found.of([2])[KEY].to_pylist() == ["a"] * records
+
+
+LINE = "x" * 10_000
+
+
+@pytest.mark.parametrize("held", [1 << 20, 1 << 24])
+@pytest.mark.parametrize("among", [True, False])
+def test_few_rows_of_many_bytes_are_left_to_spark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: int, among: bool
+) -> None:
+    """The file shows nothing of it: one long text is in it once."""
+    rejections = pa.array([[LINE]] * 500, pa.list_(pa.string()))
+    keys = [f"k{n}" for n in range(500)]
+    rows = pa.table({PART: [2] * 500, KEY: keys, REJECTIONS: rejections})
+    file = tmp_path / "part-0.parquet"
+    parquet.write(rows, file, use_dictionary=True)
+    assert file.stat().st_size < 1 << 18
+    monkeypatch.setattr(parquet, "BYTES", held)
+    own = EndedColumns(KEY, REJECTIONS)
+    found = own.read_among([file]) if among else own.read({2: tmp_path})
+    if held < len(LINE) * 500:
+        assert found is None
+    else:
+        assert found is not None
+        assert found.totals == {2: digest_of(keys)}

@@ -228,7 +228,7 @@ class AssetRun:
         key = self.evaluation.output_key
         content = self.pool.submit(measure_files, spark, place, made.schema, inside, key)
 
-        rows = KeyedOutput(spark, place, made.schema)
+        rows = KeyedOutput(spark, place, made.schema, folders.scratch)
         self.key_check.begin(rows, self._kept_key(made), self.doors.every_key_counted)
         return content
 

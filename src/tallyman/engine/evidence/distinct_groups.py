@@ -6,7 +6,10 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from tallyman.domain.account.ledger import KeyDigest
+from tallyman.engine.files import parquet
 from tallyman.engine.segment.group_key import WHOLE
+from tallyman.engine.spark.spark_hash import digest_of
 from tallyman.engine.spark.spark_text import NoSparkText, group_text, has_text, texts
 
 MANY = 100_000
@@ -44,13 +47,19 @@ class DistinctGroups:
         self._merge()
         return self._rows
 
-    def texts(self) -> set[str]:
-        """Compute the key of each group."""
+    def digest(self) -> KeyDigest:
+        """Digest the key of each group, piece by piece: all texts at once would take more memory
+        than anything else here. Values that differ have texts that differ.
+        """
         self._merge()
         if not self._known:
-            return set()
+            return KeyDigest()
         [table] = self._known
-        return set(joined(self._names, table.columns[: len(self._names)], table.num_rows))
+        pieces = (self._texts(piece) for piece in table.to_batches(parquet.BATCH))
+        return sum(map(digest_of, pieces), KeyDigest())
+
+    def _texts(self, rows: pa.RecordBatch) -> list[str]:
+        return joined(self._names, rows.columns[: len(self._names)], rows.num_rows)
 
 
 def _once(rows: pa.Table) -> pa.Table:

@@ -113,7 +113,7 @@ class Kept:
                 raise NoSparkText
             if "source_key" in names:
                 return _grouped(files)
-            return GroupedKeys(_stored(files), digest_of(_groups(files)))
+            return GroupedKeys(_stored(files), _groups(files))
         except NoSparkText:
             return GroupedKeys(*by_spark.grouped(self._read(files)))
 
@@ -125,7 +125,7 @@ class Kept:
                 found.add(batch["group_key"])
                 if found.merged > parquet.ROWS:
                     return None
-            return digest_of(found.texts()) if len(found) <= parquet.ROWS else None
+            return found.digest() if len(found) <= parquet.ROWS else None
         except NoSparkText:
             return None
 
@@ -261,12 +261,12 @@ def _grouped(files: Sequence[Path]) -> GroupedKeys:
     for batch in batches(files, ["group_key", "source_key"]):
         sources += digest_of(texts(batch["source_key"]))
         groups.add(batch["group_key"])
-    return GroupedKeys(sources, digest_of(groups.texts()))
+    return GroupedKeys(sources, groups.digest())
 
 
-def _groups(files: Sequence[Path]) -> list[str]:
-    """List the groups in evidence with digests, which has one row for each group."""
-    return [text for batch in batches(files, ["group_key"]) for text in _group_texts(batch)]
+def _groups(files: Sequence[Path]) -> KeyDigest:
+    """Digest the groups in evidence with digests, which has one row for each group."""
+    return _sum(digest_of(_group_texts(batch)) for batch in batches(files, ["group_key"]))
 
 
 def _stored(files: Sequence[Path]) -> KeyDigest:

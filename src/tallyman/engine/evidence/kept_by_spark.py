@@ -16,6 +16,8 @@ from tallyman.engine.spark import digest
 
 SUM = "_tm_sum"
 STEP = "_tm_step"
+BEHIND = "first AND grp IS NOT NULL"
+"""The first letter of a row that failed with its group."""
 LETTER = (
     "source_key string, error_type string, morphism_path string, actual string, "
     "error_code string, context map<string,string>"
@@ -78,37 +80,68 @@ def group_rows(rows: DataFrame, by: Sequence[str]) -> KeyDigest:
 
 
 def letters(spark: SparkSession, files: list[str]) -> tuple[Any, ...]:
-    """Compute the fields of `kept.LetterCounts`."""
+    """Compute the fields of `kept.LetterCounts`. Reading the lines is what takes the time: they are
+    read twice, and a third time if whole groups failed.
+    """
     rows = spark.read.schema(LETTER).json(files)
     context, place = F.col("context"), F.split(F.col("context.rejection"), "/")
-    first = rows.where(place[0] == "1").select(
+    each = rows.select(
         F.col("source_key").alias(KEY),
         F.coalesce(context["level"].cast("int"), F.lit(0)).alias("level"),
         context["group_step"].alias("step"),
         context["group_key"].alias("grp"),
+        F.coalesce(place[0] == "1", F.lit(False)).alias("first"),
         place[1].cast("int").alias("of"),
     )
-    alone, behind = first.where("grp IS NULL"), first.where("grp IS NOT NULL")
+    counted = _counted(each)
+    behind = [row for row in counted if row["behind"][digest.COUNT]]
+    groups = _failed_groups(each) if behind else {}
+    return (
+        _added(counted, "level", "alone"),
+        _added(behind, "step", "behind"),
+        groups,
+        _added(behind, "step", "pairs"),
+        sum(row["letters"] for row in counted),
+        sum(int(row["promised"] or 0) for row in counted),
+        _summary(rows),
+    )
 
-    def by(frame: DataFrame, name: str, key: str) -> dict[Any, KeyDigest]:
-        sums = map(F.expr, digest.lanes(key))
-        found = frame.groupBy(name).agg(*sums).collect()  # a row per level or step
-        return {row[name]: digest.of_row(row) for row in found}
 
+def _counted(each: DataFrame) -> list[Row]:
+    """Count and digest letters by level and step: a row for each."""
+    kinds = {
+        "alone": digest.lanes(KEY, "first AND grp IS NULL"),
+        "behind": digest.lanes(KEY, BEHIND),
+        "pairs": digest.lanes(pair("grp", KEY), BEHIND),
+    }
+    found = each.groupBy("level", "step").agg(
+        F.expr("count(1) AS letters"),
+        F.expr("sum(of) FILTER (WHERE first) AS promised"),
+        *(F.expr(f"struct({', '.join(sums)}) AS {name}") for name, sums in kinds.items()),
+    )
+    return found.collect()
+
+
+def _added(rows: Sequence[Row], by: str, kind: str) -> dict[Any, KeyDigest]:
+    found: dict[Any, KeyDigest] = {}
+    for row in rows:
+        one = digest.of_row(row[kind])
+        if one.count:
+            found[row[by]] = found.get(row[by], KeyDigest()) + one
+    return found
+
+
+def _failed_groups(each: DataFrame) -> dict[Any, KeyDigest]:
+    failed = each.where(BEHIND).select("step", "grp").distinct()
+    found = failed.groupBy("step").agg(*map(F.expr, digest.lanes("grp"))).collect()
+    return {row["step"]: digest.of_row(row) for row in found}
+
+
+def _summary(rows: DataFrame) -> list[dict[str, Any]]:
     summary = rows.groupBy("error_type", "morphism_path").agg(
         F.count(F.lit(1)).alias("count"),
         F.min("error_code").alias("sample_error_code"),
         F.min("actual").alias("sample_actual_value"),
     )
     listed = [row.asDict() for row in summary.collect()]  # a row per rule
-    listed.sort(key=lambda row: (row["error_type"], row["morphism_path"]))
-    promised = first.agg(F.sum("of").alias("n")).first()
-    return (
-        by(alone, "level", KEY),
-        by(behind, "step", KEY),
-        by(behind.select("step", "grp").distinct(), "step", "grp"),
-        by(behind, "step", pair("grp", KEY)),
-        sum(row["count"] for row in listed),
-        int(promised["n"] or 0) if promised else 0,
-        listed,
-    )
+    return sorted(listed, key=lambda row: (row["error_type"], row["morphism_path"]))

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 ROWS = 1_000_000
 """The largest number of rows of one kind that this process reads: about half a second."""
+BYTES = 256 << 20
+"""The most bytes of rows that this process holds at once: one row may be a line of megabytes."""
 BATCH = 65_536
+HELD = 8_192
+"""The number of rows that are read before their bytes are counted."""
 OPTIONS: Mapping[str, Any] = {
     "compression": "snappy",
     "write_page_checksum": True,
@@ -41,13 +47,45 @@ def batches(files: Sequence[Path], columns: Sequence[str]) -> Iterator[pa.Record
             yield from opened.iter_batches(BATCH, columns=list(columns), use_threads=False)
 
 
-def table(files: Sequence[Path], columns: Sequence[str] | None = None) -> pa.Table:
-    """Read all rows of at least one file."""
+class TooManyBytes(Exception):
+    """The rows take more memory than this process gives them; Spark reads them instead."""
+
+
+def table(
+    files: Sequence[Path],
+    columns: Sequence[str] | None = None,
+    *,
+    only: pc.Expression | None = None,
+    most: int = sys.maxsize,
+) -> pa.Table:
+    """Read the rows of at least one file, all or those for which `only` holds; TooManyBytes if they
+    take more than `most`. Footers do not show that: a text that is repeated is in a file once.
+    """
+    tables: list[pa.Table] = []
+    size = 0
+    for rows in _pieces(files, columns, whole=most == sys.maxsize):
+        tables.append(rows if only is None else rows.filter(only))
+        size += tables[-1].nbytes
+        if size > most:
+            raise TooManyBytes
+    return _together(tables)
+
+
+def _pieces(
+    files: Sequence[Path], columns: Sequence[str] | None, *, whole: bool
+) -> Iterator[pa.Table]:
+    """Read each file at once or in pieces; at least one piece of each, which may be empty."""
     wanted = None if columns is None else list(columns)
-    tables = []
     for file in files:
         with pq.ParquetFile(file, page_checksum_verification=True) as opened:
-            tables.append(opened.read(wanted, use_threads=False))
+            if whole or not opened.metadata.num_rows:
+                yield opened.read(wanted, use_threads=False)
+            else:
+                batches = opened.iter_batches(HELD, columns=wanted, use_threads=False)
+                yield from (pa.Table.from_batches([batch]) for batch in batches)
+
+
+def _together(tables: Sequence[pa.Table]) -> pa.Table:
     return pa.concat_tables(tables, promote_options="permissive")  # a file may know of no NULLs
 
 

@@ -23,8 +23,8 @@ class EndedRows:
     totals: Mapping[int, KeyDigest] = field(default_factory=dict)
     """Count and digest, by part."""
     rows: pa.Table | None = None
-    """Key, part, rejections and place of each record, if this process can read them: they are few
-    and their text is UTF-8.
+    """Key, part, rejections and place of each record, if this process can read them: they are few,
+    also in bytes, and their text is UTF-8.
     """
 
     def of(self, parts: Iterable[int]) -> pa.Table:
@@ -48,14 +48,26 @@ class EndedColumns:
         files = {n: sorted(folder.glob("part-*")) for n, folder in folders.items()}
         if not parquet.few(sum(map(parquet.rows_in, files.values()))):
             return None
-        return self._ended({n: parquet.table(found, self._wanted) for n, found in files.items()})
+        parts: dict[int, pa.Table] = {}
+        left = parquet.BYTES
+        try:
+            for number, found in files.items():
+                parts[number] = parquet.table(found, self._wanted, most=left)
+                left -= parts[number].nbytes
+        except parquet.TooManyBytes:
+            return None
+        return self._ended(parts)
 
     def read_among(self, files: Sequence[Path]) -> EndedRows | None:
         """The same, with the rows of all parts in the same files."""
         if not parquet.few(parquet.rows_in(files)):
             return None
-        rows = parquet.table(files, [PART, *self._wanted])
-        parts = sorted(set(rows[PART].unique().to_pylist()) - {LIVE})
+        wanted, ended = [PART, *self._wanted], pc.field(PART) != LIVE
+        try:
+            rows = parquet.table(files, wanted, only=ended, most=parquet.BYTES)
+        except parquet.TooManyBytes:
+            return None
+        parts = sorted(rows[PART].unique().to_pylist())
         return self._ended({n: rows.filter(pc.field(PART) == n) for n in parts})
 
     @property
@@ -75,7 +87,7 @@ class EndedColumns:
                 sums = (sum(rows[name].to_pylist()) for name in digest.NAMES)
                 totals[part] = KeyDigest(*sums)
             else:
-                totals[part] = digest_of(at(rows, self.key).to_pylist())
+                totals[part] = _digest(at(rows, self.key))
             if not parquet.few(totals[part].count):  # one row may stand for very many records
                 return None
             tables.append(self._named(rows, part, totals[part].count))
@@ -88,7 +100,7 @@ class EndedColumns:
         found = pa.table(
             {
                 KEY: at(rows, self.key),
-                PART: pa.array([part] * rows.num_rows, pa.int32()),
+                PART: pa.repeat(pa.scalar(part, pa.int32()), rows.num_rows),
                 REJECTIONS: at(rows, self.reasons),
                 PLACE: place,
             }
@@ -97,6 +109,11 @@ class EndedColumns:
             return found
         counts = rows[self.multiplicity].to_pylist()
         return found.take([n for n, count in enumerate(counts) for _ in range(count)])
+
+
+def _digest(keys: pa.ChunkedArray) -> KeyDigest:
+    """Digest keys piece by piece: as values of Python they take four times the memory."""
+    return sum((digest_of(piece.to_pylist()) for piece in keys.chunks), KeyDigest())
 
 
 def at(rows: pa.Table, path: str) -> pa.ChunkedArray:
