@@ -107,7 +107,6 @@ def measured(command: str, case: str, count: int) -> dict[str, float]:
         for report in home.glob("runs/*/processing_report.json"):
             for phase, milliseconds in timings(json.loads(report.read_text())):
                 spent[phase] += milliseconds
-        subprocess.run([command, "db", "stop"], cwd=home, capture_output=True)
     seconds = {phase: spent[phase] / 1_000 for phase in PHASES}
     return {phase: round(one, 2) for phase, one in (seconds | {"command": whole}).items()}
 

@@ -114,17 +114,18 @@ def measure(given: argparse.Namespace) -> None:
                 assert not verified.reasons, verified.reasons
                 spent = {"seconds": ran, "verify_seconds": time.perf_counter() - begun - ran}
                 found[f"{kind}/{evidence}"] = {
-                    "answers": answers(home / result.folder / kind),
+                    "answers": answers(home / result.folder, kind),
                     "measured": spent | peaks,
                 }
     print(json.dumps(found))
 
 
-def answers(folder: Path) -> dict[str, Any]:
+def answers(folder: Path, kind: str) -> dict[str, Any]:
     """Return what must be equal in all places: counts, digests, checks, and the output."""
-    ledger = json.loads((folder / "ledger.json").read_text())
-    kept = ("input_accounting", "output_accounting", "sub_ledgers", "checks")
-    return {name: ledger.get(name) for name in kept}
+    ledger = json.loads((folder / kind / "ledger.json").read_text())
+    [made] = json.loads((folder / "processing_report.json").read_text())["assets"]
+    kept = ("input_accounting", "output_accounting", "sub_ledgers", "verification")
+    return {name: ledger[name] for name in kept} | {"content": made["content_digest"]}
 
 
 def main() -> None:

@@ -85,7 +85,7 @@ def test_a_plan_is_applied_by_workers(service: Service) -> None:
     plan = home.ok("plan")
     applied = home.ok("apply")
     assert applied["status"] == "success"
-    assert set(applied["published"]) == {"every"}
+    assert "every" in applied["published"]  # and what other tests have made of it
     [commit] = [one for one in home.ok("commits") if one["run"] == applied["run_id"]]
     assert commit["kind"] == "apply"
     assert {status for _, status in service.tasks(applied["run_id"])} == {"Completed"}

@@ -20,7 +20,8 @@ BEHIND = "first AND grp IS NOT NULL"
 """The first letter of a row that failed with its group."""
 LETTER = (
     "source_key string, error_type string, morphism_path string, actual string, "
-    "error_code string, context map<string,string>"
+    "error_code string, "
+    "context struct<level: string, group_step: string, group_key: string, rejection: string>"
 )
 
 

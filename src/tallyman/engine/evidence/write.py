@@ -73,6 +73,8 @@ class EvidenceWriter:
         return F.substring(F.sha2(F.concat_ws("\x1f", *shown), 256), 1, 32)
 
     def _context(self) -> Column:
+        """Return what is known of the place of the error. What is not known, NULL, is not written;
+        a struct is written like a map, and its fields need no lambda."""
         named = {
             "entity": F.col("entity"),
             "field": F.col("field"),
@@ -85,13 +87,13 @@ class EvidenceWriter:
             "place": F.col(PLACE).cast("string"),
             "rejection": F.concat_ws("/", (F.col("_tm_nth") + 1).cast("string"), F.col("_tm_of")),
         }
-        pairs = [part for name, value in named.items() for part in (F.lit(name), value)]
-        return F.map_filter(F.create_map(*pairs), lambda _, value: value.isNotNull())
+        return F.struct(*(value.alias(name) for name, value in named.items()))
 
     def write_letters(self, letters: DataFrame) -> None:
         aside = self.scratch / "errors"
         copied = letters.withColumn("_tm_dir", F.col("error_type"))
-        copied.write.partitionBy("_tm_dir").json(str(aside))
+        writer = copied.write.option("ignoreNullFields", "true")
+        writer.partitionBy("_tm_dir").json(str(aside))
         target = self.folder / "errors"
         target.mkdir(exist_ok=True)
         for part in sorted(aside.glob("_tm_dir=*")):
