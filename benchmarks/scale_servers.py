@@ -85,7 +85,9 @@ def opened(place: str, home: Path, given: argparse.Namespace) -> Iterator[tm.Pro
             yield open_project(home, given, address, size)
     else:
         with connect(home) as address:
-            yield open_project(home, given, address, driver=False)
+            project = open_project(home, given, address, driver=False)
+            yield project
+            project.spark.stop()  # while its server is there: without one it is asked for long
 
 
 def lift_limits() -> None:
