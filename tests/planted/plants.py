@@ -297,14 +297,14 @@ def unmark(column: str) -> Rows:
 
     def changed(rows: DataFrame) -> DataFrame:
         top, _, field = column.partition(".")
-        one = F.when(F.col("id") == "o-00", 2).otherwise(0).cast("bigint")
+        one = F.when(F.col("id") == "o-04", 2).otherwise(0).cast("bigint")
         return rows.withColumn(top, F.col(top).withField(field, F.col(column) - one))
 
     return changed
 
 
 def one_less(rows: DataFrame) -> DataFrame:
-    return rows.where(F.col("id") != "o-00")
+    return rows.where(F.col("id") != "o-04")  # doubling the amount of o-00, zero, changes nothing
 
 
 def one_more(rows: DataFrame) -> DataFrame:
