@@ -5,7 +5,6 @@ Nothing of the reader under test is used: pyarrow for Parquet, json for the rest
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,9 +14,11 @@ from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import xxhash
 
 State = dict[str, Any]
 
@@ -287,8 +288,8 @@ def moved(state: State, step: Mapping[str, Any]) -> State:
 def row_id(head: Mapping[str, Any], started_ms: int, born: int, key: str) -> str:
     """As `docs/decisions` has it: time, ordinal of the step, and a hash of what the row is."""
     seqs = [0, *(step["seq"] for step in head["steps"])]
-    scope = (head["openlineage_run_id"], head["asset"], head["partition"] or "", str(born), key)
-    found = hashlib.sha256("\x1f".join(scope).encode()).hexdigest()
-    moment, variant = f"{started_ms:012x}", "89ab"[int(found[0], 16) // 4]
-    ordinal = f"7{seqs.index(born):03x}"
-    return f"{moment[:8]}-{moment[8:]}-{ordinal}-{variant}{found[1:4]}-{found[4:16]}"
+    scope = (head["openlineage_run_id"], head["asset"], head["partition"] or "", str(born))
+    seed = xxhash.xxh64_intdigest("\x1f".join(scope).encode(), seed=42)
+    low = xxhash.xxh64_intdigest(key.encode(), seed=seed) & (1 << 62) - 1
+    high = started_ms << 16 | 7 << 12 | seqs.index(born)
+    return str(UUID(int=high << 64 | 2 << 62 | low))

@@ -9,7 +9,6 @@ from typing import Any
 from tallyman.control.bind.manifest import BoundPins, bind, config_file, manifest_of
 from tallyman.control.pipeline.definitions import Definitions
 from tallyman.domain.history.materialization import RunRecord
-from tallyman.domain.history.run import RunIdentity
 from tallyman.domain.pipeline.target import Target
 from tallyman.engine.files.run_folder import CONFIG, MANIFEST, RunFolder
 
@@ -41,8 +40,7 @@ def description(
 ) -> RunDescription:
     """Bind a run to the current state of config, code and inputs."""
     binding = bind(definitions, targets, run, pins)
-    identity = RunIdentity(run.name, str(run.id), run.started_at)
     return RunDescription(
         config=config_file(binding.config, run, definitions.settings.master),
-        manifest=manifest_of(identity, run, definitions, targets, binding),
+        manifest=manifest_of(run.identity, run, definitions, targets, binding),
     )

@@ -12,7 +12,7 @@ from uuid import UUID
 from tallyman.control.conclude import finish, process
 from tallyman.control.seal import seal
 from tallyman.domain.history.materialization import RunRecord
-from tallyman.domain.history.run import RunIdentity, RunResult, Status, run_status
+from tallyman.domain.history.run import RunResult, Status, run_status
 from tallyman.domain.history.seal import Seal
 from tallyman.domain.pipeline.target import Target
 from tallyman.engine.files.run_folder import RunFolder
@@ -136,12 +136,11 @@ def _rewrite(database: Database, project: Path, run: RunRecord, sign: Sign) -> N
         return
     rows = database.durably(lambda tx: Materializations(tx).of_run(run.id))
     folder = RunFolder.open(project / run.folder)
-    identity = RunIdentity(run.name, str(run.id), run.started_at)
     commit = database.durably(lambda tx: Commits(tx).of_run(run.id))
-    result = finish.conclude(identity, rows, run.folder).with_commit(commit)
+    result = finish.conclude(run.identity, rows, run.folder).with_commit(commit)
     if run.status is Status.CANCELED:  # also if all that it made succeeded and was not published
         result = replace(result, status=run.status)
-    finish.write(folder, identity, result, rows)
+    finish.write(folder, run.identity, result, rows)
     events = ended.concluded(project, run, result)
     ended.record(project, ended.Released(run, run.status, events))
     sealed = seal.seal_of(project, run, result, rows)

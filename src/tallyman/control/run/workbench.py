@@ -72,5 +72,4 @@ class Workbench:
 
     @property
     def identity(self) -> RunIdentity:
-        run = self.journal.run
-        return RunIdentity(run.name, str(run.id), run.started_at)
+        return self.journal.run.identity

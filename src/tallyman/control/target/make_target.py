@@ -98,8 +98,7 @@ class TargetWork:
 
     @property
     def identity(self) -> RunIdentity:
-        run = self.assignment.run
-        return RunIdentity(run.name, str(run.id), run.started_at)
+        return self.assignment.run.identity
 
     @property
     def _fragments(self) -> prepare_fragments.PreparedFragments:

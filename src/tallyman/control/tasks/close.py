@@ -18,7 +18,7 @@ from tallyman.control.tasks.advance import NODE, Advanced, advance, locked
 from tallyman.control.tasks.assign_task import own_run
 from tallyman.control.tasks.projects import TaskProjects
 from tallyman.domain.history.materialization import Materialization, RunRecord
-from tallyman.domain.history.run import RunIdentity, RunResult, Status
+from tallyman.domain.history.run import RunResult, Status
 from tallyman.domain.task.state import Outcome, TaskStatus
 from tallyman.domain.task.task import TARGET
 from tallyman.engine.files.run_folder import RunFolder
@@ -58,13 +58,12 @@ def _close(workspace: Workspace, run: RunRecord, trouble: TallymanError | None) 
     database, settings = workspace.database, workspace.settings
     sign = database.durably(lambda tx: signer(tx, settings))
     journal = Journal(database, run, run.id, NODE, run.actor, sign)
-    identity = RunIdentity(run.name, str(run.id), run.started_at)
     canceled = run.cancel_requested_at is not None
-    result = finish.conclude(identity, _rows(workspace, run), run.folder, canceled=canceled)
+    result = finish.conclude(run.identity, _rows(workspace, run), run.folder, canceled=canceled)
     if result.status is Status.CANCELED:
         journal.discard(settings.home)
         rows = _rows(workspace, run)
-        result = finish.conclude(identity, rows, run.folder, canceled=True)
+        result = finish.conclude(run.identity, rows, run.folder, canceled=True)
     commit = database.durably(lambda tx: Commits(tx).of_run(run.id))
     result = result.with_commit(commit)
     trouble = trouble or _export(workspace, run, result)
@@ -73,7 +72,7 @@ def _close(workspace: Workspace, run: RunRecord, trouble: TallymanError | None) 
     rows = _rows(workspace, run)
     folder = RunFolder.open(settings.home / run.folder)
     finish.set_aside(folder, finish.ENDS)  # of an earlier end, or of a server that died here
-    finish.write(folder, identity, result, rows, keep_attempts=_may_come_late(workspace, run))
+    finish.write(folder, run.identity, result, rows, keep_attempts=_may_come_late(workspace, run))
     events = ended.concluded(settings.home, run, result)
     ended.record(settings.home, ended.Released(run, result.status, events))
     sealed = seal_of(settings.home, run, result, rows)

@@ -28,7 +28,6 @@ from tallyman.control.verify.compare import Differ, compare
 from tallyman.domain.definition.plan import accounted_inputs
 from tallyman.domain.history.materialization import Materialization
 from tallyman.domain.history.reproduction import Reproduced, TargetAgain, Verdict
-from tallyman.domain.history.run import RunIdentity
 from tallyman.domain.pipeline.target import Target
 from tallyman.domain.pipeline.threshold import ANYTHING, Thresholds
 from tallyman.engine.asset.work import Folders
@@ -169,10 +168,9 @@ class Reproduction:
         self._spark.append(spark)
         evidence, thresholds = self.checked.pinned(row.target.asset)
         replay = self.checked.place(row.target) / FOLDER
-        identity = RunIdentity(run.name, str(run.id), run.started_at)
         folders = Folders(now, work, self._home)
         made = replace(
-            work_on(definitions, row.target, identity, folders),
+            work_on(definitions, row.target, run.identity, folders),
             attempt=row.attempt,
             thresholds=_bearing(thresholds, replay),
             evidence=evidence,

@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from tallyman.domain.history.options import RunParams
-from tallyman.domain.history.run import Status
+from tallyman.domain.history.run import RunIdentity, Status
 from tallyman.domain.pipeline.target import Target
 from tallyman.domain.version.dataset import Fragment
 from tallyman.domain.version.owner import Owner
@@ -110,3 +110,7 @@ class RunRecord:
     completed_at: datetime | None = None
     removed_at: datetime | None = None
     removed_by: str | None = None
+
+    @property
+    def identity(self) -> RunIdentity:
+        return RunIdentity(self.name, str(self.id), self.started_at, self.params.row_ids)

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
@@ -23,12 +22,12 @@ from pyspark.sql.types import (
 )
 
 from tallyman.domain.definition.step_facts import Step
-from tallyman.engine.expressions.column_names import LIVE, PART
-from tallyman.engine.expressions.columns import col
+from tallyman.engine.expressions.column_names import quoted
 from tallyman.engine.expressions.redact import Redaction
 from tallyman.engine.plan.in_place import assigned_by, may_assign, renamed_by, spelled
 from tallyman.engine.segment.segment import Flow
 from tallyman.engine.segment.stage import Stage
+from tallyman.engine.segment.tags import IS_LIVE
 from tallyman.engine.working import spans
 from tallyman.engine.working.spans import ColumnChange, FollowedSpans, Span
 from tallyman.engine.working.trace_layout import TraceLayout
@@ -107,7 +106,7 @@ def carry(
     before = {f.name: f.dataType for f in flow.rows.schema}
     asked = (*may_assign(step, flow.columns), *(n for n in step.drops() if n in flow.columns))
     olds = {name: f"_tm_w{n}" for n, name in enumerate(dict.fromkeys(asked))}
-    rows = flow.rows.withColumns({c: col(n) for n, c in olds.items()}) if olds else flow.rows
+    rows = flow.rows.selectExpr("*", *(f"{quoted(n)} AS {c}" for n, c in olds.items()))
     done = apply(replace(flow, rows=rows, beside=(*flow.beside, *olds.values())))
     assigned = assigned_by(step, flow.columns, done.columns)
     moved = member.with_flow(replace(done, beside=flow.beside))
@@ -117,10 +116,10 @@ def carry(
         return _selected(moved)
     after = {f.name: f.dataType for f in done.rows.schema}
     was = {name: spelled(name, flow.columns) for name in assigned}
-    same = {n: F.col(olds[o]) for n, o in was.items() if o and before[o] == after[n]}
+    same = {n: olds[o] for n, o in was.items() if o and before[o] == after[n]}
     moved = moved.with_flow(replace(moved.flow, rows=_with_ended(moved.flow.rows, step, same)))
     pairs = [
-        (col(n), F.col(olds[o]) if o else None, after[n], not o or _alike(before[o], after[n]))
+        (quoted(n), olds[o] if o else None, after[n], not o or _alike(before[o], after[n]))
         for n, o in was.items()
     ]
     if hidden is None:
@@ -130,47 +129,51 @@ def carry(
     return _selected(_marked(moved, found, olds, pairs))
 
 
-Pair = tuple[Column, Column | None, DataType, bool]
-"""A value after a step, the value before, its type, and whether the two can be compared."""
+Pair = tuple[str, str | None, DataType, bool]
+"""A value after a step and the value before, in SQL, its type, and whether the two can be compared.
+"""
 
 
 def _seen(member: Member, pairs: Sequence[Pair]) -> Member:
     """Mark rows as changed, without a trace."""
-    flow, live = member.flow, F.col(PART) == LIVE
-    changed = reduce(Column.__or__, map(_differs, pairs)) & live
-    rows = flow.rows.withColumn(SEEN, F.col(SEEN) | changed)
-    return member.with_flow(replace(flow, rows=rows))
+    changed = " OR ".join(map(_differs, pairs))
+    rows = member.flow.rows.withColumn(SEEN, F.expr(f"{SEEN} OR ({changed}) AND {IS_LIVE}"))
+    return member.with_flow(replace(member.flow, rows=rows))
 
 
 def _marked(
     member: Member, found: FollowedSpans, olds: Mapping[str, str], pairs: Sequence[Pair]
 ) -> Member:
     """Mark which columns of a row changed, and keep the values before."""
-    flow, live = member.flow, F.col(PART) == LIVE
-    both = list(zip(found.changes, pairs, strict=True))
-    flags = {change.flag: _differs(pair) & live for change, pair in both}
-    values = {c.old: F.when(F.col(c.flag), p[1]) for c, p in both if p[1] is not None}
-    kept = {own: F.col(olds[name]) for own, name in found.kept.items()}
-    rows = flow.rows.withColumns(flags) if flags else flow.rows
-    rows = rows.withColumns(values | kept) if values or kept else rows
+    flow, both = member.flow, list(zip(found.changes, pairs, strict=True))
+    flags = {change.flag: f"{_differs(pair)} AND {IS_LIVE}" for change, pair in both}
+    values = {c.old: f"CASE WHEN {c.flag} THEN {p[1]} END" for c, p in both if p[1] is not None}
+    kept = {own: olds[name] for own, name in found.kept.items()}
+    rows = flow.rows
+    for added in (flags, values | kept):
+        if added:
+            rows = rows.selectExpr("*", *(f"{value} AS {name}" for name, value in added.items()))
     own = (*values, *kept, *flags)
     flow = replace(flow, rows=rows, beside=(*flow.beside, *own))
     return replace(member, flow=flow, spans=found.spans, stored=False)
 
 
-def _with_ended(rows: DataFrame, step: Step, olds: Mapping[str, Column]) -> DataFrame:
+def _with_ended(rows: DataFrame, step: Step, olds: Mapping[str, str]) -> DataFrame:
     """Restore the values of rows that had already ended; a step in place skips these by itself."""
     if step.in_place or not olds:
         return rows
     return rows.withColumns(
-        {name: F.when(F.col(PART) == LIVE, col(name)).otherwise(old) for name, old in olds.items()}
+        {
+            name: F.expr(f"CASE WHEN {IS_LIVE} THEN {quoted(name)} ELSE {old} END")
+            for name, old in olds.items()
+        }
     )
 
 
 def _selected(member: Member) -> Member:
     """Select only the columns that the flow carries on."""
     flow = member.flow
-    rows = flow.rows.select(*map(col, flow.columns), *flow.carried())
+    rows = flow.rows.selectExpr(*map(quoted, flow.columns), *flow.carried())
     return member.with_flow(replace(flow, rows=rows))
 
 
@@ -186,13 +189,14 @@ def _followed(member: Member, renamed: Mapping[str, str]) -> Member:
     return replace(member, holders=holders, shown=shown)
 
 
-def _differs(pair: Pair) -> Column:
+def _differs(pair: Pair) -> str:
     new, old, kind, alike = pair
     if old is None:
-        return new.isNotNull()
+        return f"{new} IS NOT NULL"
     if not alike:  # a value of another type differs, even if its text is equal
-        return ~(old.isNull() & new.isNull())
-    return ~(old.eqNullSafe(new) if _comparable(kind) else _text(old).eqNullSafe(_text(new)))
+        return f"NOT ({old} IS NULL AND {new} IS NULL)"
+    both = (old, new) if _comparable(kind) else (_text(old), _text(new))
+    return f"NOT ({' <=> '.join(both)})"
 
 
 def _alike(old: DataType, new: DataType) -> bool:
@@ -201,8 +205,8 @@ def _alike(old: DataType, new: DataType) -> bool:
     return old == new or (isinstance(old, IntegralType) and isinstance(new, IntegralType))
 
 
-def _text(value: Column) -> Column:
-    return F.to_json(F.struct(value.alias("v")))
+def _text(value: str) -> str:
+    return f"to_json(named_struct('v', {value}))"
 
 
 def _comparable(kind: DataType) -> bool:

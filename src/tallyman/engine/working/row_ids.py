@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pyspark.sql import Column
-from pyspark.sql import functions as F
-
 from tallyman.domain.history.run import RunIdentity
+from tallyman.engine.expressions.column_names import literal
 from tallyman.engine.working.changes import Member
+
+LOW = 62
+"""The number of bits that are derived from the key. The two before them are the same in every
+UUID.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,31 +20,32 @@ class RowIds:
     asset: str
     partition: str | None
 
-    def of(self, member: Member, key: Column) -> Column:
-        """Build the id as text."""
-        found = self._hash(member, key)
-        first = F.substring(found, 1, 1)
-        variant = F.when(first < "4", "8").when(first < "8", "9").when(first < "c", "a")
-        variant = variant.otherwise("b")
-        rest = [F.substring(found, 2, 3), F.lit("-"), F.substring(found, 5, 12)]
+    def of(self, member: Member, key: str) -> str:
+        """Write the id as text; this and `key` are SQL."""
         begins = self.high(member)
-        shown = f"{begins[:8]}-{begins[8:12]}-{begins[12:]}-"
-        return F.concat(F.lit(shown), variant, *rest)
+        shown = literal(f"{begins[:8]}-{begins[8:12]}-{begins[12:]}-")
+        rest = f"lower(hex({self.low(member, key)} | {-2 << LOW}L))"
+        return f"concat({shown}, substring({rest}, 1, 4), '-', substring({rest}, 5, 12))"
 
     def high(self, member: Member) -> str:
         """The first 64 bits of the ids of a member, in hexadecimal digits."""
         moment = f"{int(self.run.started_at.timestamp() * 1000):012x}"
         return f"{moment}7{member.ordinal:03x}"
 
-    def low(self, member: Member, key: Column) -> Column:
-        """Build the last 62 bits as a number: the two before them are the same in every UUID."""
-        found = self._hash(member, key)
-        first = F.translate(F.substring(found, 1, 1), "0123456789abcdef", "0000111122223333")
-        digits = F.concat(first, F.substring(found, 2, 15))
-        return F.conv(digits, 16, 10).cast("bigint")
-
-    def _hash(self, member: Member, key: Column) -> Column:
+    def low(self, member: Member, key: str) -> str:
+        """Write the last 62 bits as a number."""
         scope = "\x1f".join(
             (self.run.openlineage_run_id, self.asset, self.partition or "", str(member.born))
         )
-        return F.sha2(F.concat(F.lit(f"{scope}\x1f"), key), 256)
+        if self.run.row_ids == 1:
+            before = literal(f"{scope}\x1f")
+            return _of_sha256(f"sha2(concat({before}, {key}), 256)")
+        return f"(xxhash64({literal(scope)}, {key}) & {(1 << LOW) - 1}L)"
+
+
+def _of_sha256(digest: str) -> str:
+    """Take the number from a hash as runs did before: its first two bits, then all but the first
+    four.
+    """
+    first = f"translate(substring({digest}, 1, 1), '0123456789abcdef', '0000111122223333')"
+    return f"CAST(conv(concat({first}, substring({digest}, 2, 15)), 16, 10) AS BIGINT)"

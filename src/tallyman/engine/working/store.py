@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from tallyman.engine.expressions.column_names import (
@@ -16,17 +15,18 @@ from tallyman.engine.expressions.column_names import (
     PLACE,
     REJECTIONS,
     SYSTEM,
+    literal,
 )
 from tallyman.engine.expressions.columns import col
 from tallyman.engine.expressions.redact import Redaction
 from tallyman.engine.segment.fate_book import Book
 from tallyman.engine.segment.segment import Flow
-from tallyman.engine.segment.stage import IN_SYSTEM, TRACED, SegmentFolder, Stage, write
+from tallyman.engine.segment.stage import IN_SYSTEM, SegmentFolder, Stage, write
 from tallyman.engine.working import spans
 from tallyman.engine.working.changes import SEEN, Member, original
 from tallyman.engine.working.row_ids import RowIds
 from tallyman.engine.working.trace_layout import mark
-from tallyman.engine.working.trace_rows import COPY, TraceRows, marks
+from tallyman.engine.working.trace_rows import COPY, IS_OWN, TraceRows, marks
 
 ROW = "_tm_trace"
 """The column of the trace in a segment that other segments follow."""
@@ -68,19 +68,18 @@ def store(member: Member, folder: SegmentFolder, traced: Traced | None) -> Membe
         return _reopened(member, stage)
     trace = traced.rows(replace(member, flow=flow), ROW)
     flow = replace(flow, rows=trace.prepared(flow.rows))
-    there = F.col(COPY) != TRACED
+    values = {
+        **{name: name for name in own},
+        SEEN: trace.seen(),
+        **{marks(word): marks(word) for word in range(trace.words)},
+        **_originals(member),
+    }
     columns = [
         *trace.user_columns(output=False),
-        *(F.when(there, F.col(name)).alias(name) for name in own),
-        F.when(there, trace.seen()).alias(SEEN),
-        *(F.when(there, F.col(marks(n))).alias(marks(n)) for n in range(trace.words)),
-        *(
-            F.when(there, value).alias(original(place))
-            for place, value in _originals(member).items()
-        ),
-        trace.column().alias(ROW),
+        *(f"{_own(value)} AS {name}" for name, value in values.items()),
+        f"{trace.column()} AS {ROW}",
     ]
-    stage = write(flow, folder, columns, part=COPY)
+    stage = write(flow, folder, list(map(F.expr, columns)), part=COPY)
     return _reopened(replace(member, layout=trace.layout()), stage)
 
 
@@ -89,34 +88,40 @@ def store_output(member: Member, folder: SegmentFolder, traced: Traced) -> Membe
     flow = member.flow.with_tags()
     trace = traced.rows(replace(member, flow=flow), f"{SYSTEM}.{IN_OUTPUT}")
     flow = replace(flow, rows=trace.prepared(flow.rows))
-    columns = [*trace.user_columns(output=True), _system(flow, trace)]
-    stage = write(flow, folder, columns, IN_SYSTEM, part=COPY)
+    columns = [*trace.user_columns(output=True), f"{_system(flow, trace)} AS {SYSTEM}"]
+    stage = write(flow, folder, list(map(F.expr, columns)), IN_SYSTEM, part=COPY)
     return replace(member, stages=(*member.stages, stage), layout=trace.layout(), stored=True)
 
 
-def _system(flow: Flow, trace: TraceRows) -> Column:
-    """Build our column of an output: the key if no column has it, why a row ended, its marks."""
-    known, there = flow.key_columns is not None, F.col(COPY) != TRACED
-    ended = there & (F.col(PART) != LIVE)
-    key = F.when(ended if known else there, F.col(KEY))
-    system = F.struct(
-        key.alias("key"),
-        F.when(there, F.col(REJECTIONS)).alias("rejections"),
-        *([F.when(there, F.col(PLACE)).alias("place")] if flow.placed else []),
-        *(F.when(there, F.col(marks(n))).alias(mark(n)) for n in range(trace.words)),
-        trace.column().alias(IN_OUTPUT),
-    )
-    needed = F.lit(flow.placed or not known) | (F.col(PART) != LIVE) | trace.touched
-    return F.when(needed, system).alias(SYSTEM)
+def _own(value: str) -> str:
+    """Write a value that copies for the trace do not have."""
+    return f"CASE WHEN {IS_OWN} THEN {value} END"
 
 
-def _originals(member: Member) -> dict[int, Column]:
-    """Build the loaded columns that were dropped, as they were loaded."""
-    found: dict[int, Column] = {}
+def _system(flow: Flow, trace: TraceRows) -> str:
+    """Write our column of an output: the key if no column has it, why a row ended, its marks."""
+    known = flow.key_columns is not None
+    ended = f"{IS_OWN} AND {PART} <> {LIVE}"
+    fields = {
+        "key": f"CASE WHEN {ended} THEN {KEY} END" if known else _own(KEY),
+        "rejections": _own(REJECTIONS),
+        **({"place": _own(PLACE)} if flow.placed else {}),
+        **{mark(word): _own(marks(word)) for word in range(trace.words)},
+        IN_OUTPUT: trace.column(),
+    }
+    system = f"named_struct({', '.join(f'{literal(n)}, {v}' for n, v in fields.items())})"
+    always = flow.placed or not known
+    needed = "true" if always else f"{PART} <> {LIVE} OR {trace.touched}"
+    return f"CASE WHEN {needed} THEN {system} END"
+
+
+def _originals(member: Member) -> dict[str, str]:
+    """Write the loaded columns that were dropped, as they were loaded, by our name."""
+    found: dict[str, str] = {}
     for place, (start, holder) in enumerate(zip(member.starts, member.holders, strict=True)):
         if holder is None:
             span = next((s for s in member.spans if start and s.start == start), None)
-            found[place] = F.expr(span.first if span else original(place))
+            found[original(place)] = span.first if span else original(place)
     return found
 
 
@@ -138,19 +143,19 @@ def _reopened(member: Member, stage: Stage) -> Member:
     )
 
 
-def _ended(book: Book, steps: Mapping[str, int]) -> tuple[Column, set[int]]:
-    """Find the step at which a row ended, by its part, or by the first rule it broke; return also
-    the steps that end rows.
+def _ended(book: Book, steps: Mapping[str, int]) -> tuple[str, set[int]]:
+    """Find the step at which a row ended, by its part, or by the first rule it broke, in SQL;
+    return also the steps that end rows.
     """
-    found, ending = F.lit(None).cast("int"), set[int]()
+    cases, ending = list[str](), set[int]()
     for part in book.parts.values():
         if part.asked_as in steps:
             ending.add(steps[part.asked_as])
-            found = F.when(F.col(PART) == part.id, steps[part.asked_as]).otherwise(found)
-    broken = F.element_at(REJECTIONS, 1).getField("rule")
+            cases.append(f"WHEN {PART} = {part.id} THEN {steps[part.asked_as]}")
+    broken = f"element_at({REJECTIONS}, 1).rule"
     for number, rule in enumerate(book.rules):
         if rule.step in steps:
             ending.add(steps[rule.step])
-            here = (F.col(PART) == ERROR) & (broken == number)
-            found = F.when(here, steps[rule.step]).otherwise(found)
-    return found, ending
+            here = f"{PART} = {ERROR} AND {broken} = {number}"
+            cases.append(f"WHEN {here} THEN {steps[rule.step]}")
+    return f"CASE {' '.join(cases)} END" if cases else "NULL", ending

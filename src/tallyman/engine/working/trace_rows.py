@@ -8,17 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property
 from typing import Any
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame
 
-from tallyman.engine.expressions.column_names import KEY, LIVE, PART
-from tallyman.engine.expressions.columns import col
+from tallyman.engine.expressions.column_names import KEY, LIVE, PART, literal, quoted
 from tallyman.engine.expressions.redact import Redaction
 from tallyman.engine.files.parquet_types import of_spark
 from tallyman.engine.segment.stage import TRACED
+from tallyman.engine.segment.tags import IS_LIVE
 from tallyman.engine.working.changes import SEEN, Member, original
 from tallyman.engine.working.row_ids import RowIds
 from tallyman.engine.working.spans import Span
@@ -28,6 +27,8 @@ END = "_tm_end"
 """The step at which the row ended."""
 COPY = "_tm_copy"
 """The part to which a row goes: a touched row goes to its own part and to the trace."""
+IS_OWN = f"{COPY} <> {TRACED}"
+"""True for rows that are not copies for the trace, in SQL."""
 
 
 def marks(word: int) -> str:
@@ -43,7 +44,8 @@ class TraceRows:
     member: Member
     ids: RowIds
     hidden: Redaction
-    ended: Column
+    ended: str
+    """The step at which a row ended, in SQL."""
     ending: Sequence[int]
     """The steps of the segment at which rows may have ended."""
     created: bool
@@ -51,10 +53,10 @@ class TraceRows:
     at: str
 
     @cached_property
-    def _bits(self) -> list[Column]:
+    def _bits(self) -> list[str]:
         """The marks in order: touched before, each change, each step that ended rows."""
-        changed = [F.col(change.flag) for change in self.member.changes]
-        return [F.col(SEEN), *changed, *(F.col(END).eqNullSafe(seq) for seq in self.ending)]
+        changed = [change.flag for change in self.member.changes]
+        return [SEEN, *changed, *(f"{END} <=> {seq}" for seq in self.ending)]
 
     @property
     def words(self) -> int:
@@ -62,58 +64,53 @@ class TraceRows:
 
     def prepared(self, rows: DataFrame) -> DataFrame:
         """Mark each row, and add a copy of each touched row."""
-        rows = rows.withColumn(END, self.ended)
-        found: dict[str, Column] = {}
+        found: list[str] = []
         for word in range(self.words):
             bits = self._bits[word * WORD : (word + 1) * WORD]
-            values = (
-                F.when(bit, F.lit(1 << place).cast("bigint")).otherwise(F.lit(0).cast("bigint"))
-                for place, bit in enumerate(bits)
-            )
-            found[marks(word)] = reduce(Column.bitwiseOR, values)
-        own = F.col(PART).cast("int")
-        twice = F.array(own, F.lit(TRACED).cast("int"))
-        copies = F.explode(F.when(self.touched, twice).otherwise(F.array(own)))
-        return rows.withColumns(found).withColumn(COPY, copies)
+            values = (f"CASE WHEN {b} THEN {1 << n}L ELSE 0L END" for n, b in enumerate(bits))
+            found.append(f"{' | '.join(values)} AS {marks(word)}")
+        own = f"CAST({PART} AS INT)"
+        twice = f"CASE WHEN {self.touched} THEN array({own}, {TRACED}) ELSE array({own}) END"
+        rows = rows.selectExpr("*", f"CAST({self.ended} AS INT) AS {END}")
+        return rows.selectExpr("*", *found).selectExpr("*", f"explode({twice}) AS {COPY}")
 
     @property
-    def touched(self) -> Column:
-        """True if the row has records in the trace of this segment."""
+    def touched(self) -> str:
+        """True if the row has records in the trace of this segment, in SQL."""
         if self.created:
-            return F.col(PART) == LIVE
+            return IS_LIVE
         # The first mark says that the row was touched before.
-        first = F.col(marks(0)) > 1
-        more = (F.col(marks(word)) > 0 for word in range(1, self.words))
-        return reduce(Column.__or__, more, first)
+        more = (f"{marks(word)} > 0" for word in range(1, self.words))
+        return f"({' OR '.join([f'{marks(0)} > 1', *more])})"
 
-    def seen(self) -> Column:
-        return F.lit(False) if self.created else F.col(SEEN) | self.touched
+    def seen(self) -> str:
+        return "false" if self.created else f"({SEEN} OR {self.touched})"
 
-    def column(self) -> Column:
-        """Build the column of the trace: NULL on rows that are not copies for it."""
-        fields = [
-            self.ids.low(self.member, F.col(KEY)).alias("id"),
-            *(F.col(marks(word)).alias(mark(word)) for word in range(self.words)),
-            *(F.expr(f"{value} AS {name}") for name, value in self._values().items()),
-        ]
-        return F.when(F.col(COPY) == TRACED, F.struct(*fields))
+    def column(self) -> str:
+        """Write the column of the trace: NULL on rows that are not copies for it."""
+        fields = {
+            "id": self.ids.low(self.member, KEY),
+            **{mark(word): marks(word) for word in range(self.words)},
+            **self._values(),
+        }
+        listed = ", ".join(f"{literal(name)}, {value}" for name, value in fields.items())
+        return f"CASE WHEN {COPY} = {TRACED} THEN named_struct({listed}) END"
 
-    def user_columns(self, *, output: bool) -> list[Column]:
+    def user_columns(self, *, output: bool) -> list[str]:
         """The user's columns; in an output they are NULL on ended rows. The trace has the redacted
         ones separately.
         """
         found = []
         for name in self.member.flow.columns:
-            own = [LIVE] if output else []
-            hidden = self.hidden.covers(name)
+            own, hidden = quoted(name), self.hidden.covers(name)
             if output:
-                shown = F.col(COPY).isin(*own, *([] if hidden else [TRACED]))
+                shown = f"{COPY} = {LIVE}" if hidden else f"{COPY} IN ({LIVE}, {TRACED})"
             elif hidden:
-                shown = F.col(COPY) != TRACED
+                shown = IS_OWN
             else:
-                found.append(col(name))
+                found.append(own)
                 continue
-            found.append(F.when(shown, col(name)).alias(name))
+            found.append(f"CASE WHEN {shown} THEN {own} END AS {own}")
         return found
 
     def _values(self) -> dict[str, str]:

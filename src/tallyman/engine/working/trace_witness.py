@@ -82,20 +82,20 @@ class TraceWitness:
     def _wanted(self, one: ExpectedRows, kept: Kept) -> KeyDigest:
         """Digest the rows that were touched, where they are now."""
         rows, words = one.stage.read(), range(one.layout.words)
-        key, held = F.col(KEY), [F.col(marks(word)) for word in words]
+        key, held = KEY, [F.col(marks(word)) for word in words]
         if one.is_output:
             place = str(kept.folder / "output")
             live = one.stage.spark.read.schema(one.stage.schema).parquet(place)
             # Spark does not find the live rows in the stage any more: they were moved.
             ended = rows.where(F.col(PART) != LIVE).drop(PART)
             rows = live.select(*ended.columns).unionAll(ended)
-            key = F.expr(output_key(one.member.flow.key_columns or ()))
+            key = output_key(one.member.flow.key_columns or ())
             held = [F.col(f"{SYSTEM}.{mark(word)}") for word in words]
         if one.layout.content["created"]:
             rows = rows.where(F.col(PART) == LIVE)
         else:
             rows = rows.where(reduce(Column.__or__, (word > 0 for word in held[1:]), held[0] > 1))
-        found = rows.select(self.ids.low(one.member, key).alias(ID), *_named(held))
+        found = rows.select(F.expr(self.ids.low(one.member, key)).alias(ID), *_named(held))
         row = found.agg(*_lanes(F.col(ID), [F.col(marks(word)) for word in words])).first()
         return digest.of_row(row)
 

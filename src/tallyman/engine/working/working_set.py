@@ -332,7 +332,7 @@ class WorkingSet:
         moment = F.lit(self.ids.run.timestamp).cast("timestamp")
         changed = F.lit(True) if deleted else F.col(SEEN)
         system = [
-            self.ids.of(member, F.col(KEY)).alias(ROW_ID),
+            F.expr(self.ids.of(member, KEY)).alias(ROW_ID),
             F.lit(deleted).alias(DELETED),
             F.when(changed, moment).alias(UPDATED_AT),
         ]
