@@ -13,7 +13,7 @@ from tallyman.domain.definition.expression import bare_name, is_star
 from tallyman.domain.definition.frame import Frame
 from tallyman.domain.definition.step_facts import Lookup, Step
 from tallyman.domain.definition.working_step import Aggregate, Append, Delete, Output, Update
-from tallyman.engine.expressions.columns import col, to_column
+from tallyman.engine.expressions.columns import col, to_column, to_sql
 from tallyman.engine.plan import plain
 from tallyman.errors import UsageError
 from tallyman.on_demand import OnDemand
@@ -96,19 +96,19 @@ def look_up(
     return found.select(*map(col, kept), F.col(plain.REFERENCE).alias(lookup.alias), plain.MATCHES)
 
 
-def update(rows: DataFrame, step: Update, columns: Sequence[str], live: Column) -> DataFrame:
-    """Assign in order, on rows that matched before the first assignment.
+def update(rows: DataFrame, step: Update, columns: Sequence[str], live: str) -> DataFrame:
+    """Assign in order, on rows that matched before the first assignment. `live` is SQL.
 
     References are already present, as structs named by their alias.
     """
     kinds = {f.name: f.dataType for f in rows.schema}
-    where = F.lit(True) if step.where is None else to_column(step.where, columns)
-    matched = F.when(live, F.coalesce(where, F.lit(False))).otherwise(F.lit(False))
-    rows = rows.withColumn(MATCHED, matched)
+    where = "true" if step.where is None else to_sql(step.where, columns)
+    matched = f"CASE WHEN {live} THEN coalesce({where}, false) ELSE false END AS {MATCHED}"
+    rows = rows.selectExpr("*", matched)
     names = list(columns)
     for name, expression in step.set:
         known = spelled(name, names)
-        value = F.when(F.col(MATCHED), to_column(expression, names))
+        value = F.expr(f"CASE WHEN {MATCHED} THEN {to_sql(expression, names)} END")
         if known is None:
             rows = rows.withColumn(name, value)
             names.append(name)
@@ -170,7 +170,7 @@ def apply(step: Step, rows: DataFrame, other: plain.Evaluate) -> DataFrame:
         case Update():
             for lookup in step.join:
                 rows = look_up(rows, lookup, other(lookup.other), columns).drop(plain.MATCHES)
-            done = update(rows, step, columns, F.lit(True))
+            done = update(rows, step, columns, "true")
             return done.drop(*(lookup.alias for lookup in step.join))
         case Delete():
             gone = F.lit(True) if step.where is None else to_column(step.where, columns)

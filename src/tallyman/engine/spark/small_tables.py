@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
+LIMITED_TEXT = re.compile(r'(ype":)"(?:var)?char\([0-9]+\)"')
 SPARK_NAMES = {"int32": "int", "int64": "bigint", "bool": "boolean"}
 
 
@@ -27,6 +30,9 @@ def table(
 
 
 def empty(spark: SparkSession, schema: StructType) -> DataFrame:
-    """Make a table without rows."""
-    nothing = [F.lit(None).cast(field.dataType).alias(field.name) for field in schema]
-    return spark.range(0).select(*nothing)
+    """Make a table without rows. Spark adds the columns: it takes nullable ones as NULL, and `char`
+    and `varchar` as text only where they are written so.
+    """
+    nullable = StructType([StructField(field.name, field.dataType) for field in schema])
+    plain = LIMITED_TEXT.sub(r'\1"string"', nullable.json())
+    return spark.range(0).drop("id").to(StructType.fromJson(json.loads(plain)))

@@ -169,7 +169,7 @@ class WorkingSet:
             flow = replace(flow, rows=rows, beside=(*flow.beside, lookup.alias))
             flow = segment.refuse_several(flow, name, self.book)
             flow = replace(flow, rows=flow.rows.drop(plain.MATCHES))
-        rows = in_place.update(flow.rows, step, flow.columns, F.col(PART) == LIVE)
+        rows = in_place.update(flow.rows, step, flow.columns, tags.IS_LIVE)
         aliases = [lookup.alias for lookup in step.join]
         new = [n for n in in_place.set_names(step, flow.columns) if n not in flow.columns]
         beside = tuple(n for n in flow.beside if n not in aliases)
