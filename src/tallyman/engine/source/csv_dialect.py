@@ -73,6 +73,10 @@ class CsvDialect:
         before = f"(?:{self._field}{re.escape(self.separator)})*+"
         return rf"\A{before}{re.escape(self.quote)}{self._content}\z"
 
+    def leaves_open(self, line: str) -> bool:
+        """True if the last field of the line is quoted and not closed."""
+        return self.quote in line and re.search(_for_python(self.opens), line) is not None
+
     @property
     def stays(self) -> str:
         """Match a line inside of a quoted field that does not close it."""

@@ -39,7 +39,7 @@ class CsvInput(LinesInput):
     @cached_property
     def _splits(self) -> lines.Splits:
         opens = f"{self._has_quote} AND {_matches(self.dialect.opens)}"
-        mark = opens if self.dialect.quote else None
+        mark = lines.LineMark(opens, self.dialect.leaves_open) if self.dialect.quote else None
         return lines.splits(self.spark, self.files, self._break, mark)
 
     @property

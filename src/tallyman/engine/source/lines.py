@@ -6,18 +6,27 @@ its position in its split plus the lines of the earlier splits; splits are count
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from urllib.parse import unquote
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tallyman.engine.expressions.column_names import literal
+from tallyman.engine.files.compressed import compression
 from tallyman.engine.files.listing import InputFiles
 from tallyman.engine.source.tasks import in_few_tasks
 from tallyman.engine.spark.small_tables import table
 
+ONE_SPLIT = 1 << 20
+"""The largest file that is read in one split, and looked at in this process, not by a Spark job."""
+SPLITTING = ("spark.sql.files.maxPartitionBytes", "spark.sql.files.openCostInBytes")
+"""Settings of Spark that could divide such a file."""
 TEXT, FILE, NUMBER = "_tm_text", "_tm_file", "_tm_number"
+LINE_END = re.compile(r"\r\n|\r|\n")
 PATH, SPLIT, POSITION, OFFSET = "_tm_path", "_tm_split", "_tm_position", "_tm_offset"
 
 
@@ -25,11 +34,20 @@ PATH, SPLIT, POSITION, OFFSET = "_tm_path", "_tm_split", "_tm_position", "_tm_of
 class Splits:
     """The first line number of each split of each file, and the first line of each file."""
 
-    table: DataFrame
+    table: DataFrame | None
+    """None if there is one file in one split."""
     first_lines: dict[str, str]
     lines: int
     marked: frozenset[str] = frozenset()
     """The paths of files with a line for which the given condition holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class LineMark:
+    """A condition on lines, for Spark and for this process."""
+
+    sql: str
+    holds: Callable[[str], bool]
 
 
 def _raw(spark: SparkSession, files: InputFiles, separator: str | None) -> DataFrame:
@@ -57,15 +75,17 @@ def splits(
     spark: SparkSession,
     files: InputFiles,
     separator: str | None = None,
-    mark: str | None = None,
+    mark: LineMark | None = None,
 ) -> Splits:
     """Count the lines of each split; note the files with a line for which `mark` holds."""
+    if (known := _in_one_split(spark, files, separator, mark)) is not None:
+        return known
     sums = [
         "count(1) AS lines",
         f"min({POSITION}) AS first",
         # Bytes that are not UTF-8 cannot be collected.
         f"make_valid_utf8(min_by({TEXT}, {POSITION})) AS text",
-        f"max({mark or 'false'}) AS marked",
+        f"max({mark.sql if mark else 'false'}) AS marked",
     ]
     each = _raw(spark, files, separator).groupBy(PATH, SPLIT).agg(*map(F.expr, sums))
     found = each.collect()  # one row per split, not per record
@@ -82,13 +102,39 @@ def splits(
     return Splits(table(spark, kinds, rows), first_lines, sum(before.values()), marked)
 
 
+def _in_one_split(
+    spark: SparkSession, files: InputFiles, separator: str | None, mark: LineMark | None
+) -> Splits | None:
+    """Look at the lines of a small file here: a Spark job takes longer, and the first one seconds.
+    None if there are several files, if Spark may divide it, or if it is not plain UTF-8.
+    """
+    if len(files.files) != 1 or files.bytes > ONE_SPLIT or compression(files.files[0].path):
+        return None
+    if any(spark.conf.get(name, None) is not None for name in SPLITTING):
+        return None
+    [file] = files.files
+    try:
+        text = Path(file.path).read_bytes().decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError):  # Spark says what is wrong, or reads it differently
+        return None
+    found = text.split(separator) if separator else LINE_END.split(text)
+    if found[-1] == "":  # what follows the last line end is no line
+        found.pop()
+    first = {file.path: found[0]} if found else {}
+    marked = mark is not None and any(map(mark.holds, found))
+    return Splits(None, first, len(found), frozenset([file.path] if marked else []))
+
+
 def numbered(
     spark: SparkSession, files: InputFiles, known: Splits, separator: str | None = None
 ) -> DataFrame:
     """Read text, file and line number (from 1) of every line."""
-    lines = _raw(spark, files, separator).join(F.broadcast(known.table), [PATH, SPLIT], "left")
-    name = relative_name(PATH, files.root)
-    return lines.selectExpr(TEXT, f"{name} AS {FILE}", f"{POSITION} + {OFFSET} AS {NUMBER}")
+    lines, name, offset = _raw(spark, files, separator), relative_name(PATH, files.root), OFFSET
+    if known.table is None:
+        offset = "1"
+    else:
+        lines = lines.join(F.broadcast(known.table), [PATH, SPLIT], "left")
+    return lines.selectExpr(TEXT, f"{name} AS {FILE}", f"{POSITION} + {offset} AS {NUMBER}")
 
 
 def is_blank(text: str) -> str:
