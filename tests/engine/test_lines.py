@@ -11,20 +11,22 @@ from pyspark.sql import SparkSession
 
 from tallyman.engine.files.listing import list_files
 from tallyman.engine.source import lines
+from tests.world.scale import some
 
-TEXTS = (
-    b"a,b\n1,2\n",
-    b"a,b\n1,2",
-    b"a\n\n\nb\n\n",
-    b"\xef\xbb\xbfa\nb",
-    b"\xef\xbb\xbf\xef\xbb\xbfa\n",
-    b"a\r\nb\rc\n\r\n",
-    b'one "open\nline"\n',
-    "é\u2028x\x0b\x0c\x1c\x85y\nz\x00\n".encode(),
-    b"",
-    b"\n",
+CASES = (
+    ("\n", b"a,b\n1,2\n"),
+    ("\n", b"\xef\xbb\xbfa\nb"),
+    ("\n", b'a\r\n\n\none "open\nline"\n\n'),
+    ("\n", "é\u2028x\x0b\x0c\x1c\x85y\nz\x00\n".encode()),
+    ("\n", b"\xef\xbb\xbf\xef\xbb\xbfa\n"),
+    ("\n", b""),
+    ("\n", b"\n"),
+    ("\n", b"\xef\xbb\xbf"),
+    (None, b"a\r\nb\rc\n\r\n"),
+    (None, b"a\r"),
+    ("\r\n", b"a\nb\r\nc\r\n"),
+    ("||", b"a||||b|"),
 )
-SEPARATORS = ("\n", None, "\r\n", "b")
 OPEN = lines.LineMark(f"contains({lines.TEXT}, 'open')", lambda text: "open" in text)
 
 
@@ -38,28 +40,25 @@ def by_a_job(spark: SparkSession) -> Iterator[None]:
         spark.conf.unset(lines.SPLITTING[0])
 
 
-@pytest.mark.parametrize("separator", SEPARATORS, ids=repr)
+@pytest.mark.parametrize(("separator", "content"), some(CASES, 4), ids=repr)
 def test_a_small_file_has_the_lines_that_spark_finds(
-    spark: SparkSession, tmp_path: Path, separator: str | None
+    spark: SparkSession, tmp_path: Path, separator: str | None, content: bytes
 ) -> None:
-    for number, content in enumerate(TEXTS):
-        folder = tmp_path / f"t {number}"
-        folder.mkdir()
-        (folder / "x é.csv").write_bytes(content)
-        files = list_files("s", str(folder), tmp_path)
-        here = lines.splits(spark, files, separator, OPEN)
-        assert here.table is None
-        with by_a_job(spark):
-            job = lines.splits(spark, files, separator, OPEN)
-            assert job.table is not None
-        assert (here.lines, here.marked) == (job.lines, job.marked), content
-        assert list(here.first_lines.values()) == list(job.first_lines.values()), content
-        read, wanted = (
-            lines.numbered(spark, files, known, separator).orderBy(lines.NUMBER).collect()
-            for known in (here, job)
-        )
-        assert read == wanted, content
-        assert [row[lines.NUMBER] for row in read] == list(range(1, here.lines + 1))
+    (tmp_path / "x é.csv").write_bytes(content)
+    files = list_files("s", "x é.csv", tmp_path)
+    here = lines.splits(spark, files, separator, OPEN)
+    assert here.table is None
+    with by_a_job(spark):
+        job = lines.splits(spark, files, separator, OPEN)
+    assert job.table is not None
+    assert (here.lines, here.marked) == (job.lines, job.marked)
+    assert list(here.first_lines.values()) == list(job.first_lines.values())
+    read, wanted = (
+        lines.numbered(spark, files, known, separator).orderBy(lines.NUMBER).collect()
+        for known in (here, job)
+    )
+    assert read == wanted
+    assert [row[lines.NUMBER] for row in read] == list(range(1, here.lines + 1))
 
 
 def test_what_spark_may_divide_or_read_differently_is_looked_at_by_a_job(

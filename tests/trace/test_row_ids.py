@@ -57,6 +57,7 @@ def test_an_id_follows_from_the_key(spark: SparkSession, way: int, low: Any) -> 
         assert row["id"] == str(UUID(int=HIGH << 64 | 2 << 62 | expected))
 
 
+@pytest.mark.wide
 def test_a_run_is_reproduced_with_the_ids_it_was_begun_with(
     homes: Homes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
