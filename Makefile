@@ -1,5 +1,6 @@
 BIN := .venv/bin
 ARGS ?=
+LONG = $(if $(filter full,$(TALLYMAN_SCALE)),-o timeout=5400)  # some large forms take minutes
 
 .DEFAULT_GOAL := setup
 .PHONY: setup check format test test-wide faults bench demo docs lock clean
@@ -18,7 +19,7 @@ format: .venv/.package      ## what `check` would complain about, where it can b
 	$(BIN)/ruff check --fix .
 
 test: setup                 ## every promise once, under eight minutes; narrow with ARGS="-k join"
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder $(LONG) $(ARGS)
 
 test-wide: export TALLYMAN_SCALE ?= wide
 test-wide: test             ## all tests, as CI runs them; TALLYMAN_SCALE=full adds the large forms

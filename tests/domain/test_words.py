@@ -7,6 +7,7 @@ import re
 import tokenize
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -23,15 +24,20 @@ RETIRED_IN_PROSE = (
     r"anew|mend(s|ed|ing)?|for ever|dear(er|ly)?|bears?|borne|aside|beside|sought|tells?|told"
 )
 """The plain words are: again, fix, forever, expensive, tolerate, separately, next to, report."""
+KINDS = (tokenize.NAME, tokenize.COMMENT)
 RIDDLES = "What|Whether|Which|Who|How|As|Of|By|From|Or"
 """A function's docstring opens with a verb or "True if", not with one of these."""
 
 
-def names(file: Path) -> Iterator[str]:
+@cache
+def tokens(file: Path) -> list[tokenize.TokenInfo]:
     with file.open("rb") as lines:
-        for token in tokenize.tokenize(lines.readline):
-            if token.type == tokenize.NAME:
-                yield token.string
+        return [t for t in tokenize.tokenize(lines.readline) if t.type in KINDS]
+
+
+@cache
+def names(file: Path) -> set[str]:
+    return {token.string for token in tokens(file) if token.type == tokenize.NAME}
 
 
 def uses(words: str) -> dict[str, set[str]]:
@@ -39,7 +45,7 @@ def uses(words: str) -> dict[str, set[str]]:
     split = re.compile(rf"(^|_)({words})(_|$)")
     found = defaultdict(set)
     for file in SOURCE.rglob("*.py"):
-        for name in set(names(file)):
+        for name in names(file):
             if split.search(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()):
                 found[str(file.relative_to(SOURCE))].add(name)
     return found
@@ -71,10 +77,9 @@ def strings(tree: ast.Module, *, messages: bool) -> Iterator[tuple[int, str]]:
 
 
 def comments(file: Path) -> Iterator[tuple[int, str]]:
-    with file.open("rb") as lines:
-        for token in tokenize.tokenize(lines.readline):
-            if token.type == tokenize.COMMENT:
-                yield token.start[0], token.string
+    for token in tokens(file):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string
 
 
 def prose() -> Iterator[tuple[str, str]]:

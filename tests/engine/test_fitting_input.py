@@ -13,6 +13,7 @@ from tallyman.engine.source import door_memory
 from tallyman.engine.source.json_input import JsonInput
 from tallyman.engine.source.lines_input import LinesInput
 from tests.engine.conftest import Ran, Workshop
+from tests.world.scale import some
 
 SCHEMA = "id string, n int, day date, at timestamp, price decimal(6,2) NOT NULL"
 PIPELINE = f"""
@@ -112,7 +113,10 @@ def test_the_next_run_types_only_what_it_reads_and_finds_the_same(
     assert again["of_lines"].fates == {"PASS_THROUGH": 5, "FILTERED": 3, "ERROR": 1}
 
 
-@pytest.mark.parametrize("harm", [{"day": "never"}, {"price": None}, {"day": "10000-01-01"}])
+HARMS = [{"day": "never"}, {"price": None}, {"day": "10000-01-01"}]
+
+
+@pytest.mark.parametrize("harm", some(HARMS, 1))
 def test_a_record_that_does_not_fit_is_rejected_in_every_run(
     shop: Workshop, fitting: list[str], harm: dict[str, Any]
 ) -> None:
@@ -143,6 +147,7 @@ def policy(shop: Workshop) -> Iterator[None]:
     spark.conf.set(POLICY, str(before))
 
 
+@pytest.mark.wide
 @pytest.mark.usefixtures("policy")
 def test_other_settings_of_spark_type_the_same_bytes_again(
     shop: Workshop, fitting: list[str]

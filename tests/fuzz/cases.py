@@ -7,7 +7,7 @@ from tests.world.scale import FULL, by_form
 
 DEFINITION_TESTS = 7
 """Tests of settings and pipeline files; each tries DEFINITIONS cases."""
-DEFINITIONS = by_form(25, 120, 12_500)
+DEFINITIONS = by_form(20, 120, 12_500)
 ARGUMENTS = by_form(60, 160, 7_500)
 FILES = by_form(200, 500, 1_000)
 """Input files of random bytes, for each format and run."""

@@ -10,6 +10,8 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.operate.shop import TWICE, Shop, alive
 from tests.world.waiting import wait_until
 
@@ -107,6 +109,7 @@ def test_the_worker_of_a_killed_server_reports_to_the_next_one_and_ends(shop: Sh
     assert "dispatch" not in third.text
 
 
+@pytest.mark.wide
 def test_two_servers_work_on_one_database_at_the_same_time(shop: Shop) -> None:
     servers = [shop.server(), shop.server()]
     held = [shop.held(name) for name in ("left", "right")]

@@ -126,6 +126,7 @@ def test_a_canceled_run_ends_without_a_commit(service: Service) -> None:
     assert [one for one in home.ok("commits") if one["run"] == run] == []
 
 
+@pytest.mark.wide
 def test_a_run_that_came_too_late_is_a_conflict(new_service: Callable[[], Service]) -> None:
     service = new_service()
     home, day = service.home.numbers("2025-02-01", 1, 2), "2025-02-01"
