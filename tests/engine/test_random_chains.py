@@ -329,6 +329,7 @@ def test_the_output_is_what_spark_gives(ran: Ran, plain: dict[str, DataFrame], n
     assert bag(found) == bag(plain[name]), _told(name)
 
 
+@pytest.mark.wide
 def test_the_compiled_form_alone_gives_the_same_and_few_rows_are_written_as_spark_writes_many(
     ran: Ran, workshop: Callable[..., Workshop]
 ) -> None:

@@ -90,6 +90,7 @@ def test_a_killed_worker_is_started_again_and_its_task_taken_over(shop: Shop) ->
     assert server.workers() != [worker]
 
 
+@pytest.mark.wide
 def test_the_worker_of_a_killed_server_reports_to_the_next_one_and_ends(shop: Shop) -> None:
     first = shop.server()
     [worker] = first.workers()
