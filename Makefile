@@ -14,7 +14,7 @@ check: .venv/.package       ## format, lint, types, layers
 	$(BIN)/pyrefly check
 	$(BIN)/lint-imports
 
-format: .venv/.package      ## what `check` would complain about, where it can be mended by itself
+format: .venv/.package      ## repair what `check` complains about, where that can be automatic
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 

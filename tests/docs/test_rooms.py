@@ -20,7 +20,9 @@ ELSEWHERE = {"errors"}
 def charter(folder: Path) -> str:
     text = ast.get_docstring(ast.parse((folder / "__init__.py").read_text()))
     assert text, f"{folder} says nothing about itself"
-    return text.split("\n")[0]
+    line = text.split("\n")[0]
+    assert line.endswith("."), f"{folder}: its first line does not end where its sentence does"
+    return line
 
 
 def listed() -> dict[int, tuple[Path, str]]:

@@ -1,2 +1,1 @@
-"""The terminal: parse, call, print. Each room is a panel of `tallyman --help`; each file is a
-command."""
+"""The terminal: parse, call, print. A room is a panel of `tallyman --help`, a file a command."""

@@ -217,7 +217,7 @@ class CallRefused(TallymanError):
         super().__init__(status, problem, detail, fence)
         self.status, self.problem, self.detail = status, problem, detail
         self.fence = dict(fence or {})
-        """Of a stale attempt: the attempt that counts, and the status of its task."""
+        """For a stale attempt: the attempt that counts instead, and the status of its task."""
 
     @property
     def hint(self) -> str:  # type: ignore[override]

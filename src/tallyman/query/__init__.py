@@ -1,2 +1,1 @@
-"""THE READ SIDE. Answers from files with DuckDB; Spark only where `why` must evaluate a join
-again."""
+"""THE READ SIDE. Answers from files, with DuckDB; with Spark only where `why` repeats a join."""

@@ -1,2 +1,1 @@
-"""THE MEMORY: what ran, from which inputs, with which result. PostgreSQL through psycopg; never
-Spark."""
+"""THE MEMORY: what ran, from which inputs, with which result. PostgreSQL; never Spark."""

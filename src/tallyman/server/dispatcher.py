@@ -28,7 +28,7 @@ T = TypeVar("T")
 THREADS = 64
 """Calls that are answered at the same time."""
 MOST_WAITING = 40
-"""Of these, claims that may wait for a task: the rest is kept for heartbeats and reports."""
+"""How many of these may be claims that wait: the rest is kept for heartbeats and reports."""
 PATIENCE_S = 5.0
 """How long a report waits for a database that does not answer."""
 REMEMBER_S = 2.0

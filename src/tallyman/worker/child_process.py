@@ -28,14 +28,14 @@ KEPT = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "PYTHONPATH", "JAVA_HOME", "
 LONGEST_LINE = 16 * 1024 * 1024
 PREFIX = "tallyman-child-"
 SAID = ".said"
-"""What a child prints. Locked as long as the child, or its worker, has it open."""
+"""The ending of the file that a child prints to. The child and its worker keep it locked."""
 TAIL = 2000
 """The characters of what a child printed that are kept if it fails."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChildKind:
-    """What a process is bound to from its first task on: it may do another task of this kind only.
+    """The kind of task a process is bound to by its first one: it may do others of this kind only.
 
     `env` is the environment of the slot. `process` is `task["process"]`, the settings that cannot
     change once they are in use, such as Spark's. Both as JSON. `confined` is for code of users: the

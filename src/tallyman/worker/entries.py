@@ -1,4 +1,4 @@
-"""What workers can do: for each kind of task, the function that does it in a child."""
+"""The function that does a task in a child, for each kind of task that workers can do."""
 
 from __future__ import annotations
 

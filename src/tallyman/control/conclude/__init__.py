@@ -1,2 +1,1 @@
-"""The end of a run: its report, exports and decisions, and the cleanup of runs whose process
-died."""
+"""The end of a run: report, exports, decisions, and the cleanup of runs whose process died."""

@@ -21,7 +21,7 @@ class DeclarationChange:
 
     item: ItemChange
     effect: str
-    """What it means, in words."""
+    """Its meaning, in words."""
     made_again: tuple[str, ...] = ()
     """The assets whose rows are made again because of it, in the order they run."""
 

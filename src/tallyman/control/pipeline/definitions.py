@@ -53,7 +53,7 @@ class Definitions:
     overriding_evidence: Evidence | None = None
     overriding_thresholds: Thresholds | None = None
     known_shared: Mapping[str, FoundShared] | None = None
-    """What is read of other pipelines, if it was looked up already."""
+    """The shared datasets of other pipelines, if they were looked up already."""
     _hashes: dict[str, str] = field(default_factory=dict)
     _asking: dict[str, bool] = field(default_factory=dict)
     _lock: threading.RLock = field(default_factory=threading.RLock)

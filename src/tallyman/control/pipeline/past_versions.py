@@ -96,7 +96,7 @@ class PipelineStanding:
     files: str | None
     """None if the files declare no pipeline, or one with mistakes."""
     runs_from: str
-    """What `tallyman run` does now, in words."""
+    """The version that `tallyman run` takes now, in words."""
 
     def to_json(self) -> dict[str, Any]:
         return {"active": self.active, "files": self.files, "run": self.runs_from}

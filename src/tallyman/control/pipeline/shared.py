@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SharedInput:
-    """What a plan has to know of a shared dataset: columns and key of the version that is read."""
+    """A shared dataset as a plan needs it: columns and key of the version that is read."""
 
     schema: StructType
     key: tuple[str, ...] = ()

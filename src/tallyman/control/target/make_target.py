@@ -44,7 +44,7 @@ MAKING_TARGETS = (
     "tallyman.control.target.prepare_fragments",
     "tallyman.engine.asset.work",
 )
-"""What only a target that is made needs; imported while Spark starts."""
+"""Modules that are needed only where a target is made; imported while Spark starts."""
 SPARK = "tallyman.engine.spark.session"
 if TYPE_CHECKING:
     from tallyman.control.target import make, prepare_fragments

@@ -31,7 +31,7 @@ class TargetOutcome:
     """The rejections of a reused result, if they are published only since."""
     events: tuple[LineageEvent, ...] = ()
     retryable: bool = False
-    """Of a failure: true if another attempt may succeed."""
+    """True if the target failed and another attempt may succeed."""
 
     def after(self, events: Sequence[LineageEvent]) -> TargetOutcome:
         """Return the outcome with events that were built before its own."""

@@ -25,7 +25,7 @@ class TargetPackage:
     plan: str
     """The pipeline in its compiled form, and its hash."""
     shared: Mapping[str, FoundShared]
-    """What the asset, and those before it, read of other pipelines."""
+    """The datasets of other pipelines that the asset, and those before it, read."""
     describes: bool
     """True if the run is described by this target: it has no other."""
 
@@ -66,7 +66,7 @@ class TargetPackage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MadeTarget:
-    """What a process made of a package."""
+    """The result of a package: how the target ended, and the description of its run."""
 
     outcome: TargetOutcome
     description: RunDescription | None = None

@@ -1,4 +1,4 @@
-"""What the segments of a target are made from, as hashes: equal hashes give equal segments."""
+"""Hashes of all that a segment of a target is made from: equal hashes, equal segments."""
 
 from __future__ import annotations
 

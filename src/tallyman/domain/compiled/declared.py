@@ -65,7 +65,7 @@ RULE = {"one_of": ListKind(TEXT, least=1), "min": TEXT, "max": TEXT, "pattern": 
 
 @dataclass(frozen=True, slots=True)
 class ByColumnKind:
-    """What a table requires of its columns, by column."""
+    """The requirements of a table, by column."""
 
     kinds: Mapping[str, Any]
     required: tuple[str, ...] = ()

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from tallyman.errors.wording import nearest
 
 Json = Any
-"""What json.loads returns."""
+"""A value as json.loads returns it."""
 
 
 class Misshapen(Exception):

@@ -69,7 +69,7 @@ class SharedDataset:
 
 
 Item: TypeAlias = "Source | Asset | SharedDataset | Table"
-"""What a pipeline file declares."""
+"""A declaration of a pipeline file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

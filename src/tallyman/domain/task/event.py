@@ -74,7 +74,7 @@ class Producer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """What a producer says: a dataset, the version that has the content, and the scope."""
+    """A change that a producer reports: dataset, version with the content, and scope."""
 
     dataset: UUID
     version: UUID | None = None

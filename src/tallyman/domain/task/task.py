@@ -90,7 +90,7 @@ class NewTask:
     template: TaskTemplate
     trigger: TriggerKind
     dedupe_key: str
-    """Of one asset and kind of task, a key makes one task, however often it is asked for."""
+    """Names the reason: the same reason makes one task of an asset, however often it is given."""
     scope: Scope = WHOLE
     event: UUID | None = None
     run: UUID | None = None

@@ -36,7 +36,7 @@ IN_OUTPUT = "trace"
 
 @dataclass(frozen=True, slots=True)
 class Traced:
-    """What the trace of a segment depends on, besides its rows."""
+    """Everything that the trace of a segment depends on, besides its rows."""
 
     ids: RowIds
     hidden: Redaction

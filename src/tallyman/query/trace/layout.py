@@ -21,7 +21,7 @@ Sides = tuple[ChangeType, Values | None, Values | None]
 
 
 class RecordLayout(Protocol):
-    """What the rows of a file mean. Conditions are SQL; None stands for one that never holds."""
+    """The meaning of the rows of a file. Conditions are SQL; None is one that never holds."""
 
     @property
     def order(self) -> str:

@@ -1,4 +1,4 @@
-"""What operators do to tasks: cancel, hold, release, retry, and decide about waiting ones."""
+"""Operations on tasks: cancel, hold, release, retry, and decide about waiting ones."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from tallyman.errors import TokenNameTaken
 from tallyman.registry.database import Transaction
 
 PREFIX = "tmw_"
-"""What the token of a worker begins with; those of users begin with `tm_`."""
+"""The first letters of a worker's token; tokens of users begin with `tm_`."""
 ADD = """
     INSERT INTO worker_tokens (org, project, name, token_hash)
     VALUES (%(org)s, %(project)s, %(name)s, %(hash)s)

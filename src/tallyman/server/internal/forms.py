@@ -1,4 +1,4 @@
-"""What workers send: the forms of their calls."""
+"""The forms of what workers send."""
 
 from __future__ import annotations
 
