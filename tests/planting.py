@@ -64,6 +64,7 @@ def install() -> None:
     os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
     os.register_at_fork(after_in_child=_forget_sessions)
     child._can_fork = lambda: True
+    import_module("tallyman.control.compile.yaml_pipeline")  # or each of them would import it
     opened = ProjectSession.get
 
     def get(own: ProjectSession, *given: Any) -> Any:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.fuzz import cases, test_arguments, test_definitions
+from tests.fuzz import cases, definitions, test_arguments, test_definitions, test_yaml
 from tests.world.home import Home
 from tests.world.homes import Homes
 from tests.world.scale import FULL, by_form
@@ -107,9 +107,12 @@ def test_any_bytes(home: Home, number: int) -> None:
 
 def test_there_are_as_many_cases_as_promised() -> None:
     tests: list[Callable[..., None]] = [
-        one for name, one in inspect.getmembers(test_definitions) if name.startswith("test_")
+        one
+        for module in (test_definitions, test_yaml)
+        for name, one in inspect.getmembers(module)
+        if name.startswith("test_")
     ]
     assert len(tests) == cases.DEFINITION_TESTS
-    assert test_definitions.quick.max_examples == cases.DEFINITIONS
+    assert definitions.quick.max_examples == cases.DEFINITIONS
     assert test_arguments.tried.max_examples == cases.ARGUMENTS
     assert cases.total() >= by_form(600, 2_000, 100_000)
