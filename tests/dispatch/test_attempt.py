@@ -10,6 +10,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from tallyman.control.dispatch import operate
 from tallyman.domain.task.retry import RetryPolicy
 from tallyman.domain.task.state import TaskStatus
 from tallyman.errors import CallRefused
@@ -121,6 +122,23 @@ def test_a_report_that_is_refused_twice_is_the_end_of_the_attempt_only(
     attempt(client, answer)
     assert said == [f"{COMPLETE} 422", f"{COMPLETE} 409"]
     assert desk.task(task).attempt == 2
+    client.close()
+
+
+def test_work_that_is_done_when_its_cancel_arrives_is_canceled_at_once(
+    desk: Desk, place: str, tmp_path: Path
+) -> None:
+    """It would be canceled only when its lease is over if nothing else were reported."""
+    go = tmp_path / "go"
+    go.touch()
+    client = ServerClient(place, Secret(desk.token(f"w-{uuid4()}")))
+    [task] = desk.add(kind="gated", lease_s=600, config={"go": str(go)})
+    answer = client.post(CLAIM, {"worker_id": "w", "task_id": str(task)})
+    with desk.database.transaction() as tx:
+        operate.cancel(tx, desk.owner, task)
+    assert desk.task(task).status is TaskStatus.RUNNING
+    attempt(client, answer)
+    assert (desk.task(task).status, desk.outcomes(task)) == (TaskStatus.CANCELED, ["canceled"])
     client.close()
 
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from tallyman.domain.task.fence import BEING_CANCELED
 from tallyman.domain.task.task import TARGET
 from tallyman.errors import CallRefused, ServerUnavailable
 from tallyman.worker.child_process import ChildKind, ChildProcess
@@ -171,20 +172,32 @@ class Attempt:
         return refused.status == 409 and current and refused.fence.get("status") in GIVEN_UP
 
     def _report(self, result: Mapping[str, Any]) -> None:
-        """Report the end. If the report itself is wrong, that is the end to report."""
+        """Report the end; if it comes after a cancel, or is wrong in itself, report that."""
         known = ("status", "events", "retryable", "error", "made")
         body = {name: result[name] for name in known if name in result}
         if self._kept:
             body["events"] = [*self._kept, *body.get("events", [])]
-        for wrong in (False, True):
+        for is_last in (False, True):
             try:
                 self._patiently(COMPLETE, body)
                 return
             except CallRefused as refused:
-                if wrong or refused.problem not in WRONG:
+                instead = None if is_last else self._instead_of_refused(refused)
+                if instead is None:
                     log.warning("task %s: %s", self._task["task_id"], refused)
                     return
-                body = _failure(refused.problem, refused.detail, again=False)
+                body = instead
+
+    def _instead_of_refused(self, refused: CallRefused) -> dict[str, Any] | None:
+        """Return the report that takes the place of a refused one; None if the attempt no longer
+        counts."""
+        current = refused.fence.get("current_attempt") == self._fence["attempt"]
+        if current and refused.fence.get("status") == BEING_CANCELED:
+            # Without a report the task would be canceled only when the lease is over.
+            return {"status": "Canceled"}
+        if refused.problem in WRONG:
+            return _failure(refused.problem, refused.detail, again=False)
+        return None
 
     def _patiently(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Call the server, again while it does not answer: every call may be repeated. Nothing is

@@ -13,6 +13,9 @@ from tallyman.domain.task.state import Outcome, TaskStatus, Transition, after
 from tallyman.domain.task.task import Task
 from tallyman.errors import StaleAttempt
 
+BEING_CANCELED = "being canceled"
+"""The status in the refusal of a completion after a cancel was requested."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fence:
@@ -87,7 +90,7 @@ def judge(task: Task, report: AttemptReport) -> ReportVerdict:
         raise report.fence.stale(task)
     if report.status in (ReportStatus.COMPLETED, ReportStatus.WAITING):
         if task.cancel_requested_at is not None:
-            raise StaleAttempt(str(task.id), report.fence.attempt, task.attempt, "being canceled")
+            raise StaleAttempt(str(task.id), report.fence.attempt, task.attempt, BEING_CANCELED)
         waits = report.status is ReportStatus.WAITING and task.status is TaskStatus.WAITING
         if waits:
             return ReportVerdict.DUPLICATE
