@@ -213,6 +213,11 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_sessionfinish() -> None:
+    """Or DuckDB complains at the end of what is left."""
+    gc.unfreeze()
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Name the files that grew; TALLYMAN_DURATIONS=record takes the new figures instead."""
     stats = terminalreporter.stats.values()

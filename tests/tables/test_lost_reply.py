@@ -26,6 +26,7 @@ TRANSACTIONS = 4
 TERMINATE = """
     SELECT pg_terminate_backend(pid) FROM pg_stat_activity
     WHERE datname = current_database() AND pid <> pg_backend_pid()
+      AND backend_type = 'client backend'
 """
 
 

@@ -49,9 +49,10 @@ class Databases:
             pass  # makes the tables
         self._server.close(leave_running=True)  # a copy needs that nobody is connected
         self._address = self._server.url()
-        # Nothing here has to survive a power cut, and a copy would wait for the disk.
+        # Nothing here has to survive a power cut, and a copy would wait for the disk. No database
+        # lives long enough for a clean-up to be of use.
         with self._maintenance() as admin:
-            for name in ("fsync", "synchronous_commit", "full_page_writes"):
+            for name in ("fsync", "synchronous_commit", "full_page_writes", "autovacuum"):
                 admin.execute(f"ALTER SYSTEM SET {name} = off".encode())
             admin.execute("SELECT pg_reload_conf()")
 
