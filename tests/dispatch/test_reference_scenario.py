@@ -79,7 +79,7 @@ def test_a_pipeline_is_one_version_and_what_is_forbidden_is_refused(homes: Homes
         assert (reply.code, expected in reply.stdout + reply.stderr) == (2, True), str(reply)
 
 
-@pytest.fixture(params=["one dispatcher", "two dispatchers"])
+@pytest.fixture(params=[pytest.param("one dispatcher", marks=pytest.mark.wide), "two dispatchers"])
 def places(
     request: pytest.FixtureRequest, address: str, tmp_path: Path
 ) -> Iterator[tuple[str, str]]:

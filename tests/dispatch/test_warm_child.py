@@ -161,6 +161,7 @@ def place(address: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[st
     started.kill()
 
 
+@pytest.mark.wide
 def test_a_deadline_and_a_cancel_end_a_warm_child(desk: Desk, place: str, tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text(desk.token(f"w-{uuid4()}"))

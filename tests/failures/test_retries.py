@@ -38,7 +38,7 @@ def divided(orders):
     return orders.withColumn("w", "10 / (v - v)")
 
 
-@tm.asset(key="id", retry=tm.retry(attempts=2, timeout="5s", backoff="0s"))
+@tm.asset(key="id", retry=tm.retry(attempts=2, timeout="2s", backoff="0s"))
 def endless(many):
     return many.withColumn("w", "aggregate(sequence(v, 200000), 0L, (a, x) -> a + x % 7)")
 
@@ -120,5 +120,5 @@ def test_a_time_limit_ends_each_try(home: Home) -> None:
     assert (reply.code, states) == (1, {"endless": ("failed", 2), "after": ("pending", 0)})
     [error] = [made["error"] for made in reply.json["assets"] if made["name"] == "endless"]
     assert error["code"] == "timeout"
-    assert error["message"] == "attempt 2 at endless took longer than 5 s."
+    assert error["message"] == "attempt 2 at endless took longer than 2 s."
     assert home.heads()["endless"] == 0

@@ -13,7 +13,7 @@ from tests.engine.conftest import new_database, spark, workshop
 from tests.trace import general_ledger
 from tests.trace.recorded import Recorded
 from tests.world.home import Home
-from tests.world.homes import INTERPRETED
+from tests.world.homes import INTERPRETED, Homes
 from tests.world.scale import FULL, WIDE
 
 __all__ = ["new_database", "spark", "workshop"]
@@ -36,13 +36,11 @@ class Closed:
 
 
 @pytest.fixture(scope="session")
-def ledger_home(tmp_path_factory: pytest.TempPathFactory, spark_server: str) -> Callable[..., Home]:
+def ledger_home(session_homes: Homes) -> Callable[..., Home]:
     def make(form: str, *, interpreted: bool = not FULL) -> Home:
-        path = tmp_path_factory.mktemp("ledger")
-        settings = INTERPRETED if interpreted else ""
-        (path / "tallyman.yaml").write_text(f"name: ledger\nmaster: {spark_server}\n{settings}")
-        general_ledger.write(path, form)
-        return Home(path)
+        home = session_homes.make(Home, "ledger", INTERPRETED if interpreted else "")
+        general_ledger.write(home.path, form)
+        return home
 
     return make
 

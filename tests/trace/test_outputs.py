@@ -16,7 +16,7 @@ import duckdb
 import pytest
 
 from tests.world.home import Home
-from tests.world.homes import INTERPRETED
+from tests.world.homes import Homes
 from tests.world.reply import Reply
 
 PIPELINE = """\
@@ -60,12 +60,11 @@ def b(stock):
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory, spark_server: str) -> Home:
-    path = tmp_path_factory.mktemp("outputs")
-    (path / "tallyman.yaml").write_text(f"name: outputs\nmaster: {spark_server}\n{INTERPRETED}")
-    (path / "data").mkdir()
-    (path / "data" / "stock.csv").write_text("item,n,kind\nx,1,a\ny,20,a\nz,3,b\n")
-    return Home(path).pipeline(PIPELINE)
+def home(homes: Homes) -> Home:
+    made = homes.make(Home, "outputs")
+    (made.path / "data").mkdir()
+    (made.path / "data" / "stock.csv").write_text("item,n,kind\nx,1,a\ny,20,a\nz,3,b\n")
+    return made.pipeline(PIPELINE)
 
 
 @dataclass(frozen=True)
@@ -139,11 +138,8 @@ def test_files_that_no_run_wrote_are_not_replaced(home: Home, first: First) -> N
     assert len(home.ok("commits")) == 2  # what was published stays
 
 
-def test_outputs_that_would_write_over_something_are_definition_errors(home: Home) -> None:
-    mistaken = home.path / "mistaken"
-    (mistaken / "pipelines").mkdir(parents=True)
-    (mistaken / "tallyman.yaml").write_text((home.path / "tallyman.yaml").read_text())
-    said = Home(mistaken).pipeline(MISTAKES).tallyman("run")
+def test_outputs_that_would_write_over_something_are_definition_errors(homes: Homes) -> None:
+    said = homes.make(Home, "mistaken").pipeline(MISTAKES).tallyman("run")
     assert said.code == 2, said
     for text in (
         "output to 'data' would write over 'data/stock.csv' of source 'stock'",
@@ -158,37 +154,33 @@ def test_outputs_that_would_write_over_something_are_definition_errors(home: Hom
 
 @pytest.mark.wide
 def test_what_a_failed_run_kept_back_comes_with_the_run_that_publishes_it(
-    home: Home, tmp_path: Path
+    homes: Homes,
 ) -> None:
-    (tmp_path / "tallyman.yaml").write_text((home.path / "tallyman.yaml").read_text())
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "stock.csv").write_text("item,n,kind\nx,1,a\n")
-    own = Home(tmp_path).pipeline(PIPELINE + CHECKED.replace("RULE", "n > 5"))
+    own = homes.make(Home, "kept_back").pipeline(PIPELINE + CHECKED.replace("RULE", "n > 5"))
+    (own.path / "data").mkdir()
+    (own.path / "data" / "stock.csv").write_text("item,n,kind\nx,1,a\n")
     failed = own.tallyman("run")
     assert failed.code == 3, failed
-    assert not (tmp_path / "exports").exists()
+    assert not (own.path / "exports").exists()
     own.pipeline(PIPELINE + CHECKED.replace("RULE", "n < 5"))
     said = own.ok("run")
     assert [asset["status"] for asset in said["assets"]] == ["skipped", "success"]
     assert set(said["published"]) == {"all_counted", "counted", "checked"}
-    assert sorted(path.name for path in (tmp_path / "exports").iterdir()) == [
+    assert sorted(path.name for path in (own.path / "exports").iterdir()) == [
         "after.jsonl",
         "all",
         "before.csv",
     ]
 
 
-def test_a_file_that_no_run_of_the_asset_wrote_is_never_replaced(
-    home: Home, tmp_path: Path
-) -> None:
-    (tmp_path / "tallyman.yaml").write_text((home.path / "tallyman.yaml").read_text())
-    (tmp_path / "data").mkdir()
-    stock = tmp_path / "data" / "stock.csv"
+def test_a_file_that_no_run_of_the_asset_wrote_is_never_replaced(homes: Homes) -> None:
+    own = homes.make(Home, "replaced").pipeline(PIPELINE)
+    (own.path / "data").mkdir()
+    stock = own.path / "data" / "stock.csv"
     stock.write_text("item,n,kind\nx,1,a\n")
-    precious = tmp_path / "exports" / "before.csv"
+    precious = own.path / "exports" / "before.csv"
     precious.parent.mkdir()
     precious.write_text("precious")
-    own = Home(tmp_path).pipeline(PIPELINE)
     said = own.tallyman("run")
     assert said.code == 1, said
     [asset] = said.json["assets"]
@@ -210,7 +202,7 @@ def test_a_file_that_no_run_of_the_asset_wrote_is_never_replaced(
     assert precious.read_text() == "edited by hand"
     # An earlier release recorded nothing: what lies in a run folder is known all the same.
     precious.write_text(first)
-    for record in (tmp_path / ".tallyman" / "exports").iterdir():
+    for record in (own.path / ".tallyman" / "exports").iterdir():
         record.unlink()
     own.ok("run", "--force")
     assert precious.read_text() != first
