@@ -19,7 +19,7 @@ format: .venv/.package      ## repair what `check` complains about, where that c
 	$(BIN)/ruff check --fix .
 
 test: setup                 ## every promise once, under eight minutes; narrow with ARGS="-k join"
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder $(LONG) $(ARGS)
+	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder $(LONG) $(ARGS)
 
 test-wide: export TALLYMAN_SCALE ?= wide
 test-wide: test             ## all tests, as CI runs them; TALLYMAN_SCALE=full adds the large forms

@@ -10,10 +10,11 @@ from tests.dispatch.storm import Storm, storm
 from tests.world.scale import by_form
 
 SEED = int(os.environ.get("TALLYMAN_SEED", "0"))
-ACCIDENTS = by_form(6, 12, 60)
-WORKERS = by_form(2, 3, 4)
+ACCIDENTS = by_form(12, 12, 60)
+WORKERS = by_form(3, 3, 4)
 
 
+@pytest.mark.wide
 @pytest.mark.timeout(1800)
 def test_after_every_kind_of_accident_everything_is_done_once() -> None:
     with storm(SEED, WORKERS) as one:

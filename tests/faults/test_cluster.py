@@ -1,4 +1,4 @@
-"""A real standalone cluster of two workers gives what one process gives, also when it loses one."""
+"""A real standalone cluster gives what one process gives, also when it loses one."""
 
 from __future__ import annotations
 
@@ -15,10 +15,13 @@ import pytest
 from tests.faults.conftest import FULL, left_by
 from tests.forked import Running, command
 from tests.spark_servers import free_port, listening, spark_class
+from tests.world.scale import by_form
 from tests.world.waiting import wait_until
 
 RUNS = ("whole", "bereft") if FULL else ("bereft",)
 """The last one loses an executor."""
+WORKERS = by_form(1, 2)
+"""The master starts another executor in place of a lost one."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     local = ("--host", "127.0.0.1", "--webui-port")
     running = [spark_class(folder, "master.Master", *local, str(page), "--port", str(port))]
     wait_until(lambda: listening(port))
-    for number in range(2):
+    for number in range(WORKERS):
         size = ("-c", "1", "-m", "1g", "-d", str(folder / f"w{number}"))
         words = (str(free_port()), *size, made.address)
         running.append(spark_class(folder, "worker.Worker", *local, *words))

@@ -59,6 +59,7 @@ def test_a_server_that_drains_finishes_what_has_begun_and_begins_nothing(shop: S
     assert not [file for file in shop.folder.rglob("*token*") if file.is_file()]
 
 
+@pytest.mark.wide
 def test_a_second_signal_ends_a_server_at_once(shop: Shop) -> None:
     server = shop.server()
     [worker] = server.workers()
