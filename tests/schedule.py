@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from xdist.scheduler import LoadFileScheduling
+from xdist.workermanage import WorkerController
 
 from tests.world.scale import WIDE
 
@@ -26,6 +27,16 @@ NOTICED = 5.0
 
 # Folders whose files share one run stay in one worker: each worker would make it again.
 TOGETHER = ("faults", "walk", "report", "seals", "damage", "oracle")
+
+OWN_SPARK = (
+    "tests/compiled/test_columns.py",
+    "tests/differential/",
+    "tests/engine/",
+    "tests/planted/",
+    "tests/testing/",
+    "tests/trace/",
+)
+"""Tests with a Spark in their own process."""
 
 
 def group_of(nodeid: str) -> str:
@@ -47,6 +58,16 @@ def longest_first(items: list[pytest.Item]) -> None:
 
 
 class ByGroup(LoadFileScheduling):
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        """Give the tests with a Spark of their own to one worker, and the others to the others, as
+        long as there are such: a Spark takes seconds to start and a minute until it is fast."""
+        mine = node is self.nodes[0]
+        for scope in self.workqueue:
+            if scope.startswith(OWN_SPARK) is mine:
+                self.workqueue.move_to_end(scope, last=False)
+                break
+        super()._assign_work_unit(node)
+
     def _split_scope(self, nodeid: str) -> str:
         return group_of(nodeid)
 
