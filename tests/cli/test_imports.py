@@ -75,7 +75,7 @@ def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
-@pytest.mark.parametrize("words", some(LIGHT, 4), ids=" ".join)
+@pytest.mark.parametrize("words", some(LIGHT, 2), ids=" ".join)
 def test_a_command_that_only_looks_loads_nothing_expensive(
     people: Path, words: tuple[str, ...]
 ) -> None:

@@ -39,6 +39,7 @@ def test_a_server_with_a_database_of_its_own_does_the_work_and_says_so(
     shop.close()
 
 
+@pytest.mark.wide
 def test_a_server_that_drains_finishes_what_has_begun_and_begins_nothing(shop: Shop) -> None:
     server = shop.server("--workers", "2")
     [first, second] = server.workers(2)
@@ -74,6 +75,7 @@ def test_a_second_signal_ends_a_server_at_once(shop: Shop) -> None:
     assert shop.status(task) == "Running"  # until its lease ends
 
 
+@pytest.mark.wide
 def test_a_killed_worker_is_started_again_and_its_task_taken_over(shop: Shop) -> None:
     server = shop.server()
     [worker] = server.workers()

@@ -307,7 +307,7 @@ def typed(pair: tuple[Any, Any]) -> tuple[Any, Any]:
     return (left.cast(right.type), right) if left.type != right.type else (left, right)
 
 
-@pytest.mark.parametrize("name", some(list(PAIRS), 8))
+@pytest.mark.parametrize("name", some(list(PAIRS), 4))
 def test_a_value_equals_itself_and_nothing_else(write: Write, name: str) -> None:
     left, right = typed(PAIRS[name])
     assert not one_value(write, left, left)
@@ -382,7 +382,7 @@ RETYPED: list[tuple[Any, Any, bool]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("before", "after", "changed"), some(RETYPED, 10))
+@pytest.mark.parametrize(("before", "after", "changed"), some(RETYPED, 5))
 def test_a_retyped_value_is_what_a_person_reads(
     write: Write, before: Any, after: Any, changed: bool
 ) -> None:

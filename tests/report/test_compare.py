@@ -9,6 +9,8 @@ import pytest
 
 from tests.report.conftest import ReportHome, edit
 
+pytestmark = pytest.mark.wide
+
 
 def sections(shop: ReportHome, a: str, b: str) -> tuple[int, dict[str, Any]]:
     reply = shop.tallyman("compare", a, b)
@@ -67,7 +69,6 @@ def test_differences_are_printed_as_tables(shop: ReportHome) -> None:
     assert text.rstrip().endswith("NOT the same")
 
 
-@pytest.mark.wide
 def test_a_halted_run_differs_in_its_ledger_from_one_that_succeeded(shop: ReportHome) -> None:
     code, found = sections(shop, "first", "halted")
     assert code == 1
@@ -76,7 +77,6 @@ def test_a_halted_run_differs_in_its_ledger_from_one_that_succeeded(shop: Report
     assert found["inputs"]["state"] == "same"
 
 
-@pytest.mark.wide
 def test_what_an_older_manifest_does_not_hold_is_said(shop: ReportHome) -> None:
     def older(folder: Path) -> None:
         edit(folder / "manifest.json", manifest_version="1.0", cryptographic_binding={})
