@@ -77,6 +77,16 @@ def test_a_client_that_is_not_ours_keeps_it_running(state: Path, own: Database) 
     assert not Embedded(state).running
 
 
+def test_a_client_that_ends_at_that_moment_does_not_keep_it_running(
+    state: Path, own: Database
+) -> None:
+    ending = threading.Timer(0.1, psycopg.connect(own.url()).close)
+    ending.start()
+    own.close()
+    ending.join()
+    assert not Embedded(state).running
+
+
 def test_a_forked_child_neither_holds_the_server_nor_disturbs_its_parent(state: Path) -> None:
     code = """
 import os, sys

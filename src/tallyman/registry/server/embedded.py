@@ -25,6 +25,8 @@ NAME = "tallyman"
 """Name of the database, and of the role the program works as. The superuser only migrates."""
 PATIENCE = 60.0
 PAUSE = 0.02
+MOMENT = 0.3
+"""How long a client that has just ended may still be listed."""
 # The lock counts this program's processes; this query counts others, such as psql.
 OTHER_CLIENTS = """
     SELECT count(*) AS n FROM pg_stat_activity
@@ -210,12 +212,22 @@ class Embedded:
         try:
             with self._one_at_a_time(time.monotonic() + PATIENCE):
                 last = using.exclusive()
-                if last and not leave_running and not self._other_clients():
+                if last and not leave_running and not self._has_other_clients():
                     self._stop()
         except (OSError, DatabaseUnavailable):
             pass  # the work is done; the next command stops the server
         finally:
             using.release()
+
+    def _has_other_clients(self) -> bool:
+        """True if the database has other clients that do not end in this moment, as psql does when
+        its command returns."""
+        until = time.monotonic() + MOMENT
+        while self._other_clients():
+            if time.monotonic() > until:
+                return True
+            time.sleep(PAUSE)
+        return False
 
     def _other_clients(self) -> int:
         """Count other clients of the database, such as psql or an Iceberg reader."""
