@@ -65,6 +65,11 @@ def table_digest(fragments: Iterable[Fragment]) -> str:
     return hashlib.sha256("\n".join(sorted(f.digest for f in fragments)).encode()).hexdigest()
 
 
+def _content(fragment: Fragment) -> tuple[str, str, str]:
+    """Order fragments by content, so that equal content has an equal hash in another run."""
+    return (fragment.partition or "", fragment.digest, str(fragment.id))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssignedInput:
     """A dataset that a target reads: the fragments to read, and the dataset if another pipeline
@@ -115,14 +120,11 @@ class PinnedFiles:
         listed = tuple(fragments)
         files: dict[str, str] = {}
         known: dict[str, str] = {}
-        for number, fragment in enumerate(listed):
+        for number, fragment in enumerate(sorted(listed, key=_content)):
             folder = self.warehouse.of(fragment)
-            # Name files without ids, so that equal content has an equal hash in another run.
-            below = fragment.partition or f"{number:05d}"
             for file in fragment.files:
-                name = Path(file.path).name
                 path = str(folder / file.path)
-                files[name if len(listed) == 1 else f"{below}/{name}"] = path
+                files[f"{number:05d}/{Path(file.path).name}"] = path
                 known[path] = file.sha256
         found = listed_files(reading.name, files, self.home)
 

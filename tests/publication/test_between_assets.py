@@ -1,0 +1,84 @@
+"""What an asset reads is the version that readers see: every fragment of it, once."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.world.home import Home
+from tests.world.homes import Homes
+
+ONE, TWO = "2025-01-01", "2025-01-02"
+PIPELINE = """\
+import tallyman as tm
+
+days = tm.daily("day", start="2025-01-01")
+raw = tm.source("raw", path="data/{partition}/raw.jsonl", format="json", key="id",
+                schema="id string, n int, day date")
+
+
+@tm.asset(key="id", partitioned_by=days, thresholds="absolute=0,percentage=1")
+def good(raw):
+    return raw.expect("positive", "n > 0")
+
+
+@tm.asset(key="day")
+def per_day(good):
+    return good.groupBy("day").agg(n="count(*)")
+
+
+@tm.asset(key="id", partitioned_by=days, update_strategy="append", unique_key="id")
+def plog(raw):
+    return raw
+
+
+@tm.asset(key="day")
+def per_log(plog):
+    return plog.groupBy("day").agg(n="count(*)")
+"""
+BOTH = ("--from", ONE, "--to", TWO)
+
+
+@pytest.fixture
+def home(homes: Homes) -> Home:
+    return homes.make(Home, "between").pipeline(PIPELINE)
+
+
+def day(home: Home, of: str, **records: int) -> None:
+    home.data(f"{of}/raw.jsonl", *({"id": k, "n": n, "day": of} for k, n in records.items()))
+
+
+def counts(home: Home, name: str) -> list[tuple[str, object]]:
+    return [(str(row[0]), row[1]) for row in home.rows(name)]
+
+
+def test_a_reader_counts_the_replayed_records_of_a_partition(home: Home) -> None:
+    day(home, ONE, a=1, b=-1)
+    day(home, TWO, c=3)
+    first = home.ok("backfill", "good", *BOTH)["run_id"]
+    home.path.joinpath("fix.jsonl").write_text(json.dumps({"id": "b", "n": 2, "day": ONE}) + "\n")
+    home.ok("rejections", "replay", first, "--with", "fix.jsonl")
+    assert [row[0] for row in home.rows("good")] == ["a", "b", "c"]
+
+    home.ok("run", "per_day", "--run-id", "read")
+    assert counts(home, "per_day") == [(ONE, 2), (TWO, 1)]
+    assert home.ok("verify", "read", "--exact")["verified"]
+    assert home.ok("reproduce", "read")["verdict"] == "reproduced"
+
+
+def test_a_reader_counts_every_append_to_a_partition(home: Home) -> None:
+    day(home, ONE, a=1)
+    home.ok("run", "plog", "-p", ONE)
+    day(home, ONE, a=1, b=2)
+    home.ok("run", "plog", "-p", ONE)
+    home.ok("run", "per_log")
+    assert counts(home, "per_log") == [(ONE, 2)]
+
+
+def test_a_run_that_appends_nothing_takes_nothing_from_its_reader(home: Home) -> None:
+    day(home, ONE, a=1, b=2)
+    home.ok("run", "plog", "per_log", "-p", ONE)
+    day(home, ONE, b=2, a=1)
+    home.ok("run", "plog", "per_log", "-p", ONE)
+    assert counts(home, "per_log") == [(ONE, 2)]
