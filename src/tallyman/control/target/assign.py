@@ -109,6 +109,9 @@ class Assigner:
             there = self.definitions.workspace.warehouse.has
             if not any(f.dataset_id == dataset and there(f) for f in found.values()):
                 return False
+            beside = {UUID(one) for one in last.metadata.get("registered", ())}
+            if beside - Fragments(tx).get(beside).keys():
+                return False
             if self.definitions.pipeline.assets[target.asset].update_strategy != "append":
                 return True
             if not any(fragment.rows for fragment in found.values()) and last.completed_at:
