@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -30,7 +30,6 @@ class Assigner:
     run: RunRecord
     options: Options
     pins: Pins
-    targets: Sequence[Target]
     _known: dict[str, dict[str, Dataset]] = field(default_factory=dict)
     """The datasets of each asset."""
 
@@ -48,7 +47,6 @@ class Assigner:
             target=target,
             attempt=attempt,
             options=self.options,
-            targets=tuple(t for t in self.targets if t.asset in asset.inputs),
             inputs=inputs,
             datasets=datasets,
             own=asset.dataset,
