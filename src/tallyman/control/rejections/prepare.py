@@ -23,6 +23,7 @@ from tallyman.control.rejections.find import RejectedRecord, Standing
 from tallyman.control.rejections.replay import TargetReplay
 from tallyman.control.target.target_inputs import open_inputs
 from tallyman.domain.definition.plan import accounted_inputs
+from tallyman.domain.pipeline.target import readings
 from tallyman.domain.version.dataset import Kind
 from tallyman.engine.evidence import write
 from tallyman.engine.expressions.column_names import KEY
@@ -135,7 +136,11 @@ class Preparation:
         self._check_shown(one)
         lines = corrections(self._shape(one), str(given), self._project).every_line()
         table = lines.select(LINE, VALID, F.col(KEY).alias("key")).toArrow()
-        wrong = self.rejected.letters.narrow(table)
+        own_files = any(
+            reading.name in self._accounted(one) and reading.partition is not None
+            for reading in readings(self.definitions.pipeline, one.target)
+        )
+        wrong = self.rejected.letters.narrow(table, by_target=own_files)
         if wrong or not table.num_rows:
             raise CorrectionsRefused(table.num_rows, wrong)
         return self.rejected.letters.targets()
