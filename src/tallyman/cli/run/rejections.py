@@ -211,6 +211,10 @@ def _print_outcome(outcome: ReplayOutcome, dry_run: bool) -> None:
             f"{reason['sample_error_code']}",
             markup=False,
         )
+    for one in outcome.corrections:
+        out.print(f"    {one}", markup=False)
+    if (more := outcome.corrected - len(outcome.corrections)) and outcome.corrections:
+        out.print(f"    … {more:,} more corrected", markup=False)
     out.print(tally(outcome.result), markup=False)
     if outcome.result.error:
         err.print(f"  {outcome.result.error['message']}", style="red", markup=False)

@@ -92,7 +92,7 @@ class Assigner:
         assert last.fragment_id is not None
         own = {last.fragment_id: last.id}
 
-        def work(tx: Transaction) -> Mapping[UUID, Fragment]:
+        def work(tx: Transaction) -> dict[UUID, Fragment]:
             return Fragments(tx).get(own) | Fragments(tx).reused(own, self.run.pins)
 
         found = self.definitions.database.durably(work)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tallyman.control.bind.pinned_files import Pin
+from tallyman.engine.files.replay_folder import FACTS, FOLDER
 from tallyman.on_demand import OnDemand
 
 if TYPE_CHECKING:
@@ -37,8 +38,8 @@ class Corrections:
     @classmethod
     def kept_in(cls, result: Path, inputs: Collection[str]) -> Corrections | None:
         """Find the corrections that an earlier run kept in its result, if it was a replay."""
-        folder = result / corrected.FOLDER
-        return cls(folder, inputs, keep=False) if (folder / corrected.FACTS).exists() else None
+        folder = result / FOLDER
+        return cls(folder, inputs, keep=False) if (folder / FACTS).exists() else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ class TargetInputs:
     def keep_corrections(self, place: Path) -> None:
         """Copy the corrected records into a result, before its files are hashed."""
         if self.corrections is not None and self.corrections.keep:
-            shutil.copytree(self.corrections.folder, place / corrected.FOLDER)
+            shutil.copytree(self.corrections.folder, place / FOLDER)
 
 
 def open_inputs(
