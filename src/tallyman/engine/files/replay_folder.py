@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -39,8 +39,10 @@ def changed_records(folder: Path, at: str, limit: int) -> tuple[int, list[dict[s
     return count, [dict(zip(CHANGE, row, strict=True)) for row in rows]
 
 
-def corrections_of(rows: Iterable[Mapping[str, Any]]) -> tuple[Correction, ...]:
-    """Compare before and after, and leave out lines that changed no value."""
+def corrections_of(
+    rows: Iterable[Mapping[str, Any]], hidden: Callable[[str], bool] = lambda _: False
+) -> tuple[Correction, ...]:
+    """Compare before and after. Lines that changed no value, and hidden columns, are left out."""
     found = []
     for row in rows:
         before, after = (
@@ -50,7 +52,7 @@ def corrections_of(rows: Iterable[Mapping[str, Any]]) -> tuple[Correction, ...]:
         changed = {
             name: {**({"from": before.get(name)} if known else {}), "to": after.get(name)}
             for name in dict.fromkeys([*before, *after])
-            if before.get(name) != after.get(name)
+            if before.get(name) != after.get(name) and not hidden(name)
         }
         if changed:
             own = {name: row[name] for name in CHANGE[:3]}

@@ -122,6 +122,8 @@ class ForwardWalk:
             one = self._in(followed, result)
             if one.role == "record" and _left_to_another(one, followed.name):
                 elsewhere[one.asset] = elsewhere.get(one.asset, 0) + 1
+            elif one.role == "record" and not _known(one) and result.replays_some:
+                continue  # it had no part in the replay
             elif one.role == "reference" or _known(one) or result.made.target.partition is None:
                 found.append(one)
         return [replace(one, other_partitions=elsewhere.get(one.asset)) for one in found] + [
@@ -162,6 +164,9 @@ class ForwardWalk:
         notes = []
         if note := result.unsure:
             notes.append(note)
+        corrected = self._walk.corrected(result, followed.name, self._keys(followed, result))
+        key = followed.shape.names if followed.shape else ()
+        notes += map(str, self._walk.corrections(corrected, key))
         if not fates.known:
             notes.append(self._unmet(followed, result, paths))
         notes += self._outputs(followed, result)
