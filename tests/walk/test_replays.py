@@ -37,7 +37,7 @@ def totals(good):
 def per_kind(raw):
     return raw.expect("positive", "n > 0").groupBy("kind").agg(total="sum(n)")
 """
-FIXES = '{"id": "b", "n": 2}\n{"id": "d", "kind": "x", "n": 4}\n'
+FIXES = '{"id": "b", "n": 2, "kind": "x"}\n{"id": "d", "kind": "x", "n": 4}\n'
 
 
 @pytest.fixture(scope="module")

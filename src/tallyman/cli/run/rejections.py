@@ -212,7 +212,7 @@ def _print_outcome(outcome: ReplayOutcome, dry_run: bool) -> None:
             markup=False,
         )
     for one in outcome.corrections:
-        out.print(f"    {one}", markup=False)
+        out.print(f"    {one.source_key}   {one.values}", markup=False)
     if (more := outcome.corrected - len(outcome.corrections)) and outcome.corrections:
         out.print(f"    … {more:,} more corrected", markup=False)
     out.print(tally(outcome.result), markup=False)

@@ -60,15 +60,17 @@ class Correction(Answer):
     corrected_at: str
     changed: Mapping[str, Mapping[str, Any]]
 
-    def __str__(self) -> str:
-        values = ", ".join(
-            f"{name}: {_said(one['from'])} → {_said(one['to'])}"
-            if "from" in one
-            else f"{name}: {_said(one['to'])}"
+    @property
+    def values(self) -> str:
+        """The columns as text, before and after."""
+        return ", ".join(
+            f"{name}: {' → '.join(_said(one[side]) for side in ('from', 'to') if side in one)}"
             for name, one in self.changed.items()
         )
+
+    def __str__(self) -> str:
         by = f"{self.corrected_by} on {self.corrected_at}"
-        return f"{self.source_key} was corrected by {by}: {values}"
+        return f"{self.source_key} was corrected by {by}: {self.values}"
 
 
 def _said(value: object) -> str:
