@@ -7,6 +7,7 @@ from tallyman.errors.asset import (
     InputUnreadable,
     JoinFanOut,
     KeysRepeat,
+    OtherThanPublished,
     PlaceUnusable,
     ReferenceRejected,
     RowsOutsidePartition,
@@ -61,6 +62,7 @@ from tallyman.errors.publication import (
     SchemaChanged,
     SingleProducer,
     VersionConflict,
+    VersionNotWhole,
 )
 from tallyman.errors.replay import (
     CorrectionsRefused,
@@ -175,6 +177,7 @@ __all__ = [
     "NotReplayable",
     "NotRunning",
     "NothingToRead",
+    "OtherThanPublished",
     "OutcomeUnfit",
     "OutputTaken",
     "OutputsApart",
@@ -234,6 +237,7 @@ __all__ = [
     "UsageError",
     "VersionAmbiguous",
     "VersionConflict",
+    "VersionNotWhole",
     "WatchStopped",
     "YearOutOfRange",
 ]

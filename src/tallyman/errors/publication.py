@@ -34,6 +34,27 @@ class VersionConflict(Conflict):
         return {**super().facts(), **self.body()}
 
 
+class VersionNotWhole(Conflict):
+    """The fragments of a new version do not add up to it."""
+
+    code = "version_not_whole"
+    exit_code = 1
+    hint = (
+        "Nothing was published; readers see what they saw before. Run again; if it happens again, "
+        "this is a defect of Tallyman."
+    )
+
+    def __init__(self, version: str, stated: int, rows: int, purged: int, others: int) -> None:
+        super().__init__(version, stated, rows, purged, others)
+        self.version, self.stated, self.rows = version, stated, rows
+        self.purged, self.others = purged, others
+
+    def __str__(self) -> str:
+        found = f"{self.version} has to have {self.stated:,} rows, and its fragments {self.rows:,}"
+        notes = {"are purged": self.purged, "are of partitions that do not change": self.others}
+        return "; ".join([found, *(f"{n:,} {what}" for what, n in notes.items() if n)])
+
+
 class SingleProducer(Conflict):
     """Another pipeline produces this dataset; a dataset has one producer."""
 

@@ -10,10 +10,10 @@ from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
-from tallyman.domain.version.commit import Commit, Move, Publication
+from tallyman.domain.version.commit import Change, Commit, Move, Publication
 from tallyman.domain.version.dataset import DataFile, Dataset, Version
 from tallyman.domain.version.owner import Owner
-from tallyman.errors import NotFound, UsageError
+from tallyman.errors import NotFound, UsageError, VersionNotWhole
 from tallyman.registry.database import Transaction
 
 COLUMNS = """
@@ -88,6 +88,28 @@ GONE_BACK_SINCE = """
     SELECT 1 FROM versions
     WHERE dataset_id = %(dataset)s AND operation IN ('restore', 'remove') AND created_at > %(at)s
     LIMIT 1
+"""
+# Up to the next version of the dataset: another of them may have moved while this one was current.
+WHILE_CURRENT = """
+    SELECT coalesce((SELECT c.seq - 1 FROM versions v JOIN commits c ON c.id = v.commit_id
+                     WHERE v.dataset_id = %(dataset)s AND v.ordinal = %(ordinal)s + 1),
+                    (SELECT max(seq) FROM commits)) AS seq
+"""
+# Of a version that was just added: its fragments have its rows, or those of the version that it
+# restores, and none but fragments of the scopes came or went.
+CLOSURE = """
+    SELECT coalesce(restored.row_count, v.row_count) AS stated,
+           coalesce(sum(f.row_count) FILTER (WHERE vf.until IS NULL), 0) AS rows,
+           count(*) FILTER (WHERE vf.until IS NULL AND f.purged_at IS NOT NULL) AS purged,
+           count(*) FILTER (WHERE v.ordinal IN (vf.since, vf.until) AND NOT %(whole)s
+                              AND coalesce(f.partition, '') <> ALL(%(scopes)s)) AS others
+    FROM versions v
+    LEFT JOIN versions restored ON restored.dataset_id = v.dataset_id
+                               AND restored.ordinal = v.restores
+    LEFT JOIN (version_fragments vf JOIN fragments f ON f.id = vf.fragment_id)
+         ON vf.dataset_id = v.dataset_id AND (vf.until IS NULL OR vf.until = v.ordinal)
+    WHERE v.dataset_id = %(dataset)s AND v.ordinal = %(ordinal)s
+    GROUP BY restored.row_count, v.row_count
 """
 AS_OF = """
     SELECT DISTINCT ON (v.dataset_id) v.dataset_id, v.ordinal
@@ -191,6 +213,24 @@ class Commits:
         """Return the version of each dataset of a project after a commit."""
         rows = self.tx.execute(AS_OF, owner.key | {"seq": seq}).fetchall()
         return {row["dataset_id"]: row["ordinal"] for row in rows}
+
+    def while_current(self, dataset: Dataset, ordinal: int) -> dict[UUID, int]:
+        """Return the version of each dataset of a project when this version of one was current
+        last."""
+        given = {"dataset": dataset.id, "ordinal": ordinal}
+        row = self.tx.execute(WHILE_CURRENT, given).fetchone()
+        assert row is not None
+        return self.as_of(row["seq"], dataset.owner)
+
+    def check_closed(self, dataset: Dataset, ordinal: int, change: Change) -> None:
+        """Raise VersionNotWhole unless the version that was just added is what the change says."""
+        given = {"dataset": dataset.id, "ordinal": ordinal}
+        given |= {"whole": change.whole or not change.scopes}
+        given |= {"scopes": [scope or "" for scope in change.scopes]}
+        row = self.tx.execute(CLOSURE, given).fetchone()
+        assert row is not None
+        if row["stated"] != row["rows"] or row["purged"] or row["others"]:
+            raise VersionNotWhole(f"{dataset.name} v{ordinal}", **row)
 
     def list(self, owner: Owner, dataset: UUID | None = None, limit: int = 20) -> list[Commit]:
         """List commits, newest first."""
