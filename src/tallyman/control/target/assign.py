@@ -87,7 +87,7 @@ class Assigner:
         there = published(self.pins, target) if appends else []
         return EarlierResult(made=last, rows=self._rows(last, there), rejections=prepared)
 
-    def _rows(self, last: Materialization, there: Sequence[Fragment]) -> int:
+    def _rows(self, last: Materialization, there: list[Fragment]) -> int:
         """Count the rows of a result, those that replays added to it, and those it appends to."""
         assert last.fragment_id is not None
         own = {last.fragment_id: last.id}
