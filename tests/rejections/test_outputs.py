@@ -27,6 +27,18 @@ def clean(raw):
 def counted(clean):
     return clean.groupBy().agg(n="count(*)")
 """
+APPENDS = """\
+import tallyman as tm
+
+raw = tm.source("raw", path="data/raw.jsonl", format="json", key="id", schema="id string, n int")
+
+
+@tm.asset(
+    key="id", unique_key="id", update_strategy="append", thresholds="absolute=0,percentage=1"
+)
+def clean(raw):
+    return raw.expect("positive", "n > 0")
+"""
 FIX = '{"id": "b", "n": 2}\n'
 
 
@@ -75,3 +87,17 @@ def test_outputs_of_different_generations_are_not_replayed(replayed: tuple[Home,
     assert told(replay(home, first, lines='{"id": "c", "n": 30}\n')) == (1, 1, 0)
     assert home.rows("large") == [("c", 30)]
     assert (len(home.rows("clean")), skipped_rows(home)) == (3, 3)
+
+
+@pytest.mark.wide
+def test_an_asset_that_appends_states_all_its_rows_when_it_is_skipped(
+    new_home: Callable[[], Home],
+) -> None:
+    home = new_home().pipeline(APPENDS)
+    home.data("raw.jsonl", {"id": "a", "n": 1}, {"id": "b", "n": -2})
+    home.ok("run", "clean")
+    home.data("raw.jsonl", {"id": "c", "n": 3}, {"id": "d", "n": -4})
+    last = home.ok("run", "clean")["run_id"]
+    assert skipped_rows(home) == len(home.rows("clean")) == 2
+    assert told(replay(home, last, lines='{"id": "d", "n": 4}\n')) == (1, 1, 0)
+    assert skipped_rows(home) == len(home.rows("clean")) == 3

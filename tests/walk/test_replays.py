@@ -114,6 +114,12 @@ def test_where_of_a_corrected_record_shows_both_runs_and_says_nothing_of_others(
     assert "changed" not in json.dumps(found)
 
 
+def test_where_of_a_reference_counts_the_records_that_a_replay_read(home: Home) -> None:
+    for kind, joined in (("x", [1, 2]), ("y", [0, 1])):
+        became = home.ok("where", "kinds", f"kind={kind}")["became"]
+        assert sorted(one["joined_by"] for one in became) == joined
+
+
 def test_why_withholds_only_the_reference_that_changed(home: Home) -> None:
     kinds = home.path / "data" / "kinds.jsonl"
     text = kinds.read_text()

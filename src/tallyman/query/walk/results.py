@@ -89,6 +89,11 @@ class Result:
         return self.replay is not None and not self.replay["whole"]
 
     @property
+    def reads_corrections(self) -> bool:
+        """True if the records that it read are not those in the files of its inputs."""
+        return self.replays_some or bool(self.replay and self.replay["corrected"])
+
+    @property
     def has_evidence(self) -> bool:
         """True if the run left a ledger. Also True if only the ledger is missing: that is damage,
         reported when it is read."""

@@ -39,6 +39,9 @@ else:
     joins_on_spark = OnDemand("tallyman.query.walk.joins_on_spark")
 
 
+NEEDS_RECORDS = "join {step} met the records of a replay: only evaluating the plan shows which"
+
+
 @dataclass
 class ForwardWalk:
     past: Past
@@ -334,8 +337,9 @@ class ForwardWalk:
         given = {one.name: one for one in result.inputs if one.files is not None}
         assert followed.records is not None
         assert followed.hits is not None
-        if not self._by_columns(link, followed, given):
-            self.past.plans.start_spark(NEEDS_PLAN.format(step=link.step))
+        if result.reads_corrections or not self._by_columns(link, followed, given):
+            needs = NEEDS_RECORDS if result.reads_corrections else NEEDS_PLAN
+            self.past.plans.start_spark(needs.format(step=link.step))
             keys = self._keys(followed, result)
             again = self.past.at(result).again(result)
             link = self._walk.with_spark(result, again.plan, link)
