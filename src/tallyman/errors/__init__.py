@@ -4,6 +4,7 @@ from tallyman.errors.asset import (
     EmptyInput,
     InputChanged,
     InputMissing,
+    InputShrank,
     InputUnreadable,
     JoinFanOut,
     KeysRepeat,
@@ -16,6 +17,7 @@ from tallyman.errors.asset import (
     StorageFailed,
     StructuralError,
     ThresholdExceeded,
+    UnmatchedRecords,
     YearOutOfRange,
 )
 from tallyman.errors.base import (
@@ -156,6 +158,7 @@ __all__ = [
     "InUse",
     "InputChanged",
     "InputMissing",
+    "InputShrank",
     "InputUnreadable",
     "InvalidMutation",
     "JoinFanOut",
@@ -228,6 +231,7 @@ __all__ = [
     "TraceWriteFailure",
     "TriggerGone",
     "UnaccountableOperation",
+    "UnmatchedRecords",
     "UnpublishableType",
     "UsageError",
     "VersionAmbiguous",

@@ -12,12 +12,18 @@ from tallyman.domain.pipeline.target import Reading, Target
 
 
 def inputs_read(
-    pins: Mapping[str, Pin], versions: Mapping[UUID, int], made: Iterable[Target]
+    pins: Mapping[str, Pin],
+    versions: Mapping[UUID, int],
+    made: Iterable[Target],
+    records: Mapping[str, int],
 ) -> list[dict[str, Any]]:
-    """List files and bytes of each input, and the version of each dataset: None if this run makes
-    it."""
+    """List files, bytes and records of each input, and the version of each dataset: None if this
+    run makes it."""
     own = set(made)
-    return [_input(name, pin, versions, own) for name, pin in pins.items()]
+    return [
+        _input(name, pin, versions, own) | ({"rows": records[name]} if name in records else {})
+        for name, pin in pins.items()
+    ]
 
 
 def _kind(reading: Reading) -> str:

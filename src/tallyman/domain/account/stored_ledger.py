@@ -19,6 +19,7 @@ from tallyman.domain.account.ledger import (
     Partition,
     SubLedger,
 )
+from tallyman.domain.account.reference_tally import ReferenceTally
 
 KEPT_FILES = "kept_files"
 """The value of `measured_on`: the numbers were measured on kept files. Older ledgers lack it."""
@@ -78,6 +79,7 @@ class StoredLedger:
     unaccounted: int
     proof: StoredProof
     sub_ledgers: tuple[SubLedger, ...] = ()
+    references: tuple[ReferenceTally, ...] = ()
     replay_of: str | None = None
     redacted: tuple[str, ...] = ()
     """The columns for which the run kept only hashes."""
@@ -103,6 +105,7 @@ class StoredLedger:
             unaccounted=ledger.unaccounted,
             proof=_proof(ledger),
             sub_ledgers=ledger.sub_ledgers,
+            references=ledger.references,
             replay_of=ledger.replay_of,
             redacted=redacted,
             files=files,

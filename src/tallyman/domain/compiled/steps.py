@@ -225,6 +225,7 @@ _JOIN = {
     "how": TextKind(("inner", "left")),
     "unmatched": TextKind(("error", "filter", "keep")),
     "fanout": TextKind(("error", "expand")),
+    "max_unmatched": TEXT,
 }
 _OUTPUT = {
     "path": TEXT,
