@@ -37,7 +37,8 @@ class Volumes:
         """Say what was found and did not halt the asset."""
         found = [*self._of_references(), *self._of_accounted(self._accounted)]
         name = f"{self.work.asset.name}: "
-        return tuple(str(error).removeprefix(name) for said, error in found if said == "warn")
+        texts = (str(error) for said, error in found if said == "warn")
+        return tuple(text.removeprefix(name).removesuffix(".") for text in texts)
 
     def records_read(self) -> dict[str, int]:
         """Map each input to the number of records that were read of it."""

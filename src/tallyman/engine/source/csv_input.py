@@ -63,7 +63,8 @@ class CsvInput(LinesInput):
     def without_header(self) -> str:
         if self.options.get("header", "true") != "true":
             return ""
-        known = self._splits.first_lines
+        seen = self._splits.first_lines
+        known = {*seen, *map(lines.local_path, seen)}
         return ", ".join(file.name for file in self.files.files if file.path not in known)
 
     @property
