@@ -9,7 +9,7 @@ from tallyman.domain.definition.expression import Expression
 from tallyman.errors import UsageError
 
 SAFE_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
-SHARE = re.compile(r"(\d+(?:\.\d+)?)\s*%|(\d+)")
+SHARE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*%|([0-9]+)")
 ALIAS = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 OUTPUT_FORMATS = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json"}
 
@@ -58,7 +58,7 @@ def most(what: str, given: object) -> str | None:
     if given is None:
         return None
     found = SHARE.fullmatch(str(given).strip())
-    if isinstance(given, (bool, float)) or not found or float(found[1] or 0) > 100:
+    if isinstance(given, (bool, float)) or not found:
         raise UsageError(f'{what} is a share such as "5%", or a number of records, not {given!r}')
     return f"{found[1]}%" if found[1] else str(found[2])
 
