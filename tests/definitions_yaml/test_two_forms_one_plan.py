@@ -157,7 +157,8 @@ assets:
           how: left
           unmatched: error
           fanout: error
-      - join: {with: plans, on: [account, line], unmatched: filter, fanout: expand, max_unmatched: 5 %}
+      - join:
+          {with: plans, on: [account, line], unmatched: filter, fanout: expand, max_unmatched: 5 %}
       - explode: {column: tags, alias: tag, outer: true}
       - groupBy: {by: [journal, line], agg: {total: sum(amount), lines: count(*)}, name: groups}
   close:
@@ -323,7 +324,8 @@ ANOTHER = {
 }
 """Where adding a letter would be a mistake; None: it cannot be changed alone."""
 NOT_PART_OF_IT = {
-    "on_empty", "on_shrink", "tags", "meta", "approval", "publish", "publish_rejections", "start", "end", "values",
+    "on_empty", "on_shrink",
+    "tags", "meta", "approval", "publish", "publish_rejections", "start", "end", "values",
     "unchanged", "trigger", "retry", "timeout", "priority", "pool", "max_concurrency",
 }  # fmt: skip
 """They say when, and for whom, but not what is made."""

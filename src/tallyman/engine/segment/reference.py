@@ -20,13 +20,17 @@ from tallyman.domain.definition.plan import inputs_read, lookups, step_ids
 from tallyman.domain.definition.step_facts import Lookup
 from tallyman.engine.expressions.column_names import ERROR, PART, PLACE, REJECTIONS
 from tallyman.engine.expressions.columns import col
+from tallyman.engine.files import parquet
 from tallyman.engine.plan import in_place, plain
-from tallyman.engine.segment.admit import admit
+from tallyman.engine.segment.admit import SAME_TEXT, admit
 from tallyman.engine.segment.fate_book import Book, LookedUp
 from tallyman.engine.source.source import Input
 from tallyman.engine.spark import small_tables
+from tallyman.engine.spark.plain_types import is_plain
 from tallyman.errors import JoinFanOut, ReferenceRejected
 
+FEW = 100_000
+"""The most records of a reference whose keys are compared in this process."""
 SHOWN = 3
 """The number of records, or of repeated keys, that an error names."""
 
@@ -66,7 +70,10 @@ class References:
         names = self._key(node, lookup, rows.columns)
         keys = [f"_tm_on{number}" for number in range(len(names))]
         chosen = [col(name).alias(key) for key, name in zip(keys, names, strict=True)]
-        several = rows.select(*chosen).dropna().groupBy(*keys).count().where("count > 1")
+        found = rows.select(*chosen).dropna()
+        if self._distinct_here(lookup, found):
+            return
+        several = found.groupBy(*keys).count().where("count > 1")
         first = several.agg(F.count(F.lit(1)).alias("keys")).first()
         if first is None or not first["keys"]:
             return
@@ -79,6 +86,18 @@ class References:
         ]
         name = lookup.other.input
         raise JoinFanOut(self.book.asset, step_id, name, first["keys"], samples)
+
+    def _distinct_here(self, lookup: Lookup, keys: DataFrame) -> bool:
+        """True if the keys are few and, compared in this process, distinct: Spark would shuffle."""
+        steps = list(lookup.other.steps())
+        more = any(step.multiplies or step.inflow or step.references for step in steps)
+        if more or not parquet.few(self.counts[lookup.other.input], FEW):
+            return False
+        kinds = [field.dataType for field in keys.schema]
+        if not is_plain(keys.schema) or not all(isinstance(kind, SAME_TEXT) for kind in kinds):
+            return False
+        listed = keys.collect()
+        return len({*listed}) == len(listed)
 
     def _key(self, node: Frame, lookup: Lookup, columns: Sequence[str]) -> list[str]:
         """List the columns of the reference that are compared with those of the rows."""
