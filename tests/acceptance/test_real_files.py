@@ -132,7 +132,7 @@ def test_columns_of_all_files_are_read_and_missing_ones_are_counted(home: Home) 
     door = account(home, "of_drift")["input_accounting"]
     assert door["missing_columns"] == {"drift": {"n": 2, "f": 1}}
     assert "missing_columns" not in account(home, "of_linked")["input_accounting"]
-    noted = "NULL for columns that files of data/drift lack, records: n in 2, f in 1"
+    noted = "NULL for columns that files of drift lack, records: n in 2, f in 1"
     assert noted in home.printed("report").stdout
     [shown] = [made for made in home.ok("show")["assets"] if made["name"] == "of_drift"]
     assert shown["missing_columns"] == door["missing_columns"]

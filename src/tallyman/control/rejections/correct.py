@@ -43,7 +43,7 @@ UNREADABLE = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CorrectedRecords:
+class TargetCorrections:
     """The corrected records of one target: those given now, and those of earlier replays."""
 
     shape: CorrectionShape

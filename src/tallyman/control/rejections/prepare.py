@@ -20,7 +20,7 @@ from tallyman.control.bind.inputs import Pins
 from tallyman.control.pipeline.check import Definition
 from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.pipeline.redaction import redaction
-from tallyman.control.rejections.correct import CorrectedRecords, check_fields
+from tallyman.control.rejections.correct import TargetCorrections, check_fields
 from tallyman.control.rejections.find import RejectedRecord, Standing
 from tallyman.control.rejections.replay import TargetReplay
 from tallyman.control.target.target_inputs import open_inputs
@@ -226,7 +226,7 @@ class Preparation:
             raise NotReplayable(str(one.target), why)
         before, lines, at = one.place / FOLDER, 0, f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
         if corrected is not None or (before / CORRECTED).is_dir():
-            lines = CorrectedRecords(
+            lines = TargetCorrections(
                 shape=self._shape(one),
                 project=self._project,
                 folder=folder,

@@ -176,7 +176,7 @@ class StoredLedger:
             for fate, count in counts.items()
         )
         proof = StoredProof(balanced=self.proof.balanced, method=self.proof.method)
-        kept = replace(self, partitions=tuple(parts), sub_ledgers=(), versions=())
+        kept = replace(self, partitions=tuple(parts), sub_ledgers=(), versions=(), references=())
         return replace(kept, files=None, proof=proof)
 
 

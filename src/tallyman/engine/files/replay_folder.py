@@ -6,10 +6,15 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tallyman.domain.history.walk import Correction
-from tallyman.engine.files.duck import connect, text
+from tallyman.on_demand import OnDemand
+
+if TYPE_CHECKING:
+    from tallyman.engine.files import duck
+else:
+    duck = OnDemand("tallyman.engine.files.duck")
 
 FOLDER, KEYS, CORRECTED, FACTS, CHANGES = "replay", "keys", "corrected", "replay.json", "changes"
 CHANGE = ("source_key", "corrected_by", "corrected_at", "before", "after")
@@ -21,7 +26,7 @@ def changes_in(folder: Path) -> str | None:
     files = sorted((folder / CHANGES).glob("*.jsonl"))
     if not files:
         return None
-    listed = ", ".join(text(str(file)) for file in files)
+    listed = ", ".join(duck.text(str(file)) for file in files)
     columns = ", ".join(f"{name}: 'VARCHAR'" for name in CHANGE)
     return f"read_json([{listed}], format = 'newline_delimited', columns = {{{columns}}})"
 
@@ -30,7 +35,7 @@ def changed_records(folder: Path, at: str, limit: int) -> tuple[int, list[dict[s
     """Count the records corrected at one instant, and list the first changes by key."""
     if (changes := changes_in(folder)) is None:
         return 0, []
-    with connect() as connection:
+    with duck.connect() as connection:
         given = {"at": at}
         found = f"FROM {changes} WHERE corrected_at = $at"
         [[count]] = connection.execute(f"SELECT count(*) {found}", given).fetchall()
