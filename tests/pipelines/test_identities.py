@@ -33,12 +33,18 @@ ROWS = ({"id": "a", "n": 1}, {"id": "b", "n": 20}, {"id": "c", "n": 30})
 
 
 def test_inputs_that_change_places_are_other_inputs(new_pipeline: NewPipeline) -> None:
-    new_pipeline("crm").pipeline(PRODUCER).data("raw.jsonl", *ROWS).ok("run")
+    crm = new_pipeline("crm").pipeline(PRODUCER).data("raw.jsonl", *ROWS)
+    crm.ok("run")
     sales = new_pipeline("sales").pipeline(
         CONSUMER.replace('one.join(two, "id", how="left")', "one")
     )
     sales.ok("run")
     assert [row[0] for row in sales.rows("both")] == ["a"]
+    [became] = crm.ok("where", "raw", "id=a")["became"]
+    [then] = became["then"]
+    assert (then["asset"], then["role"], then["rows"]) == ("both", "record", 1)
+    [elsewhere] = crm.ok("where", "raw", "id=b")["became"]
+    assert "then" not in elsewhere
     sales.edit('tm.dataset("small"', 'tm.dataset("middle"')
     sales.edit('tm.dataset("large"', 'tm.dataset("small"')
     sales.edit('tm.dataset("middle"', 'tm.dataset("large"')

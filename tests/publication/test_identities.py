@@ -64,6 +64,19 @@ def test_a_reader_of_a_repartitioned_asset_reads_the_new_partitions_alone(home: 
     assert home.rows("total") == [("DE", 2), ("NL", 1)]
     assert home.ok("verify", "latest", "--exact")["verified"]
 
+    # An apply that failed has told the registry of the new column, and changed no rows.
+    home.pipeline(RAW + GOOD + TOTAL)
+    home.ok("plan")
+    home.ok("apply")
+    home.pipeline(RAW + GOOD.replace('key="id", ', split).replace("n > 0", "n > 2") + TOTAL)
+    home.edit("absolute=0,percentage=1", "absolute=1,percentage=0")
+    home.ok("plan")
+    assert home.tallyman("apply").code == 3
+    home.edit("n > 2", "n > 0")
+    home.ok("plan")
+    home.ok("apply")
+    assert len(home.rows("good")) == 3
+
     home.pipeline(RAW + GOOD + TOTAL)
     home.ok("plan")
     home.ok("apply")
@@ -165,3 +178,14 @@ def test_a_warm_process_sees_a_column_that_a_new_file_brings(home: Home) -> None
         pq.write_table(pa.table({"id": ["b"], "n": [2]}), place / "1.parquet")
         project.run()
     assert home.rows("good") == [("b", 2)]
+
+
+def test_a_result_that_was_made_again_with_equal_rows_becomes_stale(home: Home) -> None:
+    raw(home, a=1, b=2)
+    home.ok("run")
+    raw(home, a=3, b=4)  # other rows of good, the same of total
+    assert home.ok("run")["published"] == {"good": 2}
+    raw(home, a=5, b=6)
+    home.ok("run", "good")
+    listed = {row["name"]: row for row in home.ok("ls")}
+    assert "good" in str(listed["total"]["stale"])

@@ -277,9 +277,9 @@ class InputShrank(ThresholdExceeded):
     @property
     def hint(self) -> str:  # type: ignore[override]
         return (
-            "Nothing was published. If the input is complete: `tallyman run --accept-shrink "
-            f'{self.name}`; if it varies like this: on_shrink="warn" or "allow" for the source, or '
-            "in the thresholds of the asset."
+            "Nothing was published. If the input is complete, repeat the command with "
+            f'`--accept-shrink {self.name}`; if it varies like this: on_shrink="warn" or "allow" '
+            "for the source, or in the thresholds of the asset."
         )
 
     def __str__(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tallyman.errors.base import Conflict, TallymanError
+from tallyman.errors.wording import run_of
 
 
 class RejectionsOutdated(Conflict):
@@ -76,7 +77,7 @@ class SourceChanged(Conflict):
     def __str__(self) -> str:
         return (
             f"the files of {self.source!r} have changed since run {self.run}, and {self.why}. "
-            f"Run the asset instead: `tallyman run {self.asset}`."
+            f"Run the asset instead: `{run_of(self.asset)}`."
         )
 
 

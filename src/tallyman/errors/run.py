@@ -144,7 +144,7 @@ class DependencyNotReady(Conflict):
     def __str__(self) -> str:
         listed = "; ".join(f"{reader} reads {read}" for reader, read in self.missing[:5])
         more = f" and {len(self.missing) - 5} more" if len(self.missing) > 5 else ""
-        return f"{len(self.missing)} input(s) have no result yet: {listed}{more}."
+        return f"{len(self.missing)} input(s) have no valid result: {listed}{more}."
 
 
 class AlreadyDecided(Conflict):

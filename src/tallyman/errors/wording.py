@@ -23,3 +23,9 @@ def described(error: BaseException) -> str:
         return f"{type(error).__name__}: {error}"
     except Exception:
         return type(error).__name__
+
+
+def run_of(target: str) -> str:
+    """Write the command that makes a target, `asset` or `asset[partition]`."""
+    asset, _, partition = target.removesuffix("]").partition("[")
+    return f"tallyman run {asset}" + (f" --partition {partition}" if partition else "")

@@ -67,9 +67,10 @@ def rejections_ls(
     touched = any(row["open"] != row["count"] for row in rows)
     states = STATES if touched else ("open",)
     names = ("asset", "error_type", "morphism_path", "count", *states)
-    table(rows, (*names, "sample_error_code", "sample_actual_value")) if rows else out.print(
-        "no open rejections" if only_open else "no rejections"
-    )
+    none = f"no {'open ' if only_open else ''}rejections in run {short(chosen.run.run_id)}"
+    latest = ", the latest; `tallyman runs` lists the others" if run == "latest" else ""
+    columns = (*names, "sample_error_code", "sample_actual_value")
+    table(rows, columns) if rows else out.print(f"{none}{latest}", markup=False)
     if rows:
         name = short(chosen.run.run_id)
         out.print(f"list each one:  tallyman rejections show {name}", markup=False)
@@ -103,7 +104,8 @@ def rejections_show(
         as_json({"count": count, "records": records, "rejections": rows})
         return
     names = ("source_key", "error_type", "morphism_path", "expected", "actual", "error_code")
-    table(rows, (*names, "state"))
+    several = len({row["target"] for row in rows}) > 1
+    table(rows, (*(["target"] if several else []), *names, "state"))
     states = ", ".join(f"{records[state]:,} {state}" for state in STATES)
     out.print(f"{len(rows):,} of {count:,}   records: {states}", markup=False)
 
@@ -202,7 +204,7 @@ def _print_outcome(outcome: ReplayOutcome, dry_run: bool) -> None:
     of = " (all records were evaluated again)" if outcome.whole else ""
     out.print(
         f"{outcome.target}   {outcome.replayed:,} replayed = {outcome.passed:,} {words[0]} + "
-        f"{outcome.rejected:,} {words[1]}{of}",
+        f"{_filtered(outcome.filtered)}{outcome.rejected:,} {words[1]}{of}",
         markup=False,
     )
     for reason in outcome.reasons:
@@ -218,6 +220,10 @@ def _print_outcome(outcome: ReplayOutcome, dry_run: bool) -> None:
     out.print(tally(outcome.result), markup=False)
     if outcome.result.error:
         err.print(f"  {outcome.result.error['message']}", style="red", markup=False)
+
+
+def _filtered(count: int) -> str:
+    return f"{count:,} filtered + " if count else ""
 
 
 def _print_run(done: Replayed, result: RunResult, stale: list[dict[str, Any]]) -> None:
@@ -246,8 +252,10 @@ def _together(done: Replayed, result: RunResult) -> str:
     if bad:
         return f"{line}: none was replayed, because {counted(bad, 'target')} failed"
     passed = sum(outcome.passed for outcome in done.outcomes)
+    filtered = sum(outcome.filtered for outcome in done.outcomes)
+    again = records - passed - filtered
     commit = f"in one commit, {short(str(result.commit.id))}" if result.commit else "no commit"
-    return f"{line}: {passed:,} passed + {records - passed:,} rejected again, {commit}"
+    return f"{line}: {passed:,} passed + {_filtered(filtered)}{again:,} rejected again, {commit}"
 
 
 def _stale(found: Project, result: RunResult | None) -> list[dict[str, Any]]:

@@ -349,5 +349,5 @@ def _invalidate(tx: Transaction, planned: PlannedCommit, commit: UUID) -> None:
         changed += [f for f in planned.all if f.partition in joined and f.id not in planned.added]
     for scope in sorted({f.partition for f in changed}, key=str):
         cause = invalidations.add(dataset.id, ordinal, scope, reason=reason, commit=commit)
-        made = {f.materialization_id for f in changed if f.partition == scope}
-        invalidations.cascade(cause, commit, gone=[one for one in made if one])
+        gone = [f.id for f in changed if f.partition == scope]
+        invalidations.cascade(cause, commit, gone=gone)

@@ -36,6 +36,8 @@ class _There:
     """The same for the newest fragments: rows that were appended earlier stay as they are."""
     results: tuple[UUID, ...] = ()
     """The results that its fragments are."""
+    partitioned_by: frozenset[str | None] = frozenset()
+    """The column that its fragments were partitioned by when they were made."""
 
 
 def plan(definitions: Definitions) -> ChangePlan:
@@ -95,7 +97,8 @@ def _there(tx: Transaction, listed: Iterable[Dataset]) -> list[_There]:
         partitions = tuple(dict.fromkeys(f.partition for f in fragments))
         newest = _made_by(tx, [f for f in fragments if f.since == last])
         made = tuple(f.materialization_id for f in fragments if f.materialization_id)
-        found.append(_There(dataset, rows, partitions, _made_by(tx, fragments), newest, made))
+        by = frozenset(fragment.schema.get("partitioned-by") for fragment in fragments)
+        found.append(_There(dataset, rows, partitions, _made_by(tx, fragments), newest, made, by))
     return found
 
 
@@ -187,7 +190,7 @@ def _partitions(
     if declared is None:
         return None
     found = there.get(asset.name)
-    same = found is not None and found.dataset.partition_column == declared.column
+    same = found is not None and found.partitioned_by == {declared.column}
     if same and (existing := _existing(found)):
         return existing
     upstream = [n for n in asset.inputs if n in assets and same_partitions(asset, assets[n])]

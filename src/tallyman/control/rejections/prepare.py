@@ -75,7 +75,10 @@ class Preparation:
         chosen = self.rejected.letters.targets()
         if corrected is not None and chosen:
             chosen = self._named(chosen, corrected)
-        items = []
+        items, database = [], self.definitions.database
+        for name in chosen:
+            one = self.rejected.standings[name]
+            database.durably(lambda tx, one=one: self._check_current(tx, one))
         for number, (name, count) in enumerate(chosen.items()):
             one, folder = self.rejected.standings[name], self.aside / str(number)
             self._write_keys(one, folder)
@@ -83,17 +86,16 @@ class Preparation:
         return items
 
     def check(self) -> None:
-        """Check without Spark that the plan is the same, and that readers see the result of the
-        run."""
+        """Check without Spark that the plan is the same."""
         for name in self.rejected.letters.targets():
             one = self.rejected.standings[name]
             if one.row.definition_hash != self.definitions.hash(one.target.asset):
                 raise DefinitionChanged(one.run, one.target.asset)
-            self.definitions.database.durably(lambda tx, one=one: self._check_current(tx, one))
 
     # ---- checks ----------------------------------------------------------------------------
 
     def _check_current(self, tx: Transaction, one: Standing) -> None:
+        """Check that readers see the result of the run."""
         owner, asset = self.definitions.settings.owner, one.target.asset
         dataset = Datasets(tx).of_producer(owner, asset, Kind.ASSET)
         ordinal = self.ordinals.get(dataset.id, 0) if dataset else 0
@@ -300,7 +302,7 @@ class Preparation:
         now = {n: pins[n].files.content_hash for n in accounted if pins[n].reading.of_source}
         known = ledger_in(first.parent).inputs.hashes_of(accounted)
         for changed in changes({name: known.get(name) for name in now}, now):
-            raise SourceChanged(one.root.run, changed.name, why, one.target.asset)
+            raise SourceChanged(one.root.run, changed.name, why, str(one.target))
 
 
 def _replayed(one: Standing) -> UUID | None:

@@ -23,6 +23,7 @@ from tallyman.control.run.execute import Execution
 from tallyman.control.run.progress import Listener
 from tallyman.control.run.workbench import Workbench
 from tallyman.control.target.make import Maker, work_on
+from tallyman.domain.account.fate import Fate
 from tallyman.domain.account.redaction import hashed
 from tallyman.domain.history.materialization import RunRecord
 from tallyman.domain.history.options import Options, ReplayOptions
@@ -53,6 +54,8 @@ class ReplayOutcome:
     replayed: int
     passed: int
     rejected: int
+    filtered: int
+    """Unknown if all records are evaluated again: 0."""
     result: AssetResult
     reasons: Sequence[Mapping[str, Any]] = ()
     corrections: Sequence[Correction] = ()
@@ -66,6 +69,7 @@ class ReplayOutcome:
             "replayed": self.replayed,
             "passed": self.passed,
             "rejected": self.rejected,
+            "filtered": self.filtered,
             "reasons": list(self.reasons),
             "corrected": self.corrected,
             "corrections": [one.to_json() for one in self.corrections],
@@ -279,12 +283,14 @@ def _outcome(
         new.only(letters.record_keys(name))
         reasons = new.summary()
     again = letters.again(name, rejected_keys(place))
+    filtered = 0 if item.whole else result.fates.get(Fate.FILTERED, 0)
     return ReplayOutcome(
         target=name,
         whole=item.whole,
         replayed=item.records,
-        passed=item.records - again if result.status.good else 0,
+        passed=item.records - again - filtered if result.status.good else 0,
         rejected=again,
+        filtered=filtered,
         result=result,
         reasons=reasons,
     )

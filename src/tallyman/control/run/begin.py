@@ -93,6 +93,14 @@ def targets_of(
     return found
 
 
+def check_partitions(pipeline: Pipeline, targets: Sequence[Target]) -> None:
+    """Refuse a partition that its asset does not declare: no record would belong to it."""
+    for target in targets:
+        declared = pipeline.assets[target.asset].partitioned_by
+        if declared is not None and target.partition is not None:
+            declared.parse(target.partition)
+
+
 def check_ready(pipeline: Pipeline, targets: Sequence[Target], pins: Pins) -> None:
     """Check before the run starts that everything it reads and does not make exists."""
     made = set(targets)
@@ -183,6 +191,7 @@ def planned(asked: Begun, definitions: Definitions, version: PipelineVersion) ->
     """Check that the run may begin and that its inputs are there, register the datasets to be made,
     and pin what is read. Nobody executes the run yet."""
     settings, database = definitions.settings, definitions.database
+    check_partitions(definitions.pipeline, asked.targets)
     check_breakers(definitions, {target.asset for target in asked.targets})
     names = list(dict.fromkeys(target.asset for target in asked.targets))
     own, others = database.durably(lambda tx: _register(tx, definitions, names))

@@ -263,8 +263,8 @@ class Letters:
         ).fetchall()
         names = ", ".join(FIELDS)
         rows = self._dicts(
-            f"SELECT {names}, state, by_run AS resolved_by FROM standing WHERE {wanted} "
-            f"ORDER BY source_key, error_type, morphism_path LIMIT {int(limit)}",
+            f"SELECT target, {names}, state, by_run AS resolved_by FROM standing WHERE {wanted} "
+            f"ORDER BY source_key, target, error_type, morphism_path LIMIT {int(limit)}",
             given,
         )
         return int(total), rows

@@ -196,7 +196,9 @@ def _check_header(source: CsvInput) -> None:
         first = source.first_line[:80]
         problems = [
             Problem(
-                where, f'the first line is not a header: {first!r}; set options={{"header": False}}'
+                where,
+                f"the first line is not a header: {first!r}; it has none of the columns. If it is "
+                'a record, set options={"header": False}',
             )
         ]
     repeated = [name for name in source.schema.names if source.header.count(name) > 1]

@@ -12,7 +12,7 @@ from tallyman.domain.history.asked_row import said
 from tallyman.domain.history.materialization import Materialization, RunRecord
 from tallyman.domain.history.run import Status
 from tallyman.domain.history.walk import Became, Ended, Record, Where
-from tallyman.domain.version.dataset import Dataset, Fragment, Kind, registered_by
+from tallyman.domain.version.dataset import Dataset, Fragment, Kind, asset_of, registered_by
 from tallyman.engine.readback.fates import Fates, Forward
 from tallyman.engine.readback.key_text import KeyShape
 from tallyman.engine.readback.levels import Levels
@@ -123,6 +123,8 @@ class ForwardWalk:
         elsewhere: dict[str, int] = {}
         for result in results:
             one = self._in(followed, result)
+            if not _known(one) and _output_of(followed, result) is not None:
+                continue  # the record is in another output of the asset
             if one.role == "record" and _left_to_another(one, followed.name):
                 elsewhere[one.asset] = elsewhere.get(one.asset, 0) + 1
             elif one.role == "record" and not _known(one) and result.replays_some:
@@ -390,7 +392,18 @@ def _as_read_by(followed: Followed, result: Result) -> Followed:
     for given in result.inputs:
         if followed.dataset and given.dataset and given.dataset.id == followed.dataset:
             return replace(followed, name=given.name)
-    return followed
+    name = _output_of(followed, result)
+    return replace(followed, name=name) if name else followed
+
+
+def _output_of(followed: Followed, result: Result) -> str | None:
+    """Return the input that is another output of the asset whose rows are followed, if the result
+    reads that instead of the asset's own dataset."""
+    read = {given.name: given.dataset for given in result.inputs if given.dataset is not None}
+    if followed.dataset is None or followed.dataset in {dataset.id for dataset in read.values()}:
+        return None
+    asset = asset_of(followed.name)
+    return next((name for name, d in read.items() if asset_of(d.producer) == asset), None)
 
 
 def _left_to_another(one: Became, source: str) -> bool:

@@ -20,23 +20,24 @@ ADD = """
             %(partition)s, %(reason)s, %(commit)s, clock_timestamp())
     RETURNING id
 """
-# Follow only current results: a result that nobody reads is not stale.
+# Follow only current results: a result that nobody reads is not stale. A later result with equal
+# rows is the same fragment, and was made from others.
 CASCADE = """
-    WITH RECURSIVE stale (dataset_id, ordinal, partition, materialization_id) AS (
-        SELECT f.dataset_id, d.ordinal, f.partition, f.materialization_id
+    WITH RECURSIVE stale (dataset_id, ordinal, partition, fragment_id) AS (
+        SELECT f.dataset_id, d.ordinal, f.partition, f.id
         FROM materializations m
-        JOIN fragments f ON f.materialization_id = m.id
+        JOIN fragments f ON f.materialization_id = m.id OR f.id = m.fragment_id
         JOIN version_fragments vf ON vf.fragment_id = f.id AND vf.until IS NULL
         JOIN datasets d ON d.id = f.dataset_id
         WHERE m.status = 'success'
-          AND (m.upstream_ids && %(gone)s::uuid[] OR m.upstream_pairs &&
+          AND (m.upstream_fragments && %(gone)s::uuid[] OR m.upstream_pairs &&
                ARRAY[input_pair(%(org)s, %(project)s, %(table)s, NULL)])
       UNION
-        SELECT f.dataset_id, d.ordinal, f.partition, f.materialization_id
+        SELECT f.dataset_id, d.ordinal, f.partition, f.id
         FROM stale s
         JOIN materializations m
-             ON m.status = 'success' AND m.upstream_ids @> ARRAY[s.materialization_id]
-        JOIN fragments f ON f.materialization_id = m.id
+             ON m.status = 'success' AND m.upstream_fragments @> ARRAY[s.fragment_id]
+        JOIN fragments f ON f.materialization_id = m.id OR f.id = m.fragment_id
         JOIN version_fragments vf ON vf.fragment_id = f.id AND vf.until IS NULL
         JOIN datasets d ON d.id = f.dataset_id
     )
@@ -90,8 +91,8 @@ class Invalidations:
     def cascade(
         self, cause: UUID, commit: UUID, *, gone: Iterable[UUID] = (), table: Dataset | None = None
     ) -> None:
-        """Mark everything current that was made from these results or this table as stale, directly
-        or indirectly."""
+        """Mark everything current that was made from these fragments or this table as stale,
+        directly or indirectly."""
         given = {"cause": cause, "gone": list(gone), "commit": commit}
         given |= {"table": table.producer if table else None}
         given |= table.owner.key if table else {"org": None, "project": None}
