@@ -1,0 +1,80 @@
+"""Sequences of verbs: drawn, done, and made shorter when they fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+
+from tests.model.compare import look
+from tests.model.play import Disagrees, Play, Verb
+from tests.model.state import World
+from tests.model.verbs import DeleteFile, Run, WriteFile
+from tests.model.versions import Invalidate, Rollback
+
+NewPlay = Callable[[], Play]
+DRAWN = {Run: 8, WriteFile: 6, DeleteFile: 1, Rollback: 3, Invalidate: 1}
+
+
+def drawn(random: Random, world: World) -> Verb:
+    """A verb that is possible now."""
+    while True:
+        [kind] = random.choices(list(DRAWN), list(DRAWN.values()))
+        verb: Verb = kind.draw(random, world)
+        if verb.possible(world):
+            return verb
+
+
+def go(play: Play, length: int, seed: str) -> list[Verb]:
+    """Do a random sequence; of one that fails, raise Failed."""
+    random, done = Random(seed), list[Verb]()
+    for _ in range(length):
+        done.append(drawn(random, play.world))
+        try:
+            step(play, done[-1], Random(seed))
+        except Disagrees as wrong:
+            raise Failed(seed, done, play.log, wrong) from None
+    return done
+
+
+def step(play: Play, verb: Verb, random: Random) -> None:
+    verb.do(play)
+    look(play, random)
+
+
+class Failed(AssertionError):
+    def __init__(self, seed: str, verbs: Sequence[Verb], log: Sequence[str], wrong: Disagrees) -> None:
+        self.verbs, self.wrong = tuple(verbs), wrong
+        listed = "".join(f"    {verb},\n" for verb in verbs)
+        commands = "\n".join(f"  {line}" for line in log)
+        super().__init__(f"sequence {seed}\n{wrong}\n\n{commands}\n\nverbs = [\n{listed}]")
+
+
+def fails(play: Play, verbs: Sequence[Verb]) -> Failed | None:
+    """Do the verbs that are possible; None if product and model agree."""
+    done: list[Verb] = []
+    for verb in verbs:
+        if verb.possible(play.world):
+            done.append(verb)
+            try:
+                step(play, verb, Random(1))
+            except Disagrees as wrong:
+                return Failed("shrunk", done, play.log, wrong)
+    return None
+
+
+def shrunk(new: NewPlay, failed: Failed, tries: int = 60) -> Failed:
+    """Leave out verbs, as many at once as possible, while it still fails."""
+    size = max(1, len(failed.verbs) // 2)
+    while size and tries:
+        for start in range(len(failed.verbs) - 1, -1, -size):
+            verbs = failed.verbs
+            fewer = (*verbs[: max(0, start - size + 1)], *verbs[start + 1 :])
+            tries -= 1
+            if tries <= 0:
+                return failed
+            if (again := fails(new(), fewer)) is not None:
+                failed = again
+                break
+        else:
+            size //= 2
+    return failed

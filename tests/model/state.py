@@ -1,0 +1,160 @@
+"""What readers must see: versions as frozen values, and how each verb moves them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+
+from tests.model.meaning import ASSETS, NOTHING, PRODUCER, Asset, Made, Record, Rows
+
+Target = tuple[str, str | None]
+"""An asset, and its day if it has days."""
+_numbers = count(1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """The rows of one partition in a version, and the result they are of."""
+
+    rows: Rows
+    result: int
+    open: Mapping[str, str] = field(default_factory=dict)
+    """Rejected records of the result that nobody replayed: their key, and the run to replay."""
+    corrections: Mapping[str, Record] = field(default_factory=dict)
+
+
+Content = Mapping[str | None, Piece]
+"""A version: its pieces by day; a dataset without days has one piece."""
+
+
+def rows_of(content: Content) -> Rows:
+    return {row: ids for piece in content.values() for row, ids in piece.rows.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """The last success of a target: it is reused while definition and inputs are the same."""
+
+    number: int
+    definition: object
+    inputs: object
+    pieces: Mapping[str, Piece]
+
+
+class NotReady(Exception):
+    """An input has no valid result: the run is refused, or publishes nothing."""
+
+
+@dataclass
+class World:
+    """Everything a person has done so far, and what it means."""
+
+    files: dict[str, tuple[Record, ...]] = field(default_factory=dict)
+    limit: int = 50
+    current: dict[str, Content] = field(default_factory=dict)
+    results: dict[Target, Result] = field(default_factory=dict)
+    invalid: set[Target] = field(default_factory=set)
+    seen: dict[tuple[str, int], Content] = field(default_factory=dict)
+    """The content of each version."""
+    heads: dict[str, int] = field(default_factory=dict)
+
+    # ---- sources and definitions ----------------------------------------------------------
+
+    def records(self, source: str, day: str | None) -> dict[str, tuple[Record, ...]]:
+        folder = f"{source}/{day}/" if source == "raw" else f"{source}/"
+        return {name: lines for name, lines in self.files.items() if name.startswith(folder)}
+
+    def definition(self, asset: Asset) -> object:
+        return self.limit if asset.name == "good" else None
+
+    # ---- runs -----------------------------------------------------------------------------
+
+    def run(
+        self, run: str, targets: Sequence[Target], *, force: Iterable[str] = ()
+    ) -> dict[Target, int]:
+        """Run the targets and publish them all. Return the records that each of them reads."""
+        forced, after, results = set(force), dict(self.current), dict(self.results)
+        invalid, read = set(self.invalid), {}
+        for target in targets:
+            asset, day = ASSETS[target[0]], target[1]
+            inputs = self._inputs(asset, day, after, invalid)
+            last = results.get(target)
+            read[target] = _records_in(asset, inputs)
+            unchanged = last is not None and target[0] not in forced and target not in invalid
+            same = last is not None and (last.definition, last.inputs) == (
+                self.definition(asset),
+                inputs,
+            )
+            if not (unchanged and same):
+                last = self._made(asset, day, inputs, run)
+                results[target] = last
+            assert last is not None
+            invalid.discard(target)
+            for name, piece in last.pieces.items():
+                after[name] = _joined(asset, after.get(name, {}), day, piece)
+        self.current, self.results, self.invalid = after, results, invalid
+        return read
+
+    def _inputs(
+        self, asset: Asset, day: str | None, after: Mapping[str, Content], invalid: set[Target]
+    ) -> tuple[object, ...]:
+        if asset.source:
+            return (self.records(asset.source, day),)
+        found = []
+        for name in (*asset.reads, *asset.tables):
+            producer = PRODUCER.get(name, name)
+            there = after.get(name, {})
+            days = (day,) if asset.by_day else tuple(there)
+            lacking = [p for p in days if p not in there]
+            stale = [t for t in invalid if t[0] == producer and day in (None, t[1])]
+            if not there or lacking or stale:
+                raise NotReady(asset.name)
+            found.append(rows_of({p: there[p] for p in days}))
+        return tuple(found)
+
+    def _made(
+        self, asset: Asset, day: str | None, inputs: tuple[object, ...], run: str
+    ) -> Result:
+        made = evaluate(asset, day, inputs, self.limit)
+        number = next(_numbers)
+        open_now = dict.fromkeys(made.rejected, run)
+        pieces = {
+            name: Piece(rows=rows, result=number, open=open_now if name == asset.name else {})
+            for name, rows in made.rows.items()
+        }
+        return Result(
+            number=number, definition=self.definition(asset), inputs=inputs, pieces=pieces
+        )
+
+
+def evaluate(asset: Asset, day: str | None, inputs: tuple[object, ...], limit: int) -> Made:
+    if not asset.source:
+        return asset.make(*inputs)
+    [files] = inputs
+    assert isinstance(files, dict)
+    records = [record for lines in files.values() for record in lines]
+    return asset.make(records, day=day, limit=limit)
+
+
+def _records_in(asset: Asset, inputs: tuple[object, ...]) -> int:
+    first = inputs[0]
+    assert isinstance(first, Mapping)
+    return sum(map(len, first.values())) if asset.source else len(first)
+
+
+def _joined(asset: Asset, there: Content, day: str | None, piece: Piece) -> Content:
+    """A correction lives until the partition is made again: a result that is reused keeps what a
+    replay added to it, one that is made again replaces it."""
+    before = there.get(day)
+    if asset.appends and before is not None:
+        known = {row[0] for row in before.rows}
+        rows = dict(before.rows) | {r: ids for r, ids in piece.rows.items() if r[0] not in known}
+        piece = before if before.result == piece.result else replace(piece, rows=rows)
+    elif before is not None and before.result == piece.result:
+        piece = before
+    return {**there, day: piece}
+
+
+def empty() -> Rows:
+    return NOTHING

@@ -1,0 +1,29 @@
+"""Random sequences of commands: after each, readers see what the model says."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import pytest
+
+from tests.model.conftest import Stage
+from tests.model.sequences import Failed, go, shrunk
+from tests.world.scale import TURN, by_form
+
+SEQUENCES = int(os.environ.get("SEQ", by_form(40, 80, 3_000)))
+LENGTH = 12
+SECONDS = by_form(80, 200, 10**6)
+
+
+@pytest.mark.timeout(5400)
+def test_random_sequences_leave_readers_right(stage: Stage) -> None:
+    began, verbs = time.monotonic(), 0
+    for number in range(SEQUENCES):
+        if time.monotonic() - began > SECONDS:
+            break
+        try:
+            verbs += len(go(stage.new(), LENGTH, f"{TURN} {number}"))
+        except Failed as failed:
+            raise shrunk(stage.new, failed) from None
+    print(f"{number + 1} sequences, {verbs} verbs, {time.monotonic() - began:.1f} s")
