@@ -64,7 +64,7 @@ def test_a_reader_counts_the_replayed_records_of_a_partition(home: Home) -> None
     home.ok("run", "per_day", "--run-id", "read")
     assert counts(home, "per_day") == [(ONE, 2), (TWO, 1)]
     assert home.ok("verify", "read", "--exact")["verified"]
-    assert home.ok("reproduce", "read")["verdict"] == "reproduced"
+    assert home.ok("reproduce", "read")["verdict"] == "REPRODUCED"
 
 
 def test_a_reader_counts_every_append_to_a_partition(home: Home) -> None:

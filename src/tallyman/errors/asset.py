@@ -20,6 +20,23 @@ class InputMissing(TallymanError):
         return f"input {self.name!r} has nothing to read at {self.place}. {self.advice}"
 
 
+class OtherThanPublished(TallymanError):
+    """What is about to be read of a dataset is not the version that the registry records."""
+
+    code = "other_than_published"
+    hint = (
+        "Nothing was published. `tallyman verify dataset` checks the files of the version; if they "
+        "are whole, this is a defect of Tallyman."
+    )
+
+    def __init__(self, version: str, expected: str, found: str) -> None:
+        super().__init__(version, expected, found)
+        self.version, self.expected, self.found = version, expected, found
+
+    def __str__(self) -> str:
+        return f"input {self.version} has {self.expected}, and {self.found} would be read"
+
+
 class InputUnreadable(TallymanError):
     """A file of an input is not in the declared format at all."""
 

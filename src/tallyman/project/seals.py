@@ -13,9 +13,14 @@ from tallyman.control.seal.chain import Chain, check_chain
 from tallyman.control.seal.check import look, witness
 from tallyman.control.verify.reopen import Again
 from tallyman.control.verify.verify import Case, Verification, verify
+from tallyman.control.verify.versions import differing_versions
+from tallyman.domain.account.stored_ledger import StoredLedger
+from tallyman.domain.history.materialization import Materialization, RunRecord
 from tallyman.domain.pipeline.target import Target
 from tallyman.engine.files.past_run import Run
 from tallyman.project.runs import ProjectRuns
+from tallyman.registry.database import Transaction
+from tallyman.registry.run.reads import Reads
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +41,26 @@ class ProjectSeals:
             sealed=look(place, known),
             reused=self._runs.reused(record),
             exact=exact,
+            versions=self._versions(record),
         )
         return verify(case, self._again, self.workspace.spark)
+
+    def _versions(self, record: RunRecord | None) -> Callable[[Target, StoredLedger], list[str]]:
+        """Return a function that compares what a target read with the registry; a run copied from
+        elsewhere is not in it."""
+        rows = self._runs.materializations(record) if record else []
+        made = {row.target: row for row in rows if row.status.good}
+        database = self.workspace.database
+
+        def differing(tx: Transaction, row: Materialization, ledger: StoredLedger) -> list[str]:
+            result = Reads(tx).result(row.reused_id) if row.reused_id else row
+            return list(differing_versions(tx, result, ledger)) if result else []
+
+        return lambda target, ledger: (
+            database.durably(lambda tx: differing(tx, made[target], ledger))
+            if target in made
+            else []
+        )
 
     def _again(self, run: Run) -> Callable[[Target, Path], Again]:
         """Return a function that reopens targets of a past run."""

@@ -10,6 +10,8 @@ from uuid import UUID
 from tallyman.control.bind.pinned_files import AssignedInput, Pin, PinnedFiles
 from tallyman.control.pipeline.shared import pinned_shared
 from tallyman.control.pipeline.workspace import Workspace
+from tallyman.domain.account.input_version import InputVersion
+from tallyman.domain.definition.plan import accounted_inputs
 from tallyman.domain.history.materialization import Materialization
 from tallyman.domain.pipeline.pipeline import SharedDataset
 from tallyman.domain.pipeline.target import Reading, Target, readings
@@ -19,6 +21,8 @@ from tallyman.errors import DependencyNotReady
 from tallyman.registry.database import Transaction
 from tallyman.registry.run.materializations import Materializations
 from tallyman.registry.run.reads import Reads
+from tallyman.registry.run.replays import Replays
+from tallyman.registry.run.runs import Runs
 from tallyman.registry.version.datasets import Datasets
 from tallyman.registry.version.fragments import Fragments
 
@@ -41,6 +45,14 @@ class Published:
 
     def read_by(self, partition: str | None) -> Sequence[Fragment]:
         return self.all if partition is None else self.by_partition.get(partition, ())
+
+
+@dataclass(frozen=True, slots=True)
+class AsOf:
+    """A view of the datasets: the versions that a run pinned, with what that run makes itself."""
+
+    run: UUID | None
+    ordinals: Mapping[UUID, int] | None
 
 
 @dataclass
@@ -82,41 +94,60 @@ class Pins:
     def recorded(self, made: Materialization) -> dict[str, Pin]:
         """Pin the inputs that a result was made from, as recorded in the registry; sources are
         pinned as they are now."""
-
-        used = self._used(made)
+        used, as_of = self._used(made), self._as_of(made)
         found = {}
         for reading in readings(self.workspace.pipeline, made.target):
             fragments = used.get(reading.name)
             if reading.of_source:
                 found[reading.name] = self.source(made.target, reading)
             elif fragments:
-                found[reading.name] = self._pinned(reading, fragments)
+                found[reading.name] = self._pinned(reading, fragments, as_of[reading.name])
             else:
                 found[reading.name] = self._dataset(made.target, reading)
         return found
 
     def as_read(self, made: Materialization) -> dict[str, Pin]:
-        """Pin what a target of this run read, in the order it read it, even if it was declared
-        invalid since."""
-        used = self._used(made) if made.content_digest else {}
+        """Pin what a target of this run read, even if it was declared invalid since."""
+        used, as_of = (self._used(made), self._as_of(made)) if made.content_digest else ({}, {})
         found = {}
         for reading in readings(self.workspace.pipeline, made.target):
             if reading.of_source:
                 found[reading.name] = self.source(made.target, reading)
                 continue
-            then, recorded = self.fragments(reading), used.get(reading.name)
-            if recorded and {f.id for f in recorded} != {f.id for f in then}:
-                then = recorded  # a replay reads what the first run read
-            found[reading.name] = self._pinned(reading, then)
+            fragments = used.get(reading.name) or self.fragments(reading)
+            found[reading.name] = self._pinned(
+                reading, fragments, as_of.get(reading.name, self._now)
+            )
         return found
 
     def _used(self, made: Materialization) -> dict[str, list[Fragment]]:
         def work(tx: Transaction) -> dict[str, list[Fragment]]:
+            reads = [read for read in Reads(tx).inputs(made.id) if read.fragment_id]
+            kept = Fragments(tx).get([read.fragment_id for read in reads if read.fragment_id])
             used: dict[str, list[Fragment]] = {}
-            for read in Reads(tx).inputs(made.id):
-                kept = Fragments(tx).get([read.fragment_id] if read.fragment_id else [])
-                used.setdefault(read.name, []).extend(kept.values())
+            for read in reads:
+                if read.fragment_id in kept:
+                    used.setdefault(read.name, []).append(kept[read.fragment_id])
             return used
+
+        return self.workspace.database.durably(work)
+
+    @property
+    def _now(self) -> AsOf:
+        return AsOf(self.run, self.ordinals)
+
+    def _as_of(self, made: Materialization) -> dict[str, AsOf]:
+        """Return the run whose view of the datasets a result saw, by input: a replay reads the
+        records that it accounts for as the first run read them."""
+        asset = self.workspace.pipeline.assets[made.target.asset]
+
+        def work(tx: Transaction) -> dict[str, AsOf]:
+            line = Replays(tx).line(made.id)
+            first = Runs(tx).by_id(line[0].run_id if line else made.run_id)
+            own = first if first.id == made.run_id else Runs(tx).by_id(made.run_id)
+            accounted = accounted_inputs(asset.plan()) if own is not first else ()
+            runs = {name: first if name in accounted else own for name in asset.inputs}
+            return {name: AsOf(run.id, run.pins) for name, run in runs.items()}
 
         return self.workspace.database.durably(work)
 
@@ -124,7 +155,7 @@ class Pins:
         return self.files.source(target, reading)
 
     def _dataset(self, target: Target, reading: Reading) -> Pin:
-        return self._pinned(reading, self._there(target, reading))
+        return self._pinned(reading, self._there(target, reading), self._now)
 
     def _there(self, target: Target, reading: Reading) -> list[Fragment]:
         lacking = self.lacking(reading)
@@ -135,12 +166,28 @@ class Pins:
     def assigned(self, target: Target) -> dict[str, AssignedInput]:
         """Find the datasets that a target reads; raise DependencyNotReady if one is not there."""
         return {
-            reading.name: AssignedInput(
-                fragments=tuple(self._there(target, reading)), dataset=self._shared(reading)
-            )
+            reading.name: self._assigned(reading, self._there(target, reading), self._now)
             for reading in readings(self.workspace.pipeline, target)
             if not reading.of_source
         }
+
+    def _assigned(
+        self, reading: Reading, fragments: Sequence[Fragment], as_of: AsOf
+    ) -> AssignedInput:
+        shared = self._shared(reading)
+        if not fragments:  # of a past run whose input was purged
+            return AssignedInput(fragments=(), dataset=shared)
+        dataset = fragments[0].dataset_id
+
+        def work(tx: Transaction) -> InputVersion:
+            pinned = as_of.ordinals
+            if pinned is None:
+                pinned = {dataset: Datasets(tx).by_ids([dataset])[dataset].ordinal}
+            ordinal, run = pinned.get(dataset, 0), as_of.run
+            return Reads(tx).expected(reading.name, dataset, reading.partition, ordinal, run)
+
+        version = self.workspace.database.durably(work)
+        return AssignedInput(fragments=tuple(fragments), version=version, dataset=shared)
 
     def lacking(self, reading: Reading) -> list[Target]:
         """List the targets that have no valid result to read. When all partitions are read, none
@@ -155,8 +202,8 @@ class Pins:
         )
         return [Target(reading.name, partition) for partition in gone]
 
-    def _pinned(self, reading: Reading, fragments: Iterable[Fragment]) -> Pin:
-        return self.files.dataset(reading, fragments, self._shared(reading))
+    def _pinned(self, reading: Reading, fragments: Sequence[Fragment], as_of: AsOf) -> Pin:
+        return self.files.dataset(reading, self._assigned(reading, fragments, as_of))
 
     def _shared(self, reading: Reading) -> Dataset | None:
         """Return the dataset of another pipeline that is read, as it was found first."""
@@ -183,7 +230,7 @@ class Pins:
             if published is None:
                 return []
             there = published.read_by(reading.partition)
-            found = self._merged(published.dataset, there, self._own(tx, reading))
+            found = self._merged(tx, published.dataset, there, reading)
             return [f for f in found if reading.partition in (None, f.partition)]
 
         return self.workspace.database.durably(work)
@@ -208,21 +255,22 @@ class Pins:
         found = Published.of(dataset, Fragments(tx).at(dataset.id, ordinal).values())
         return self._published.setdefault((reading.name, reading.of_table), found)
 
-    def _own(self, tx: Transaction, reading: Reading) -> dict[UUID, Fragment]:
-        if not self._makes(reading):
-            return {}
-        assert self.run is not None
-        made = Fragments(tx).made(self.run, reading.name, reading.partition)
-        reused = {fragment: result for fragment, result in made.items() if result}
-        return Fragments(tx).get(made) | Fragments(tx).reused(reused, self.ordinals or {})
-
     def _merged(
-        self, dataset: Dataset, published: Iterable[Fragment], own: Mapping[UUID, Fragment]
+        self, tx: Transaction, dataset: Dataset, published: Sequence[Fragment], reading: Reading
     ) -> list[Fragment]:
-        own_asset = dataset.owner == self.workspace.owner
-        asset = self.workspace.pipeline.assets.get(dataset.producer) if own_asset else None
-        replaced = {fragment.partition for fragment in own.values()}
-        if asset is not None and asset.update_strategy == "append":
-            replaced = set()
+        """Put what this run made or reused of an asset in place of the published partitions; rows
+        that are appended, or that a replay adds, are read in addition."""
+        if self.run is None or not self._makes(reading):
+            return list(published)
+        made = Fragments(tx).made(self.run, reading.name, reading.partition)
+        reused = {fragment: by.reused_id for fragment, by in made.items() if by.reused_id}
+        own = Fragments(tx).get(made) | Fragments(tx).reused(reused, self.ordinals or {})
+        asset = self.workspace.pipeline.assets.get(dataset.producer)
+        appends = asset is not None and asset.update_strategy == "append"
+        replaced = {
+            fragment.partition
+            for fragment in own.values()
+            if not appends and (fragment.id not in made or made[fragment.id].adds_to is None)
+        }
         kept = [f for f in published if f.partition not in replaced and f.id not in own]
         return [*kept, *own.values()]

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from tallyman.domain.account.input_version import InputVersion
 from tallyman.domain.history.materialization import Consumed
 from tallyman.domain.pipeline.pipeline import Pipeline
 from tallyman.domain.pipeline.target import Reading, Target, readings, source_path
-from tallyman.domain.version.dataset import Dataset, Fragment, Kind
+from tallyman.domain.version.dataset import Dataset, Fragment
 from tallyman.engine.files.listing import (
     Hasher,
     InputFile,
@@ -34,35 +34,30 @@ class Pin:
     fragments: tuple[Fragment, ...] = ()
     dataset: Dataset | None = None
     """The dataset of another pipeline that is read."""
+    version: InputVersion | None = None
+    """What the registry says of the version that is read; None for a source."""
 
     def consumed(self) -> list[Consumed]:
         """List what was read with its digest. Hashes a source's files on first use."""
         name, partition = self.reading.name, self.reading.partition
-        if self.dataset is not None:
-            return self._shared(self.dataset)
-        if self.reading.of_table:
-            return [Consumed(name, None, table_digest(self.fragments))]
         if self.fragments:
-            return [
-                Consumed(name, f.partition, f.digest, f.materialization_id) for f in self.fragments
-            ]
+            return consumed_of(name, self.fragments, self.dataset)
         digest = self.files.content_hash.removeprefix("sha256:")
         return [Consumed(name, partition, digest)]
 
-    def _shared(self, dataset: Dataset) -> list[Consumed]:
-        """List what was read of another pipeline by its identity there, which no rename changes."""
-        own = {"project": dataset.owner.project, "input": self.reading.name}
-        if dataset.kind is Kind.TABLE:
-            return [Consumed(dataset.producer, None, table_digest(self.fragments), **own)]
-        return [
-            Consumed(dataset.producer, f.partition, f.digest, f.materialization_id, **own)
-            for f in self.fragments
-        ]
 
-
-def table_digest(fragments: Iterable[Fragment]) -> str:
-    """Compute the digest that a result records for a table it read."""
-    return hashlib.sha256("\n".join(sorted(f.digest for f in fragments)).encode()).hexdigest()
+def consumed_of(
+    name: str, fragments: Iterable[Fragment], shared: Dataset | None = None
+) -> list[Consumed]:
+    """List fragments that were read; those of another pipeline by their identity there, which no
+    rename changes."""
+    producer, project, given = name, None, None
+    if shared is not None:
+        producer, project, given = shared.producer, shared.owner.project, name
+    return [
+        Consumed(producer, f.partition, f.digest, f.materialization_id, f.id, project, given)
+        for f in fragments
+    ]
 
 
 def _content(fragment: Fragment) -> tuple[str, str, str]:
@@ -76,6 +71,7 @@ class AssignedInput:
     produces it."""
 
     fragments: tuple[Fragment, ...]
+    version: InputVersion | None = None
     dataset: Dataset | None = None
 
 
@@ -99,7 +95,7 @@ class PinnedFiles:
                 found[reading.name] = self.source(target, reading)
             else:
                 one = assigned[reading.name]
-                found[reading.name] = self.dataset(reading, one.fragments, one.dataset)
+                found[reading.name] = self.dataset(reading, one)
         return found
 
     def source(self, target: Target, reading: Reading) -> Pin:
@@ -114,10 +110,8 @@ class PinnedFiles:
                 self._sources[reading] = Pin(reading, replace(files, hasher=self.hasher))
             return self._sources[reading]
 
-    def dataset(
-        self, reading: Reading, fragments: Iterable[Fragment], shared: Dataset | None
-    ) -> Pin:
-        listed = tuple(fragments)
+    def dataset(self, reading: Reading, given: AssignedInput) -> Pin:
+        listed = given.fragments
         files: dict[str, str] = {}
         known: dict[str, str] = {}
         for number, fragment in enumerate(sorted(listed, key=_content)):
@@ -142,4 +136,4 @@ class PinnedFiles:
             self.warehouse.check(reading.name, listed)
 
         pinned = replace(found, hasher=hashes, check_recorded=check)
-        return Pin(reading, pinned, listed, shared)
+        return Pin(reading, pinned, listed, given.dataset, given.version)

@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from tallyman.domain.account.fate import Evidence
-from tallyman.domain.account.ledger import Discrepancy, Ledger
+from tallyman.domain.account.input_version import InputVersion
+from tallyman.domain.account.ledger import Check, Discrepancy, KeyDigest, Ledger
 from tallyman.engine.evidence.proof import compare_keys, compare_units
 from tallyman.engine.source.source import Input
 from tallyman.errors import RowsUnaccountedFor
@@ -31,6 +32,22 @@ def _by_count(ledger: Ledger) -> Discrepancy:
     each."""
     gap = ledger.unaccounted
     return Discrepancy(missing=max(gap, 0) or int(gap == 0), extra=max(-gap, 0) or int(gap == 0))
+
+
+def with_versions(ledger: Ledger, versions: Sequence[InputVersion]) -> Ledger:
+    """Add the versions that were read, each of which has as many rows as its door counted. The
+    door of a replay counts the replayed records alone."""
+    doors = {account.name: account.digest.count for account in ledger.inputs}
+    checks = [
+        Check(
+            what=f"rows of {version} at the door",
+            expected=KeyDigest(version.rows),
+            found=KeyDigest(doors[version.input]),
+        )
+        for version in versions
+        if version.input in doors and ledger.replay_of is None
+    ]
+    return replace(ledger, versions=tuple(versions), checks=(*ledger.checks, *checks))
 
 
 def check(ledger: Ledger) -> None:

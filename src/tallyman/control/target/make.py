@@ -127,6 +127,7 @@ class Maker:
         place = work.folders.result
         proved = gate.prove(outcome.ledger, run.doors.accounted_inputs, place)
         ledger = replace(proved, replay_of=work.replay_of)
+        ledger = gate.with_versions(ledger, inputs.versions)
         error = outcome.error or _against(run, outcome, ledger)
         if error is None:
             faults.reach(Point.OUTPUT_MOVED)

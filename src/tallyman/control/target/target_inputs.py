@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tallyman.control.bind.pinned_files import Pin
+from tallyman.domain.account.input_version import InputVersion
+from tallyman.errors import OtherThanPublished
 from tallyman.on_demand import OnDemand
 
 if TYPE_CHECKING:
@@ -23,6 +25,10 @@ if TYPE_CHECKING:
 else:
     corrected = OnDemand("tallyman.engine.source.corrections")
     opening = OnDemand("tallyman.engine.source.open")
+
+
+BELOW = 3
+"""The parts of a data file's path below the folder of its dataset: version, fragment, file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +58,34 @@ class TargetInputs:
         self, spark: SparkSession, definition: Definition, redaction: Redaction, project: Path
     ) -> dict[str, Input]:
         opened = open_inputs(spark, definition, self.pins, redaction, self.memory)
+        for name, pin in self.pins.items():
+            if pin.version is not None:
+                _check_version(pin.version, opened[name])
         if self.corrections is None:
             return opened
         records = self.corrections
         return corrected.overlaid(opened, records.inputs, records.folder, project)
 
+    @property
+    def versions(self) -> tuple[InputVersion, ...]:
+        return tuple(pin.version for pin in self.pins.values() if pin.version is not None)
+
     def keep_corrections(self, place: Path) -> None:
         """Copy the corrected records into a result, before its files are hashed."""
         if self.corrections is not None and self.corrections.keep:
             shutil.copytree(self.corrections.folder, place / corrected.FOLDER)
+
+
+def _check_version(version: InputVersion, opened: Input) -> None:
+    """Refuse to read anything but the version: its files, each of them once, and its rows."""
+    files = ["/".join(Path(file.path).parts[-BELOW:]) for file in opened.files.files]
+    if sorted(files) != sorted(version.files):
+        of_it = len(set(files) & set(version.files))
+        found = f"{len(files):,} files, {of_it:,} of them its own,"
+        raise OtherThanPublished(str(version), f"{len(version.files):,} files", found)
+    if opened.at_most() != version.rows:
+        found = f"{opened.at_most():,} rows"
+        raise OtherThanPublished(str(version), version.extent, found)
 
 
 def open_inputs(

@@ -210,7 +210,7 @@ class Reproducible:
     def _purged(self, row: Materialization, pins: Mapping[str, Pin]) -> Iterator[str]:
         """Find purged parts of a version; they are in no list of files."""
         reads = self.definitions.database.durably(lambda tx: Reads(tx).inputs(row.id))
-        wanted = Counter(read.name for read in reads if read.id is not None)
+        wanted = Counter(read.name for read in reads if read.fragment_id is not None)
         for name, pin in pins.items():
             if pin.reading.of_source:
                 continue

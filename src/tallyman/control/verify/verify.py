@@ -90,6 +90,8 @@ class Case:
     sealed: Sealed
     reused: Mapping[Target, Path] = field(default_factory=dict)
     exact: bool = False
+    versions: Callable[[Target, StoredLedger], list[str]] = lambda *_: []
+    """Compares what a target read with the registry, and returns what differs."""
 
 
 def verify(case: Case, again: Opened, spark: Callable[[], SparkSession]) -> Verification:
@@ -105,6 +107,8 @@ def verify(case: Case, again: Opened, spark: Callable[[], SparkSession]) -> Veri
             differing = {one.file for one in altered if one.file.startswith(f"{shown}/")}
             # Do not compare keys with a ledger that was changed.
             whole = _check_ledger(target, place, reasons) and f"{shown}/{LEDGER}" not in differing
+            if whole:
+                reasons += case.versions(target, ledger_in(place))
             if whole and not differing:
                 reasons += _recounted(spark, target, place)
             if whole and (differing or case.exact):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from tallyman.domain.account.column_metrics import MetricsByColumn
 from tallyman.domain.account.fate import Fate
+from tallyman.domain.account.input_version import InputVersion
 
 PROOF = "set_equality_with_collision_detection"
 WEAKER_PROOF = "count_and_additive_key_digest"
@@ -210,6 +211,8 @@ class Ledger:
     """The run whose rejections were replayed, if this is the ledger of a replay."""
     checks: tuple[Check, ...] = ()
     """Further measurements of kept files, each compared with the expected digest."""
+    versions: tuple[InputVersion, ...] = ()
+    """The version of each input that is a dataset, as the registry records it."""
     query: str = ""
     """SQL that counts the accounted keys in the kept files; DuckDB runs it in the run folder."""
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tallyman.domain.account.fate import Fate
+from tallyman.domain.account.input_version import InputVersion
 from tallyman.domain.account.ledger import Discrepancy, KeyDigest, Partition, SubLedger
 from tallyman.domain.account.stored_ledger import StoredInputs, StoredLedger, StoredProof
 
@@ -41,6 +42,7 @@ def to_json(ledger: StoredLedger) -> dict[str, Any]:
         "asset": ledger.asset,
         "input_dataset": ledger.input_dataset,
         "input_accounting": _inputs_json(ledger.inputs),
+        "versions": [version.to_json() for version in ledger.versions],
         "output_accounting": {
             "partitions": [_partition_json(part) for part in ledger.partitions],
             "total_accounted": ledger.total_accounted,
@@ -67,6 +69,7 @@ def of_json(found: Mapping[str, Any]) -> StoredLedger:
             unaccounted=_number(out["unaccounted"]),
             proof=_read_proof(found["verification"]),
             sub_ledgers=tuple(map(_read_sub, found.get("sub_ledgers", ()))),
+            versions=tuple(map(InputVersion.of_json, found["versions"])),
             replay_of=found.get("replay_of"),
             redacted=tuple(found.get("redacted", ())),
             files=files_listed(found),

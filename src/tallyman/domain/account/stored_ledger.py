@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tallyman.domain.account.fate import Fate
+from tallyman.domain.account.input_version import InputVersion
 from tallyman.domain.account.ledger import (
     PROOF,
     WEAKER_PROOF,
@@ -78,6 +79,8 @@ class StoredLedger:
     unaccounted: int
     proof: StoredProof
     sub_ledgers: tuple[SubLedger, ...] = ()
+    versions: tuple[InputVersion, ...] = ()
+    """What was read of each input that is a dataset."""
     replay_of: str | None = None
     redacted: tuple[str, ...] = ()
     """The columns for which the run kept only hashes."""
@@ -103,6 +106,7 @@ class StoredLedger:
             unaccounted=ledger.unaccounted,
             proof=_proof(ledger),
             sub_ledgers=ledger.sub_ledgers,
+            versions=ledger.versions,
             replay_of=ledger.replay_of,
             redacted=redacted,
             files=files,
@@ -169,7 +173,8 @@ class StoredLedger:
             for fate, count in counts.items()
         )
         proof = StoredProof(balanced=self.proof.balanced, method=self.proof.method)
-        return replace(self, partitions=tuple(parts), sub_ledgers=(), files=None, proof=proof)
+        kept = replace(self, partitions=tuple(parts), sub_ledgers=(), versions=())
+        return replace(kept, files=None, proof=proof)
 
 
 def _as_version(parts: Sequence[Partition], version: int) -> tuple[Partition, ...]:

@@ -22,13 +22,14 @@ REJECTIONS_FRAGMENT = "rejections_fragment"
 
 @dataclass(frozen=True, slots=True)
 class Consumed:
-    """One input, as it was read. `id` is the materialization; None for a source or a table."""
+    """One source, or one fragment of a dataset, as it was read. `id` is the materialization that
+    made the fragment; None for a source or a table."""
 
     name: str
     partition: str | None
     digest: str
     id: UUID | None = None
-    version: int | None = None
+    fragment: UUID | None = None
     project: str | None = None
     """The pipeline that produces it, if that is another one: then `name` is its producer there."""
     input: str | None = None
@@ -37,7 +38,7 @@ class Consumed:
 
 def dependency_hash(consumed: Iterable[Consumed]) -> str:
     """Compute a hash that is equal if the content read is equal, whichever run made it."""
-    listed = sorted([_name(c), c.partition or "", c.digest, c.version or 0] for c in consumed)
+    listed = sorted([_name(c), c.partition or "", c.digest] for c in consumed)
     return hashlib.sha256(json.dumps(listed, separators=(",", ":")).encode()).hexdigest()
 
 

@@ -10,7 +10,6 @@ from tallyman.control.pipeline.workspace import Workspace
 from tallyman.domain.history.materialization import Materialization, RunRecord
 from tallyman.domain.pipeline.target import readings, source_path
 from tallyman.domain.version.dataset import Dataset, Fragment, Kind
-from tallyman.domain.version.owner import Owner
 from tallyman.engine.files.listing import InputFiles, list_files, listed_files
 from tallyman.errors import InputMissing, InputUnreadable
 from tallyman.registry.database import Transaction
@@ -48,15 +47,8 @@ class PastInputs:
         if not reads:  # recorded on success only
             yield from self._declared(made)
         for name, listed in reads.items():
-            if listed[0].id is not None:
-                yield self._of_asset(tx, name, listed, run)
-            elif listed[0].project is not None:
-                owner = Owner(run.owner.org, listed[0].project)
-                table = Datasets(tx).of_producer(owner, str(listed[0].producer), Kind.TABLE)
-                yield self._of_table(tx, name, table, run)
-            elif name in self.workspace.pipeline.tables:
-                table = Datasets(tx).of_producer(self.workspace.owner, name, Kind.TABLE)
-                yield self._of_table(tx, name, table, run)
+            if listed[0].fragment_id is not None:
+                yield self._of_dataset(tx, name, listed, run)
             else:
                 yield self._of_source(name, listed[0].partition, made)
 
@@ -86,7 +78,7 @@ class PastInputs:
             return PastInput(name, "source", partition, None, source.key, missing=str(error))
         return PastInput(name, "source", partition, files, source.key)
 
-    def _of_asset(
+    def _of_dataset(
         self, tx: Transaction, name: str, listed: list[Read], run: RunRecord
     ) -> PastInput:
         wanted = [read.fragment_id for read in listed if read.fragment_id]
@@ -94,12 +86,13 @@ class PastInputs:
         partition = listed[0].partition if len(listed) == 1 else None
         if len(fragments) < len(listed):
             missing = f"{len(listed) - len(fragments)} of {len(listed)} parts of it were purged"
-            return PastInput(name, "asset", partition, None, missing=missing)
+            kind = "table" if listed[0].id is None else "asset"
+            return PastInput(name, kind, partition, None, missing=missing)
         dataset = Datasets(tx).by_ids([fragments[0].dataset_id])[fragments[0].dataset_id]
         pinned = run.pins.get(dataset.id, 0)
         versions = [Reads(tx).version_of(dataset.id, f.id, pinned) for f in fragments]
         version = max((v for v in versions if v is not None), default=None)
-        return self._stored("asset", name, dataset, version, fragments, partition)
+        return self._stored(name, dataset, version, fragments, partition)
 
     def key_of(self, dataset: Dataset) -> tuple[str, ...]:
         """Return the key of a dataset: as its asset or table declares it now, if that is here."""
@@ -110,20 +103,8 @@ class PastInputs:
         producer = declared.get(dataset.producer)
         return producer.key if producer else dataset.key_columns
 
-    def _of_table(
-        self, tx: Transaction, name: str, dataset: Dataset | None, run: RunRecord
-    ) -> PastInput:
-        pinned = run.pins.get(dataset.id) if dataset else None
-        if dataset is None or pinned is None:
-            return PastInput(
-                name, "table", None, None, missing="the version that was read is unknown"
-            )
-        fragments = tuple(Fragments(tx).at(dataset.id, pinned).values())
-        return self._stored("table", name, dataset, pinned, fragments, None)
-
     def _stored(
         self,
-        kind: str,
         name: str,
         dataset: Dataset,
         version: int | None,
@@ -131,6 +112,7 @@ class PastInputs:
         partition: str | None,
     ) -> PastInput:
         files = missing = None
+        kind = "table" if dataset.kind is Kind.TABLE else "asset"
         try:
             files = self.stored_files(name, fragments)
         except InputMissing as error:

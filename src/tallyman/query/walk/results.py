@@ -15,7 +15,7 @@ from uuid import UUID
 
 from tallyman.control.bind.changes import ChangedInput, changes
 from tallyman.control.bind.inputs import Pins
-from tallyman.control.bind.pinned_files import table_digest
+from tallyman.control.bind.pinned_files import consumed_of
 from tallyman.control.bind.vouch import vouched
 from tallyman.control.pipeline.redaction import hidden_columns, known_key
 from tallyman.control.pipeline.workspace import Workspace
@@ -302,16 +302,8 @@ class Past:
                 found.append(Consumed(given.name, given.partition, digest))
                 continue
             assert given.dataset is not None
-            name, project = given.name, None
-            if given.dataset.owner != result.run.owner:
-                name, project = given.dataset.producer, given.dataset.owner.project
-            if given.kind == "asset":
-                found += [
-                    Consumed(name, f.partition, f.digest, project=project) for f in given.fragments
-                ]
-            else:
-                digest = table_digest(given.fragments)
-                found.append(Consumed(name, None, digest, project=project))
+            shared = given.dataset if given.dataset.owner != result.run.owner else None
+            found += consumed_of(given.name, given.fragments, shared)
         return found
 
     # ---- keys -------------------------------------------------------------------------

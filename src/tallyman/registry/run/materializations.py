@@ -52,6 +52,7 @@ SUCCEED = f"""
     SET status = %(status)s, completed_at = clock_timestamp(), duration_ms = %(duration_ms)s,
         upstream_assets = %(names)s, upstream_partitions = %(partitions)s, upstream_ids = %(ids)s,
         upstream_projects = %(projects)s, upstream_inputs = %(inputs)s,
+        upstream_fragments = %(fragments)s,
         dependency_hash = %(dependency_hash)s, content_digest = %(digest)s,
         location = %(location)s, fragment_id = %(fragment)s, metadata = %(metadata)s,
         updated_at = now()
@@ -64,7 +65,8 @@ SKIP = f"""
         completed_at = clock_timestamp(), duration_ms = 0, executor_node = %(node)s,
         upstream_assets = r.upstream_assets, upstream_partitions = r.upstream_partitions,
         upstream_ids = r.upstream_ids, upstream_projects = r.upstream_projects,
-        upstream_inputs = r.upstream_inputs, dependency_hash = r.dependency_hash,
+        upstream_inputs = r.upstream_inputs, upstream_fragments = r.upstream_fragments,
+        dependency_hash = r.dependency_hash,
         definition_hash = r.definition_hash, content_digest = r.content_digest,
         location = r.location, fragment_id = r.fragment_id,
         metadata = %(metadata)s
@@ -212,6 +214,7 @@ class Materializations:
             "ids": [c.id for c in made.consumed],
             "projects": _unless_own([c.project for c in made.consumed]),
             "inputs": _unless_own([c.input for c in made.consumed]),
+            "fragments": [c.fragment for c in made.consumed],
             "dependency_hash": dependency_hash(made.consumed),
             "digest": made.digest,
             "location": made.location,

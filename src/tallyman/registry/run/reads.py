@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from tallyman.domain.account.input_version import InputVersion
 from tallyman.domain.history.materialization import Materialization
 from tallyman.domain.history.run import Status
 from tallyman.domain.pipeline.target import Target
@@ -16,16 +17,47 @@ from tallyman.registry.database import Transaction
 from tallyman.registry.run.materializations import COLUMNS, Materializations
 
 INPUTS = """
-    SELECT coalesce(u.input, u.name) AS name, u.partition, u.id, f.id AS fragment_id, u.project,
-           u.name AS producer
+    SELECT coalesce(u.input, u.name) AS name, u.partition, u.id, u.fragment AS fragment_id,
+           f.dataset_id
     FROM materializations m
-    CROSS JOIN unnest(m.upstream_assets, m.upstream_partitions, m.upstream_ids,
-                      m.upstream_projects, m.upstream_inputs)
-        AS u (name, partition, id, project, input)
-    LEFT JOIN materializations made ON made.id = u.id
-    LEFT JOIN fragments f ON f.id = made.fragment_id
+    CROSS JOIN unnest(m.upstream_assets, m.upstream_partitions, m.upstream_ids, m.upstream_inputs,
+                      m.upstream_fragments)
+        AS u (name, partition, id, input, fragment)
+    LEFT JOIN fragments f ON f.id = u.fragment
     WHERE m.id = %(id)s
     ORDER BY 1, u.partition
+"""
+# By the registry alone: a run reads the pinned version, and what it made or reused itself in place
+# of the partitions of that version. What is appended, or added by a replay, is read in addition.
+EXPECTED = """
+    WITH made AS (
+        SELECT m.fragment_id, m.reused_id, f.partition,
+               m.adds_to IS NOT NULL OR r.params -> 'append' ? m.asset_name AS joins
+        FROM materializations m
+        JOIN runs r ON r.id = m.run_id
+        JOIN fragments f ON f.id = m.fragment_id AND f.dataset_id = %(dataset)s
+        WHERE m.run_id = %(run)s AND m.status IN ('success', 'skipped')
+    ), there AS (
+        SELECT f.id, f.partition, a.adds_to
+        FROM version_fragments vf
+        JOIN fragments f ON f.id = vf.fragment_id
+        LEFT JOIN materializations a ON a.id = f.materialization_id
+        WHERE vf.dataset_id = %(dataset)s
+          AND vf.since <= %(ordinal)s AND (vf.until IS NULL OR vf.until > %(ordinal)s)
+    ), read AS (
+        SELECT id FROM there
+        WHERE NOT EXISTS (
+            SELECT FROM made
+            WHERE NOT made.joins AND made.partition IS NOT DISTINCT FROM there.partition
+              AND (there.adds_to IS NULL OR made.reused_id IS DISTINCT FROM there.adds_to))
+        UNION
+        SELECT fragment_id FROM made
+    )
+    SELECT f.id, f.row_count AS rows, f.id IN (SELECT fragment_id FROM made) AS own,
+           ARRAY(SELECT file ->> 'path' FROM jsonb_array_elements(f.files) AS file) AS files
+    FROM read JOIN fragments f USING (id)
+    WHERE %(partition)s::text IS NULL OR f.partition = %(partition)s
+    ORDER BY f.partition, f.id
 """
 VERSIONS = """
     SELECT since, until FROM version_fragments
@@ -68,17 +100,15 @@ OF_RESULT_IN_RUN = f"""
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """One input of a result, by the name that the reader gives it. Without an id it is a source or
-    a table."""
+    """One source, or one fragment of a dataset, that a result was made from, by the name that the
+    reader gives the input."""
 
     name: str
     partition: str | None
     id: UUID | None
     fragment_id: UUID | None
-    project: str | None = None
-    """The pipeline that produces it, if that is another one."""
-    producer: str | None = None
-    """The asset or table that produces it."""
+    """None for a source."""
+    dataset_id: UUID | None
 
 
 class Reads:
@@ -87,6 +117,21 @@ class Reads:
 
     def inputs(self, result: UUID) -> list[Read]:
         return [Read(**row) for row in self.tx.execute(INPUTS, {"id": result}).fetchall()]
+
+    def expected(
+        self, name: str, dataset: UUID, partition: str | None, ordinal: int, run: UUID | None
+    ) -> InputVersion:
+        """Return what a run has to find of a dataset that it pinned at this version."""
+        given = {"dataset": dataset, "partition": partition, "ordinal": ordinal, "run": run}
+        rows = self.tx.execute(EXPECTED, given).fetchall()
+        return InputVersion(
+            input=name,
+            dataset=dataset,
+            version=None if any(row["own"] for row in rows) else ordinal,
+            fragments=tuple(row["id"] for row in rows),
+            files=tuple(path for row in rows for path in row["files"]),
+            rows=sum(row["rows"] for row in rows),
+        )
 
     def result(self, wanted: UUID) -> Materialization | None:
         row = self.tx.execute(GET, {"id": wanted}).fetchone()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 from uuid import UUID
 
@@ -71,7 +71,7 @@ OF_RESULT = f"""
     FOR SHARE OF f
 """
 MADE = """
-    SELECT fragment_id, reused_id FROM materializations
+    SELECT fragment_id, reused_id, adds_to FROM materializations
     WHERE run_id = %(run)s AND asset_name = %(asset)s AND fragment_id IS NOT NULL
       AND status IN ('success', 'skipped')
 """
@@ -84,6 +84,15 @@ LEAVE = """
     UPDATE version_fragments SET until = %(ordinal)s
     WHERE dataset_id = %(dataset)s AND fragment_id = ANY(%(ids)s) AND until IS NULL
 """
+
+
+@dataclass(frozen=True, slots=True)
+class MadeBy:
+    """A fragment that a run made: the earlier result that it reused, and the one that a replay adds
+    its rows to."""
+
+    reused_id: UUID | None
+    adds_to: UUID | None
 
 
 class Fragments:
@@ -140,12 +149,11 @@ class Fragments:
             found.setdefault(row["partition"], set()).add(row["id"])
         return found
 
-    def made(self, run: UUID, asset: str, partition: str | None) -> dict[UUID, UUID | None]:
-        """Return what a run made or reused of an asset, in one partition or all: fragment -> reused
-        result, or None."""
+    def made(self, run: UUID, asset: str, partition: str | None) -> dict[UUID, MadeBy]:
+        """Return what a run made or reused of an asset, in one partition or all."""
         given = {"run": run, "asset": asset, "partition": partition}
         rows = self.tx.execute(MADE + (OF_PARTITION if partition else ""), given).fetchall()
-        return {row["fragment_id"]: row["reused_id"] for row in rows}
+        return {row.pop("fragment_id"): MadeBy(**row) for row in rows}
 
     def reused(
         self, results: Mapping[UUID, UUID], ordinals: Mapping[UUID, int]
