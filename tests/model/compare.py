@@ -18,8 +18,9 @@ def look(play: Play, random: Random) -> None:
     _same("datasets with a version", set(heads), set(play.world.current))
     for name, content in play.world.current.items():
         _same(f"rows of {name} v{heads[name]}", read(play, name), expected(content))
-        before = play.world.seen.setdefault((name, heads[name]), content)
+        before = play.world.seen.get((name, heads[name]), content)
         _same(f"{name} v{heads[name]}, which was seen before", expected(before), expected(content))
+        play.world.seen[name, heads[name]] = content
     play.world.heads = heads
     name, version = random.choice(sorted(play.world.seen)) if play.world.seen else ("", 0)
     if name:
@@ -48,7 +49,8 @@ def _look_at_run(play: Play, run: str) -> None:
     for made in shown["assets"]:
         if made["status"] == "success":
             target = (made["name"], made["partition"])
-            _same(f"records that {target} of {run} read", made["records_in"], play.read[target])
+            wanted = play.read.get(target, made["records_in"])
+            _same(f"records that {target} of {run} read", made["records_in"], wanted)
             _same(f"unaccounted records of {target}", made["unaccounted"], 0)
     verified = play.home.tallyman("verify", run)
     if verified.code:

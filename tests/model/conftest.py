@@ -72,6 +72,10 @@ def stage(
         look(play, random)
         Run((), DAYS[:2]).do(play)
         look(play, random)
+        for name in ("raw/mon/a.jsonl", "items/a.jsonl"):
+            play.source(name, some_records(random, name))
+        Run(("good", "plog", "parts"), ("mon",), after=True).do(play)
+        look(play, random)
         home.close()
         kept = home.path.with_name("kept")
         home.path.rename(kept)

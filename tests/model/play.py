@@ -36,11 +36,14 @@ class Play:
     latest: str | None = None
     """The run that the last verb made."""
     read: dict[tuple[str, str | None], int] = field(default_factory=dict)
-    """How many records each target of it must have read."""
+    """How many records each target of it must have read, if that is known."""
 
     def said(self, *words: str, **more: str) -> Reply:
         self.log.append(" ".join([*(f"{k}={v}" for k, v in more.items()), "tallyman", *map(shlex.quote, words)]))
-        return self.home.tallyman(*words, **more)
+        try:
+            return self.home.tallyman(*words, **more)
+        except Exception as error:
+            raise Disagrees(f"{self.log[-1]}: {type(error).__name__}: {error}") from error
 
     def ok(self, *words: str, **more: str) -> Any:
         reply = self.said(*words, **more)

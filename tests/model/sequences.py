@@ -7,12 +7,13 @@ from random import Random
 
 from tests.model.compare import look
 from tests.model.play import Disagrees, Play, Verb
+from tests.model.replays import Discard, Replay
 from tests.model.state import World
 from tests.model.verbs import DeleteFile, Run, WriteFile
 from tests.model.versions import Invalidate, Rollback
 
 NewPlay = Callable[[], Play]
-DRAWN = {Run: 8, WriteFile: 6, DeleteFile: 1, Rollback: 3, Invalidate: 1}
+DRAWN = {Run: 6, WriteFile: 5, DeleteFile: 1, Replay: 5, Discard: 1, Rollback: 4, Invalidate: 1}
 
 
 def drawn(random: Random, world: World) -> Verb:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import count
 
-from tests.model.meaning import ASSETS, NOTHING, PRODUCER, Asset, Made, Record, Rows
+from tests.model.meaning import ASSETS, PRODUCER, Asset, Made, Record, Rows
 
 Target = tuple[str, str | None]
 """An asset, and its day if it has days."""
-_numbers = count(1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,9 +17,8 @@ class Piece:
 
     rows: Rows
     result: int
-    open: Mapping[str, str] = field(default_factory=dict)
-    """Rejected records of the result that nobody replayed: their key, and the run to replay."""
-    corrections: Mapping[str, Record] = field(default_factory=dict)
+    replays: frozenset[str] = frozenset()
+    """The replays that added rows to it."""
 
 
 Content = Mapping[str | None, Piece]
@@ -38,8 +35,23 @@ class Result:
 
     number: int
     definition: object
-    inputs: object
+    inputs: tuple[object, ...]
     pieces: Mapping[str, Piece]
+    run: str
+    rejected: frozenset[str]
+    corrections: Mapping[str, Record] = field(default_factory=dict)
+    """What replays of the whole asset put in the place of records."""
+    replays: list[Replayed] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replayed:
+    """A replay of some rejections of a result, and whether each passed. Without rows there is
+    nothing that a rollback could take back."""
+
+    run: str
+    passed: Mapping[str, bool]
+    rows: bool
 
 
 class NotReady(Exception):
@@ -55,6 +67,9 @@ class World:
     current: dict[str, Content] = field(default_factory=dict)
     results: dict[Target, Result] = field(default_factory=dict)
     invalid: set[Target] = field(default_factory=set)
+    numbered: dict[int, Result] = field(default_factory=dict)
+    discarded: set[tuple[str, Target, str]] = field(default_factory=set)
+    """Run, target and key of rejections that were given up."""
     seen: dict[tuple[str, int], Content] = field(default_factory=dict)
     """The content of each version."""
     heads: dict[str, int] = field(default_factory=dict)
@@ -116,25 +131,53 @@ class World:
     def _made(
         self, asset: Asset, day: str | None, inputs: tuple[object, ...], run: str
     ) -> Result:
-        made = evaluate(asset, day, inputs, self.limit)
-        number = next(_numbers)
-        open_now = dict.fromkeys(made.rejected, run)
-        pieces = {
-            name: Piece(rows=rows, result=number, open=open_now if name == asset.name else {})
-            for name, rows in made.rows.items()
-        }
-        return Result(
-            number=number, definition=self.definition(asset), inputs=inputs, pieces=pieces
+        return self.add_result(asset, inputs, run, evaluate(asset, day, inputs, self.limit))
+
+    def add_result(
+        self, asset: Asset, inputs: tuple[object, ...], run: str, made: Made,
+        corrections: Mapping[str, Record] | None = None,
+    ) -> Result:
+        number = len(self.numbered) + 1
+        self.numbered[number] = Result(
+            number=number,
+            definition=self.definition(asset),
+            inputs=inputs,
+            pieces={name: Piece(rows=rows, result=number) for name, rows in made.rows.items()},
+            run=run,
+            rejected=made.rejected,
+            corrections=corrections or {},
         )
+        return self.numbered[number]
+
+    # ---- rejections -----------------------------------------------------------------------
+
+    def open(self, target: Target) -> dict[str, str]:
+        """The open rejections of what readers see of a target: their key, and the run to replay.
+        A replay whose rows a rollback took back does not count."""
+        piece = self.current.get(target[0], {}).get(target[1])
+        if piece is None:
+            return {}
+        result = self.numbered[piece.result]
+        found = dict.fromkeys(result.rejected, result.run)
+        for replay in result.replays:
+            if not replay.rows or replay.run in piece.replays:
+                for key, passed in replay.passed.items():
+                    found[key] = replay.run
+                    if passed:
+                        del found[key]
+        return {k: run for k, run in found.items() if (run, target, k) not in self.discarded}
 
 
 def evaluate(asset: Asset, day: str | None, inputs: tuple[object, ...], limit: int) -> Made:
     if not asset.source:
         return asset.make(*inputs)
+    return asset.make(records_of(inputs), day=day, limit=limit)
+
+
+def records_of(inputs: tuple[object, ...]) -> list[Record]:
     [files] = inputs
     assert isinstance(files, dict)
-    records = [record for lines in files.values() for record in lines]
-    return asset.make(records, day=day, limit=limit)
+    return [record for lines in files.values() for record in lines]
 
 
 def _records_in(asset: Asset, inputs: tuple[object, ...]) -> int:
@@ -154,7 +197,3 @@ def _joined(asset: Asset, there: Content, day: str | None, piece: Piece) -> Cont
     elif before is not None and before.result == piece.result:
         piece = before
     return {**there, day: piece}
-
-
-def empty() -> Rows:
-    return NOTHING

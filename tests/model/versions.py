@@ -23,7 +23,9 @@ class Rollback:
 
     @classmethod
     def draw(cls, random: Random, world: World) -> Rollback:
-        return cls(random.choice(ALONE), random.choice((1, 1, 1, 2, 3)))
+        older = [name for name in ALONE if world.heads.get(name, 0) > 1]
+        name = random.choice(older or ALONE)
+        return cls(name, random.randint(1, max(1, world.heads.get(name, 1) - 1)))
 
     def possible(self, world: World) -> bool:
         return (self.dataset, world.heads.get(self.dataset, 0) - self.back) in world.seen

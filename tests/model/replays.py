@@ -1,0 +1,162 @@
+"""Verbs about rejected records: replay them, corrected or not, and give them up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from random import Random
+
+from tests.model.known import KNOWN
+from tests.model.meaning import ASSETS, Record
+from tests.model.play import Disagrees, Play, lines
+from tests.model.state import Replayed, Target, World, records_of
+from tests.model.verbs import some_record
+
+REJECTING = [name for name, asset in ASSETS.items() if asset.source]
+
+
+@dataclass(frozen=True)
+class Replay:
+    """Open rejections of one asset, of the run that has most of them: those that are corrected, or
+    all as they are."""
+
+    asset: str
+    corrected: tuple[Record, ...]
+
+    @classmethod
+    def draw(cls, random: Random, world: World) -> Replay:
+        name = random.choice(REJECTING)
+        run, targets = chosen(world, name)
+        keys = sorted((key, day) for (_, day), found in targets.items() for key in found)
+        if not keys or random.random() < 0.2:
+            return cls(name, ())
+        some = random.sample(keys, random.randint(1, len(keys)))
+        fixed = (some_record(random, key, day or "mon", bad=0.15) for key, day in some)
+        return cls(name, tuple(fixed))
+
+    def possible(self, world: World) -> bool:
+        """Only a result that readers see, of the present definition, can be replayed; without
+        corrections its records are read again."""
+        run, targets = chosen(world, self.asset)
+        keys = {key for found in targets.values() for key in found}
+        if not keys or not {r.id for r in self.corrected} <= keys:
+            return False
+        every = [(self.asset, t[1]) for t in targets]
+        if any(t in world.invalid or not current(world, t) for t in every):
+            return False
+        named = [t for t, found in targets.items() if not self.corrected or found & {r.id for r in self.corrected}]
+        if len(named) > 1 and "replay of several targets" in KNOWN:
+            return False
+        again = not self.corrected or ASSETS[self.asset].combines
+        return not again or all(unchanged(world, t) for t in every)
+
+    def do(self, play: Play) -> None:
+        run, targets = chosen(play.world, self.asset)
+        words = ["rejections", "replay", run, "--asset", self.asset]
+        if self.corrected:
+            play.write("fix.jsonl", lines(self.corrected))
+            words += ["--with", "fix.jsonl"]
+        answer = play.ok(*words)
+        if answer["run"] is None:
+            raise Disagrees(f"nothing was replayed: {play.log[-1]}\n{answer}")
+        by = str(answer["run"]["run_id"])
+        play.latest, play.read = by, {}
+        fixed = {record.id: record for record in self.corrected}
+        for target, keys in targets.items():
+            named = keys if not fixed else keys & set(fixed)
+            if named:
+                replayed(play.world, target, by, {k: fixed[k] for k in named if k in fixed}, named)
+
+
+@dataclass(frozen=True)
+class Discard:
+    """Give up one open rejection, or all of an asset in a run."""
+
+    asset: str
+    key: str | None
+
+    @classmethod
+    def draw(cls, random: Random, world: World) -> Discard:
+        name = random.choice(REJECTING)
+        _, targets = chosen(world, name)
+        keys = sorted(key for found in targets.values() for key in found)
+        return cls(name, random.choice(keys) if keys and random.random() < 0.8 else None)
+
+    def possible(self, world: World) -> bool:
+        _, targets = chosen(world, self.asset)
+        keys = {key for found in targets.values() for key in found}
+        return bool(keys) and (self.key is None or self.key in keys)
+
+    def do(self, play: Play) -> None:
+        run, targets = chosen(play.world, self.asset)
+        words = ["rejections", "discard", run, "--asset", self.asset, "--reason", "lost"]
+        given = [] if self.key is None else ["--where", f"source_key = '{self.key}'"]
+        play.ok(*words, *given)
+        for target, keys in targets.items():
+            wanted = keys if self.key is None else keys & {self.key}
+            play.world.discarded |= {(run, target, key) for key in wanted}
+
+
+def chosen(world: World, asset: str) -> tuple[str, dict[Target, set[str]]]:
+    """The run with most open rejections of the asset, and which they are."""
+    found: dict[str, dict[Target, set[str]]] = {}
+    for day in world.current.get(asset, {}):
+        for key, run in world.open((asset, day)).items():
+            found.setdefault(run, {}).setdefault((asset, day), set()).add(key)
+    if not found:
+        return "", {}
+    run = max(sorted(found), key=lambda r: sum(map(len, found[r].values())))
+    return run, found[run]
+
+
+def current(world: World, target: Target) -> bool:
+    """True if readers see the last result, and its definition is the present one."""
+    last, piece = world.results.get(target), world.current[target[0]][target[1]]
+    asset = ASSETS[target[0]]
+    return (
+        last is not None
+        and last.number == piece.result
+        and last.definition == world.definition(asset)
+    )
+
+
+def unchanged(world: World, target: Target) -> bool:
+    return world.results[target].inputs == (world.records(ASSETS[target[0]].source or "", target[1]),)
+
+
+def replayed(
+    world: World, target: Target, by: str, fixed: dict[str, Record], keys: Iterable[str]
+) -> None:
+    """Where records are combined, all are evaluated again, else those that were chosen."""
+    asset, piece = ASSETS[target[0]], world.current[target[0]][target[1]]
+    result = world.numbered[piece.result]
+    if asset.combines:
+        instead = {**result.corrections, **fixed}
+        records = [instead.get(r.id, r) for r in records_of(result.inputs)]
+        made = asset.make(records, day=target[1], limit=world.limit)
+        new = world.add_result(asset, result.inputs, by, made, instead)
+        for key in made.rejected:
+            if (result.run, target, key) in world.discarded:
+                world.discarded.add((by, target, key))
+        world.results[target] = new
+        world.current[asset.name] = {None: new.pieces[asset.name]}
+        return
+    read = [fixed.get(r.id, r) for r in records_of(result.inputs) if r.id in set(keys)]
+    made = asset.make(read, day=target[1], limit=world.limit)
+    known = {row[0] for row in piece.rows}
+    adds = any(row[0] not in known for row in made.rows[asset.name])
+    outcome = Replayed(run=by, passed={k: k not in made.rejected for k in keys}, rows=adds)
+    result.replays.append(outcome)
+    if not adds:
+        return
+    for name, rows in made.rows.items():
+        if name == "parts_rejected":
+            continue  # what the run rejected, until the asset is made again
+        there = world.current[name]
+        before = there[target[1]]
+        kept = {row[0] for row in before.rows}
+        more = {row: ids for row, ids in rows.items() if row[0] not in kept}
+        after = replace(
+            before, rows={**before.rows, **more}, replays=before.replays | {by}
+        )
+        world.current[name] = {**there, target[1]: after}
