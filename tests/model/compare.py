@@ -7,21 +7,32 @@ from random import Random
 
 from tests.model.meaning import Row, Rows
 from tests.model.play import Disagrees, Play
-from tests.model.state import Content, rows_of
+from tests.model.state import Committed, Content, rows_of
 
 REJECTIONS = ("parts_rejected",)
 
 
 def look(play: Play, random: Random) -> None:
     """Compare the rows of every dataset, an older version, and the run that was just made."""
-    heads = {name: at for name, at in play.home.heads().items() if at}
+    old = {new: name for name, new in play.world.names.items()}
+    heads = {old.get(name, name): at for name, at in play.home.heads().items() if at}
     _same("datasets with a version", set(heads), set(play.world.current))
     for name, content in play.world.current.items():
         _same(f"rows of {name} v{heads[name]}", read(play, name), expected(content))
         before = play.world.seen.get((name, heads[name]), content)
         _same(f"{name} v{heads[name]}, which was seen before", expected(before), expected(content))
         play.world.seen[name, heads[name]] = content
-    play.world.heads = heads
+    if heads != play.world.heads:
+        play.world.heads = heads
+        commit = play.home.ok("commits", "--limit", "1")[0]["id"]
+        play.world.commits.append(Committed(commit, heads, play.world.active))
+    active = play.world.active
+    if active is not None and active not in play.world.hashes:
+        found = play.home.ok("pipeline-versions")["pipeline"]["active"]
+        play.world.hashes[active] = found
+    for alias, at in play.world.snapshots.items():
+        content = play.world.seen[at]
+        _same(f"rows of {alias}, which is {at}", read(play, at[0], alias=alias), expected(content))
     name, version = random.choice(sorted(play.world.seen)) if play.world.seen else ("", 0)
     if name:
         then = expected(play.world.seen[name, version])
@@ -31,8 +42,8 @@ def look(play: Play, random: Random) -> None:
         play.latest = None
 
 
-def read(play: Play, name: str, version: int | None = None) -> list[Row]:
-    rows = play.home.rows(name, version)
+def read(play: Play, name: str, version: int | None = None, alias: str = "") -> list[Row]:
+    rows = play.home.rows(alias or play.world.shown(name), version)
     return sorted((row[1],) for row in rows) if name in REJECTIONS else rows
 
 

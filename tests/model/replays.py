@@ -39,6 +39,8 @@ class Replay:
         corrections its records are read again."""
         run, targets = chosen(world, self.asset)
         keys = {key for found in targets.values() for key in found}
+        if world.limit in world.rolled_back:
+            return False
         if not keys or not {r.id for r in self.corrected} <= keys:
             return False
         every = [(self.asset, t[1]) for t in targets]
@@ -53,6 +55,11 @@ class Replay:
     def do(self, play: Play) -> None:
         run, targets = chosen(play.world, self.asset)
         words = ["rejections", "replay", run, "--asset", self.asset]
+        fixed = {record.id: record for record in self.corrected}
+        if ASSETS[self.asset].by_day:
+            # Days of the run that were made again since cannot be replayed.
+            keys = sorted(fixed or {key for found in targets.values() for key in found})
+            words += ["--where", "source_key IN ({})".format(", ".join(map(repr, keys)))]
         if self.corrected:
             play.write("fix.jsonl", lines(self.corrected))
             words += ["--with", "fix.jsonl"]
@@ -61,7 +68,6 @@ class Replay:
             raise Disagrees(f"nothing was replayed: {play.log[-1]}\n{answer}")
         by = str(answer["run"]["run_id"])
         play.latest, play.read = by, {}
-        fixed = {record.id: record for record in self.corrected}
         for target, keys in targets.items():
             named = keys if not fixed else keys & set(fixed)
             if named:

@@ -9,11 +9,22 @@ from tests.model.compare import look
 from tests.model.play import Disagrees, Play, Verb
 from tests.model.replays import Discard, Replay
 from tests.model.state import World
+from tests.model.edits import Apply, EditRule
+from tests.model.tables import Change, Insert, Load
+from tests.model.upkeep import Cleanup, Kill, RemoveRuns
 from tests.model.verbs import DeleteFile, Run, WriteFile
-from tests.model.versions import Invalidate, Rollback
+from tests.model.versions import (
+    Invalidate, Purge, Rename, Rollback, RollbackCommit, Snapshot,
+)
 
 NewPlay = Callable[[], Play]
-DRAWN = {Run: 6, WriteFile: 5, DeleteFile: 1, Replay: 5, Discard: 1, Rollback: 4, Invalidate: 1}
+DRAWN = {
+    Run: 12, WriteFile: 8, DeleteFile: 1, Replay: 8, Discard: 2,
+    Rollback: 6, RollbackCommit: 3, Invalidate: 2, Snapshot: 1, Purge: 2, Rename: 1,
+    EditRule: 2, Apply: 2, Insert: 1, Change: 2, Load: 1,
+    Cleanup: 2, RemoveRuns: 1, Kill: 2,
+}  # fmt: skip
+"""How often each kind of verb is drawn."""
 
 
 def drawn(random: Random, world: World) -> Verb:

@@ -54,6 +54,15 @@ class Replayed:
     rows: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A commit: the versions that were current after it, and the pipeline version."""
+
+    id: str
+    heads: Mapping[str, int]
+    active: int | None
+
+
 class NotReady(Exception):
     """An input has no valid result: the run is refused, or publishes nothing."""
 
@@ -71,8 +80,21 @@ class World:
     discarded: set[tuple[str, Target, str]] = field(default_factory=set)
     """Run, target and key of rejections that were given up."""
     seen: dict[tuple[str, int], Content] = field(default_factory=dict)
-    """The content of each version."""
+    """The content of each version that was not purged."""
     heads: dict[str, int] = field(default_factory=dict)
+    restored: dict[tuple[str, int], int] = field(default_factory=dict)
+    """The version that a version is again, by a rollback."""
+    commits: list[Committed] = field(default_factory=list)
+    snapshots: dict[str, tuple[str, int]] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
+    """New names of datasets that were renamed."""
+    active: int | None = None
+    """The pipeline version that is active, by its limit."""
+    rolled_back: set[int] = field(default_factory=set)
+    hashes: dict[int, str] = field(default_factory=dict)
+
+    def shown(self, dataset: str) -> str:
+        return self.names.get(dataset, dataset)
 
     # ---- sources and definitions ----------------------------------------------------------
 
@@ -80,15 +102,20 @@ class World:
         folder = f"{source}/{day}/" if source == "raw" else f"{source}/"
         return {name: lines for name, lines in self.files.items() if name.startswith(folder)}
 
-    def definition(self, asset: Asset) -> object:
-        return self.limit if asset.name == "good" else None
+    def definition(self, asset: Asset, limit: int | None = None) -> object:
+        return (limit or self.limit) if asset.name == "good" else None
+
+    def activated(self, limit: int) -> None:
+        self.active = limit
+        self.rolled_back.discard(limit)
 
     # ---- runs -----------------------------------------------------------------------------
 
     def run(
-        self, run: str, targets: Sequence[Target], *, force: Iterable[str] = ()
+        self, run: str, targets: Sequence[Target], *, force: Iterable[str] = (), limit: int = 0
     ) -> dict[Target, int]:
         """Run the targets and publish them all. Return the records that each of them reads."""
+        limit = limit or self.limit
         forced, after, results = set(force), dict(self.current), dict(self.results)
         invalid, read = set(self.invalid), {}
         for target in targets:
@@ -98,17 +125,18 @@ class World:
             read[target] = _records_in(asset, inputs)
             unchanged = last is not None and target[0] not in forced and target not in invalid
             same = last is not None and (last.definition, last.inputs) == (
-                self.definition(asset),
+                self.definition(asset, limit),
                 inputs,
             )
             if not (unchanged and same):
-                last = self._made(asset, day, inputs, run)
+                last = self._made(asset, day, inputs, run, limit)
                 results[target] = last
             assert last is not None
             invalid.discard(target)
             for name, piece in last.pieces.items():
                 after[name] = _joined(asset, after.get(name, {}), day, piece)
         self.current, self.results, self.invalid = after, results, invalid
+        self.activated(limit)
         return read
 
     def _inputs(
@@ -129,18 +157,19 @@ class World:
         return tuple(found)
 
     def _made(
-        self, asset: Asset, day: str | None, inputs: tuple[object, ...], run: str
+        self, asset: Asset, day: str | None, inputs: tuple[object, ...], run: str, limit: int
     ) -> Result:
-        return self.add_result(asset, inputs, run, evaluate(asset, day, inputs, self.limit))
+        made = evaluate(asset, day, inputs, limit)
+        return self.add_result(asset, inputs, run, made, limit=limit)
 
     def add_result(
         self, asset: Asset, inputs: tuple[object, ...], run: str, made: Made,
-        corrections: Mapping[str, Record] | None = None,
+        corrections: Mapping[str, Record] | None = None, limit: int | None = None,
     ) -> Result:
         number = len(self.numbered) + 1
         self.numbered[number] = Result(
             number=number,
-            definition=self.definition(asset),
+            definition=self.definition(asset, limit),
             inputs=inputs,
             pieces={name: Piece(rows=rows, result=number) for name, rows in made.rows.items()},
             run=run,

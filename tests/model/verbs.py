@@ -9,6 +9,7 @@ from random import Random
 from tests.model.meaning import ASSETS, PRODUCER, Record
 from tests.model.play import Disagrees, Play
 from tests.model.project import DAYS
+from tests.world.reply import Reply
 from tests.model.state import NotReady, Target, World
 
 FILES = (*(f"raw/{day}/{name}.jsonl" for day in DAYS for name in "ab"), "items/a.jsonl", "items/b.jsonl")
@@ -87,6 +88,8 @@ class Run:
     force: bool = False
     before: bool = False
     after: bool = False
+    past: int | None = None
+    """A past version of the pipeline, by its limit, instead of the files."""
 
     @classmethod
     def draw(cls, random: Random, world: World) -> Run:
@@ -97,14 +100,14 @@ class Run:
         if any(ASSETS[name].by_day for name in _selected(chosen, before, after)):
             first = random.randrange(len(DAYS))
             days = DAYS[first : first + random.choice((1, 1, 1, 2, 3))]
-        return cls(chosen, days, force, before, after)
+        past = random.choice(list(world.hashes)) if random.random() < 0.1 else None
+        return cls(chosen, days, force, before, after, past)
 
     def possible(self, world: World) -> bool:
-        targets = self.targets()
-        return all(
-            world.records(ASSETS[asset].source or "", day) for asset, day in targets
-            if ASSETS[asset].source
-        )  # fmt: skip
+        if self.past is not None and self.past not in world.hashes:
+            return False
+        sources = [(ASSETS[asset].source, day) for asset, day in self.targets()]
+        return all(world.records(name, day) for name, day in sources if name)
 
     def targets(self) -> list[Target]:
         names = _selected(self.assets, self.before, self.after)
@@ -114,21 +117,35 @@ class Run:
             for day in (self.days if ASSETS[name].by_day else (None,))
         ]
 
-    def words(self) -> list[str]:
+    def words(self, world: World) -> list[str]:
         terms = [f"{'+' * self.before}{name}{'+' * self.after}" for name in self.assets]
         days: list[str] = []
         if len(self.days) == 1:
             days = ["--partition", self.days[0]]
         elif self.days:
             days = ["--partitions", ",".join(self.days)]
-        return ["backfill" if len(self.days) > 1 else "run", *terms, *days, *["--force"] * self.force]
+        days += ["--force"] * self.force
+        if len(self.days) > 1:
+            return ["backfill", *terms, *days]
+        past = [] if self.past is None else ["--pipeline-version", world.hashes[self.past]]
+        return ["run", *terms, *days, *past]
+
+    def limit(self, world: World) -> int:
+        return world.limit if self.past is None or len(self.days) > 1 else self.past
 
     def do(self, play: Play) -> None:
-        reply = play.said(*self.words())
-        run = str((reply.json or {}).get("run_id"))
+        world, limit = play.world, self.limit(play.world)
+        if limit in world.rolled_back:
+            play.refused(*self.words(world), code=4)
+            return
+        self.done(play, play.said(*self.words(world)))
+
+    def done(self, play: Play, reply: Reply) -> None:
+        """Publish it in the model too, or not if an input is not ready."""
+        run, limit = str((reply.json or {}).get("run_id")), self.limit(play.world)
         try:
             force = self.assets if self.force else ()
-            read = play.world.run(run, self.targets(), force=force)
+            read = play.world.run(run, self.targets(), force=force, limit=limit)
         except NotReady as lacking:
             if reply.code not in (1, 4):
                 raise Disagrees(f"{lacking} was expected not to be ready: {reply}") from None

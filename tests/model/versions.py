@@ -8,10 +8,11 @@ from random import Random
 from tests.model.meaning import ASSETS, PRODUCER
 from tests.model.play import Play
 from tests.model.project import DAYS
-from tests.model.state import World
+from tests.model.state import World, rows_of
+from tests.model.tables import COLUMNS, refers, rows
 
-ALONE = [name for name in PRODUCER if PRODUCER[name] != "parts"]
-"""Datasets that are the only output of their asset."""
+ALONE = [*(name for name in PRODUCER if PRODUCER[name] != "parts"), *COLUMNS]
+"""Tables, and datasets that are the only output of their asset."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +34,129 @@ class Rollback:
     def do(self, play: Play) -> None:
         world = play.world
         to = world.heads[self.dataset] - self.back
-        play.ok("rollback", self.dataset, "--to", str(to))
-        world.current[self.dataset] = world.seen[self.dataset, to]
+        words = ("rollback", world.shown(self.dataset), "--to", str(to))
+        if self.dataset in COLUMNS:
+            tables = {name: rows(world, name) for name in COLUMNS}
+            tables[self.dataset] = {row[0]: row for row in rows_of(world.seen[self.dataset, to])}
+            if not refers(tables):
+                play.refused(*words, code=1)
+                return
+        play.ok(*words)
+        move_back(world, self.dataset, to)
+
+
+def move_back(world: World, dataset: str, to: int) -> None:
+    world.current[dataset] = world.seen[dataset, to]
+    now = world.heads[dataset] + 1
+    world.restored[dataset, now] = world.restored.get((dataset, to), to)
+
+
+@dataclass(frozen=True)
+class RollbackCommit:
+    """All datasets and the pipeline, some commits back."""
+
+    back: int
+
+    @classmethod
+    def draw(cls, random: Random, world: World) -> RollbackCommit:
+        return cls(random.choice((1, 1, 2, 3)))
+
+    def possible(self, world: World) -> bool:
+        if self.back >= len(world.commits):
+            return False
+        then = world.commits[-1 - self.back]
+        return set(then.heads) >= set(world.heads) and all(
+            at in world.seen or world.heads[at[0]] == at[1] for at in then.heads.items()
+        )
+
+    def do(self, play: Play) -> None:
+        world = play.world
+        then = world.commits[-1 - self.back]
+        play.ok("rollback", "--commit", then.id)
+        for dataset, to in then.heads.items():
+            if to != world.heads[dataset]:
+                move_back(world, dataset, to)
+        if then.active is not None and then.active != world.active:
+            if world.active is not None:
+                world.rolled_back.add(world.active)
+            world.activated(then.active)
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A version gets a name that it keeps."""
+
+    dataset: str
+    back: int
+
+    @classmethod
+    def draw(cls, random: Random, world: World) -> Snapshot:
+        return cls(random.choice(sorted(world.heads)), random.choice((0, 0, 1)))
+
+    def possible(self, world: World) -> bool:
+        at = (self.dataset, world.heads.get(self.dataset, 0) - self.back)
+        return at in world.seen and len(world.snapshots) < 3
+
+    def do(self, play: Play) -> None:
+        world = play.world
+        alias, at = f"kept_{len(world.snapshots)}", world.heads[self.dataset] - self.back
+        play.ok("snapshot", world.shown(self.dataset), alias, "--version", str(at))
+        world.snapshots[alias] = (self.dataset, at)
+
+
+@dataclass(frozen=True)
+class Purge:
+    """A version is removed, unless it is in use."""
+
+    dataset: str
+    back: int
+
+    @classmethod
+    def draw(cls, random: Random, world: World) -> Purge:
+        older = [name for name in ALONE if world.heads.get(name, 0) > 2]
+        return cls(random.choice(older or ALONE), random.choice((0, 1, 2, 2, 3)))
+
+    def possible(self, world: World) -> bool:
+        return (self.dataset, world.heads.get(self.dataset, 0) - self.back) in world.seen
+
+    def do(self, play: Play) -> None:
+        world = play.world
+        at = (self.dataset, world.heads[self.dataset] - self.back)
+        words = ("purge", world.shown(self.dataset), str(at[1]), "--confirm")
+        if in_use(world, *at):
+            play.refused(*words, code=4)
+        else:
+            play.ok(*words)
+            del world.seen[at]
+
+
+def in_use(world: World, dataset: str, version: int) -> bool:
+    """True if the version is current, again or next in line, or has a name."""
+    now = world.heads[dataset]
+    again = world.restored.get((dataset, now))
+    return version in (now, now - 1, again) or (dataset, version) in world.snapshots.values()
+
+
+@dataclass(frozen=True)
+class Rename:
+    """A dataset gets another name, or its own again."""
+
+    dataset: str
+
+    @classmethod
+    def draw(cls, random: Random, world: World) -> Rename:
+        return cls(random.choice(sorted(world.heads)))
+
+    def possible(self, world: World) -> bool:
+        return self.dataset in world.heads
+
+    def do(self, play: Play) -> None:
+        world = play.world
+        new = self.dataset if self.dataset in world.names else f"{self.dataset}_called"
+        play.ok("rename", world.shown(self.dataset), new)
+        world.names.pop(self.dataset, None)
+        if new != self.dataset:
+            world.names[self.dataset] = new
 
 
 @dataclass(frozen=True)
