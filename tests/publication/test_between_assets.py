@@ -82,3 +82,61 @@ def test_a_run_that_appends_nothing_takes_nothing_from_its_reader(home: Home) ->
     day(home, ONE, b=2, a=1)
     home.ok("run", "plog", "per_log", "-p", ONE)
     assert counts(home, "per_log") == [(ONE, 2)]
+
+
+CHAIN = """\
+import tallyman as tm
+
+raw = tm.source("raw", path="data/raw.jsonl", format="json", key="id", schema="id string, n int")
+
+
+@tm.asset(key="id")
+def low(raw):
+    return raw.filter("n < 100")
+
+
+@tm.asset(key="id")
+def high(low):
+    return low.withColumn("more", "n + 1")
+"""
+
+
+def test_cleanup_keeps_what_a_current_result_was_made_from(home: Home) -> None:
+    home.pipeline(CHAIN).data("raw.jsonl", {"id": "a", "n": 1})
+    home.ok("run")
+    home.edit("n < 100", "n < 200")  # the same rows: low v1 stays, and high reads the new ones
+    home.edit("n + 1", "n + 2")
+    assert home.ok("run")["published"] == {"high": 2}
+    assert home.ok("cleanup", "--older-than", "0s", "--confirm")
+    assert home.ok("verify", "latest", "--exact")["verified"]
+    why = home.tallyman("why", "high", "id=a").stdout
+    assert ("purged" in why, "raw.jsonl" in why) == (False, True)
+
+
+SPLIT = """\
+import tallyman as tm
+
+raw = tm.source("raw", path="data/raw.jsonl", format="json", key="id", schema="id string, n int")
+
+
+@tm.asset(key="id", split={"small": "n < 10", "large": tm.otherwise},
+          publish_rejections="refused", thresholds="absolute=0,percentage=1")
+def clean(raw):
+    return raw.expect("positive", "n > 0")
+"""
+
+
+@pytest.mark.parametrize("name", ["clean", "large", "refused"])
+def test_a_rollback_of_one_output_moves_all_outputs_of_its_asset(home: Home, name: str) -> None:
+    home.pipeline(SPLIT).data("raw.jsonl", {"id": "a", "n": 1}, {"id": "b", "n": -1})
+    home.ok("run")
+    before = {one: home.rows(one) for one in home.heads()}
+    home.data("raw.jsonl", {"id": "a", "n": 11}, {"id": "b", "n": 2}, {"id": "c", "n": -3})
+    home.ok("run")
+    after = {one: home.rows(one) for one in home.heads()}
+
+    home.ok("rollback", name, "--to", "1")
+    assert home.heads() == dict.fromkeys(["clean", "small", "large", "refused"], 3)
+    assert {one: home.rows(one) for one in home.heads()} == before
+    home.ok("run")
+    assert {one: home.rows(one) for one in home.heads()} == after

@@ -62,6 +62,7 @@ from tallyman.errors.publication import (
     SchemaChanged,
     SingleProducer,
     VersionConflict,
+    VersionNotWhole,
 )
 from tallyman.errors.replay import (
     CorrectionsRefused,
@@ -234,6 +235,7 @@ __all__ = [
     "UsageError",
     "VersionAmbiguous",
     "VersionConflict",
+    "VersionNotWhole",
     "WatchStopped",
     "YearOutOfRange",
 ]

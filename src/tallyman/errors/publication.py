@@ -34,6 +34,29 @@ class VersionConflict(Conflict):
         return {**super().facts(), **self.body()}
 
 
+class VersionNotWhole(Conflict):
+    """The fragments of a new version do not add up to it."""
+
+    code = "version_not_whole"
+    exit_code = 1
+    hint = (
+        "Nothing was published; readers see what they saw before. Run again; if it happens again, "
+        "this is a defect of Tallyman."
+    )
+
+    def __init__(self, name: str, ordinal: int, stated: int, rows: int, purged: int) -> None:
+        super().__init__(name, ordinal, stated, rows, purged)
+        self.name, self.ordinal = name, ordinal
+        self.stated, self.rows, self.purged = stated, rows, purged
+
+    def __str__(self) -> str:
+        gone = f", {self.purged:,} of which are purged" if self.purged else ""
+        return (
+            f"{self.name} v{self.ordinal} would have {self.stated:,} rows, and its fragments"
+            f"{gone} have {self.rows:,}"
+        )
+
+
 class SingleProducer(Conflict):
     """Another pipeline produces this dataset; a dataset has one producer."""
 

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from tallyman.control.publish.commit import publish
 from tallyman.domain.version.commit import Change, Commit, Operation, Publication
-from tallyman.domain.version.dataset import Dataset, Fragment, Kind
+from tallyman.domain.version.dataset import Dataset, Fragment, Kind, asset_of
 from tallyman.domain.version.mutation import referrers
 from tallyman.domain.version.owner import Owner
 from tallyman.domain.version.table import Table
@@ -54,17 +54,20 @@ def to_version(
     ordinal: int,
     tables: Mapping[str, Table],
 ) -> Commit | None:
-    """Restore one dataset. The pipeline stays, because the other datasets do. References between
-    tables must still hold."""
+    """Restore one dataset, and with it the others that its asset makes: their rows are one result.
+    The pipeline stays, because the other datasets do. References between tables must still hold.
+    """
     dataset = Datasets(tx).own(name, asked.owner)
-    bound = _bound(tx, dataset, tables)
-    # Lock all tables in one call: a mutation that needs some of them waits, and no deadlock can
+    bound, outputs = _bound(tx, dataset, tables), _outputs(tx, dataset)
+    # Lock all in one call: a mutation that needs some of the tables waits, and no deadlock can
     # occur.
-    locked = Datasets(tx).lock([dataset.id, *bound])
+    locked = Datasets(tx).lock([dataset.id, *bound, *outputs])
     dataset = locked.pop(dataset.id)
     if ordinal == dataset.ordinal:
         raise UsageError(f"{dataset.name} is already at v{ordinal}")
     change = _back(tx, dataset, ordinal)
+    then = Commits(tx).while_current(dataset, ordinal) if outputs else {}
+    others = [_back(tx, locked[one], then.get(one)) for one in outputs]
     reads: dict[UUID, int] = {}
     if dataset.kind is Kind.TABLE and change is not None:
         _check_references(tx, warehouse, tables, (dataset, change), locked.values())
@@ -74,7 +77,7 @@ def to_version(
         warehouse,
         replace(
             asked,
-            changes=(change,) if change else (),
+            changes=tuple(one for one in (change, *others) if one is not None),
             reads=reads,
             details={"dataset": dataset.name, "to": ordinal},
         ),
@@ -100,6 +103,20 @@ def _back(tx: Transaction, dataset: Dataset, ordinal: int | None) -> Change | No
         expected=dataset.ordinal,
         restores=found.restores or ordinal,
     )
+
+
+def _outputs(tx: Transaction, dataset: Dataset) -> list[UUID]:
+    """List the other datasets that the same asset makes: its own, those that it divides its rows
+    into or registers, and its rejections."""
+    if dataset.kind is Kind.TABLE:
+        return []
+    asset = asset_of(dataset.producer)
+    return [
+        other.id
+        for other in Datasets(tx).list(dataset.owner)
+        if other.kind is Kind.ASSET and asset_of(other.producer) == asset and other.ordinal
+        if other.id != dataset.id
+    ]
 
 
 def _bound(tx: Transaction, dataset: Dataset, tables: Mapping[str, Table]) -> list[UUID]:

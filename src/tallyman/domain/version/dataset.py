@@ -31,6 +31,11 @@ def registered_by(asset: str, name: str) -> str:
     return f"{asset}/{name}"
 
 
+def asset_of(producer: str) -> str:
+    """Return the asset behind a producer, which may name one of its outputs."""
+    return producer.partition("/")[0]
+
+
 class Kind(StrEnum):
     ASSET = "asset"
     TABLE = "table"

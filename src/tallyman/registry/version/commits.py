@@ -13,7 +13,7 @@ from psycopg.types.json import Jsonb
 from tallyman.domain.version.commit import Commit, Move, Publication
 from tallyman.domain.version.dataset import DataFile, Dataset, Version
 from tallyman.domain.version.owner import Owner
-from tallyman.errors import NotFound, UsageError
+from tallyman.errors import NotFound, UsageError, VersionNotWhole
 from tallyman.registry.database import Transaction
 
 COLUMNS = """
@@ -88,6 +88,25 @@ GONE_BACK_SINCE = """
     SELECT 1 FROM versions
     WHERE dataset_id = %(dataset)s AND operation IN ('restore', 'remove') AND created_at > %(at)s
     LIMIT 1
+"""
+# Up to the next version of the dataset: another of them may have moved while this one was current.
+WHILE_CURRENT = """
+    SELECT coalesce((SELECT c.seq - 1 FROM versions v JOIN commits c ON c.id = v.commit_id
+                     WHERE v.dataset_id = %(dataset)s AND v.ordinal = %(ordinal)s + 1),
+                    (SELECT max(seq) FROM commits)) AS seq
+"""
+CLOSURE = """
+    SELECT d.name, v.ordinal, v.row_count AS stated, coalesce(sum(f.row_count), 0) AS rows,
+           count(*) FILTER (WHERE f.purged_at IS NOT NULL) AS purged
+    FROM versions v JOIN datasets d ON d.id = v.dataset_id
+    LEFT JOIN version_fragments vf
+         ON vf.dataset_id = v.dataset_id AND vf.since <= v.ordinal
+        AND (vf.until IS NULL OR vf.until > v.ordinal)
+    LEFT JOIN fragments f ON f.id = vf.fragment_id
+    WHERE v.commit_id = %(commit)s
+    GROUP BY d.name, v.ordinal, v.row_count
+    HAVING v.row_count <> coalesce(sum(f.row_count), 0)
+        OR count(*) FILTER (WHERE f.purged_at IS NOT NULL) > 0
 """
 AS_OF = """
     SELECT DISTINCT ON (v.dataset_id) v.dataset_id, v.ordinal
@@ -191,6 +210,21 @@ class Commits:
         """Return the version of each dataset of a project after a commit."""
         rows = self.tx.execute(AS_OF, owner.key | {"seq": seq}).fetchall()
         return {row["dataset_id"]: row["ordinal"] for row in rows}
+
+    def while_current(self, dataset: Dataset, ordinal: int) -> dict[UUID, int]:
+        """Return the version of each dataset of a project when this version of one was current
+        last."""
+        given = {"dataset": dataset.id, "ordinal": ordinal}
+        row = self.tx.execute(WHILE_CURRENT, given).fetchone()
+        assert row is not None
+        return self.as_of(row["seq"], dataset.owner)
+
+    def check_closed(self, commit: UUID) -> None:
+        """Raise VersionNotWhole unless each version of a commit has as many rows as the fragments
+        that it names."""
+        row = self.tx.execute(CLOSURE, {"commit": commit}).fetchone()
+        if row is not None:
+            raise VersionNotWhole(**row)
 
     def list(self, owner: Owner, dataset: UUID | None = None, limit: int = 20) -> list[Commit]:
         """List commits, newest first."""

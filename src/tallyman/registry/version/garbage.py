@@ -8,13 +8,29 @@ from uuid import UUID
 from tallyman.domain.version.dataset import Dataset
 from tallyman.registry.database import Transaction
 
-# A run that is running or waits for a decision will publish its prepared fragments.
+# A run that is running or waits for a decision will publish its prepared fragments. A fragment that
+# is in no version may have been read: if its asset made the same rows again, the version kept the
+# earlier ones.
 ORPHANS = """
+    WITH RECURSIVE kept (id) AS (
+        SELECT made.materialization_id FROM fragments made
+        WHERE made.materialization_id IS NOT NULL AND EXISTS (
+            SELECT FROM version_fragments vf JOIN versions v
+                 ON v.dataset_id = vf.dataset_id AND v.ordinal >= vf.since
+                AND (vf.until IS NULL OR v.ordinal < vf.until)
+            WHERE vf.fragment_id = made.id AND v.purged_at IS NULL)
+        UNION
+        SELECT u.id FROM kept JOIN materializations m USING (id), unnest(m.upstream_ids) AS u (id)
+        WHERE u.id IS NOT NULL
+    ), read AS (
+        SELECT unnest(m.upstream_fragments) AS id FROM kept JOIN materializations m USING (id)
+    )
     SELECT f.id FROM fragments f LEFT JOIN runs r ON r.id = f.run_id
     WHERE f.dataset_id = %(dataset)s AND f.purged_at IS NULL
       AND f.inserted_at <= clock_timestamp() - make_interval(secs => %(older)s)
       AND coalesce(r.status, 'failed') NOT IN ('running', 'waiting_approval')
       AND NOT EXISTS (SELECT FROM version_fragments vf WHERE vf.fragment_id = f.id)
+      AND NOT EXISTS (SELECT FROM read WHERE read.id = f.id)
     ORDER BY f.id
 """
 MARK = """
@@ -80,7 +96,8 @@ class Garbage:
         self.tx = tx
 
     def orphans(self, dataset: UUID, older_than_s: float) -> list[UUID]:
-        """List fragments that were never in a version and that no run is working on."""
+        """List fragments that were never in a version, that nothing in a version was made from,
+        and that no run is working on."""
         rows = self.tx.execute(ORPHANS, {"dataset": dataset, "older": older_than_s}).fetchall()
         return [row["id"] for row in rows]
 
