@@ -14,10 +14,10 @@ import pytest
 
 from tests.model.compare import look
 from tests.model.play import Play
-from tests.model.project import DAYS, pipeline
+from tests.model.project import BOARD, DAYS, pipeline
 from tests.model.state import World
 from tests.model.tables import FIRST
-from tests.model.verbs import FILES, Run, some_records
+from tests.model.verbs import FILES, Run, RunBoard, some_records
 from tests.world.databases import Databases
 from tests.world.home import Home
 from tests.world.homes import INTERPRETED, Homes
@@ -34,7 +34,7 @@ class Stage:
     address: str
     world: World
     log: list[str]
-    _playing: list[tuple[Home, str]] = field(default_factory=list)
+    _playing: list[tuple[tuple[Home, Home], str]] = field(default_factory=list)
 
     def new(self) -> Play:
         """A project in its first state; the one before is gone."""
@@ -42,16 +42,18 @@ class Stage:
         # With new times: this process knows files by inode and time, and inodes are used again.
         subprocess.run(["cp", "-r", "--preserve=links", self.kept, self.path], check=True)
         address = self.databases.new(self.address)
-        settings = self.path / "tallyman.yaml"
-        settings.write_text(settings.read_text().replace(self.address, address))
-        home = Home(self.path)
-        self._playing.append((home, address))
-        return Play(home, deepcopy(self.world), list(self.log))
+        both = (Home(self.path), Home(self.path / "board"))
+        for home in both:
+            settings = home.path / "tallyman.yaml"
+            settings.write_text(settings.read_text().replace(self.address, address))
+        self._playing.append((both, address))
+        return Play(*both, deepcopy(self.world), list(self.log))
 
     def clear(self) -> None:
         while self._playing:
-            home, address = self._playing.pop()
-            home.close()
+            both, address = self._playing.pop()
+            for home in both:
+                home.close()
             self.databases.drop(address)
             shutil.rmtree(self.path)
 
@@ -63,8 +65,9 @@ def stage(
     """Two of three days made."""
     with Homes(tmp_path_factory, databases, spark_server) as homes:
         home = homes.make(Home, "model", INTERPRETED)
-        play = Play(home, World())
         home.pipeline(pipeline(50))
+        board = second(home)
+        play = Play(home, board, World())
         random = Random(4)
         for name in FILES:
             play.source(name, some_records(random, name))
@@ -76,10 +79,22 @@ def stage(
             play.source(name, some_records(random, name))
         Run(("good", "plog", "parts"), ("mon",), after=True).do(play)
         look(play, random)
+        RunBoard(force=False).do(play)
+        look(play, random)
         home.close()
+        board.close()
         kept = home.path.with_name("kept")
         home.path.rename(kept)
         address = kept.joinpath("tallyman.yaml").read_text().splitlines()[0].split(" ", 1)[1]
         made = Stage(databases, home.path, kept, address, play.world, play.log)
         yield made
         made.clear()
+
+
+def second(home: Home) -> Home:
+    """A pipeline of its own in the same database, which reads what the first one publishes."""
+    board = Home(home.path / "board")
+    board.path.mkdir()
+    settings = (home.path / "tallyman.yaml").read_text().replace("name: model", "name: board")
+    (board.path / "tallyman.yaml").write_text(settings)
+    return board.pipeline(BOARD)

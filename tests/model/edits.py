@@ -8,7 +8,8 @@ from random import Random
 from tests.model.meaning import ASSETS, PRODUCER
 from tests.model.play import Disagrees, Play
 from tests.model.project import pipeline
-from tests.model.state import NotReady, Target, World
+from tests.model.state import Piece, Target, World
+from tests.model.verbs import ran
 
 LIMITS = (50, 30, 8)
 
@@ -51,17 +52,10 @@ class Apply:
         if builds != {name for name, _ in targets}:
             raise Disagrees(f"the plan builds {sorted(builds)}, the model {targets}")
         reply = play.said("apply", plan["id"])
-        try:
-            run = str((reply.json or {}).get("run_id"))
-            read = world.run(run, targets)
-        except NotReady as lacking:
-            if reply.code not in (1, 4):
-                raise Disagrees(f"{lacking} was expected not to be ready: {reply}") from None
-            return
-        if reply.code:
-            raise Disagrees(f"expected to work: {play.log[-1]}\n{reply}")
-        if targets:
-            play.latest, play.read = run, read
+        run = str((reply.json or {}).get("run_id"))
+        ran(play, reply, lambda: world.run(run, targets), run)
+        if not targets:
+            play.latest = None
 
 
 def planned(world: World) -> list[Target]:
@@ -71,7 +65,7 @@ def planned(world: World) -> list[Target]:
     for name, asset in ASSETS.items():
         there = world.current.get(name)
         old = there is None or any(
-            not _made_by(world, (name, day), dict(piece.rows)) for day, piece in there.items()
+            not _made_by(world, (name, day), piece) for day, piece in there.items()
         )
         if (old and not asset.appends) or {PRODUCER[read] for read in asset.reads} & built:
             built.add(name)
@@ -83,10 +77,14 @@ def planned(world: World) -> list[Target]:
     ]
 
 
-def _made_by(world: World, target: Target, rows: object) -> bool:
-    wanted = world.definition(ASSETS[target[0]])
+def _made_by(world: World, target: Target, piece: Piece) -> bool:
+    """True if the present definition made these rows, or the same ones another time."""
+    wanted, mine = world.definition(ASSETS[target[0]]), world.numbered[piece.result]
+    if mine.definition == wanted or piece.replays:
+        return mine.definition == wanted
+    rows = dict(mine.pieces[target[0]].rows)
     return any(
         result.definition == wanted and dict(result.pieces[target[0]].rows) == rows
         for result in world.numbered.values()
-        if target[0] in result.pieces
+        if result.target == target
     )

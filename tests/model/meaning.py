@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import MappingProxyType
 
 Row = tuple[object, ...]
@@ -54,7 +54,7 @@ class Asset:
     appends: bool = False
     combines: bool = False
     """A replay evaluates all records again and replaces the rows."""
-    outputs: tuple[str, ...] = field(default=())
+    outputs: tuple[str, ...] = ()
     """Datasets published with it, with its own."""
 
 
@@ -153,5 +153,6 @@ ASSETS = {
     )
 }
 """In the order they run."""
+BOARD = Asset(name="board_sums", make=_sums("board_sums", 2), reads=("good",))
+"""The asset of the second pipeline, which reads a dataset of the first."""
 PRODUCER = {name: a.name for a in ASSETS.values() for name in (a.name, *a.outputs)}
-TABLES = {"kinds": 2, "grades": 2}

@@ -30,6 +30,8 @@ class Verb(Protocol):
 @dataclass
 class Play:
     home: Home
+    board: Home
+    """The second pipeline, in the same database."""
     world: World
     log: list[str] = field(default_factory=list)
     """The sequence as a shell would run it."""
@@ -38,10 +40,12 @@ class Play:
     read: dict[tuple[str, str | None], int] = field(default_factory=dict)
     """How many records each target of it must have read, if that is known."""
 
-    def said(self, *words: str, **more: str) -> Reply:
-        self.log.append(" ".join([*(f"{k}={v}" for k, v in more.items()), "tallyman", *map(shlex.quote, words)]))
+    def said(self, *words: str, board: bool = False, **more: str) -> Reply:
+        home = self.board if board else self.home
+        given = ["cd board &&"] * board + [f"{name}={value}" for name, value in more.items()]
+        self.log.append(" ".join([*given, "tallyman", *map(shlex.quote, words)]))
         try:
-            return self.home.tallyman(*words, **more)
+            return home.tallyman(*words, **more)
         except Exception as error:
             raise Disagrees(f"{self.log[-1]}: {type(error).__name__}: {error}") from error
 
@@ -51,8 +55,8 @@ class Play:
             raise Disagrees(f"expected to work: {self.log[-1]}\n{reply}")
         return reply.json
 
-    def refused(self, *words: str, code: int) -> None:
-        reply = self.said(*words)
+    def refused(self, *words: str, code: int, board: bool = False) -> None:
+        reply = self.said(*words, board=board)
         if reply.code != code:
             raise Disagrees(f"expected exit {code}: {self.log[-1]}\n{reply}")
 

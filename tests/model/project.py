@@ -70,6 +70,16 @@ def small_sums(small):
 def by_kind(items):
     return items.expect("positive", "n > 0").groupBy("kind").agg(rows="count(*)", total="sum(n)")
 """
+BOARD = """\
+import tallyman as tm
+
+tm.dataset("good")
+
+
+@tm.asset(key="kind")
+def board_sums(good):
+    return good.groupBy("kind").agg(rows="count(*)", total="sum(n)")
+"""
 LIMIT = '"n < 50", reason'
 """The rule of `good` that sequences edit: it leaves larger numbers out."""
 

@@ -140,7 +140,7 @@ def replayed(
         instead = {**result.corrections, **fixed}
         records = [instead.get(r.id, r) for r in records_of(result.inputs)]
         made = asset.make(records, day=target[1], limit=world.limit)
-        new = world.add_result(asset, result.inputs, by, made, instead)
+        new = world.add_result(asset, None, result.inputs, by, made, instead)
         for key in made.rejected:
             if (result.run, target, key) in world.discarded:
                 world.discarded.add((by, target, key))

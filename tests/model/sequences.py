@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from random import Random
 
+from tests.model.asks import where, why
 from tests.model.compare import look
 from tests.model.play import Disagrees, Play, Verb
 from tests.model.replays import Discard, Replay
@@ -12,19 +13,21 @@ from tests.model.state import World
 from tests.model.edits import Apply, EditRule
 from tests.model.tables import Change, Insert, Load
 from tests.model.upkeep import Cleanup, Kill, RemoveRuns
-from tests.model.verbs import DeleteFile, Run, WriteFile
+from tests.model.verbs import DeleteFile, Run, RunBoard, WriteFile
 from tests.model.versions import (
     Invalidate, Purge, Rename, Rollback, RollbackCommit, Snapshot,
 )
 
 NewPlay = Callable[[], Play]
 DRAWN = {
-    Run: 12, WriteFile: 8, DeleteFile: 1, Replay: 8, Discard: 2,
+    Run: 12, RunBoard: 2, WriteFile: 8, DeleteFile: 1, Replay: 8, Discard: 2,
     Rollback: 6, RollbackCommit: 3, Invalidate: 2, Snapshot: 1, Purge: 2, Rename: 1,
     EditRule: 2, Apply: 2, Insert: 1, Change: 2, Load: 1,
     Cleanup: 2, RemoveRuns: 1, Kill: 2,
 }  # fmt: skip
 """How often each kind of verb is drawn."""
+ASKED = 0.3
+"""After how many verbs of all a row or a record is asked about: it takes 0.2 s."""
 
 
 def drawn(random: Random, world: World) -> Verb:
@@ -42,15 +45,17 @@ def go(play: Play, length: int, seed: str) -> list[Verb]:
     for _ in range(length):
         done.append(drawn(random, play.world))
         try:
-            step(play, done[-1], Random(seed))
+            step(play, done[-1], Random(f"{seed} {len(done)}"))
         except Disagrees as wrong:
             raise Failed(seed, done, play.log, wrong) from None
     return done
 
 
-def step(play: Play, verb: Verb, random: Random) -> None:
+def step(play: Play, verb: Verb, random: Random, *, thoroughly: bool = False) -> None:
     verb.do(play)
     look(play, random)
+    for _ in range(3 if thoroughly else random.random() < ASKED):
+        random.choice((why, where))(play, random)
 
 
 class Failed(AssertionError):
@@ -68,7 +73,7 @@ def fails(play: Play, verbs: Sequence[Verb]) -> Failed | None:
         if verb.possible(play.world):
             done.append(verb)
             try:
-                step(play, verb, Random(1))
+                step(play, verb, Random(1), thoroughly=True)
             except Disagrees as wrong:
                 return Failed("shrunk", done, play.log, wrong)
     return None

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tests.model.meaning import ASSETS, PRODUCER, Asset, Made, Record, Rows
+from tests.model.meaning import ASSETS, BOARD, PRODUCER, Asset, Made, Record, Rows
 
+EVERY = {**ASSETS, BOARD.name: BOARD}
 Target = tuple[str, str | None]
 """An asset, and its day if it has days."""
 
@@ -34,6 +35,7 @@ class Result:
     """The last success of a target: it is reused while definition and inputs are the same."""
 
     number: int
+    target: Target
     definition: object
     inputs: tuple[object, ...]
     pieces: Mapping[str, Piece]
@@ -119,7 +121,7 @@ class World:
         forced, after, results = set(force), dict(self.current), dict(self.results)
         invalid, read = set(self.invalid), {}
         for target in targets:
-            asset, day = ASSETS[target[0]], target[1]
+            asset, day = EVERY[target[0]], target[1]
             inputs = self._inputs(asset, day, after, invalid)
             last = results.get(target)
             read[target] = _records_in(asset, inputs)
@@ -136,7 +138,8 @@ class World:
             for name, piece in last.pieces.items():
                 after[name] = _joined(asset, after.get(name, {}), day, piece)
         self.current, self.results, self.invalid = after, results, invalid
-        self.activated(limit)
+        if any(name in ASSETS for name, _ in targets) or not targets:
+            self.activated(limit)
         return read
 
     def _inputs(
@@ -160,15 +163,16 @@ class World:
         self, asset: Asset, day: str | None, inputs: tuple[object, ...], run: str, limit: int
     ) -> Result:
         made = evaluate(asset, day, inputs, limit)
-        return self.add_result(asset, inputs, run, made, limit=limit)
+        return self.add_result(asset, day, inputs, run, made, limit=limit)
 
     def add_result(
-        self, asset: Asset, inputs: tuple[object, ...], run: str, made: Made,
+        self, asset: Asset, day: str | None, inputs: tuple[object, ...], run: str, made: Made,
         corrections: Mapping[str, Record] | None = None, limit: int | None = None,
     ) -> Result:
         number = len(self.numbered) + 1
         self.numbered[number] = Result(
             number=number,
+            target=(asset.name, day),
             definition=self.definition(asset, limit),
             inputs=inputs,
             pieces={name: Piece(rows=rows, result=number) for name, rows in made.rows.items()},

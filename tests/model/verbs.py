@@ -3,10 +3,11 @@ it means."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-from tests.model.meaning import ASSETS, PRODUCER, Record
+from tests.model.meaning import ASSETS, BOARD, PRODUCER, Record
 from tests.model.play import Disagrees, Play
 from tests.model.project import DAYS
 from tests.world.reply import Reply
@@ -143,16 +144,49 @@ class Run:
     def done(self, play: Play, reply: Reply) -> None:
         """Publish it in the model too, or not if an input is not ready."""
         run, limit = str((reply.json or {}).get("run_id")), self.limit(play.world)
-        try:
-            force = self.assets if self.force else ()
-            read = play.world.run(run, self.targets(), force=force, limit=limit)
-        except NotReady as lacking:
-            if reply.code not in (1, 4):
-                raise Disagrees(f"{lacking} was expected not to be ready: {reply}") from None
+        force = self.assets if self.force else ()
+        ran(
+            play,
+            reply,
+            lambda: play.world.run(run, self.targets(), force=force, limit=limit),
+            run,
+        )
+
+
+@dataclass(frozen=True)
+class RunBoard:
+    """The second pipeline reads the current version of a dataset of the first."""
+
+    force: bool
+
+    @classmethod
+    def draw(cls, random: Random, world: World) -> RunBoard:
+        return cls(random.random() < 0.15)
+
+    def possible(self, world: World) -> bool:
+        return True
+
+    def do(self, play: Play) -> None:
+        words = ("run", *["--force"] * self.force)
+        if "good" in play.world.names:  # what it declares has another name now
+            play.refused(*words, code=2, board=True)
             return
-        if reply.code:
-            raise Disagrees(f"expected to work: {play.log[-1]}\n{reply}")
-        play.latest, play.read = run, read
+        reply = play.said(*words, board=True)
+        run, force = str((reply.json or {}).get("run_id")), [BOARD.name] * self.force
+        ran(play, reply, lambda: play.world.run(run, [(BOARD.name, None)], force=force), run)
+
+
+def ran(play: Play, reply: Reply, work: Callable[[], dict[Target, int]], run: str) -> None:
+    """Do a run in the model too; if an input is not ready there, it published nothing."""
+    try:
+        read = work()
+    except NotReady as lacking:
+        if reply.code not in (1, 4):
+            raise Disagrees(f"{lacking} was expected not to be ready: {reply}") from None
+        return
+    if reply.code:
+        raise Disagrees(f"expected to work: {play.log[-1]}\n{reply}")
+    play.latest, play.read = run, read
 
 
 def _selected(chosen: tuple[str, ...], before: bool, after: bool) -> list[str]:

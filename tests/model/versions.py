@@ -11,25 +11,35 @@ from tests.model.project import DAYS
 from tests.model.state import World, rows_of
 from tests.model.tables import COLUMNS, refers, rows
 
-ALONE = [*(name for name in PRODUCER if PRODUCER[name] != "parts"), *COLUMNS]
-"""Tables, and datasets that are the only output of their asset."""
+DATASETS = [*PRODUCER, *COLUMNS]
 
 
 @dataclass(frozen=True)
 class Rollback:
-    """One dataset, some versions back."""
+    """One dataset, some versions back, and with it the others that its asset makes."""
 
     dataset: str
     back: int
 
     @classmethod
     def draw(cls, random: Random, world: World) -> Rollback:
-        older = [name for name in ALONE if world.heads.get(name, 0) > 1]
-        name = random.choice(older or ALONE)
+        older = [name for name in DATASETS if world.heads.get(name, 0) > 1]
+        name = random.choice(older or DATASETS)
         return cls(name, random.randint(1, max(1, world.heads.get(name, 1) - 1)))
 
     def possible(self, world: World) -> bool:
-        return (self.dataset, world.heads.get(self.dataset, 0) - self.back) in world.seen
+        return all(at in world.seen for at in self.targets(world))
+
+    def targets(self, world: World) -> list[tuple[str, int]]:
+        """The version to go back to, and those that other outputs of its asset had when it was
+        current last."""
+        to = world.heads.get(self.dataset, 0) - self.back
+        found = [one for one in world.commits if one.heads.get(self.dataset) == to]
+        if not found:
+            return [(self.dataset, 0)]
+        producer = PRODUCER.get(self.dataset)
+        others = [n for n, p in PRODUCER.items() if p == producer and n != self.dataset]
+        return [(self.dataset, to), *((name, found[-1].heads[name]) for name in others)]
 
     def do(self, play: Play) -> None:
         world = play.world
@@ -42,7 +52,9 @@ class Rollback:
                 play.refused(*words, code=1)
                 return
         play.ok(*words)
-        move_back(world, self.dataset, to)
+        for name, version in self.targets(world):
+            if version != world.heads[name]:
+                move_back(world, name, version)
 
 
 def move_back(world: World, dataset: str, to: int) -> None:
@@ -113,8 +125,8 @@ class Purge:
 
     @classmethod
     def draw(cls, random: Random, world: World) -> Purge:
-        older = [name for name in ALONE if world.heads.get(name, 0) > 2]
-        return cls(random.choice(older or ALONE), random.choice((0, 1, 2, 2, 3)))
+        older = [name for name in DATASETS if world.heads.get(name, 0) > 2]
+        return cls(random.choice(older or DATASETS), random.choice((0, 1, 2, 2, 3)))
 
     def possible(self, world: World) -> bool:
         return (self.dataset, world.heads.get(self.dataset, 0) - self.back) in world.seen
