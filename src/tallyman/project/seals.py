@@ -63,9 +63,11 @@ class ProjectSeals:
         )
 
     def _again(self, run: Run) -> Callable[[Target, Path], Again]:
-        """Return a function that reopens targets of a past run."""
-        pins = Pins(self.workspace)
+        """Return a function that reopens targets of a past run, with the versions that it pinned
+        unless it was copied from elsewhere."""
         found = run.manifest
+        _, record = self._runs.place(run.run_id)
+        pins = Pins(self.workspace, record.id, record.pins) if record else Pins(self.workspace)
         return lambda target, place: Again(target, place, found.id, found.started_at, pins)
 
     def chain(self, head: str | None = None) -> Chain:

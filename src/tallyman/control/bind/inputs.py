@@ -15,9 +15,9 @@ from tallyman.domain.definition.plan import accounted_inputs
 from tallyman.domain.history.materialization import Materialization
 from tallyman.domain.pipeline.pipeline import SharedDataset
 from tallyman.domain.pipeline.target import Reading, Target, readings
-from tallyman.domain.version.dataset import Dataset, Fragment, Kind
+from tallyman.domain.version.dataset import Dataset, Fragment, Kind, asset_of
 from tallyman.engine.files.listing import Hasher, hash_here
-from tallyman.errors import DependencyNotReady
+from tallyman.errors import DependencyNotReady, InputMissing
 from tallyman.registry.database import Transaction
 from tallyman.registry.run.materializations import Materializations
 from tallyman.registry.run.reads import Reads
@@ -94,16 +94,19 @@ class Pins:
     def recorded(self, made: Materialization) -> dict[str, Pin]:
         """Pin the inputs that a result was made from, as recorded in the registry; sources are
         pinned as they are now."""
+        made = self._result(made)
         used, as_of = self._used(made), self._as_of(made)
         found = {}
         for reading in readings(self.workspace.pipeline, made.target):
             fragments = used.get(reading.name)
             if reading.of_source:
                 found[reading.name] = self.source(made.target, reading)
+            elif fragments is None:
+                found[reading.name] = self._dataset(made.target, reading)
             elif fragments:
                 found[reading.name] = self._pinned(reading, fragments, as_of[reading.name])
             else:
-                found[reading.name] = self._dataset(made.target, reading)
+                raise InputMissing(reading.name, "the version that was read", "It was purged.")
         return found
 
     def as_read(self, made: Materialization) -> dict[str, Pin]:
@@ -120,14 +123,23 @@ class Pins:
             )
         return found
 
+    def _result(self, made: Materialization) -> Materialization:
+        """Return the result behind the row of a target that reused one."""
+        wanted = made.reused_id
+        if wanted is None:
+            return made
+        return self.workspace.database.durably(lambda tx: Reads(tx).result(wanted)) or made
+
     def _used(self, made: Materialization) -> dict[str, list[Fragment]]:
+        """Return the recorded fragments of each input, without those that were purged."""
+
         def work(tx: Transaction) -> dict[str, list[Fragment]]:
             reads = [read for read in Reads(tx).inputs(made.id) if read.fragment_id]
             kept = Fragments(tx).get([read.fragment_id for read in reads if read.fragment_id])
             used: dict[str, list[Fragment]] = {}
             for read in reads:
-                if read.fragment_id in kept:
-                    used.setdefault(read.name, []).append(kept[read.fragment_id])
+                listed = used.setdefault(read.name, [])
+                listed += [kept[read.fragment_id]] if read.fragment_id in kept else []
             return used
 
         return self.workspace.database.durably(work)
@@ -196,7 +208,7 @@ class Pins:
             return [Target(reading.name, reading.partition)]
         dataset = self._shared(reading)
         owner = dataset.owner if dataset else self.workspace.owner
-        name = dataset.producer if dataset else reading.name
+        name = asset_of(dataset.producer) if dataset else reading.name
         gone = self.workspace.database.durably(
             lambda tx: Materializations(tx).invalidated(owner, name, reading.partition)
         )
@@ -230,7 +242,7 @@ class Pins:
             if published is None:
                 return []
             there = published.read_by(reading.partition)
-            found = self._merged(tx, published.dataset, there, reading)
+            found = self._merged(tx, there, reading)
             return [f for f in found if reading.partition in (None, f.partition)]
 
         return self.workspace.database.durably(work)
@@ -256,21 +268,19 @@ class Pins:
         return self._published.setdefault((reading.name, reading.of_table), found)
 
     def _merged(
-        self, tx: Transaction, dataset: Dataset, published: Sequence[Fragment], reading: Reading
+        self, tx: Transaction, published: Sequence[Fragment], reading: Reading
     ) -> list[Fragment]:
-        """Put what this run made or reused of an asset in place of the published partitions; rows
-        that are appended, or that a replay adds, are read in addition."""
+        """Put what this run made or reused of an asset in place of the published partitions, or of
+        the whole version if it applies a plan; rows that are appended, or that a replay adds, are
+        read in addition."""
         if self.run is None or not self._makes(reading):
             return list(published)
-        made = Fragments(tx).made(self.run, reading.name, reading.partition)
+        made = Fragments(tx).made(self.run, reading.name)
         reused = {fragment: by.reused_id for fragment, by in made.items() if by.reused_id}
         own = Fragments(tx).get(made) | Fragments(tx).reused(reused, self.ordinals or {})
-        asset = self.workspace.pipeline.assets.get(dataset.producer)
-        appends = asset is not None and asset.update_strategy == "append"
-        replaced = {
-            fragment.partition
-            for fragment in own.values()
-            if not appends and (fragment.id not in made or made[fragment.id].adds_to is None)
-        }
+        replacing = {fragment for fragment, by in made.items() if not by.joins}
+        if any(made[fragment].whole for fragment in replacing):
+            return list(own.values())
+        replaced = {own[fragment].partition for fragment in replacing if fragment in own}
         kept = [f for f in published if f.partition not in replaced and f.id not in own]
         return [*kept, *own.values()]

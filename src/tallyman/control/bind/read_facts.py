@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
-from uuid import UUID
 
 from tallyman.control.bind.manifest import digest_of
 from tallyman.control.bind.pinned_files import Pin
-from tallyman.domain.pipeline.target import Reading, Target
+from tallyman.domain.pipeline.target import Reading
 
 
-def inputs_read(
-    pins: Mapping[str, Pin], versions: Mapping[UUID, int], made: Iterable[Target]
-) -> list[dict[str, Any]]:
+def inputs_read(pins: Mapping[str, Pin]) -> list[dict[str, Any]]:
     """List files and bytes of each input, and the version of each dataset: None if this run makes
     it."""
-    own = set(made)
-    return [_input(name, pin, versions, own) for name, pin in pins.items()]
+    return [_input(name, pin) for name, pin in pins.items()]
 
 
 def _kind(reading: Reading) -> str:
@@ -26,7 +22,7 @@ def _kind(reading: Reading) -> str:
     return "source" if reading.of_source else "table" if reading.of_table else "asset"
 
 
-def _input(name: str, pin: Pin, versions: Mapping[UUID, int], own: set[Target]) -> dict[str, Any]:
+def _input(name: str, pin: Pin) -> dict[str, Any]:
     reading, files = pin.reading, pin.files
     facts: dict[str, Any] = {
         "name": name,
@@ -35,11 +31,6 @@ def _input(name: str, pin: Pin, versions: Mapping[UUID, int], own: set[Target]) 
         "files": len(files.files),
         "bytes": files.bytes,
     }
-    if not pin.fragments:
+    if pin.version is None:
         return facts | {"hash": files.content_hash}
-    here = any(t.asset == name and reading.partition in (None, t.partition) for t in own)
-    version = versions.get(pin.fragments[0].dataset_id)
-    return facts | {
-        "version": None if here and not reading.of_table else version,
-        "hash": digest_of(pin.fragments),
-    }
+    return facts | {"version": pin.version.version, "hash": digest_of(pin.fragments)}

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tallyman.control.conclude.export_records import ExportRecords
+from tallyman.control.publish.of_run import to_publish
 from tallyman.domain.definition.working_step import Output
 from tallyman.domain.history.materialization import RunRecord
 from tallyman.engine.files.durable import sync
@@ -62,11 +63,9 @@ def refuse_foreign_files(records: ExportRecords, work: Work) -> None:
 
 
 def made_in(database: Database, home: Path, run: RunRecord) -> list[tuple[str, Path]]:
-    """List the assets and folders of the targets that a run published; partitions with a failed
-    target are left out."""
+    """List the assets and folders of the targets that a run published."""
     rows = database.durably(lambda tx: Materializations(tx).of_run(run.id))
-    bad = {row.target.partition for row in rows if not row.status.good}
-    made = [row for row in rows if row.location and row.target.partition not in bad]
+    made = [row for row in to_publish(run, rows) if row.location]
     return [(row.target.asset, (home / str(row.location)).parent) for row in made]
 
 

@@ -58,6 +58,8 @@ class Definitions:
     _asking: dict[str, bool] = field(default_factory=dict)
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _started: list[SparkSession] = field(default_factory=list)
+    _checked: dict[tuple[str, ...], Definition] = field(default_factory=dict)
+    """The check, if it holds for these definitions only."""
 
     @classmethod
     def of(
@@ -90,7 +92,7 @@ class Definitions:
         """Check everything chosen: return plans and schemas, or raise one error with all
         mistakes."""
         with self._lock:
-            if self.chosen not in self.workspace.checked:
+            if self.chosen not in self._checks:
                 session = self.spark()
                 needed = check.upstream(self.pipeline, self.chosen) & set(self.pipeline.assets)
                 given = self.shared(needed)
@@ -98,10 +100,18 @@ class Definitions:
                 home = self.settings.home
                 found = check.check(session, self.pipeline, self.chosen, home, shared)
                 self._refuse_shown(found)
-                self.workspace.checked[self.chosen] = found
+                self._checks[self.chosen] = found
             if not self._started:
                 self._started.append(self.spark())
-            return self.workspace.checked[self.chosen]
+            return self._checks[self.chosen]
+
+    @property
+    def _checks(self) -> dict[tuple[str, ...], Definition]:
+        """The checks to use: those of the process, unless columns are as the files of this moment
+        have them: a notebook or a worker reads others in the next run."""
+        sources, shared = self.pipeline.sources.values(), self.pipeline.shared
+        lasting = not shared and all(source.schema is not None for source in sources)
+        return self.workspace.checked if lasting else self._checked
 
     def shared(self, assets: Iterable[str]) -> Mapping[str, FoundShared]:
         """Find what the assets read of other pipelines."""
@@ -119,7 +129,7 @@ class Definitions:
     @property
     def is_checked(self) -> bool:
         """True if plans and schemas are already known."""
-        return self.chosen in self.workspace.checked and bool(self._started)
+        return self.chosen in self._checks and bool(self._started)
 
     def has_new(self) -> bool:
         """True if a chosen asset has a definition that never succeeded: check before a run."""

@@ -33,7 +33,7 @@ def publish_run(
 ) -> Commit | None:
     """Publish the run; None if nothing of it is new or it may not be published. `task` is the one
     whose completion publishes it, if one does."""
-    rows = _to_publish(run, Materializations(tx).of_run(run.id))
+    rows = to_publish(run, Materializations(tx).of_run(run.id))
     if not rows:
         return None
     fragments = Fragments(tx).get([row.fragment_id for row in rows if row.fragment_id])
@@ -45,6 +45,8 @@ def publish_run(
     beside = {UUID(i): row.target.asset for row in rows for i in _registered(row)}
     rejections = {UUID(i) for row in rows if (i := row.metadata.get(REJECTIONS_FRAGMENT))}
     fragments |= Fragments(tx).get([*beside, *rejections])
+    for gone in (beside.keys() | rejections) - fragments.keys():
+        raise FragmentGone(beside.get(gone, "rejections"))
     assets |= beside
     joining = options.replay.adds if options.replay else ()
     reused = {
@@ -103,7 +105,7 @@ def _registered(row: Materialization) -> list[str]:
     return list(row.metadata.get("registered", ())) if row.status.good else []
 
 
-def _to_publish(run: RunRecord, rows: list[Materialization]) -> list[Materialization]:
+def to_publish(run: RunRecord, rows: list[Materialization]) -> list[Materialization]:
     """Return all results or none; a backfill that continues on errors publishes its complete
     partitions."""
     if all(row.status.good for row in rows):

@@ -186,7 +186,9 @@ def _partitions(
     declared = asset.partitioned_by
     if declared is None:
         return None
-    if existing := _existing(there.get(asset.name)):
+    found = there.get(asset.name)
+    same = found is not None and found.dataset.partition_column == declared.column
+    if same and (existing := _existing(found)):
         return existing
     upstream = [n for n in asset.inputs if n in assets and same_partitions(asset, assets[n])]
     read = (planned[name].partitions or _existing(there.get(name)) for name in upstream)

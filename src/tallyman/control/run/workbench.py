@@ -55,7 +55,7 @@ class Workbench:
             options=options,
             targets=targets,
             pins=pins,
-            assigner=Assigner(definitions, run, options, pins, targets),
+            assigner=Assigner(definitions, run, options, pins),
             folder=folder,
             lineage=RunEvents(definitions, run, folder),
             watch=Watch(journal, definitions.interrupt(str(run.id))),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -30,7 +30,6 @@ class Assigner:
     run: RunRecord
     options: Options
     pins: Pins
-    targets: Sequence[Target]
     _known: dict[str, dict[str, Dataset]] = field(default_factory=dict)
     """The datasets of each asset."""
 
@@ -48,7 +47,6 @@ class Assigner:
             target=target,
             attempt=attempt,
             options=self.options,
-            targets=tuple(t for t in self.targets if t.asset in asset.inputs),
             inputs=inputs,
             datasets=datasets,
             own=asset.dataset,
@@ -108,6 +106,9 @@ class Assigner:
             found = Fragments(tx).get([last.fragment_id] if last.fragment_id else [])
             there = self.definitions.workspace.warehouse.has
             if not any(f.dataset_id == dataset and there(f) for f in found.values()):
+                return False
+            beside = {UUID(one) for one in last.metadata.get("registered", ())}
+            if beside - Fragments(tx).get(beside).keys():
                 return False
             if self.definitions.pipeline.assets[target.asset].update_strategy != "append":
                 return True

@@ -28,8 +28,6 @@ class Assignment:
     target: Target
     attempt: int
     options: Options
-    targets: tuple[Target, ...]
-    """The targets of the run, as far as this one may read them."""
     inputs: Mapping[str, AssignedInput]
     """The datasets to read, by the name of the input. Sources are listed when it is made."""
     datasets: Mapping[str, Dataset]

@@ -235,7 +235,7 @@ class TargetWork:
         if rejections := self._rejections(work, making.result):
             counts |= {REJECTIONS_FRAGMENT: str(rejections.id)}
             beside = (*beside, rejections)
-        counts |= {"inputs": inputs_read(evaluated.pins, run.pins, self.assignment.targets)}
+        counts |= {"inputs": inputs_read(evaluated.pins)}
         counts |= {"timings": [*map(dict, making.timings), *watch.stop()]}
         return Made(
             consumed=tuple(consumed(evaluated.pins)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from uuid import UUID
 
 from tallyman.control.delivery.destination import disabled
@@ -11,7 +12,9 @@ from tallyman.control.target.outcome import TargetOutcome
 from tallyman.domain.history.lineage_event import LineageEvent
 from tallyman.domain.history.materialization import REJECTIONS_FRAGMENT, Made, RunRecord
 from tallyman.domain.history.run import Status
+from tallyman.domain.pipeline.target import Target
 from tallyman.domain.version.dataset import Fragment
+from tallyman.engine.warehouse.warehouse import Warehouse
 from tallyman.errors import FragmentGone, OutcomeUnfit
 from tallyman.registry.audit import Audit
 from tallyman.registry.database import Transaction
@@ -43,8 +46,11 @@ class TargetRecord:
     def _succeeded(self, outcome: TargetOutcome, made: Made, key: UUID) -> None:
         asks, target = outcome.asks, outcome.target
         status = Status.WAITING if asks else Status.SUCCESS
+        there = self._published_equal(target, made.fragment)
+        new = (*made.registered,) if there else (made.fragment, *made.registered)
+        made = replace(made, fragment=there or made.fragment)
         own = Materializations(self.tx).succeed(self.run.id, target, made, status)
-        for fragment in (made.fragment, *made.registered):
+        for fragment in new:
             self._prepared(fragment, own, target.asset)
         if asks is None:
             return
@@ -64,6 +70,25 @@ class TargetRecord:
             details={"target": str(target)},
             key=key,
         )
+
+    def _published_equal(self, target: Target, made: Fragment) -> Fragment | None:
+        """Return the published fragment with the same rows, if it is all of the target: the result
+        is that one, so that the readers of this run and those of the version read the same."""
+        params = self.run.params
+        kept_apart = {*params.options.force, *params.append}
+        if target.asset in kept_apart or params.options.replay is not None:
+            return None
+        ordinal = self.run.pins.get(made.dataset_id, 0)
+        live = Fragments(self.tx).at(made.dataset_id, ordinal).values()
+        there = [f for f in live if f.partition == target.partition]
+        if len(there) != 1 or there[0].invalidated:
+            return None
+        found = Fragments(self.tx).get([there[0].id]).get(there[0].id)
+        if found is None or (found.digest, found.schema) != (made.digest, made.schema):
+            return None
+        if found.warehouse is None or found.owner is None:
+            return None
+        return found if Warehouse(Path(found.warehouse), found.owner).has(found) else None
 
     def _skipped(self, outcome: TargetOutcome, reused: UUID) -> None:
         target = outcome.target

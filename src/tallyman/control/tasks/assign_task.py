@@ -71,7 +71,7 @@ class TaskAssigner:
         chosen = (target.asset,)
         definitions = Definitions(workspace, chosen, options.evidence, options.thresholds)
         pins = Pins(workspace, run.id, run.pins)
-        assigner = Assigner(definitions, run, options, pins, [row.target for row in rows])
+        assigner = Assigner(definitions, run, options, pins)
         assignment = assigner.assign(target, own.attempt + 1)
         opened = {name: uuid4() for name in assignment.datasets}
         assignment = replace(assignment, opened=opened)

@@ -98,7 +98,7 @@ class OutcomeFiles:
         asset = self.workspace.pipeline.assets[self.assigned.target.asset]
         if asset.update_strategy == "append" or ledger.files is None:
             return  # of the output, only new rows are published
-        known = {k: v for k, v in ledger.files.items() if PurePosixPath(k).parent.name == "output"}
+        known = {k: v for k, v in ledger.files.items() if PurePosixPath(k).parts[0] == "output"}
         if {PurePosixPath(f.path).name: f.sha256 for f in made.fragment.files} != {
             PurePosixPath(name).name: digest for name, digest in known.items()
         }:

@@ -43,7 +43,7 @@ def dependency_hash(consumed: Iterable[Consumed]) -> str:
 
 
 def _name(one: Consumed) -> str:
-    return f"{one.project}/{one.name}" if one.project else one.name
+    return f"{one.project}/{one.name} as {one.input}" if one.project else one.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -123,8 +123,8 @@ def sha256(path: str) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-_hashed: dict[tuple[int, int, int, int], str] = {}
-"""Hashes computed by this process, by device, inode, size and modification time: a file with two
+_hashed: dict[tuple[int, ...], str] = {}
+"""Hashes computed by this process, by device, inode, size and times of change: a file with two
 names is read once.
 """
 MOST_HASHED = 200_000
@@ -147,7 +147,12 @@ def remember(path: str, digest: str) -> None:
 
 def sha256_once(path: str) -> str:
     """Hash the file, unless this process has done so and the file is unchanged since."""
-    return _hashed.get(_identity(path)) or fresh_sha256(path)
+    return known_sha256(path) or fresh_sha256(path)
+
+
+def known_sha256(path: str) -> str | None:
+    """Return the hash if this process computed it and the file is unchanged since."""
+    return _hashed.get(_identity(path))
 
 
 def hash_once(paths: Sequence[str]) -> list[str]:
@@ -166,9 +171,9 @@ def read_before(path: str) -> bool:
         return False
 
 
-def _identity(path: str) -> tuple[int, int, int, int]:
+def _identity(path: str) -> tuple[int, ...]:
     found = os.stat(path)
-    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
 def hash_files(paths: Sequence[Path], root: Path) -> dict[str, str]:

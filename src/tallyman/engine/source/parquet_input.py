@@ -64,6 +64,11 @@ class ParquetInput(Input):
             return False
         return all(map(self._keyed, self.file_set.footers))
 
+    @property
+    def keyed_by_content(self) -> bool:
+        """False also for rows of our own files without a key: their names contain the fragment."""
+        return super().keyed_by_content and (not self.own or self.every_record_keyed)
+
     def _keyed(self, footer: pq.FileMetaData) -> bool:
         if footer.num_rows == 0:
             return True

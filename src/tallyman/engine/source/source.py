@@ -60,7 +60,7 @@ class Input(ABC):
     @cached_property
     def remembered(self) -> Door | None:
         """Return what an earlier run measured of the same bytes."""
-        if self.memory is None or self.hides_key:
+        if self.memory is None or not self.keyed_by_content:
             return None
         found = self.memory.recall(self.files.content_hash, self._reading)
         if found is None or not self.measures_columns:
@@ -73,7 +73,7 @@ class Input(ABC):
         return self.textual and self.memory is not None and self.memory.of_columns
 
     def remember(self, door: Door) -> None:
-        if self.memory is not None and not self.hides_key and door != self.remembered:
+        if self.memory is not None and self.keyed_by_content and door != self.remembered:
             self.memory.keep(self.files.content_hash, self._reading, door)
 
     def forget(self) -> None:
@@ -140,6 +140,11 @@ class Input(ABC):
     def hides_key(self) -> bool:
         """True if the source key of a record is not the text of its columns."""
         return self.redaction.covers_any(self.key)
+
+    @property
+    def keyed_by_content(self) -> bool:
+        """True if equal bytes have equal keys, so that a door can be remembered."""
+        return not self.hides_key
 
     def own_key(self) -> str:
         """Write a record's key columns as text, redacted ones as hashes."""

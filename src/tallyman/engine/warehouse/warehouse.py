@@ -15,7 +15,7 @@ from tallyman.domain.version.dataset import DataFile, Fragment
 from tallyman.domain.version.owner import Owner
 from tallyman.engine.files.durable import sync
 from tallyman.engine.files.intact import Expected, check
-from tallyman.engine.files.listing import fresh_sha256
+from tallyman.engine.files.listing import fresh_sha256, known_sha256, remember
 from tallyman.on_demand import OnDemand
 
 if TYPE_CHECKING:
@@ -122,8 +122,11 @@ def _expected(root: Path, file: DataFile) -> Expected:
 
 
 def _link(file: Path, name: Path) -> None:
+    digest = known_sha256(str(file))
     try:
         os.link(file, name)
+        if digest is not None:  # a link changes the time by which the file was known
+            remember(str(name), digest)
     except OSError as error:
         if error.errno not in NO_LINKS:
             raise

@@ -28,11 +28,13 @@ INPUTS = """
     ORDER BY 1, u.partition
 """
 # By the registry alone: a run reads the pinned version, and what it made or reused itself in place
-# of the partitions of that version. What is appended, or added by a replay, is read in addition.
+# of the partitions of that version, or of all of it if it applies a plan. What is appended, or
+# added by a replay, is read in addition.
 EXPECTED = """
     WITH made AS (
         SELECT m.fragment_id, m.reused_id, f.partition,
-               m.adds_to IS NOT NULL OR r.params -> 'append' ? m.asset_name AS joins
+               m.adds_to IS NOT NULL OR r.params -> 'append' ? m.asset_name AS joins,
+               jsonb_typeof(r.params -> 'plan') = 'object' AS whole
         FROM materializations m
         JOIN runs r ON r.id = m.run_id
         JOIN fragments f ON f.id = m.fragment_id AND f.dataset_id = %(dataset)s
@@ -48,12 +50,13 @@ EXPECTED = """
         SELECT id FROM there
         WHERE NOT EXISTS (
             SELECT FROM made
-            WHERE NOT made.joins AND made.partition IS NOT DISTINCT FROM there.partition
+            WHERE NOT made.joins
+              AND (made.whole OR made.partition IS NOT DISTINCT FROM there.partition)
               AND (there.adds_to IS NULL OR made.reused_id IS DISTINCT FROM there.adds_to))
         UNION
         SELECT fragment_id FROM made
     )
-    SELECT f.id, f.row_count AS rows, f.id IN (SELECT fragment_id FROM made) AS own,
+    SELECT f.id, f.row_count AS rows, f.id NOT IN (SELECT id FROM there) AS own,
            ARRAY(SELECT file ->> 'path' FROM jsonb_array_elements(f.files) AS file) AS files
     FROM read JOIN fragments f USING (id)
     WHERE %(partition)s::text IS NULL OR f.partition = %(partition)s

@@ -15,12 +15,14 @@ from tallyman.registry.database import Transaction
 
 COLUMNS = """
     f.id, f.dataset_id, f.partition, f.materialization_id, f.files, f.digest, f.schema,
-    f.manifest AS iceberg_manifest, d.org, d.project, p.warehouse
+    f.manifest AS iceberg_manifest, d.org, coalesce(by.project, d.project) AS project, p.warehouse
 """
-# Where the files are: in the warehouse of the pipeline that produces the dataset.
+# Where the files are: in the warehouse of the pipeline whose run made them. Another one may produce
+# the dataset now.
 PLACED = """
     JOIN datasets d ON d.id = f.dataset_id
-    LEFT JOIN pipelines p ON p.org = d.org AND p.project = d.project
+    LEFT JOIN runs by ON by.id = f.run_id
+    LEFT JOIN pipelines p ON p.org = d.org AND p.project = coalesce(by.project, d.project)
 """
 OPEN = """
     INSERT INTO fragments (id, dataset_id, partition, run_id)
@@ -71,11 +73,13 @@ OF_RESULT = f"""
     FOR SHARE OF f
 """
 MADE = """
-    SELECT fragment_id, reused_id, adds_to FROM materializations
-    WHERE run_id = %(run)s AND asset_name = %(asset)s AND fragment_id IS NOT NULL
-      AND status IN ('success', 'skipped')
+    SELECT m.fragment_id, m.reused_id,
+           m.adds_to IS NOT NULL OR r.params -> 'append' ? m.asset_name AS joins,
+           jsonb_typeof(r.params -> 'plan') = 'object' AS whole
+    FROM materializations m JOIN runs r ON r.id = m.run_id
+    WHERE m.run_id = %(run)s AND m.asset_name = %(asset)s AND m.fragment_id IS NOT NULL
+      AND m.status IN ('success', 'skipped')
 """
-OF_PARTITION = " AND coalesce(partition, '') = %(partition)s"
 JOIN = """
     INSERT INTO version_fragments (dataset_id, fragment_id, since)
     SELECT %(dataset)s, unnest(%(ids)s::uuid[]), %(ordinal)s
@@ -88,11 +92,14 @@ LEAVE = """
 
 @dataclass(frozen=True, slots=True)
 class MadeBy:
-    """A fragment that a run made: the earlier result that it reused, and the one that a replay adds
-    its rows to."""
+    """How a run made a fragment, and what the fragment replaces."""
 
     reused_id: UUID | None
-    adds_to: UUID | None
+    """The earlier result that the run reused."""
+    joins: bool
+    """True if its rows are added to those of its partition."""
+    whole: bool
+    """True if the run replaces the whole dataset, because it applies a plan."""
 
 
 class Fragments:
@@ -149,10 +156,9 @@ class Fragments:
             found.setdefault(row["partition"], set()).add(row["id"])
         return found
 
-    def made(self, run: UUID, asset: str, partition: str | None) -> dict[UUID, MadeBy]:
-        """Return what a run made or reused of an asset, in one partition or all."""
-        given = {"run": run, "asset": asset, "partition": partition}
-        rows = self.tx.execute(MADE + (OF_PARTITION if partition else ""), given).fetchall()
+    def made(self, run: UUID, asset: str) -> dict[UUID, MadeBy]:
+        """Return what a run made or reused of an asset."""
+        rows = self.tx.execute(MADE, {"run": run, "asset": asset}).fetchall()
         return {row.pop("fragment_id"): MadeBy(**row) for row in rows}
 
     def reused(
