@@ -130,7 +130,7 @@ def test_columns_of_all_files_are_read_and_missing_ones_are_counted(home: Home) 
         (2**40, 2.0, "y"),
     ]
     door = account(home, "of_drift")["input_accounting"]
-    assert door["missing_columns"] == {"data/drift": {"n": 2, "f": 1}}
+    assert door["missing_columns"] == {"drift": {"n": 2, "f": 1}}
     assert "missing_columns" not in account(home, "of_linked")["input_accounting"]
     noted = "NULL for columns that files of data/drift lack, records: n in 2, f in 1"
     assert noted in home.printed("report").stdout

@@ -84,7 +84,8 @@ def test_a_correction_outlives_a_cleanup_after_a_result_with_equal_rows(home: Ho
     assert home.rows("good") == before
 
     home.ok("rollback", "good", "--to", "1")  # what was replayed is open again
-    assert home.ok("rejections", "ls", second)["total"] == 1
+    [kind] = home.ok("rejections", "ls", second)
+    assert kind["open"] == 1
 
 
 def test_a_reader_made_with_a_result_of_equal_rows_becomes_stale_with_them(home: Home) -> None:
@@ -94,12 +95,11 @@ def test_a_reader_made_with_a_result_of_equal_rows_becomes_stale_with_them(home:
     home.edit('n="count(*)"', 'n="count(*)", most="max(n)"')
     home.ok("run")
     assert home.heads() == {"good": 1, "total": 2}
+    assert "total" in json.dumps(home.ok("where", "raw", "id=a"))
     raw(home, a=1, b=2, c=3)
     home.ok("run", "good")
     listed = {row["name"]: row for row in home.ok("ls")}
     assert listed["total"]["stale"]
-    where = json.dumps(home.ok("where", "raw", "id=a"))
-    assert "total" in where
 
 
 @pytest.mark.wide

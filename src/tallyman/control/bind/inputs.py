@@ -204,7 +204,8 @@ class Pins:
     def lacking(self, reading: Reading) -> list[Target]:
         """List the targets that have no valid result to read. When all partitions are read, none
         may be left out silently."""
-        if not self.fragments(reading):
+        there = {fragment.partition for fragment in self.fragments(reading)}
+        if not there:
             return [Target(reading.name, reading.partition)]
         dataset = self._shared(reading)
         owner = dataset.owner if dataset else self.workspace.owner
@@ -212,7 +213,7 @@ class Pins:
         gone = self.workspace.database.durably(
             lambda tx: Materializations(tx).invalidated(owner, name, reading.partition)
         )
-        return [Target(reading.name, partition) for partition in gone]
+        return [Target(reading.name, partition) for partition in gone if partition in there]
 
     def _pinned(self, reading: Reading, fragments: Sequence[Fragment], as_of: AsOf) -> Pin:
         return self.files.dataset(reading, self._assigned(reading, fragments, as_of))

@@ -207,7 +207,7 @@ def _measured(
         rejections=outcome.rejections,
         null_keys=null_values(work.folders.output, work.asset.key),
         warnings=outcome.warnings,
-        missing_columns={a.dataset: a.missing_columns for a in ledger.inputs if a.missing_columns},
+        missing_columns={a.name: a.missing_columns for a in ledger.inputs if a.missing_columns},
         column_metrics={a.name: a.columns for a in ledger.inputs if a.columns},
         reused=outcome.reused,
     )

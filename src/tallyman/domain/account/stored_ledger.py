@@ -191,7 +191,7 @@ def _inputs(ledger: Ledger) -> StoredInputs:
         duplicate_keys=None if None in duplicates else sum(d or 0 for d in duplicates),
         blank_lines=sum(account.blank_lines for account in ledger.inputs),
         named_by_place=any(account.named_by_place for account in ledger.inputs),
-        missing_columns={a.dataset: a.missing_columns for a in ledger.inputs if a.missing_columns},
+        missing_columns={a.name: a.missing_columns for a in ledger.inputs if a.missing_columns},
     )
 
 

@@ -71,9 +71,10 @@ class RunIdentity:
         fresh = uuid.uuid4()
         if run_id is None:
             return cls(str(fresh), str(fresh), now)
-        if not RUN_ID.fullmatch(run_id) or set(run_id) == {"."}:
+        if not RUN_ID.fullmatch(run_id) or set(run_id) == {"."} or run_id == "latest":
             raise UsageError(
-                f"run id {run_id!r}: use letters, digits, '.', '_' and '-', at most 64 characters"
+                f"run id {run_id!r}: use letters, digits, '.', '_' and '-', at most 64 characters; "
+                "'latest' is the newest run, whatever its id"
             )
         return cls(run_id, str(fresh), now)
 

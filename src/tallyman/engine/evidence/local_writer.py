@@ -73,7 +73,7 @@ class LocalWriter:
             "rejection": nth,
         }
         kind = rule.error_type.value
-        named = (writer.book.asset, key or "", place or "", "", rule.path, kind, rule.expected)
+        named = (*writer.named, key or "", place or "", "", rule.path, kind, rule.expected)
         return {
             "source_key": key,
             "error_type": kind,

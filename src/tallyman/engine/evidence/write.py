@@ -37,6 +37,11 @@ class EvidenceWriter:
     partition_label: str = "all"
     """The partition; `all` for an asset without partitions."""
 
+    @property
+    def named(self) -> tuple[str, str]:
+        """The asset and its partition: the same key may be rejected in several partitions."""
+        return self.book.asset, self.partition_label
+
     # ---- dead letters ------------------------------------------------------------------
 
     def rejections(self, ended: DataFrame) -> DataFrame:
@@ -66,10 +71,11 @@ class EvidenceWriter:
         )
 
     def _error_id(self) -> Column:
-        """Derive an id from the record and the rule alone, so that it is the same in every run."""
+        """Derive an id from partition, record and rule alone, so that it is the same in every
+        run."""
         named = [F.col(KEY), F.col(PLACE).cast("string"), F.col(GROUP)]
         parts = [*named, *map(F.col, ("morphism_path", "error_type", "expected"))]
-        shown = [F.coalesce(part, F.lit("")) for part in (F.lit(self.book.asset), *parts)]
+        shown = [F.coalesce(part, F.lit("")) for part in (*map(F.lit, self.named), *parts)]
         return F.substring(F.sha2(F.concat_ws("\x1f", *shown), 256), 1, 32)
 
     def _context(self) -> Column:

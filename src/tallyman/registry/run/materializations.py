@@ -141,18 +141,12 @@ INVALIDATE = """
 
 
 INVALIDATED = """
-    SELECT m.partition FROM materializations m
-    WHERE m.org = %(org)s AND m.project = %(project)s AND m.asset_name = %(asset)s
-      AND m.status = 'success'
-      AND (%(partition)s::text IS NULL OR m.partition = %(partition)s)
-      -- a partition that readers no longer see blocks nobody
-      AND EXISTS (SELECT FROM fragments f JOIN version_fragments vf ON vf.fragment_id = f.id
-                  JOIN materializations made ON made.id = f.materialization_id
-                  WHERE made.org = m.org AND made.project = m.project
-                    AND made.asset_name = m.asset_name
-                    AND made.partition IS NOT DISTINCT FROM m.partition AND vf.until IS NULL)
-    GROUP BY m.partition HAVING bool_and(m.invalidated_at IS NOT NULL)
-    ORDER BY m.partition
+    SELECT partition FROM materializations
+    WHERE org = %(org)s AND project = %(project)s AND asset_name = %(asset)s
+      AND status = 'success'
+      AND (%(partition)s::text IS NULL OR partition = %(partition)s)
+    GROUP BY partition HAVING bool_and(invalidated_at IS NOT NULL)
+    ORDER BY partition
 """
 INPUTS = f"""
     SELECT {COLUMNS} FROM materializations m

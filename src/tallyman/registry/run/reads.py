@@ -86,6 +86,10 @@ OF_SOURCE = f"""
     FROM materializations m {CURRENT}
     WHERE m.status = 'success' AND m.upstream_assets @> ARRAY[%(name)s::text]
       AND m.project = %(project)s
+      -- an asset of another pipeline may have the name
+      AND EXISTS (SELECT FROM unnest(m.upstream_assets, m.upstream_ids, m.upstream_projects)
+                      AS u (name, id, project)
+                  WHERE u.name = %(name)s AND u.id IS NULL AND u.project IS NULL)
     ORDER BY m.asset_name, m.partition, m.completed_at
 """
 OF_RESULT = f"""
