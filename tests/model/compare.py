@@ -78,4 +78,3 @@ def _same(what: str, found: object, wanted: object) -> None:
         found, wanted = ordered(found), ordered(wanted)
     if found != wanted:
         raise Disagrees(f"{what}:\n  the product: {found}\n  the model:   {wanted}")
-

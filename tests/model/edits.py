@@ -28,7 +28,9 @@ class EditRule:
         return self.limit != world.limit
 
     def do(self, play: Play) -> None:
-        play.log.append(f"sed -i 's/\"n < {play.world.limit}\", /\"n < {self.limit}\", /' pipelines/p.py")
+        play.log.append(
+            f'sed -i \'s/"n < {play.world.limit}", /"n < {self.limit}", /\' pipelines/p.py'
+        )
         play.home.pipeline(pipeline(self.limit))
         play.world.limit = self.limit
 

@@ -43,7 +43,7 @@ class Made:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asset:
-    """`reads`: a source, the datasets of assets, tables. `make(records, rows of datasets, limit)`."""
+    """What an asset reads, and what it makes of that."""
 
     name: str
     make: Callable[..., Made]
@@ -92,9 +92,7 @@ def parts(records: Iterable[Record], *, day: None, limit: int) -> Made:
     kept = frozenset(str(row[0]) for row in rows)
     rejected = frozenset(r.id for r in records) - kept
     listed = {(key,): frozenset({key}) for key in rejected}
-    return Made(
-        {"parts": rows, "small": small, "large": large, "parts_rejected": listed}, rejected
-    )
+    return Made({"parts": rows, "small": small, "large": large, "parts_rejected": listed}, rejected)
 
 
 def by_kind(records: Iterable[Record], *, day: None, limit: int) -> Made:

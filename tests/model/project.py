@@ -17,7 +17,10 @@ raw = tm.source("raw", path="data/raw/{partition}/*.jsonl", format="json", key="
 items = tm.source("items", path="data/items/*.jsonl", format="json", key="id", schema=RECORD)
 kinds = tm.table("kinds", schema="kind string not null, label string", key="kind")
 grades = tm.table(
-    "grades", schema="kind string not null, grade int", key="kind", references={"kind": "kinds.kind"}
+    "grades",
+    schema="kind string not null, grade int",
+    key="kind",
+    references={"kind": "kinds.kind"},
 )
 
 

@@ -26,7 +26,7 @@ class Replay:
     @classmethod
     def draw(cls, random: Random, world: World) -> Replay:
         name = random.choice(REJECTING)
-        run, targets = chosen(world, name)
+        _, targets = chosen(world, name)
         keys = sorted((key, day) for (_, day), found in targets.items() for key in found)
         if not keys or random.random() < 0.2:
             return cls(name, ())
@@ -37,23 +37,23 @@ class Replay:
     def possible(self, world: World) -> bool:
         """Only a result that readers see, of the present definition, can be replayed; without
         corrections its records are read again."""
-        run, targets = chosen(world, self.asset)
+        _, targets = chosen(world, self.asset, self.corrected)
         keys = {key for found in targets.values() for key in found}
         if world.limit in world.rolled_back:
             return False
         if not keys or not {r.id for r in self.corrected} <= keys:
             return False
-        every = [(self.asset, t[1]) for t in targets]
-        if any(t in world.invalid or not current(world, t) for t in every):
-            return False
-        named = [t for t, found in targets.items() if not self.corrected or found & {r.id for r in self.corrected}]
+        ids = {record.id for record in self.corrected}
+        named = [target for target, found in targets.items() if not ids or found & ids]
         if len(named) > 1 and "replay of several targets" in KNOWN:
             return False
+        if any(t in world.invalid or not current(world, t) for t in named):
+            return False
         again = not self.corrected or ASSETS[self.asset].combines
-        return not again or all(unchanged(world, t) for t in every)
+        return not again or all(unchanged(world, t) for t in named)
 
     def do(self, play: Play) -> None:
-        run, targets = chosen(play.world, self.asset)
+        run, targets = chosen(play.world, self.asset, self.corrected)
         words = ["rejections", "replay", run, "--asset", self.asset]
         fixed = {record.id: record for record in self.corrected}
         if ASSETS[self.asset].by_day:
@@ -103,12 +103,17 @@ class Discard:
             play.world.discarded |= {(run, target, key) for key in wanted}
 
 
-def chosen(world: World, asset: str) -> tuple[str, dict[Target, set[str]]]:
-    """The run with most open rejections of the asset, and which they are."""
+def chosen(
+    world: World, asset: str, corrected: tuple[Record, ...] = ()
+) -> tuple[str, dict[Target, set[str]]]:
+    """The run with the open rejections to correct, or with most of the asset, and which they are."""
     found: dict[str, dict[Target, set[str]]] = {}
     for day in world.current.get(asset, {}):
         for key, run in world.open((asset, day)).items():
             found.setdefault(run, {}).setdefault((asset, day), set()).add(key)
+    if corrected:
+        wanted = {record.id for record in corrected}
+        found = {run: t for run, t in found.items() if wanted <= set().union(*t.values())}
     if not found:
         return "", {}
     run = max(sorted(found), key=lambda r: sum(map(len, found[r].values())))
@@ -116,18 +121,14 @@ def chosen(world: World, asset: str) -> tuple[str, dict[Target, set[str]]]:
 
 
 def current(world: World, target: Target) -> bool:
-    """True if readers see the last result, and its definition is the present one."""
-    last, piece = world.results.get(target), world.current[target[0]][target[1]]
-    asset = ASSETS[target[0]]
-    return (
-        last is not None
-        and last.number == piece.result
-        and last.definition == world.definition(asset)
-    )
+    """True if what readers see was made by the present definition."""
+    result = world.numbered[world.current[target[0]][target[1]].result]
+    return result.definition == world.definition(ASSETS[target[0]])
 
 
 def unchanged(world: World, target: Target) -> bool:
-    return world.results[target].inputs == (world.records(ASSETS[target[0]].source or "", target[1]),)
+    result = world.numbered[world.current[target[0]][target[1]].result]
+    return result.inputs == (world.records(ASSETS[target[0]].source or "", target[1]),)
 
 
 def replayed(
@@ -162,7 +163,5 @@ def replayed(
         before = there[target[1]]
         kept = {row[0] for row in before.rows}
         more = {row: ids for row, ids in rows.items() if row[0] not in kept}
-        after = replace(
-            before, rows={**before.rows, **more}, replays=before.replays | {by}
-        )
+        after = replace(before, rows={**before.rows, **more}, replays=before.replays | {by})
         world.current[name] = {**there, target[1]: after}

@@ -166,8 +166,14 @@ class World:
         return self.add_result(asset, day, inputs, run, made, limit=limit)
 
     def add_result(
-        self, asset: Asset, day: str | None, inputs: tuple[object, ...], run: str, made: Made,
-        corrections: Mapping[str, Record] | None = None, limit: int | None = None,
+        self,
+        asset: Asset,
+        day: str | None,
+        inputs: tuple[object, ...],
+        run: str,
+        made: Made,
+        corrections: Mapping[str, Record] | None = None,
+        limit: int | None = None,
     ) -> Result:
         number = len(self.numbered) + 1
         self.numbered[number] = Result(

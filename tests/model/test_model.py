@@ -1,42 +1,39 @@
-"""Random sequences of commands: after each, readers see what the model says."""
+"""Random sequences of commands: after each, readers see what the model says.
+
+A verb takes 0.05 s, a run 0.4 s for each target that it makes. So the default form plays as many
+sequences as fit into its time, the full form all 3,000.
+"""
 
 from __future__ import annotations
 
-import os
 import time
 
 import pytest
 
 from tests.model.conftest import Stage
+from tests.model.known import KNOWN
 from tests.model.sequences import Failed, go, shrunk
 from tests.world.scale import TURN, by_form
 
-SEQUENCES = int(os.environ.get("SEQ", by_form(40, 80, 3_000)))
-LENGTH = 12
-SECONDS = by_form(80, 200, 10**6)
+SEQUENCES, VERBS = by_form(40, 120, 3_000), 12
+SECONDS = by_form(60, 240, 6 * 3600)
 
 
-import sys
-if os.environ.get("PROF"):
-    sys.path.insert(0,"/tmp")
-    import prof
-    from tests.model import sequences, compare, conftest
-    from tests.model.play import Play
-    prof.wrap(sequences,"look"); prof.wrap(compare,"_look_at_run"); prof.wrap(conftest.Stage,"new"); prof.wrap(conftest.Stage,"clear")
-    prof.wrap(Play,"said",lambda p,*w,**k: w[0]+(" "+w[1] if w[0]=="rejections" else "")+(" KILL" if k else ""))
-    import atexit
-    def show():
-        for k,(n,t) in sorted(prof.T.items(), key=lambda x:-x[1][1]): print(f"{k:30s} {n:5d} {t:8.1f} {t/n:.3f}")
-
-@pytest.mark.timeout(5400)
-def test_random_sequences_leave_readers_right(stage: Stage) -> None:
-    began, verbs = time.monotonic(), 0
-    for number in range(SEQUENCES):
-        if time.monotonic() - began > SECONDS:
-            break
+@pytest.mark.timeout(8 * 3600)
+def test_after_each_of_some_random_commands_readers_see_what_they_must(
+    stage: Stage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    began, sequences, verbs = time.monotonic(), 0, 0
+    while sequences < SEQUENCES and time.monotonic() - began < SECONDS:
         try:
-            verbs += len(go(stage.new(), LENGTH, f"{TURN} {number}"))
+            verbs += len(go(stage.new(), VERBS, f"{TURN} {sequences}"))
         except Failed as failed:
             raise shrunk(stage.new, failed) from None
-    if os.environ.get("PROF"): show()
-    print(f"{number + 1} sequences, {verbs} verbs, {time.monotonic() - began:.1f} s")
+        sequences += 1
+    with capsys.disabled():
+        told = f"{sequences} sequences, {verbs} verbs, {time.monotonic() - began:.0f} s"
+        print(f"\n{told}")  # noqa: T201
+
+
+def test_no_verb_is_left_out_because_of_a_known_defect() -> None:
+    assert not KNOWN

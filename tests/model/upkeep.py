@@ -78,7 +78,9 @@ class Kill:
         if not run.possible(world) or run.limit(world) in world.rolled_back:
             return False
         try:
-            trial.run("", run.targets(), force=run.assets if run.force else (), limit=run.limit(world))
+            trial.run(
+                "", run.targets(), force=run.assets if run.force else (), limit=run.limit(world)
+            )
         except NotReady:
             return False
         corrected = any(

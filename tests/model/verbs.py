@@ -10,10 +10,14 @@ from random import Random
 from tests.model.meaning import ASSETS, BOARD, PRODUCER, Record
 from tests.model.play import Disagrees, Play
 from tests.model.project import DAYS
-from tests.world.reply import Reply
 from tests.model.state import NotReady, Target, World
+from tests.world.reply import Reply
 
-FILES = (*(f"raw/{day}/{name}.jsonl" for day in DAYS for name in "ab"), "items/a.jsonl", "items/b.jsonl")
+FILES = (
+    *(f"raw/{day}/{name}.jsonl" for day in DAYS for name in "ab"),
+    "items/a.jsonl",
+    "items/b.jsonl",
+)
 
 
 def some_records(random: Random, file: str) -> tuple[Record, ...]:
@@ -113,9 +117,7 @@ class Run:
     def targets(self) -> list[Target]:
         names = _selected(self.assets, self.before, self.after)
         return [
-            (name, day)
-            for name in names
-            for day in (self.days if ASSETS[name].by_day else (None,))
+            (name, day) for name in names for day in (self.days if ASSETS[name].by_day else (None,))
         ]
 
     def words(self, world: World) -> list[str]:
