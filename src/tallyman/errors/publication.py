@@ -44,17 +44,15 @@ class VersionNotWhole(Conflict):
         "this is a defect of Tallyman."
     )
 
-    def __init__(self, name: str, ordinal: int, stated: int, rows: int, purged: int) -> None:
-        super().__init__(name, ordinal, stated, rows, purged)
-        self.name, self.ordinal = name, ordinal
-        self.stated, self.rows, self.purged = stated, rows, purged
+    def __init__(self, version: str, stated: int, rows: int, purged: int, others: int) -> None:
+        super().__init__(version, stated, rows, purged, others)
+        self.version, self.stated, self.rows = version, stated, rows
+        self.purged, self.others = purged, others
 
     def __str__(self) -> str:
-        gone = f", {self.purged:,} of which are purged" if self.purged else ""
-        return (
-            f"{self.name} v{self.ordinal} would have {self.stated:,} rows, and its fragments"
-            f"{gone} have {self.rows:,}"
-        )
+        found = f"{self.version} has to have {self.stated:,} rows, and its fragments {self.rows:,}"
+        notes = {"are purged": self.purged, "are of partitions that do not change": self.others}
+        return "; ".join([found, *(f"{n:,} {what}" for what, n in notes.items() if n)])
 
 
 class SingleProducer(Conflict):

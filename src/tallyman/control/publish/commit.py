@@ -247,7 +247,7 @@ def _commit(
         Fragments(tx).join(dataset.id, one.added, ordinal)
         current = one.version if locations[one.version] else None
         Datasets(tx).move(dataset.id, ordinal=ordinal, version=current)
-    commits.check_closed(commit)
+        commits.check_closed(dataset, ordinal, one.change)
     shown = {p.dataset.name: locations[p.version] for p in planned if p.dataset.published}
     OutsideEntries(tx, asked.owner.org).put(shown)
     for one in planned:

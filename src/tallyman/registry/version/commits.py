@@ -10,7 +10,7 @@ from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
-from tallyman.domain.version.commit import Commit, Move, Publication
+from tallyman.domain.version.commit import Change, Commit, Move, Publication
 from tallyman.domain.version.dataset import DataFile, Dataset, Version
 from tallyman.domain.version.owner import Owner
 from tallyman.errors import NotFound, UsageError, VersionNotWhole
@@ -95,18 +95,21 @@ WHILE_CURRENT = """
                      WHERE v.dataset_id = %(dataset)s AND v.ordinal = %(ordinal)s + 1),
                     (SELECT max(seq) FROM commits)) AS seq
 """
+# Of a version that was just added: its fragments have its rows, or those of the version that it
+# restores, and none but fragments of the scopes came or went.
 CLOSURE = """
-    SELECT d.name, v.ordinal, v.row_count AS stated, coalesce(sum(f.row_count), 0) AS rows,
-           count(*) FILTER (WHERE f.purged_at IS NOT NULL) AS purged
-    FROM versions v JOIN datasets d ON d.id = v.dataset_id
-    LEFT JOIN version_fragments vf
-         ON vf.dataset_id = v.dataset_id AND vf.since <= v.ordinal
-        AND (vf.until IS NULL OR vf.until > v.ordinal)
-    LEFT JOIN fragments f ON f.id = vf.fragment_id
-    WHERE v.commit_id = %(commit)s
-    GROUP BY d.name, v.ordinal, v.row_count
-    HAVING v.row_count <> coalesce(sum(f.row_count), 0)
-        OR count(*) FILTER (WHERE f.purged_at IS NOT NULL) > 0
+    SELECT coalesce(restored.row_count, v.row_count) AS stated,
+           coalesce(sum(f.row_count) FILTER (WHERE vf.until IS NULL), 0) AS rows,
+           count(*) FILTER (WHERE vf.until IS NULL AND f.purged_at IS NOT NULL) AS purged,
+           count(*) FILTER (WHERE v.ordinal IN (vf.since, vf.until) AND NOT %(whole)s
+                              AND coalesce(f.partition, '') <> ALL(%(scopes)s)) AS others
+    FROM versions v
+    LEFT JOIN versions restored ON restored.dataset_id = v.dataset_id
+                               AND restored.ordinal = v.restores
+    LEFT JOIN (version_fragments vf JOIN fragments f ON f.id = vf.fragment_id)
+         ON vf.dataset_id = v.dataset_id AND (vf.until IS NULL OR vf.until = v.ordinal)
+    WHERE v.dataset_id = %(dataset)s AND v.ordinal = %(ordinal)s
+    GROUP BY restored.row_count, v.row_count
 """
 AS_OF = """
     SELECT DISTINCT ON (v.dataset_id) v.dataset_id, v.ordinal
@@ -219,12 +222,15 @@ class Commits:
         assert row is not None
         return self.as_of(row["seq"], dataset.owner)
 
-    def check_closed(self, commit: UUID) -> None:
-        """Raise VersionNotWhole unless each version of a commit has as many rows as the fragments
-        that it names."""
-        row = self.tx.execute(CLOSURE, {"commit": commit}).fetchone()
-        if row is not None:
-            raise VersionNotWhole(**row)
+    def check_closed(self, dataset: Dataset, ordinal: int, change: Change) -> None:
+        """Raise VersionNotWhole unless the version that was just added is what the change says."""
+        given = {"dataset": dataset.id, "ordinal": ordinal}
+        given |= {"whole": change.whole or not change.scopes}
+        given |= {"scopes": [scope or "" for scope in change.scopes]}
+        row = self.tx.execute(CLOSURE, given).fetchone()
+        assert row is not None
+        if row["stated"] != row["rows"] or row["purged"] or row["others"]:
+            raise VersionNotWhole(f"{dataset.name} v{ordinal}", **row)
 
     def list(self, owner: Owner, dataset: UUID | None = None, limit: int = 20) -> list[Commit]:
         """List commits, newest first."""
