@@ -2,4 +2,5 @@
 
 KNOWN: dict[str, str] = {
     "replay of several targets": "ends in an exception after it has published",
+    "replay of a run that appended nothing": "is refused as outdated",
 }

@@ -39,7 +39,7 @@ def day_sums(good):
     return good.groupBy("day").agg(rows="count(*)", total="sum(n)")
 
 
-@tm.asset(key="id")
+@tm.asset(key="id", thresholds={"on_empty": "warn"})
 def labelled(good, kinds):
     return good.join(kinds, "kind", how="left").select("id", "n", "label")
 

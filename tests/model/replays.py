@@ -12,6 +12,7 @@ from tests.model.play import Disagrees, Play, lines
 from tests.model.state import Replayed, Target, World, records_of
 from tests.model.verbs import some_record
 
+NOTHING = "replay of a run that appended nothing"
 REJECTING = [name for name, asset in ASSETS.items() if asset.source]
 
 
@@ -46,6 +47,8 @@ class Replay:
         ids = {record.id for record in self.corrected}
         named = [target for target, found in targets.items() if not ids or found & ids]
         if len(named) > 1 and "replay of several targets" in KNOWN:
+            return False
+        if not all(world.current[t[0]][t[1]].appended for t in named) and NOTHING in KNOWN:
             return False
         if any(t in world.invalid or not current(world, t) for t in named):
             return False
@@ -106,7 +109,7 @@ class Discard:
 def chosen(
     world: World, asset: str, corrected: tuple[Record, ...] = ()
 ) -> tuple[str, dict[Target, set[str]]]:
-    """The run with the open rejections to correct, or with most of the asset, and which they are."""
+    """The run with the open rejections to correct, or with most of the asset, and those."""
     found: dict[str, dict[Target, set[str]]] = {}
     for day in world.current.get(asset, {}):
         for key, run in world.open((asset, day)).items():

@@ -20,6 +20,8 @@ class Piece:
     result: int
     replays: frozenset[str] = frozenset()
     """The replays that added rows to it."""
+    appended: bool = True
+    """False if it is of a run that appended nothing to it."""
 
 
 Content = Mapping[str | None, Piece]
@@ -232,7 +234,8 @@ def _joined(asset: Asset, there: Content, day: str | None, piece: Piece) -> Cont
     if asset.appends and before is not None:
         known = {row[0] for row in before.rows}
         rows = dict(before.rows) | {r: ids for r, ids in piece.rows.items() if r[0] not in known}
-        piece = before if before.result == piece.result else replace(piece, rows=rows)
+        new = replace(piece, rows=rows, appended=len(rows) > len(before.rows))
+        piece = before if before.result == piece.result else new
     elif before is not None and before.result == piece.result:
         piece = before
     return {**there, day: piece}
