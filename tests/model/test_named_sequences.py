@@ -16,9 +16,9 @@ from tests.model.verbs import DeleteFile, Run, RunBoard, WriteFile
 from tests.model.versions import Invalidate, Purge, Rename, Rollback, RollbackCommit, Snapshot
 from tests.world.scale import some
 
-A, B, C = (Record(f"mon-a{n}", "mon", "x", n) for n in (1, 2, 3))
-BAD, WORSE = (Record(f"mon-a{n}", "mon", "x", -1) for n in (4, 5))
-FIXED, FIXED_TOO = (Record(f"mon-a{n}", "mon", "x", 9) for n in (4, 5))
+A, B, C = (Record(f"mon-n{n}", "mon", "x", n) for n in (1, 2, 3))
+BAD, WORSE = (Record(f"mon-n{n}", "mon", "x", -1) for n in (4, 5))
+FIXED, FIXED_TOO = (Record(f"mon-n{n}", "mon", "x", 9) for n in (4, 5))
 TUE, FIXED_TUE = (Record("tue-a1", "tue", "x", n) for n in (-1, 9))
 MON = "raw/mon/a.jsonl"
 ITEM = Record("items-a1", "mon", "x", -1)
@@ -90,7 +90,7 @@ SEQUENCES: dict[str, list[Verb]] = {
         Run(("good",), ("tue",), after=True), GOOD, READERS, RunBoard(force=False),
     ],
     "a past version of the pipeline makes its own rows": [
-        WriteFile(MON, (A, Record("mon-a2", "mon", "x", 40), BAD)), GOOD, EditRule(30), GOOD,
+        WriteFile(MON, (A, Record("mon-n2", "mon", "x", 40), BAD)), GOOD, EditRule(30), GOOD,
         Replay("good", (FIXED,)), READERS, Run(("good", "per_day"), ("mon",), past=50),
         GOOD, READERS, Run(("good", "per_day"), ("mon",), past=50), RollbackCommit(1),
         GOOD, EditRule(8), GOOD, READERS, Apply(), READERS,
@@ -102,7 +102,7 @@ SEQUENCES: dict[str, list[Verb]] = {
         Kill(MON_ALL, "committed", resume=False), READERS, MON_ALL, Rollback("plog", 1), MON_ALL,
     ],
     "a rule is edited, applied and rolled back": [
-        WriteFile(MON, (A, Record("mon-a2", "mon", "x", 40), BAD)), GOOD, Replay("good", (FIXED,)),
+        WriteFile(MON, (A, Record("mon-n2", "mon", "x", 40), BAD)), GOOD, Replay("good", (FIXED,)),
         EditRule(30), Apply(), RunBoard(force=False), RollbackCommit(1), READERS, EditRule(50),
         Apply(), EditRule(30), Apply(), Run(("good",), ("mon",), after=True),
     ],
