@@ -67,6 +67,8 @@ def _origin(origin: RecordOrigin, pad: str, word: str, on: str = "") -> Iterator
     deeper = pad + INDENT
     if origin.not_shown:
         yield f"{deeper}NOT SHOWN: {origin.not_shown}"
+    for one in origin.corrections:
+        yield f"{deeper}{one}"
     if origin.commit:
         yield f"{deeper}commit {short(origin.commit)} by {origin.committed_by}"
     if len(origin.files) > 1:

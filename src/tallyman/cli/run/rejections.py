@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from tallyman.cli.terminal.options import AsJson, Master, ProjectFolder, RunName, SparkConf, opened
-from tallyman.cli.terminal.output import as_json, err, out, published, short, table, tally
+from tallyman.cli.terminal.output import (
+    as_json,
+    counted,
+    err,
+    out,
+    published,
+    short,
+    table,
+    tally,
+)
 from tallyman.cli.terminal.progress import Progress, supervised
 from tallyman.domain.history.run import AssetResult, RunResult, Status
 
@@ -202,6 +211,10 @@ def _print_outcome(outcome: ReplayOutcome, dry_run: bool) -> None:
             f"{reason['sample_error_code']}",
             markup=False,
         )
+    for one in outcome.corrections:
+        out.print(f"    {one.source_key}   {one.values}", markup=False)
+    if (more := outcome.corrected - len(outcome.corrections)) and outcome.corrections:
+        out.print(f"    … {more:,} more corrected", markup=False)
     out.print(tally(outcome.result), markup=False)
     if outcome.result.error:
         err.print(f"  {outcome.result.error['message']}", style="red", markup=False)
@@ -211,6 +224,8 @@ def _print_run(done: Replayed, result: RunResult, stale: list[dict[str, Any]]) -
     if result.commit:
         out.print(published(result.commit), markup=False)
     good = result.status is Status.SUCCESS
+    if len(done.outcomes) > 1:
+        out.print(_together(done, result), markup=False)
     word = "balanced" if good else result.status.value
     out.print(
         f"{word}   run {result.run_id}   a replay of run {done.of}   {result.folder}", markup=False
@@ -221,6 +236,18 @@ def _print_run(done: Replayed, result: RunResult, stale: list[dict[str, Any]]) -
         out.print(f"now stale: {row['dataset']}:  {row['command']}", markup=False)
     if not good and result.status is not Status.WAITING:
         out.print(f"nothing was published; to try again:  tallyman rejections replay {done.of}")
+
+
+def _together(done: Replayed, result: RunResult) -> str:
+    """Say what became of all targets: they are published in one commit, or none is."""
+    records = sum(outcome.replayed for outcome in done.outcomes)
+    line = f"{counted(records, 'record')} of {len(done.outcomes):,} targets"
+    bad = sum(not outcome.result.status.good for outcome in done.outcomes)
+    if bad:
+        return f"{line}: none was replayed, because {counted(bad, 'target')} failed"
+    passed = sum(outcome.passed for outcome in done.outcomes)
+    commit = f"in one commit, {short(str(result.commit.id))}" if result.commit else "no commit"
+    return f"{line}: {passed:,} passed + {records - passed:,} rejected again, {commit}"
 
 
 def _stale(found: Project, result: RunResult | None) -> list[dict[str, Any]]:

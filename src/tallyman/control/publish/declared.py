@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from uuid import UUID
 
+from tallyman.domain.definition.frame import Frame
+from tallyman.domain.definition.working_step import Output
 from tallyman.domain.pipeline.pipeline import Asset
 from tallyman.domain.version.dataset import Dataset, Kind, registered_by
 from tallyman.domain.version.owner import Owner
@@ -50,3 +52,14 @@ def datasets_of(asset: Asset, owner: Owner) -> list[Dataset]:
     outputs = [registered_dataset(asset, owner, name) for name, _ in asset.split]
     rejections = rejections_dataset(asset, owner)
     return [own_dataset(asset, owner), *outputs, *([rejections] if rejections else [])]
+
+
+def datasets_made_with(asset: Asset, plan: Frame, owner: Owner) -> list[Dataset]:
+    """List the datasets that one result of the asset fills: those it declares, and those that
+    output steps of its plan register."""
+    found = {one.name: one for one in datasets_of(asset, owner)}
+    for step in plan.steps():
+        if isinstance(step, Output) and step.register_as:
+            new = registered_dataset(asset, owner, step.register_as)
+            found.setdefault(step.register_as, new)
+    return list(found.values())

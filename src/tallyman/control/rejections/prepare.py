@@ -6,6 +6,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -19,22 +20,22 @@ from tallyman.control.bind.inputs import Pins
 from tallyman.control.pipeline.check import Definition
 from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.pipeline.redaction import redaction
+from tallyman.control.publish.declared import datasets_made_with
+from tallyman.control.rejections.correct import CorrectedRecords, check_fields
 from tallyman.control.rejections.find import RejectedRecord, Standing
+from tallyman.control.rejections.outputs import check_outputs
 from tallyman.control.rejections.replay import TargetReplay
 from tallyman.control.target.target_inputs import open_inputs
 from tallyman.domain.definition.plan import accounted_inputs
+from tallyman.domain.pipeline.target import readings
 from tallyman.domain.version.dataset import Kind
-from tallyman.engine.evidence import write
 from tallyman.engine.expressions.column_names import KEY
 from tallyman.engine.expressions.redact import Redaction
 from tallyman.engine.files.past_run import ledger_in
+from tallyman.engine.files.replay_folder import CORRECTED, FACTS, FOLDER, KEYS
 from tallyman.engine.files.run_folder import write_json
 from tallyman.engine.source.corrections import (
     APART,
-    CORRECTED,
-    FACTS,
-    FOLDER,
-    KEYS,
     LINE,
     VALID,
     CorrectionShape,
@@ -42,7 +43,6 @@ from tallyman.engine.source.corrections import (
     keys_in,
     treats_each_by_itself,
 )
-from tallyman.engine.source.lines import TEXT
 from tallyman.engine.source.source import Input
 from tallyman.errors import (
     CorrectionsRefused,
@@ -115,6 +115,12 @@ class Preparation:
             made = [f.materialization_id for f in foreign if f.materialization_id]
             runs = Replays(tx).runs_of(made)
             raise RejectionsOutdated(one.run, str(one.target), runs[0] if runs else None)
+        assert dataset is not None
+        declared = self.definitions.pipeline.assets[asset]
+        # What an asset appends is less than its outputs: equal rows are not added.
+        if declared.update_strategy != "append":
+            made_with = datasets_made_with(declared, self.definitions.plan(declared), owner)
+            check_outputs(tx, one, dataset, made_with, here, self.ordinals)
 
     def _check_resolved(self, tx: Transaction, one: Standing) -> None:
         """Refuse rejections of a replay that was not published: they are still open in the run
@@ -134,8 +140,13 @@ class Preparation:
         one = self.rejected.standings[next(iter(chosen))]
         self._check_shown(one)
         lines = corrections(self._shape(one), str(given), self._project).every_line()
+        check_fields(lines, self._shape(one).schema.names)
         table = lines.select(LINE, VALID, F.col(KEY).alias("key")).toArrow()
-        wrong = self.rejected.letters.narrow(table)
+        own_files = any(
+            reading.name in self._accounted(one) and reading.partition is not None
+            for reading in readings(self.definitions.pipeline, one.target)
+        )
+        wrong = self.rejected.letters.narrow(table, by_target=own_files)
         if wrong or not table.num_rows:
             raise CorrectionsRefused(table.num_rows, wrong)
         return self.rejected.letters.targets()
@@ -219,11 +230,19 @@ class Preparation:
         if whole and asset.update_strategy == "append":
             why = "it combines records and appends its rows, so a replay could not replace them"
             raise NotReplayable(str(one.target), why)
-        before = one.place / FOLDER / CORRECTED
-        lines = 0
-        if corrected is not None or before.is_dir():
-            shape = self._shape(one)
-            lines = self._write_corrected(shape, folder, before, whole, corrected)
+        before, lines, at = one.place / FOLDER, 0, f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+        if corrected is not None or (before / CORRECTED).is_dir():
+            lines = CorrectedRecords(
+                shape=self._shape(one),
+                project=self._project,
+                folder=folder,
+                before=before,
+                given=None if corrected is None else self._given(corrected),
+                whole=whole,
+                records=lambda: self._rejected_records(one, accounted),
+                by=self.definitions.workspace.actor,
+                at=at,
+            ).write()
         originals = whole or lines < count
         self._check_records(one, accounted, folder, whole=whole, corrects=lines > 0)
         if originals:
@@ -236,6 +255,7 @@ class Preparation:
             "originals": originals,
             "named": lines > 0 and self._any_apart(self._shape(one), folder),
             "records": count,
+            "corrected_at": at,
         }
         write_json(folder / FACTS, facts)
         return TargetReplay(
@@ -246,34 +266,9 @@ class Preparation:
             facts=facts,
         )
 
-    def _write_corrected(
-        self,
-        shape: CorrectionShape,
-        folder: Path,
-        before: Path,
-        whole: bool,
-        corrected: Path | None,
-    ) -> int:
-        """Write the corrected records of this replay and of earlier ones, one line each; return
-        their number."""
-        chosen = keys_in(self._spark, folder / KEYS)
-        sides: list[DataFrame] = []
-        if corrected is not None:
-            given = corrections(shape, str(self._given(corrected)), self._project)
-            sides.append(given.every_line().join(chosen, KEY, "left_semi"))
-        if before.is_dir():
-            old = corrections(shape, str(before), self._project).every_line()
-            old = old if whole else old.join(chosen, KEY, "left_semi")
-            sides.append(old.join(sides[0], KEY, "left_anti") if sides else old)
-        texts = [side.select(F.col(TEXT).alias("value")) for side in sides]
-        aside = folder.with_name(f"{folder.name}.text")
-        (texts[0] if len(texts) == 1 else texts[0].unionAll(texts[1])).write.text(str(aside))
-        write.move_files(aside, folder / CORRECTED, ".jsonl")
-        shutil.rmtree(aside)
-        count = self._spark.read.text(str(folder / CORRECTED)).count()
-        if not count:
-            shutil.rmtree(folder / CORRECTED)
-        return count
+    def _rejected_records(self, one: Standing, accounted: list[str]) -> Input:
+        self._check_unchanged(one, accounted, "corrected lines leave out fields")
+        return self._opened(one)[accounted[0]]
 
     def _any_apart(self, shape: CorrectionShape, folder: Path) -> bool:
         written = corrections(shape, str(folder / CORRECTED), self._project)

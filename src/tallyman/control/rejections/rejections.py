@@ -27,15 +27,20 @@ from tallyman.domain.account.redaction import hashed
 from tallyman.domain.history.materialization import RunRecord
 from tallyman.domain.history.options import Options, ReplayOptions
 from tallyman.domain.history.run import AssetResult, RunIdentity, RunResult
+from tallyman.domain.history.walk import Correction
 from tallyman.domain.pipeline.selection import find_asset
 from tallyman.domain.pipeline.target import folder_of
 from tallyman.engine.asset.work import Folders
+from tallyman.engine.files.replay_folder import changed_records, corrections_of
 from tallyman.engine.readback.dead_letters import Letters, rejected_keys
 from tallyman.errors import NotFound, UsageError
 from tallyman.registry.audit import Audit
 from tallyman.registry.database import Transaction
 from tallyman.registry.run.resolutions import Resolutions
 from tallyman.registry.version.datasets import Datasets
+
+MOST = 20
+"""The corrected records that a dry run shows of each target."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +55,9 @@ class ReplayOutcome:
     rejected: int
     result: AssetResult
     reasons: Sequence[Mapping[str, Any]] = ()
+    corrections: Sequence[Correction] = ()
+    """What a dry run would correct, the first MOST records of `corrected`."""
+    corrected: int = 0
 
     def to_json(self) -> dict[str, object]:
         return {
@@ -59,6 +67,8 @@ class ReplayOutcome:
             "passed": self.passed,
             "rejected": self.rejected,
             "reasons": list(self.reasons),
+            "corrected": self.corrected,
+            "corrections": [one.to_json() for one in self.corrections],
             "ledger": self.result.to_json(),
         }
 
@@ -243,7 +253,10 @@ class Rejections:
         maker = Maker(definitions.spark(), definitions.checked())
         inputs = item.inputs(item.pins(prepared.pins))
         making = maker.make(item.adapted(work, prepared.pins), inputs)
-        return _outcome(item, making.result, place, letters)
+        outcome = _outcome(item, making.result, place, letters)
+        at = str(item.facts["corrected_at"])
+        corrected, rows = changed_records(item.aside, at, MOST)
+        return replace(outcome, corrected=corrected, corrections=corrections_of(rows))
 
     def _outcomes(
         self, result: RunResult, items: Sequence[TargetReplay], letters: Letters

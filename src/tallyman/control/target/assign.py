@@ -8,9 +8,8 @@ from uuid import UUID
 
 from tallyman.control.bind.inputs import Pins
 from tallyman.control.pipeline.definitions import Definitions
-from tallyman.control.publish.declared import datasets_of, registered_dataset, rejections_dataset
+from tallyman.control.publish.declared import datasets_made_with, rejections_dataset
 from tallyman.control.target.assignment import Assignment, EarlierResult
-from tallyman.domain.definition.working_step import Output
 from tallyman.domain.history.materialization import Materialization, RunRecord
 from tallyman.domain.history.options import Options
 from tallyman.domain.pipeline.pipeline import Asset
@@ -58,14 +57,9 @@ class Assigner:
         """Register the datasets that the asset may fill: its own, and those published with it."""
         if asset.name in self._known:
             return self._known[asset.name]
-        owner = self.run.owner
-        steps = self.definitions.plan(asset).steps()
-        named = [s.register_as for s in steps if isinstance(s, Output) and s.register_as]
-        wanted = {one.name: one for one in datasets_of(asset, owner)}
-        for name in named:
-            wanted.setdefault(name, registered_dataset(asset, owner, name))
+        wanted = datasets_made_with(asset, self.definitions.plan(asset), self.run.owner)
         self._known[asset.name] = self.definitions.database.durably(
-            lambda tx: {name: Datasets(tx).ensure(one) for name, one in wanted.items()}
+            lambda tx: {one.name: Datasets(tx).ensure(one) for one in wanted}
         )
         return self._known[asset.name]
 
@@ -84,10 +78,23 @@ class Assigner:
             return None
         if not self._still_there(target, last, own.id):
             return None
-        rejections = rejections_dataset(asset, self.run.owner)
-        if rejections is None:
-            return EarlierResult(made=last)
-        return EarlierResult(made=last, rejections=self._prepared(last, datasets[rejections.name]))
+        rejections, prepared = rejections_dataset(asset, self.run.owner), None
+        if rejections is not None:
+            prepared = self._prepared(last, datasets[rejections.name])
+        appends = asset.update_strategy == "append"
+        there = published(self.pins, target) if appends else []
+        return EarlierResult(made=last, rows=self._rows(last, there), rejections=prepared)
+
+    def _rows(self, last: Materialization, there: list[Fragment]) -> int:
+        """Count the rows of a result, those that replays added to it, and those it appends to."""
+        assert last.fragment_id is not None
+        own = {last.fragment_id: last.id}
+
+        def work(tx: Transaction) -> dict[UUID, Fragment]:
+            return Fragments(tx).get(own) | Fragments(tx).reused(own, self.run.pins)
+
+        found = self.definitions.database.durably(work)
+        return sum(one.rows for one in (found | {one.id: one for one in there}).values())
 
     def _prepared(self, last: Materialization, dataset: Dataset) -> UUID | None:
         """Return the fragment with the rejections of an earlier result, if it was prepared for the

@@ -18,6 +18,8 @@ class EarlierResult:
     """The last success of a target by its current definition, whose files are there."""
 
     made: Materialization
+    rows: int
+    """The rows that readers see of the target when this result is current."""
     rejections: UUID | None = None
     """The fragment with its rejections, if they were prepared for the declared dataset."""
 

@@ -123,7 +123,7 @@ class TargetWork:
             name=target.asset,
             partition=target.partition,
             status=Status.SKIPPED,
-            rows_out=int(last.metadata.get("rows_out", 0)),
+            rows_out=earlier.rows,
             unchanged_since=str(last.metadata.get("run", last.run_id)),
         )
         # Publishing a result also publishes the datasets it registered.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from tallyman.control.bind.pinned_files import Pin
 from tallyman.domain.account.input_version import InputVersion
+from tallyman.engine.files.replay_folder import FACTS, FOLDER
 from tallyman.errors import OtherThanPublished
 from tallyman.on_demand import OnDemand
 
@@ -43,8 +44,8 @@ class Corrections:
     @classmethod
     def kept_in(cls, result: Path, inputs: Collection[str]) -> Corrections | None:
         """Find the corrections that an earlier run kept in its result, if it was a replay."""
-        folder = result / corrected.FOLDER
-        return cls(folder, inputs, keep=False) if (folder / corrected.FACTS).exists() else None
+        folder = result / FOLDER
+        return cls(folder, inputs, keep=False) if (folder / FACTS).exists() else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ class TargetInputs:
     def keep_corrections(self, place: Path) -> None:
         """Copy the corrected records into a result, before its files are hashed."""
         if self.corrections is not None and self.corrections.keep:
-            shutil.copytree(self.corrections.folder, place / corrected.FOLDER)
+            shutil.copytree(self.corrections.folder, place / FOLDER)
 
 
 def _check_version(version: InputVersion, opened: Input) -> None:

@@ -28,7 +28,7 @@ from tallyman.domain.history.run import Status
 from tallyman.domain.pipeline.target import Target
 from tallyman.domain.pipeline.threshold import Thresholds
 from tallyman.engine.files.past_run import ledger_in
-from tallyman.engine.source.corrections import FACTS, FOLDER
+from tallyman.engine.files.replay_folder import FACTS, FOLDER
 from tallyman.engine.spark.environment import environment
 from tallyman.errors import (
     InputMissing,

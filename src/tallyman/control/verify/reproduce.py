@@ -31,8 +31,8 @@ from tallyman.domain.history.reproduction import Reproduced, TargetAgain, Verdic
 from tallyman.domain.pipeline.target import Target
 from tallyman.domain.pipeline.threshold import ANYTHING, Thresholds
 from tallyman.engine.asset.work import Folders
+from tallyman.engine.files.replay_folder import FACTS, FOLDER
 from tallyman.engine.observer import Observer
-from tallyman.engine.source.corrections import FACTS, FOLDER
 from tallyman.errors import RunCanceled, StorageFailed, TallymanError
 
 PREFIX = "reproduce-"

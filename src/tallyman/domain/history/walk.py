@@ -51,6 +51,33 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Correction(Answer):
+    """What a person changed in a record before it was replayed: `from` and `to` by column. Without
+    `from`, the source had changed since, and the record could not be read."""
+
+    source_key: str
+    corrected_by: str
+    corrected_at: str
+    changed: Mapping[str, Mapping[str, Any]]
+
+    @property
+    def values(self) -> str:
+        """The columns as text, before and after."""
+        return ", ".join(
+            f"{name}: {' → '.join(_said(one[side]) for side in ('from', 'to') if side in one)}"
+            for name, one in self.changed.items()
+        )
+
+    def __str__(self) -> str:
+        by = f"{self.corrected_by} on {self.corrected_at}"
+        return f"{self.source_key} was corrected by {by}: {self.values}"
+
+
+def _said(value: object) -> str:
+    return "NULL" if value is None else str(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WalkCounts:
     """A step on the way back, and the number of its rows that the walk follows."""
 
@@ -82,6 +109,8 @@ class RecordOrigin(Answer):
     """Why the records cannot be shown as the run read them."""
     files: Mapping[str, int] = field(default_factory=dict)
     records: tuple[Record, ...] = ()
+    corrections: tuple[Correction, ...] = ()
+    """The corrections of a replay: with them, not as in their files, the run read the records."""
     keys: tuple[str, ...] = ()
     hops: tuple[Hop, ...] = ()
     by_plan: bool | None = None

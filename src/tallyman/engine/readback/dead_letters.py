@@ -65,6 +65,10 @@ WRONG = {
         "valid AND key IN (SELECT key FROM lines GROUP BY key HAVING count(*) > 1)"
     ),
 }
+IN_SEVERAL = (
+    "names a record of several partitions (choose one with --where \"target = '…'\")",
+    "key IN (SELECT record_key FROM chosen GROUP BY 1 HAVING count(DISTINCT target) > 1)",
+)
 
 
 class Letters:
@@ -134,12 +138,14 @@ class Letters:
             params={"t": target},
         ).to_arrow_table()
 
-    def narrow(self, lines: pa.Table) -> list[tuple[str, int, list[str]]]:
+    def narrow(self, lines: pa.Table, *, by_target: bool) -> list[tuple[str, int, list[str]]]:
         """Choose only records that these lines (line, valid, key) name. Return what is wrong with
-        the lines: in which way, how many, the first few; then nothing is chosen.
+        the lines: in which way, how many, the first few; then nothing is chosen. `by_target`: each
+        target has files of its own, so one key in two targets means two records.
         """
         self._load("lines", lines)
-        wrong = [found for way, text in WRONG.items() if (found := self._wrong(way, text))]
+        ways = [*WRONG.items(), *([IN_SEVERAL] if by_target else [])]
+        wrong = [found for way, text in ways if (found := self._wrong(way, text))]
         done = self._wrong("", "key IN (SELECT record_key FROM standing WHERE state <> 'open')")
         if done and done[1] == lines.num_rows and len(wrong) == 1:
             wrong.clear()  # the same file again: everything in it was replayed
@@ -149,11 +155,11 @@ class Letters:
 
     def _wrong(self, way: str, text: str) -> tuple[str, int, list[str]] | None:
         rows = self._db.execute(
-            f"SELECT line, coalesce(key, '') FROM lines WHERE {text} ORDER BY 1"
-        )
-        first = [f"line {line}{f' ({key})' if key else ''}" for line, key in rows.fetchmany(5)]
-        count = self._db.execute(f"SELECT count(*) FROM lines WHERE {text}").fetchone()
-        return (way, int(count[0]), first) if count and count[0] else None
+            f"SELECT line, coalesce(key, '') FROM lines WHERE {text} ORDER BY 1 LIMIT 5"
+        ).fetchall()
+        first = [f"line {line}{f' ({key})' if key else ''}" for line, key in rows]
+        count = self._number(f"SELECT count(*) FROM lines WHERE {text}")
+        return (way, count, first) if count else None
 
     def discardable(self, target: str) -> Iterator[str]:
         """Yield the keys of the chosen rejections."""
@@ -175,12 +181,11 @@ class Letters:
     def again(self, target: str, again: pa.Table) -> int:
         """Count the chosen records that are rejections of the replay too."""
         self._load("again", again)
-        found = self._db.execute(
+        return self._number(
             "SELECT count(DISTINCT record_key) FROM chosen WHERE target = $t "
             "AND source_key IN (SELECT source_key FROM again)",
             {"t": target},
-        ).fetchone()
-        return int(found[0]) if found else 0
+        )
 
     def only(self, records: pa.Table) -> None:
         """Drop the letters of all other records."""
@@ -253,14 +258,21 @@ class Letters:
             f"AND (NOT $open OR state = 'open') AND ({where or 'true'})"
         )
         given = {"key": key, "hidden": hidden, "kind": kind, "open": only_open}
-        total = self._ask(f"SELECT count(*) FROM standing WHERE {wanted}", where, given).fetchone()
+        [[total]] = self._ask(
+            f"SELECT count(*) FROM standing WHERE {wanted}", where, given
+        ).fetchall()
         names = ", ".join(FIELDS)
         rows = self._dicts(
             f"SELECT {names}, state, by_run AS resolved_by FROM standing WHERE {wanted} "
             f"ORDER BY source_key, error_type, morphism_path LIMIT {int(limit)}",
             given,
         )
-        return (int(total[0]) if total else 0), rows
+        return int(total), rows
+
+    def _number(self, text: str, given: Mapping[str, Any] | None = None) -> int:
+        """Read all of the result: until then DuckDB refuses other work on the connection."""
+        [[found]] = self._db.execute(text, dict(given or {})).fetchall()
+        return int(found)
 
     def _dicts(self, text: str, given: Mapping[str, Any]) -> list[dict[str, Any]]:
         found = self._db.execute(text, dict(given))

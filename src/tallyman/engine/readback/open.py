@@ -16,7 +16,7 @@ from tallyman.engine.readback.csv_records import CsvRecords
 from tallyman.engine.readback.parquet_records import ParquetRecords
 from tallyman.engine.readback.records import Records
 from tallyman.engine.readback.session import DuckSession
-from tallyman.engine.readback.text_records import TextRecords
+from tallyman.engine.readback.text_records import CorrectedRecords, TextRecords
 
 
 @dataclass
@@ -42,6 +42,12 @@ class OpenRecords:
     def dataset(self, name: str, files: InputFiles, key: Sequence[str]) -> ParquetRecords:
         files.check_recorded()
         return ParquetRecords(self.duck, name, files, tuple(key))
+
+    def corrected(self, records: Records) -> CorrectedRecords:
+        """Open corrected records of an input, in place of its own."""
+        given = (self.duck, records.name, records.files, records.key)
+        source = Source(name=records.name, path="", format="json")
+        return CorrectedRecords(*given, source, self._aside, known=records.types)
 
     def close(self) -> None:
         self._stack.close()

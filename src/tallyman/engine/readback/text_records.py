@@ -172,5 +172,16 @@ class TextRecords(Records):
         return found if isinstance(found, dict) else {"line": line}
 
 
+@dataclass
+class CorrectedRecords(TextRecords):
+    """Corrected records: lines of JSON in a table of hits, whatever the format of their source."""
+
+    known: Mapping[str, str] = field(kw_only=True)
+
+    @property
+    def types(self) -> Mapping[str, str]:
+        return self.known
+
+
 def _escaped(words: str) -> str:
     return "".join(f"\\{c}" if c in r".^$*+?()[]{}|\\/" else c for c in words)

@@ -21,9 +21,11 @@ from tallyman.domain.definition.frame import Frame
 from tallyman.domain.definition.plan import accounted_inputs, frames
 from tallyman.engine.expressions.column_names import KEY, PLACE, quoted
 from tallyman.engine.files.listing import InputFile, InputFiles, list_files
+from tallyman.engine.files.replay_folder import CORRECTED, FACTS, KEYS
 from tallyman.engine.source import lines
 from tallyman.engine.source.door_memory import Door
 from tallyman.engine.source.lines_input import PARSED, LinesInput, parsed_field
+from tallyman.engine.source.own_values import WRITTEN
 from tallyman.engine.source.source import Input, key_text
 from tallyman.engine.spark import digest
 
@@ -33,8 +35,6 @@ give it.
 """
 LINE, VALID, APART = "line", "valid", "apart"
 FORMATS = ("dateFormat", "timestampFormat", "timestampNTZFormat", "locale", "timeZone")
-FOLDER, KEYS, CORRECTED, FACTS = "replay", "keys", "corrected", "replay.json"
-"""Names in the folder of a replay: the chosen keys, and the corrected records so far."""
 
 
 @dataclass(frozen=True)
@@ -51,11 +51,11 @@ class CorrectionsInput(LinesInput):
 
     def every_line(self) -> DataFrame:
         """Read each line: number, text, key, whether `_source_key` gave the key, whether it is one
-        object.
+        object, and the names of its fields.
         """
         keyed = [f for f in self.schema if f.name in (*self.key, NAMED)]
         found = self._lines().selectExpr(
-            lines.NUMBER, lines.TEXT, f"{self._parsed(keyed)} AS {PARSED}"
+            lines.NUMBER, lines.TEXT, f"{self.parsed(keyed)} AS {PARSED}"
         )
         own = [key_text(self.key, value_of=parsed_field)] if self.key else []
         named = parsed_field(NAMED)
@@ -65,6 +65,7 @@ class CorrectionsInput(LinesInput):
             f"{PARSED} IS NOT NULL AND json_object_keys({lines.TEXT}) IS NOT NULL AS {VALID}",
             f"{named} IS NOT NULL AS {APART}",
             f"coalesce({', '.join([named, *own])}) AS {KEY}",
+            f"json_object_keys({lines.TEXT}) AS {WRITTEN}",
         )
 
 
@@ -78,13 +79,16 @@ class CorrectionShape:
     key: tuple[str, ...]
     options: Mapping[str, str]
 
+    @property
+    def formats(self) -> dict[str, str]:
+        return {name: value for name, value in self.options.items() if name in FORMATS}
+
 
 def corrections(shape: CorrectionShape, path: str, project: Path) -> CorrectionsInput:
     """Read a file or folder of corrections as records of the input."""
     schema = StructType([*shape.schema.fields, StructField(NAMED, StringType())])
-    options = {name: value for name, value in shape.options.items() if name in FORMATS}
     files = list_files(shape.name, path, project)
-    return CorrectionsInput(shape.name, shape.spark, files, schema, shape.key, options)
+    return CorrectionsInput(shape.name, shape.spark, files, schema, shape.key, shape.formats)
 
 
 def keys_in(spark: SparkSession, folder: Path) -> DataFrame:

@@ -107,7 +107,7 @@ class LinesInput(Input):
         options = ", ".join(literal(word) for option in given.items() for word in option)
         return f"{function}({text}, {literal(self._typed(fields).json())}, map({options}))"
 
-    def _parsed(self, fields: Sequence[StructField]) -> str:
+    def parsed(self, fields: Sequence[StructField]) -> str:
         """Write the fields of a line as a struct, NULL if it cannot be parsed at all."""
         return f"CASE WHEN NOT ({self._unreadable}) THEN {self.parse(lines.TEXT, fields)} END"
 
@@ -159,7 +159,7 @@ class LinesInput(Input):
         return self._typed_lines([], self.fields(self.key)).select(KEY)
 
     def _typed_lines(self, names: Sequence[str], fields: Sequence[StructField]) -> DataFrame:
-        parsed = f"{self._parsed(fields)} AS {PARSED}"
+        parsed = f"{self.parsed(fields)} AS {PARSED}"
         found = self._lines().selectExpr(lines.TEXT, lines.FILE, lines.NUMBER, parsed)
         declared = [f for f in fields if f.name in self.schema.names]
         unfit_values = unfit.unfit(unfit.outside_years(declared, parsed_field, self.redaction))

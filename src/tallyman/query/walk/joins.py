@@ -114,22 +114,23 @@ def _shown(on: object) -> str:
 
 
 def matched(
-    link: JoinLink, hits: Mapping[str, str], opened: Mapping[str, Records], limit: int | None
+    link: JoinLink,
+    hits: Mapping[str, Sequence[tuple[Records, str]]],
+    reference: Records,
+    limit: int | None,
 ) -> str | None:
-    """Find the rows of the reference that match the shown records; None if only Spark can find
-    them."""
+    """Find the rows of the reference that match the shown records, of which an input may have
+    several kinds; None if only Spark can find them."""
     if link.left is None or link.right is None:
         return None
-    reference = opened[link.reference]
     found = None
     for name, columns in link.left.items():
-        if name not in hits:
-            continue
-        values = opened[name].values(hits[name], columns, limit)
-        part = reference.by_values(values, link.right)
-        if link.drops_repeated and not each_once(reference, part, link.right):
-            return None  # it kept one of several rows
-        found = part if found is None else _both(reference, found, part)
+        for records, own in hits.get(name, ()):
+            values = records.values(own, columns, limit)
+            part = reference.by_values(values, link.right)
+            if link.drops_repeated and not each_once(reference, part, link.right):
+                return None  # it kept one of several rows
+            found = part if found is None else _both(reference, found, part)
     return found
 
 

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from tallyman.control.bind.changes import ChangedInput, changes
 from tallyman.control.bind.inputs import Pins
-from tallyman.control.bind.pinned_files import consumed_of
 from tallyman.control.bind.vouch import vouched
 from tallyman.control.pipeline.redaction import hidden_columns, known_key
 from tallyman.control.pipeline.workspace import Workspace
@@ -23,18 +22,14 @@ from tallyman.domain.account.redaction import covers, hashed, without_redacted
 from tallyman.domain.account.stored_ledger import StoredLedger
 from tallyman.domain.definition.frame import Frame
 from tallyman.domain.definition.plan import accounted_inputs
-from tallyman.domain.history.materialization import (
-    Consumed,
-    Materialization,
-    RunRecord,
-    dependency_hash,
-)
+from tallyman.domain.history.materialization import Materialization, RunRecord
 from tallyman.domain.history.walk import Record
 from tallyman.domain.pipeline.pipeline import Asset
 from tallyman.domain.version.dataset import Dataset, Fragment
 from tallyman.domain.version.owner import Owner
 from tallyman.engine.files.listing import InputFiles
 from tallyman.engine.files.past_run import Run
+from tallyman.engine.files.replay_folder import FACTS, FOLDER
 from tallyman.engine.files.run_folder import LEDGER
 from tallyman.engine.files.vouched import Vouched
 from tallyman.errors import DigestsDiffer, EvidenceGone, NotFound
@@ -52,8 +47,8 @@ else:
     by_digest = OnDemand("tallyman.control.verify.by_digest")
     reopen = OnDemand("tallyman.control.verify.reopen")
 
-EVIDENCE = ("adjoint", "errors")
-"""The folders of a target that say where its records went."""
+EVIDENCE = ("adjoint", "errors", FOLDER)
+"""The folders of a target that say where its records went, and with which corrections."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +68,30 @@ class Result:
     @cached_property
     def ledger(self) -> StoredLedger:
         return self.vouched.ledger(self.place)
+
+    @cached_property
+    def hashes(self) -> dict[str, str]:
+        """The content hash of each source that it read, without the corrections of a replay."""
+        read = self.made.metadata.get("inputs", ())
+        found = {str(one["name"]): str(one["hash"]) for one in read if one["kind"] == "source"}
+        if found or self.plan is None:
+            return found
+        return self.ledger.inputs.hashes_of(accounted_inputs(self.plan))  # it did not succeed
+
+    @cached_property
+    def replay(self) -> Mapping[str, Any] | None:
+        """The facts of a replay; None if it is none."""
+        return self.vouched.json(self.place / FOLDER / FACTS)
+
+    @property
+    def replays_some(self) -> bool:
+        """True if it is a replay that read the chosen records and no others."""
+        return self.replay is not None and not self.replay["whole"]
+
+    @property
+    def reads_corrections(self) -> bool:
+        """True if the records that it read are not those in the files of its inputs."""
+        return self.replays_some or bool(self.replay and self.replay["corrected"])
 
     @property
     def has_evidence(self) -> bool:
@@ -269,42 +288,13 @@ class Past:
         """Return why a source's current files are not those that the run read; None if they are."""
         if given.missing:
             return f"{given.missing}: the records that run {result.run.name} read cannot be shown"
-        if given.kind != "source" or result.plan is None:
+        then = result.hashes
+        if given.kind != "source" or not then:
             return None
-        now = self.content_hash(given)
-        then = result.ledger.inputs.hashes_of(accounted_inputs(result.plan))
-        if given.name in then:
-            found = changes({given.name: then[given.name]}, {given.name: now})
-            return _differs(result, found[0]) if found else None
-        if dependency_hash(self._consumed(result)) == result.made.dependency_hash:
-            return None
-        others = [
-            i.name for i in result.inputs if i.kind == "source" and self._differing(result, i)
-        ]
-        return (
-            None
-            if others
-            else f"its files, or another reference, changed since run {result.run.name}"
-        )
-
-    def _differing(self, result: Result, given: PastInput) -> bool:
-        """True if an accounted source has another hash than in the ledger."""
-        assert result.plan is not None
-        return (
-            given.name in accounted_inputs(result.plan) and self.changed(result, given) is not None
-        )
-
-    def _consumed(self, result: Result) -> list[Consumed]:
-        found: list[Consumed] = []
-        for given in result.inputs:
-            if given.kind == "source":
-                digest = (self.content_hash(given) or "").removeprefix("sha256:")
-                found.append(Consumed(given.name, given.partition, digest))
-                continue
-            assert given.dataset is not None
-            shared = given.dataset if given.dataset.owner != result.run.owner else None
-            found += consumed_of(given.name, given.fragments, shared)
-        return found
+        if given.name not in then:
+            return f"run {result.run.name} did not record what it read of it"
+        found = changes({given.name: then[given.name]}, {given.name: self.content_hash(given)})
+        return _differs(result, found[0]) if found else None
 
     # ---- keys -------------------------------------------------------------------------
 

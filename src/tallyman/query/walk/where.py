@@ -39,6 +39,9 @@ else:
     joins_on_spark = OnDemand("tallyman.query.walk.joins_on_spark")
 
 
+NEEDS_RECORDS = "join {step} met the records of a replay: only evaluating the plan shows which"
+
+
 @dataclass
 class ForwardWalk:
     past: Past
@@ -122,6 +125,8 @@ class ForwardWalk:
             one = self._in(followed, result)
             if one.role == "record" and _left_to_another(one, followed.name):
                 elsewhere[one.asset] = elsewhere.get(one.asset, 0) + 1
+            elif one.role == "record" and not _known(one) and result.replays_some:
+                continue  # it had no part in the replay
             elif one.role == "reference" or _known(one) or result.made.target.partition is None:
                 found.append(one)
         return [replace(one, other_partitions=elsewhere.get(one.asset)) for one in found] + [
@@ -162,6 +167,9 @@ class ForwardWalk:
         notes = []
         if note := result.unsure:
             notes.append(note)
+        corrected = self._walk.corrected(result, followed.name, self._keys(followed, result))
+        key = followed.shape.names if followed.shape else ()
+        notes += map(str, self._walk.corrections(corrected, key))
         if not fates.known:
             notes.append(self._unmet(followed, result, paths))
         notes += self._outputs(followed, result)
@@ -329,8 +337,9 @@ class ForwardWalk:
         given = {one.name: one for one in result.inputs if one.files is not None}
         assert followed.records is not None
         assert followed.hits is not None
-        if not self._by_columns(link, followed, given):
-            self.past.plans.start_spark(NEEDS_PLAN.format(step=link.step))
+        if result.reads_corrections or not self._by_columns(link, followed, given):
+            needs = NEEDS_RECORDS if result.reads_corrections else NEEDS_PLAN
+            self.past.plans.start_spark(needs.format(step=link.step))
             keys = self._keys(followed, result)
             again = self.past.at(result).again(result)
             link = self._walk.with_spark(result, again.plan, link)

@@ -9,14 +9,23 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from tallyman.control.publish.resolve import Resolved
-from tallyman.domain.account.redaction import without_redacted
+from tallyman.domain.account.redaction import covers, without_redacted
 from tallyman.domain.definition.frame import Frame
 from tallyman.domain.definition.plan import step_ids
 from tallyman.domain.history.asked_row import AskedRow, said
-from tallyman.domain.history.walk import Hop, Joined, Record, RecordOrigin, WalkCounts, Why
+from tallyman.domain.history.walk import (
+    Correction,
+    Hop,
+    Joined,
+    Record,
+    RecordOrigin,
+    WalkCounts,
+    Why,
+)
 from tallyman.domain.version.dataset import Dataset, Fragment, Kind
 from tallyman.engine.expressions.column_names import is_ours
 from tallyman.engine.files.duck import quoted, text
+from tallyman.engine.files.replay_folder import FOLDER, changes_in, corrections_of
 from tallyman.engine.readback.key_text import BLOB
 from tallyman.engine.readback.levels import Levels
 from tallyman.engine.readback.open import OpenRecords
@@ -36,6 +45,8 @@ else:
     joins_on_spark = OnDemand("tallyman.query.walk.joins_on_spark")
 
 
+Hits = dict[str, Sequence[tuple[Records, str]]]
+"""The records of each accounted input, as the run read them."""
 NEEDS_PLAN = (
     "join {step} compares computed columns, or its reference leaves rows out: only evaluating the "
     "plan shows what matched"
@@ -198,13 +209,15 @@ class Walk:
                 else f"{hop.asset} is no longer in the pipeline: the input of a record is found "
                 "by its key"
             )
-        hits: dict[str, str] = {}
+        hits: Hits = {}
         origins = []
         for given in result.accounted:
-            origin, own = self._origin(result, given, keys)
+            corrected = self.corrected(result, given.name, keys)
+            origin, own = self._origin(result, given, keys, corrected)
             origins.append(origin)
             if own is not None:
-                hits[given.name] = own
+                records = self.records(result, given.name)
+                hits[given.name] = self._as_read(records, own, corrected)
         if unsure := self._unsure(result, keys):
             notes.append(unsure)
         joined: list[Joined] = []
@@ -218,16 +231,57 @@ class Walk:
             return result.unsure
         return None
 
+    # ---- corrections ----------------------------------------------------------------------
+
+    def corrected(self, result: Result, name: str, keys: str) -> str | None:
+        """Keep the corrections with which a replay read these records; None if it read none."""
+        changes = changes_in(result.place / FOLDER)
+        if changes is None or result.replay is None or result.replay["corrected"] != name:
+            return None
+        found = f"SELECT c.* FROM {changes} c SEMI JOIN {keys} w ON c.source_key = w.k"
+        return self.duck.keep(found)
+
+    def corrections(self, corrected: str | None, key: Sequence[str]) -> tuple[Correction, ...]:
+        """Return the first corrections, without redacted columns; none if the key is redacted."""
+        hidden = self.past.hidden
+        if corrected is None or self.asked.keys or any(covers(hidden, name) for name in key):
+            return ()
+        most = "" if self.asked.limit is None else f" LIMIT {self.asked.limit}"
+        order = "ORDER BY corrected_at, source_key"
+        rows = self.duck.rows(f"SELECT * FROM {corrected} {order}{most}")
+        return corrections_of(rows, lambda name: covers(hidden, name))
+
+    def _as_read(
+        self, records: Records, hits: str, corrected: str | None
+    ) -> Sequence[tuple[Records, str]]:
+        """Return the records as the run read them: corrected ones in place of those in files."""
+        if corrected is None:
+            return [(records, hits)]
+        own = f"SELECT * FROM {hits} WHERE k NOT IN (SELECT source_key FROM {corrected})"
+        lines = self.duck.keep(
+            "SELECT source_key AS k, '' AS _tm_file, 0 AS _tm_line, 0 AS _tm_last, "
+            f"arg_max(after, corrected_at) AS line FROM {corrected} GROUP BY source_key"
+        )
+        return [(records, self.duck.keep(own)), (self.opened_records.corrected(records), lines)]
+
     def _origin(
-        self, result: Result, given: PastInput, keys: str
+        self, result: Result, given: PastInput, keys: str, corrected: str | None
     ) -> tuple[RecordOrigin, str | None]:
         origin = RecordOrigin(
-            name=given.name, kind=given.kind, version=given.version, count=self.duck.count(keys)
+            name=given.name,
+            kind=given.kind,
+            version=given.version,
+            count=self.duck.count(keys),
+            corrections=self.corrections(corrected, given.key),
         )
         if self.asked.keys and given.kind != "asset":
             listed = self.duck.rows(f"SELECT k FROM {keys} ORDER BY k")
             origin = replace(origin, keys=tuple(row["k"] for row in listed))
         changed = self.past.at(result).changed(result, given)
+        lost = f"SELECT count(*) FROM {corrected} WHERE before IS NULL"
+        if corrected is not None and self.duck.value(lost):
+            run = result.run.name
+            changed = f"its files had changed when run {run} replayed corrected records"
         if changed or given.files is None:
             return replace(origin, not_shown=changed), None
         records = self.records(result, given.name)
@@ -276,7 +330,7 @@ class Walk:
 
     # ---- joins --------------------------------------------------------------------------
 
-    def _joined(self, result: Result, hits: Mapping[str, str], keys: str) -> list[Joined]:
+    def _joined(self, result: Result, hits: Hits, keys: str) -> list[Joined]:
         found = []
         for link in self.links(result):
             given = next((i for i in result.inputs if i.name == link.reference), None)
@@ -303,7 +357,7 @@ class Walk:
         return joins.links(plan, known)
 
     def _reference(
-        self, result: Result, given: PastInput, link: JoinLink, hits: Mapping[str, str], keys: str
+        self, result: Result, given: PastInput, link: JoinLink, hits: Hits, keys: str
     ) -> RecordOrigin:
         origin = RecordOrigin(name=given.name, kind=given.kind, version=given.version)
         changed = self.past.at(result).changed(result, given)
@@ -312,8 +366,8 @@ class Walk:
         if set(hits) != {one.name for one in result.accounted}:
             reason = "the records that it was joined with no longer exist"
             return replace(origin, not_shown=reason)
-        opened = {name: self.records(result, name) for name in (link.reference, *hits)}
-        found = joins.matched(link, hits, opened, self.asked.limit)
+        reference = self.records(result, link.reference)
+        found = joins.matched(link, hits, reference, self.asked.limit)
         if found is None:
             self.past.plans.start_spark(NEEDS_PLAN.format(step=link.step))
             again, limit = self.past.at(result).again(result), self.asked.limit
