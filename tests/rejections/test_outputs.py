@@ -67,23 +67,12 @@ def test_a_run_that_skips_an_asset_states_the_rows_that_readers_see(
     assert f"{len(home.rows('clean'))} rows out" in reply.stdout
 
 
-def test_outputs_of_different_generations_are_not_replayed(replayed: tuple[Home, str]) -> None:
+def test_a_replay_after_a_rollback_adds_no_row_twice(replayed: tuple[Home, str]) -> None:
     home, first = replayed
-    # ---- one of the datasets went back alone: rows would be added twice, or never ----
-    for name in ("clean", "small"):
-        moved = "UPDATE version_fragments SET since = {}, until = {} FROM datasets d "
-        moved += f"WHERE d.id = dataset_id AND d.name = '{name}' AND since = {{}}"
-        moved += " AND until IS NOT DISTINCT FROM {}"
-        home.owner(moved.format(1, 2, 2, "NULL"))
-        (home.path / "fix.jsonl").write_text(FIX if name == "clean" else '{"id": "c", "n": 3}\n')
-        refused = home.tallyman("rejections", "replay", first, "--with", "fix.jsonl")
-        assert (refused.code, refused.json["error"]["code"]) == (4, "outputs_apart")
-        assert "small v2 is not of the result that clean v2 has" in str(refused.json["error"])
-        assert home.heads() == {"bad": 1, "clean": 2, "large": 1, "small": 2}
-        home.owner(moved.format(2, "NULL", 1, 2))
+    home.ok("rollback", "small", "--to", "1")
+    assert home.rows("small") == home.rows("clean") == [("a", 1)]
+    assert told(replay(home, first, lines=FIX)) == (1, 1, 0)
     assert home.rows("small") == home.rows("clean") == [("a", 1), ("b", 2)]
-
-    # ---- together again, a replay goes on ----
     assert told(replay(home, first, lines='{"id": "c", "n": 30}\n')) == (1, 1, 0)
     assert home.rows("large") == [("c", 30)]
     assert (len(home.rows("clean")), skipped_rows(home)) == (3, 3)
@@ -101,3 +90,8 @@ def test_an_asset_that_appends_states_all_its_rows_when_it_is_skipped(
     assert skipped_rows(home) == len(home.rows("clean")) == 2
     assert told(replay(home, last, lines='{"id": "d", "n": 4}\n')) == (1, 1, 0)
     assert skipped_rows(home) == len(home.rows("clean")) == 3
+    # ---- a run that appends nothing rejects records too ----
+    home.data("raw.jsonl", {"id": "c", "n": 3}, {"id": "e", "n": -5})
+    empty = home.ok("run", "clean")["run_id"]
+    assert told(replay(home, empty, lines='{"id": "e", "n": 5}\n')) == (1, 1, 0)
+    assert len(home.rows("clean")) == 4

@@ -31,26 +31,6 @@ class RejectionsOutdated(Conflict):
         )
 
 
-class OutputsApart(Conflict):
-    """The datasets that one asset fills are of different generations: one was rolled back alone."""
-
-    code = "outputs_apart"
-    hint = "Nothing was written. `tallyman versions NAME` lists what was published when."
-
-    def __init__(self, target: str, own: str, others: Sequence[str]) -> None:
-        super().__init__(target, own, tuple(others))
-        self.target, self.own, self.others = target, own, tuple(others)
-
-    def __str__(self) -> str:
-        named, are = ", ".join(self.others), "is" if len(self.others) == 1 else "are"
-        return (
-            f"the outputs of {self.target} are of different generations: {named} {are} not of the "
-            f"result that {self.own} has, and a replay would add to both. Roll back {self.own} or "
-            f"{named} so that they agree, or run the asset: "
-            f"`tallyman run {self.target.split('[')[0]} --force`."
-        )
-
-
 class RejectionsTaken(Conflict):
     """Somebody else replayed or discarded the rejections first."""
 

@@ -20,10 +20,8 @@ from tallyman.control.bind.inputs import Pins
 from tallyman.control.pipeline.check import Definition
 from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.pipeline.redaction import redaction
-from tallyman.control.publish.declared import datasets_made_with
 from tallyman.control.rejections.correct import CorrectedRecords, check_fields
 from tallyman.control.rejections.find import RejectedRecord, Standing
-from tallyman.control.rejections.outputs import check_outputs
 from tallyman.control.rejections.replay import TargetReplay
 from tallyman.control.target.target_inputs import open_inputs
 from tallyman.domain.definition.plan import accounted_inputs
@@ -107,20 +105,16 @@ class Preparation:
             self._check_resolved(tx, one)
         own, same = {link.id for link in one.line}, {link.digest for link in one.line}
         if self.definitions.pipeline.assets[asset].update_strategy == "append":
-            # Other runs have appended before and since; only the run's own rows must not have been
-            # removed.
-            here = [f for f in here if f.materialization_id in own] or here
+            # Other runs have appended before and since; only the run's own rows, if there were any,
+            # must not have been removed.
+            appended = sum(f.rows for f in Fragments(tx).of_result(one.result, here[0].dataset_id))
+            kept = [f for f in here if f.materialization_id in own]
+            here = kept if kept or not appended else here
         foreign = [f for f in here if f.materialization_id not in own and f.digest not in same]
         if foreign:
             made = [f.materialization_id for f in foreign if f.materialization_id]
             runs = Replays(tx).runs_of(made)
             raise RejectionsOutdated(one.run, str(one.target), runs[0] if runs else None)
-        assert dataset is not None
-        declared = self.definitions.pipeline.assets[asset]
-        # What an asset appends is less than its outputs: equal rows are not added.
-        if declared.update_strategy != "append":
-            made_with = datasets_made_with(declared, self.definitions.plan(declared), owner)
-            check_outputs(tx, one, dataset, made_with, here, self.ordinals)
 
     def _check_resolved(self, tx: Transaction, one: Standing) -> None:
         """Refuse rejections of a replay that was not published: they are still open in the run

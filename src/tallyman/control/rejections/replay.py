@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import pyarrow.parquet as pq
+
 from tallyman.control.bind.inputs import Pins
 from tallyman.control.bind.pinned_files import Pin
 from tallyman.control.rejections.find import RejectedRecord, Standing
@@ -23,7 +25,11 @@ from tallyman.control.target.target_inputs import Corrections, TargetInputs
 from tallyman.domain.pipeline.target import Target
 from tallyman.domain.pipeline.threshold import ANYTHING
 from tallyman.engine.asset.work import Work
+from tallyman.engine.files.past_run import ledger_in
+from tallyman.engine.files.replay_folder import KEYS
 from tallyman.engine.readback.dead_letters import rejected_keys
+from tallyman.engine.spark.spark_hash import digest_of
+from tallyman.errors import NotReplayable
 from tallyman.registry.database import Transaction
 from tallyman.registry.run.replays import Replays
 from tallyman.registry.run.resolutions import Resolutions
@@ -56,6 +62,18 @@ class TargetReplay:
         then, now = pins.recorded(self.standing.row), pins.of(self.target)
         return {name: then[name] if name in self.accounted else now[name] for name in now}
 
+    def check_read(self, place: Path) -> None:
+        """Refuse a result that was not made of exactly the chosen records. One that combines
+        records reads all of them."""
+        if self.whole:
+            return
+        [keys] = pq.read_table(self.aside / KEYS).columns
+        chosen, read = digest_of(keys.to_pylist()), ledger_in(place).inputs.digest
+        if read != chosen:
+            others = "" if read.count != chosen.count else " other ones"
+            why = f"{chosen.count:,} records were chosen, and {read.count:,}{others} were read"
+            raise NotReplayable(str(self.target), why)
+
     def inputs(self, pins: Mapping[str, Pin]) -> TargetInputs:
         return TargetInputs(pins, Corrections(self.aside, self.accounted, keep=True))
 
@@ -87,7 +105,9 @@ class ReplayTargetMaker(TargetMaker):
         return self.items[work.target].adapted(work, self.bench.pins)
 
     def before_record(self, work: Work) -> None:
-        self._resolve(self.items[work.target], work.folders.result)
+        item = self.items[work.target]
+        item.check_read(work.folders.result)
+        self._resolve(item, work.folders.result)
 
     def _resolve(self, item: TargetReplay, place: Path) -> None:
         letters, journal = self.rejected.letters, self.bench.journal

@@ -31,6 +31,7 @@ from tallyman.domain.history.reproduction import Reproduced, TargetAgain, Verdic
 from tallyman.domain.pipeline.target import Target
 from tallyman.domain.pipeline.threshold import ANYTHING, Thresholds
 from tallyman.engine.asset.work import Folders
+from tallyman.engine.files.past_run import ledger_in
 from tallyman.engine.files.replay_folder import FACTS, FOLDER
 from tallyman.engine.observer import Observer
 from tallyman.errors import RunCanceled, StorageFailed, TallymanError
@@ -175,7 +176,7 @@ class Reproduction:
             thresholds=_bearing(thresholds, replay),
             evidence=evidence,
             tag=self._tag,
-            replay_of=run.params.options.replay_of,
+            replay_of=ledger_in(self.checked.place(row.target)).replay_of,
         )
         accounted = set(accounted_inputs(made.plan))
         corrections = Corrections.kept_in(self.checked.place(row.target), accounted)

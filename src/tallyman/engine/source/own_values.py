@@ -60,10 +60,6 @@ def _values(
     )
 
 
-def _kept(name: str, value: str) -> str:
-    return f"CASE WHEN NOT array_contains({WRITTEN}, {literal(name)}) THEN {value} END"
-
-
 def _object(parts: Iterable[Mapping[str, str]], formats: Mapping[str, str]) -> str:
     """Write one JSON object of the fields of several, which have no name in common."""
     options = ", ".join(literal(w) for pair in (PRECISE | dict(formats)).items() for w in pair)
