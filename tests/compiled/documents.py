@@ -62,6 +62,7 @@ FIXED = {
     "include_deleted": st.just(True),
     "format": st.sampled_from(["csv", "json"]),
     "how": st.just("left"),
+    "max_unmatched": st.sampled_from(["0", "12", "5%", "0.5%"]),
     "seq": st.integers(1, 10**6),
 }
 """Fields with rules of their own, and values that are not the default: that one is left out."""

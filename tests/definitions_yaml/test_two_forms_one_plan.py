@@ -33,7 +33,8 @@ lines = tm.source(
 centers = tm.table("centers", schema="code string, region string", key="code")
 rates = tm.table("rates", schema="currency string, center string, rate decimal(9,4)",
                  key=["currency"], references={"center": "centers.code"})
-plans = tm.source("plans", path="data/plans.jsonl", schema="account string, amount int")
+plans = tm.source("plans", path="data/plans.jsonl", schema="account string, amount int",
+                  on_empty="allow", on_shrink="warn")
 NO_DRAFTS = "(status <> 'DRAFT' AND (region = 'EMEA'))"
 
 
@@ -61,7 +62,7 @@ def rows_in(lines, plans):
         .dropDuplicates()
         .join(plans.withColumn("x", "1").drop("amount"), "account = account",
               how="left", unmatched="error", fanout="error")
-        .join(plans, ["account", "line"], unmatched="filter", fanout="expand")
+        .join(plans, ["account", "line"], unmatched="filter", fanout="expand", max_unmatched="5%")
         .explode("tags", "tag", outer=True)
         .groupBy("journal", "line")
         .agg(total="sum(amount)", lines="count(*)", name="groups")
@@ -112,7 +113,8 @@ sources:
     key: [journal, line]
     schema: journal string, line int, tags array<string>
     options: {header: false, sep: ;}
-  plans: {path: data/plans.jsonl, schema: "account string, amount int"}
+  plans:
+    {path: data/plans.jsonl, schema: "account string, amount int", on_empty: allow, on_shrink: warn}
 tables:
   centers: {schema: "code string, region string", key: code}
   rates:
@@ -155,7 +157,8 @@ assets:
           how: left
           unmatched: error
           fanout: error
-      - join: {with: plans, on: [account, line], unmatched: filter, fanout: expand}
+      - join:
+          {with: plans, on: [account, line], unmatched: filter, fanout: expand, max_unmatched: 5 %}
       - explode: {column: tags, alias: tag, outer: true}
       - groupBy: {by: [journal, line], agg: {total: sum(amount), lines: count(*)}, name: groups}
   close:
@@ -305,6 +308,7 @@ ANOTHER = {
     "format": {"csv": "json"},
     "fanout": {"error": "expand", "expand": "error"},
     "severity": {"warn": "fail"},
+    "max_unmatched": {"5 %": "5"},
     "update_strategy": None,
     "evidence": "keys",
     "trace": "changes",
@@ -320,6 +324,7 @@ ANOTHER = {
 }
 """Where adding a letter would be a mistake; None: it cannot be changed alone."""
 NOT_PART_OF_IT = {
+    "on_empty", "on_shrink",
     "tags", "meta", "approval", "publish", "publish_rejections", "start", "end", "values",
     "unchanged", "trigger", "retry", "timeout", "priority", "pool", "max_concurrency",
 }  # fmt: skip

@@ -204,7 +204,7 @@ def test_what_spark_stumbled_over_is_told_by_its_kind(tmp_path: Path) -> None:
     told = body(asset_event(lineage_run(), asset, RunState.FAIL, STARTED))
     message = told["run"]["facets"]["errorMessage"]["message"]
     assert message.startswith("daily_revenue: step_failed at step 30 [DIVIDE_BY_ZERO].")
-    fanned = JoinFanOut("daily_revenue", "known_airline", 3, ["KEY-1", "KEY-2"]).facts()
+    fanned = JoinFanOut("daily_revenue", "known_airline", "airlines", 3, ["KEY-1"]).facts()
     asset = lineage_asset(tmp_path, result=result(Status.FAILED, error=fanned))
     told = body(asset_event(lineage_run(), asset, RunState.FAIL, STARTED))
     assert "KEY-1" not in json.dumps(told)

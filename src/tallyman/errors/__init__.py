@@ -4,6 +4,7 @@ from tallyman.errors.asset import (
     EmptyInput,
     InputChanged,
     InputMissing,
+    InputShrank,
     InputUnreadable,
     JoinFanOut,
     KeysRepeat,
@@ -17,6 +18,7 @@ from tallyman.errors.asset import (
     StorageFailed,
     StructuralError,
     ThresholdExceeded,
+    UnmatchedRecords,
     YearOutOfRange,
 )
 from tallyman.errors.base import (
@@ -158,6 +160,7 @@ __all__ = [
     "InUse",
     "InputChanged",
     "InputMissing",
+    "InputShrank",
     "InputUnreadable",
     "InvalidMutation",
     "JoinFanOut",
@@ -231,6 +234,7 @@ __all__ = [
     "TraceWriteFailure",
     "TriggerGone",
     "UnaccountableOperation",
+    "UnmatchedRecords",
     "UnpublishableType",
     "UsageError",
     "VersionAmbiguous",

@@ -75,8 +75,8 @@ class ReferenceRejected(TallymanError):
 
     code = "reference_rejected"
     hint = (
-        "Nothing was published. Make the reference an asset of its own, so that its rejections "
-        "are accounted for, and join that asset."
+        "Nothing was made. Correct the file; or make the reference an asset of its own, so that "
+        "its rejections are accounted for, and join that asset."
     )
 
     def __init__(self, name: str, count: int, samples: Sequence[str]) -> None:
@@ -89,23 +89,26 @@ class ReferenceRejected(TallymanError):
 
 
 class JoinFanOut(TallymanError):
-    """A record matched several rows of a reference that was declared to match at most one."""
+    """A key is on several rows of a reference in which a record may match only one."""
 
     code = "join_fan_out"
     hint = (
-        'Make the reference unique, or set fanout="expand" to keep every match. '
-        "Nothing was published."
+        "Nothing was made. Make the reference unique, for example with dropDuplicates, or set "
+        'fanout="expand" to keep every match.'
     )
 
-    def __init__(self, asset: str, step: str, count: int, samples: Sequence[str]) -> None:
-        super().__init__(asset, step, count, tuple(samples))
-        self.asset, self.step, self.count, self.samples = asset, step, count, tuple(samples)
+    def __init__(
+        self, asset: str, step: str, reference: str, count: int, samples: Sequence[str]
+    ) -> None:
+        super().__init__(asset, step, reference, count, tuple(samples))
+        self.asset, self.step, self.reference = asset, step, reference
+        self.count, self.samples = count, tuple(samples)
 
     def __str__(self) -> str:
         shown = ", ".join(self.samples)
         return (
-            f"{self.asset}, step {self.step}: {self.count:,} record(s) match more than one row "
-            f"of the reference, for example {shown}."
+            f"{self.asset}, step {self.step}: {self.count:,} key(s) are on more than one row of "
+            f"reference {self.reference!r}: {shown}."
         )
 
 
@@ -244,17 +247,65 @@ class RuleBroken(ThresholdExceeded):
 
 
 class EmptyInput(ThresholdExceeded):
-    """An input has no records, and the asset declares that an empty input halts the run."""
+    """An input has no records, or a file of a reference is empty, which halts the asset."""
 
     code = "empty_input"
-    hint = 'Set Thresholds(on_empty="warn") if an empty input is normal. Nothing was published.'
+    hint = (
+        'Nothing was published. If that is normal, set on_empty="warn" or "allow" for the source, '
+        "or in the thresholds of the asset."
+    )
 
-    def __init__(self, asset: str) -> None:
+    def __init__(self, asset: str, what: str = "the input", reason: str = "has no records") -> None:
         super().__init__(asset, "EmptyInput", 0, 0, "none")
-        self.args = (asset,)
+        self.args = (asset, what, reason)
+        self.what, self.cause = what, reason
 
     def __str__(self) -> str:
-        return f"{self.asset}: the input has no records."
+        return f"{self.asset}: {self.what} {self.cause}."
+
+
+class InputShrank(ThresholdExceeded):
+    """An input has less than half of the records that the current version was made from."""
+
+    code = "input_shrank"
+
+    def __init__(self, asset: str, name: str, rows: int, before: int) -> None:
+        super().__init__(asset, "InputShrank", rows, before, f"{rows:,} of {before:,}")
+        self.args = (asset, name, rows, before)
+        self.name, self.rows, self.before = name, rows, before
+
+    @property
+    def hint(self) -> str:  # type: ignore[override]
+        return (
+            "Nothing was published. If the input is complete: `tallyman run --accept-shrink "
+            f'{self.name}`; if it varies like this: on_shrink="warn" or "allow" for the source, or '
+            "in the thresholds of the asset."
+        )
+
+    def __str__(self) -> str:
+        return (
+            f"{self.asset}: input {self.name!r} has {self.rows:,} records, less than half of the "
+            f"{self.before:,} that the current version was made from."
+        )
+
+
+class UnmatchedRecords(ThresholdExceeded):
+    """More records found no match in a reference than the join allows."""
+
+    code = "unmatched_records"
+    hint = (
+        "Nothing was published. Compare the values on both sides of the join; raise max_unmatched "
+        "if they are right."
+    )
+
+    def __init__(self, asset: str, step: str, reference: str, said: str, limit: str) -> None:
+        super().__init__(asset, "UnmatchedRecords", 0, 0, said)
+        self.args = (asset, step, reference, said, limit)
+        self.step, self.reference, self.limit = step, reference, limit
+
+    def __str__(self) -> str:
+        found = f"{self.rejected} in {self.reference!r}"
+        return f"{self.asset}, step {self.step}: {found}; max_unmatched is {self.limit}."
 
 
 class RowsUnaccountedFor(TallymanError):

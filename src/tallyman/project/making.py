@@ -18,9 +18,11 @@ from tallyman.domain.history.materialization import RunRecord
 from tallyman.domain.history.options import Options
 from tallyman.domain.history.run import RunIdentity, RunResult, Status
 from tallyman.domain.pipeline.approval import Decision
+from tallyman.domain.pipeline.pipeline import Pipeline
 from tallyman.domain.pipeline.selection import find_asset, named, select
 from tallyman.domain.pipeline.threshold import Thresholds
-from tallyman.errors import RunRemoved, UsageError
+from tallyman.errors import NotFound, RunRemoved, UsageError
+from tallyman.errors.wording import nearest
 from tallyman.on_demand import OnDemand
 from tallyman.project.runs import ProjectRuns
 from tallyman.registry.audit import Audit
@@ -61,6 +63,7 @@ class ProjectMaking:
         thresholds: Thresholds | str | Mapping[str, object] | None = None,
         go_on: bool = True,
         good_partitions: bool = False,
+        accept_shrink: Sequence[str] = (),
         meta: Mapping[str, str] | None = None,
         pipeline_version: str | None = None,
         listen: Listener = lambda *_: None,
@@ -79,6 +82,7 @@ class ProjectMaking:
             jobs=jobs,
             go_on=go_on,
             good_partitions=good_partitions,
+            accept_shrink=tuple(accept_shrink),
         )
         wanted = [partition] if isinstance(partition, str) else partition
         making = self
@@ -89,6 +93,7 @@ class ProjectMaking:
         asked = making._asked(identity, options, wanted, force)
         asked = replace(asked, meta=dict(meta or {}))
         chosen = list(dict.fromkeys(target.asset for target in asked.targets))
+        check_inputs(making.workspace.pipeline, chosen, options.accept_shrink)
         return begun(making.workspace, asked, making._definitions(chosen, options), listen)
 
     def _asked(
@@ -119,6 +124,7 @@ class ProjectMaking:
         jobs: int = 1,
         on_error: str = "continue",
         force: bool = False,
+        accept_shrink: Sequence[str] = (),
         meta: Mapping[str, str] | None = None,
         listen: Listener = lambda *_: None,
     ) -> tuple[RunResult, dict[str, int]]:
@@ -142,6 +148,7 @@ class ProjectMaking:
             jobs=jobs,
             go_on=on_error == "continue",
             good_partitions=on_error == "continue",
+            accept_shrink=accept_shrink,
             meta=meta,
             listen=listen,
         )
@@ -263,6 +270,14 @@ def executed(execution: Execution) -> RunResult:
     except KeyboardInterrupt:
         execution.abandon()
         raise
+
+
+def check_inputs(pipeline: Pipeline, assets: Sequence[str], named: Sequence[str]) -> None:
+    """Check that the assets read the inputs that are named."""
+    known = dict.fromkeys(name for asset in assets for name in pipeline.assets[asset].inputs)
+    for name in named:
+        if name not in known:
+            raise NotFound("input", name, nearest(name, known))
 
 
 def check_jobs(jobs: int) -> None:

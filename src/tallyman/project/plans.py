@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ from tallyman.domain.history.options import Options
 from tallyman.domain.history.run import RunIdentity, RunResult
 from tallyman.domain.version.change_plan import ChangePlan
 from tallyman.domain.version.commit import Commit
-from tallyman.project.making import begun, check_jobs
+from tallyman.project.making import begun, check_inputs, check_jobs
 from tallyman.registry.database import Transaction
 from tallyman.registry.run.pipelines import Pipelines
 
@@ -41,15 +42,21 @@ class ProjectPlans:
         return found
 
     def apply(
-        self, wanted: str = "latest", *, jobs: int = 1, listen: Listener = lambda *_: None
+        self,
+        wanted: str = "latest",
+        *,
+        jobs: int = 1,
+        accept_shrink: Sequence[str] = (),
+        listen: Listener = lambda *_: None,
     ) -> tuple[ChangePlan, RunResult | None, Commit | None]:
         """Build what the plan says, then publish all of it in one commit."""
         check_jobs(jobs)
         settings = self.workspace.settings
         found = self.workspace.database.durably(lambda tx: apply.load(tx, wanted, settings.owner))
-        options = Options(jobs=jobs, plan=found)
+        options = Options(jobs=jobs, plan=found, accept_shrink=tuple(accept_shrink))
         targets = apply.targets(found)
         chosen = list(dict.fromkeys(target.asset for target in targets))
+        check_inputs(self.workspace.pipeline, chosen, options.accept_shrink)
         definitions = Definitions.of(self.workspace, chosen)
         self.workspace.database.durably(lambda tx: apply.check(tx, found, definitions))
         if targets:

@@ -23,6 +23,10 @@ from tallyman.settings import FILE
 
 MISTAKES = 2
 """The exit code if there are any."""
+ABOUT_SHRINKING = (
+    "a source with less than half of its earlier records halts a run; where that is normal, "
+    'declare on_shrink="warn" or "allow"'
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +122,8 @@ def _print(answer: CheckAnswer) -> None:
         err.print("columns and types were not checked: Spark was not started", markup=False)
     count = counted(len(answer.problems), "mistake")
     done = f"{counted(len(answer.checked), 'definition')} checked"
+    if answer.checked and not answer.problems:
+        err.print(ABOUT_SHRINKING, markup=False)
     out.print(f"{count if answer.problems else 'no mistakes'}   {done}", markup=False)
 
 

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from tallyman.cli.terminal.options import (
+    AcceptShrink,
     AsJson,
     Jobs,
     Master,
@@ -25,6 +26,7 @@ def apply(
         "latest"
     ),
     jobs: Jobs = 1,
+    accept_shrink: AcceptShrink = None,
     project: ProjectFolder = None,
     master: Master = None,
     spark_conf: SparkConf = None,
@@ -37,7 +39,11 @@ def apply(
     """
     found = opened_to_make(project, master, spark_conf)
     made, result, commit = supervised(
-        found, json_output, lambda progress: found.apply(plan, jobs=jobs, listen=progress)
+        found,
+        json_output,
+        lambda progress: found.apply(
+            plan, jobs=jobs, accept_shrink=accept_shrink or [], listen=progress
+        ),
     )
     if result is not None:
         show_result(result, json_output)

@@ -142,6 +142,8 @@ def _proof(report: Report) -> Iterator[str]:
         for place, columns in (one.get("missing_columns") or {}).items():
             lacking = ", ".join(f"{name} in {count:,}" for name, count in columns.items())
             yield f"    NULL for columns that files of {place} lack, records: {lacking}"
+        for reference in one.get("references", ()):
+            yield f"    reference {reference['text']}"
         if one.get("duplicate_keys") is None and one["balanced"]:
             yield f"    repeated keys not counted: tallyman verify {report.head['run_id']} --exact"
     if report.seal is None:

@@ -40,6 +40,8 @@ def show(
     )
     if replayed := record.params.options.replay_of:
         out.print(f"a replay of rejections of run {replayed}", markup=False)
+    for name in record.params.options.accept_shrink:
+        out.print(f"accepted by {record.actor}: fewer records of {name}", markup=False)
     for name, value in record.params.meta.items():
         out.print(f"{name}: {value}", markup=False)
     for made, row in zip(result.assets, rows, strict=True):
@@ -68,6 +70,7 @@ def _shown(known: KnownRun, folder: Run | None, seal: Mapping[str, Any] | None) 
         "completed_at": record.completed_at,
         "duration_ms": stored.get("duration_ms"),
         "replay_of": record.params.options.replay_of,
+        "accept_shrink": list(record.params.options.accept_shrink),
         "meta": dict(record.params.meta),
         **run_facts(assets),
         "versions": stored["versions"],
@@ -98,6 +101,10 @@ def _show_asset(made: AssetResult, row: Materialization) -> None:
         err.print(f"  {made.error['message']}", style="red", markup=False)
     if not made.status.good and row.last_completed_operation:
         out.print(f"    last completed step: {row.last_completed_operation}", markup=False)
+    for one in made.references:
+        out.print(f"    {one}", markup=False)
+    for warning in made.input_warnings:
+        out.print(f"    warning: {warning}", markup=False)
     for kind, count in sorted(row.metadata.get("rejections_by_type", {}).items()):
         out.print(f"    {count:>10,}  {kind}", markup=False)
     laps = row.metadata.get("timings", ())

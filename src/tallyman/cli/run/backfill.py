@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from tallyman.cli.terminal.options import (
+    AcceptShrink,
     AsJson,
     Force,
     Jobs,
@@ -41,6 +42,7 @@ def backfill(
         str, typer.Option(help="If a partition fails: continue with the others, or halt.")
     ] = "continue",
     force: Force = False,
+    accept_shrink: AcceptShrink = None,
     meta: Meta = None,
     project: ProjectFolder = None,
     master: Master = None,
@@ -65,6 +67,7 @@ def backfill(
             jobs=jobs,
             on_error=on_error,
             force=force,
+            accept_shrink=accept_shrink or [],
             meta=pairs(meta or [], "--meta"),
             listen=progress,
         ),

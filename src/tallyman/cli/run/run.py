@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from tallyman.cli.terminal.options import (
+    AcceptShrink,
     AsJson,
     Force,
     Jobs,
@@ -39,6 +40,7 @@ def run(
             "absolute=N,percentage=P."
         ),
     ] = None,
+    accept_shrink: AcceptShrink = None,
     run_id: Annotated[
         str | None, typer.Option(help="Use this run id instead of a generated one.")
     ] = None,
@@ -73,6 +75,7 @@ def run(
             evidence=evidence,
             run_id=run_id,
             thresholds=thresholds,
+            accept_shrink=accept_shrink or [],
             meta=pairs(meta or [], "--meta"),
             pipeline_version=pipeline_version,
             listen=progress,

@@ -46,6 +46,14 @@ Meta = Annotated[
         "--meta", help="A note about the run, name=value; repeatable. `runs --meta` finds it."
     ),
 ]
+AcceptShrink = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--accept-shrink",
+        help="Make assets although this input has less than half of its earlier records; "
+        "repeatable. Recorded with the run.",
+    ),
+]
 DatasetName = Annotated[str, typer.Argument(help="A dataset, or the asset that makes it.")]
 AtVersion = Annotated[
     int | None,

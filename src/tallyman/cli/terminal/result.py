@@ -41,15 +41,16 @@ def _print_problems(made: AssetResult) -> None:
         err.print(_named(made), style="red", markup=False)
         if made.error.get("hint"):
             err.print(f"  {made.error['hint']}", markup=False)
-    elif made.records_in == 0 and made.status is Status.SUCCESS:
-        err.print(f"warning: {made.name} read no records", style="yellow", markup=False)
     if made.reused:
         err.print(f"note: {made.name}: {made.reused}", markup=False)
     for column, count in made.null_keys.items():
         note = f"warning: {made.name}: key column {column} is NULL in {count:,} row(s)"
         err.print(note, style="yellow", markup=False)
-    for warning in made.warnings:
+    for warning in (*made.input_warnings, *made.warnings):
         err.print(f"warning: {made.name}: {warning}", style="yellow", markup=False)
+    for one in made.references:
+        if one.unmatched:
+            err.print(f"note: {made.name}: {one}", markup=False)
     for place, columns in made.missing_columns.items():
         lacking = ", ".join(f"{name} in {count:,}" for name, count in columns.items())
         note = f"note: {made.name}: NULL for columns that files of {place} lack, records: {lacking}"

@@ -10,10 +10,13 @@ from tallyman.control.bind.pinned_files import Pin
 from tallyman.domain.pipeline.target import Reading
 
 
-def inputs_read(pins: Mapping[str, Pin]) -> list[dict[str, Any]]:
-    """List files and bytes of each input, and the version of each dataset: None if this run makes
-    it."""
-    return [_input(name, pin) for name, pin in pins.items()]
+def inputs_read(pins: Mapping[str, Pin], records: Mapping[str, int]) -> list[dict[str, Any]]:
+    """List files, bytes and records of each input, and the version of each dataset: None if this
+    run makes it."""
+    return [
+        _input(name, pin) | ({"rows": records[name]} if name in records else {})
+        for name, pin in pins.items()
+    ]
 
 
 def _kind(reading: Reading) -> str:

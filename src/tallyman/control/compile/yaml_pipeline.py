@@ -149,6 +149,8 @@ SOURCE = {
     "schema": Key(text),
     "key": Key(names),
     "options": Key(texts),
+    "on_empty": Key(text),
+    "on_shrink": Key(text),
 }
 TABLE = {
     "schema": Key(text, required=True),

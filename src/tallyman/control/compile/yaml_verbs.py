@@ -133,6 +133,7 @@ VERBS: Mapping[str, Verb] = {
             "how": Key(text),
             "unmatched": Key(text),
             "fanout": Key(text),
+            "max_unmatched": Key(text),
             **_NAME,
         }
     ),

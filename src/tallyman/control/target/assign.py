@@ -10,12 +10,14 @@ from tallyman.control.bind.inputs import Pins
 from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.publish.declared import datasets_made_with, rejections_dataset
 from tallyman.control.target.assignment import Assignment, EarlierResult
+from tallyman.domain.definition.plan import accounted_inputs
 from tallyman.domain.history.materialization import Materialization, RunRecord
 from tallyman.domain.history.options import Options
 from tallyman.domain.pipeline.pipeline import Asset
-from tallyman.domain.pipeline.target import Reading, Target
+from tallyman.domain.pipeline.target import Reading, Target, readings
 from tallyman.domain.version.dataset import Dataset, Fragment
 from tallyman.registry.database import Transaction
+from tallyman.registry.run.reads import Reads
 from tallyman.registry.version.commits import Commits
 from tallyman.registry.version.datasets import Datasets
 from tallyman.registry.version.fragments import Fragments
@@ -50,8 +52,24 @@ class Assigner:
             datasets=datasets,
             own=asset.dataset,
             there=tuple(published(self.pins, target)) if appends else (),
+            before=self._before(target, asset, own) if self.options.replay_of is None else {},
             earlier=self._earlier(target, asset, own, datasets) if wanted else None,
         )
+
+    def _before(self, target: Target, asset: Asset, own: Dataset) -> dict[str, int]:
+        """Return the records of each input that the current version was made from. Deliveries that
+        are appended to each other may differ in size: of such an asset, only references count."""
+        ordinal = self.run.pins.get(own.id, 0)
+        read = self.definitions.database.durably(
+            lambda tx: Reads(tx).records_read(own.id, ordinal, target.partition)
+        )
+        if not read:
+            return {}
+        plan = self.definitions.plan(asset)
+        apart = accounted_inputs(plan) if asset.update_strategy == "append" else ()
+        same = {(one.name, one.partition) for one in readings(self.definitions.pipeline, target)}
+        kept = {name: rows for (name, partition), rows in read.items() if (name, partition) in same}
+        return {name: rows for name, rows in kept.items() if name not in apart}
 
     def _datasets(self, asset: Asset) -> dict[str, Dataset]:
         """Register the datasets that the asset may fill: its own, and those published with it."""

@@ -38,6 +38,8 @@ class Assignment:
     """The name of the asset's own dataset."""
     there: tuple[Fragment, ...] = ()
     """The published fragments that new rows are appended to."""
+    before: Mapping[str, int] = field(default_factory=dict)
+    """The records that the current version was made from, by input."""
     earlier: EarlierResult | None = None
     opened: Mapping[str, UUID] = field(default_factory=dict)
     """The fragments that were opened for it beforehand, by the name of their dataset. Without them

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -23,6 +23,7 @@ from tallyman.domain.account.stored_ledger import StoredLedger
 from tallyman.domain.account.sub_tally import sub_tallies
 from tallyman.domain.account.verification_query import verification_query
 from tallyman.domain.history.run import AssetResult, RunIdentity, Status
+from tallyman.domain.pipeline.input_volume import VolumeRules
 from tallyman.domain.pipeline.target import Target, folder_of
 from tallyman.engine.asset.asset_run import AssetRun, of_spark
 from tallyman.engine.asset.closing import AssetOutcome, withdraw
@@ -48,6 +49,7 @@ class Making:
     balanced: bool = False
     asks: bool = False
     timings: Sequence[Mapping[str, Any]] = ()
+    records_read: Mapping[str, int] = field(default_factory=dict)
     error: TallymanError | None = None
     """Why there is no result, as it was raised; `result` has its facts."""
 
@@ -73,6 +75,7 @@ def work_on(definitions: Definitions, target: Target, run: RunIdentity, folders:
         evidence=definitions.evidence(asset),
         folders=folders,
         redaction=redaction(definitions.settings, checked.plans.values()),
+        volume=VolumeRules.of(definitions.pipeline.sources.values()),
     )
 
 
@@ -145,7 +148,8 @@ class Maker:
         digest = outcome.content.digest if outcome.content and error is None else None
         result = _measured(work, ledger, outcome, error)
         by_type, balanced = outcome.rejections_by_type, ledger.balanced
-        return Making(result, digest, by_type, balanced, error=error)
+        read = outcome.records_read
+        return Making(result, digest, by_type, balanced, records_read=read, error=error)
 
     def _asks(self, work: Work) -> bool:
         """True if a person has to approve the result."""
@@ -207,6 +211,8 @@ def _measured(
         rejections=outcome.rejections,
         null_keys=null_values(work.folders.output, work.asset.key),
         warnings=outcome.warnings,
+        references=ledger.references,
+        input_warnings=outcome.input_warnings if error is None else (),
         missing_columns={a.name: a.missing_columns for a in ledger.inputs if a.missing_columns},
         column_metrics={a.name: a.columns for a in ledger.inputs if a.columns},
         reused=outcome.reused,

@@ -183,6 +183,7 @@ class TargetWork:
             tag=tag,
             attempt_tag=attempt_tag(assignment) if limited else None,
             made_from=made_from,
+            volume=work.volume.compared(assignment.before, assignment.options.accept_shrink),
         )
 
     def make(self, work: Work, inputs: TargetInputs) -> Evaluated:
@@ -235,7 +236,10 @@ class TargetWork:
         if rejections := self._rejections(work, making.result):
             counts |= {REJECTIONS_FRAGMENT: str(rejections.id)}
             beside = (*beside, rejections)
-        counts |= {"inputs": inputs_read(evaluated.pins)}
+        replay = self.assignment.options.replay
+        # A replay that adds rows read only the replayed records.
+        read = {} if replay and work.asset.name in replay.adds else making.records_read
+        counts |= {"inputs": inputs_read(evaluated.pins, read)}
         counts |= {"timings": [*map(dict, making.timings), *watch.stop()]}
         return Made(
             consumed=tuple(consumed(evaluated.pins)),

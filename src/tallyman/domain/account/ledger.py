@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from tallyman.domain.account.column_metrics import MetricsByColumn
 from tallyman.domain.account.fate import Fate
 from tallyman.domain.account.input_version import InputVersion
+from tallyman.domain.account.reference_tally import ReferenceTally
 
 PROOF = "set_equality_with_collision_detection"
 WEAKER_PROOF = "count_and_additive_key_digest"
@@ -213,6 +214,8 @@ class Ledger:
     """Further measurements of kept files, each compared with the expected digest."""
     versions: tuple[InputVersion, ...] = ()
     """The version of each input that is a dataset, as the registry records it."""
+    references: tuple[ReferenceTally, ...] = ()
+    """What the steps looked up, and the records that found no match."""
     query: str = ""
     """SQL that counts the accounted keys in the kept files; DuckDB runs it in the run folder."""
 

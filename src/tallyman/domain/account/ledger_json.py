@@ -8,6 +8,7 @@ from typing import Any
 from tallyman.domain.account.fate import Fate
 from tallyman.domain.account.input_version import InputVersion
 from tallyman.domain.account.ledger import Discrepancy, KeyDigest, Partition, SubLedger
+from tallyman.domain.account.reference_tally import ReferenceTally
 from tallyman.domain.account.stored_ledger import StoredInputs, StoredLedger, StoredProof
 
 VERSION = "1.0"
@@ -49,6 +50,7 @@ def to_json(ledger: StoredLedger) -> dict[str, Any]:
             "unaccounted": ledger.unaccounted,
         },
         "sub_ledgers": [_sub_json(sub) for sub in ledger.sub_ledgers],
+        "references": [one.to_json() for one in ledger.references],
         "verification": _proof_json(ledger.proof),
         **({"redacted": list(ledger.redacted)} if ledger.redacted else {}),
         **({"files": dict(ledger.files)} if ledger.files is not None else {}),
@@ -70,6 +72,7 @@ def of_json(found: Mapping[str, Any]) -> StoredLedger:
             proof=_read_proof(found["verification"]),
             sub_ledgers=tuple(map(_read_sub, found.get("sub_ledgers", ()))),
             versions=tuple(map(InputVersion.of_json, found["versions"])),
+            references=tuple(map(ReferenceTally.of_json, found.get("references", ()))),
             replay_of=found.get("replay_of"),
             redacted=tuple(found.get("redacted", ())),
             files=files_listed(found),

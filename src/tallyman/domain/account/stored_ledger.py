@@ -20,6 +20,7 @@ from tallyman.domain.account.ledger import (
     Partition,
     SubLedger,
 )
+from tallyman.domain.account.reference_tally import ReferenceTally
 
 KEPT_FILES = "kept_files"
 """The value of `measured_on`: the numbers were measured on kept files. Older ledgers lack it."""
@@ -81,6 +82,7 @@ class StoredLedger:
     sub_ledgers: tuple[SubLedger, ...] = ()
     versions: tuple[InputVersion, ...] = ()
     """What was read of each input that is a dataset."""
+    references: tuple[ReferenceTally, ...] = ()
     replay_of: str | None = None
     redacted: tuple[str, ...] = ()
     """The columns for which the run kept only hashes."""
@@ -107,6 +109,7 @@ class StoredLedger:
             proof=_proof(ledger),
             sub_ledgers=ledger.sub_ledgers,
             versions=ledger.versions,
+            references=ledger.references,
             replay_of=ledger.replay_of,
             redacted=redacted,
             files=files,

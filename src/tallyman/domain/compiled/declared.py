@@ -43,7 +43,7 @@ from tallyman.domain.pipeline.declare import (
 )
 from tallyman.domain.pipeline.partition import Partitioning, daily, partitions
 from tallyman.domain.pipeline.pipeline import Asset, SharedDataset, Source
-from tallyman.domain.pipeline.threshold import Thresholds
+from tallyman.domain.pipeline.threshold import REACTIONS, Thresholds
 from tallyman.domain.pipeline.trigger import EVENT, MANUAL, MOST_PRIORITY, Schedule, schedule
 from tallyman.domain.task.retry import RetryPolicy
 from tallyman.domain.version.table import Table
@@ -57,6 +57,8 @@ SOURCE = FormShape(
         "schema": TEXT,
         "key": NAMES,
         "options": TextsKind(),
+        "on_empty": TextKind(REACTIONS),
+        "on_shrink": TextKind(REACTIONS),
     },
 )
 REFERENCE = {"to": TEXT, "at_least": WholeKind(), "at_most": WholeKind()}
@@ -122,7 +124,8 @@ _THRESHOLDS = FormShape(
         "window": _COUNT,
         "breaker": _SHARE,
         "on_break": TextKind(("hold",)),
-        "on_empty": TextKind(("warn", "halt")),
+        "on_empty": TextKind(REACTIONS),
+        "on_shrink": TextKind(REACTIONS),
         "children_absolute": _COUNT,
         "children_percentage": _SHARE,
         "groups_absolute": _COUNT,

@@ -83,6 +83,8 @@ def checked_text(value: object, where: str) -> str:
 class TextKind:
     allowed: tuple[str, ...] = ()
     """The values there are; empty: any text."""
+    pattern: str = ""
+    """What a text looks like, for the schema; whoever takes the text checks it."""
 
     def write(self, value: Any, writing: FormWriting) -> Json:
         return self.read(value, writing.where)
@@ -95,7 +97,9 @@ class TextKind:
         return text
 
     def schema(self) -> dict[str, Json]:
-        return {"enum": list(self.allowed)} if self.allowed else {"type": "string"}
+        if self.allowed:
+            return {"enum": list(self.allowed)}
+        return {"type": "string"} | ({"pattern": self.pattern} if self.pattern else {})
 
 
 @dataclass(frozen=True, slots=True)

@@ -225,6 +225,7 @@ _JOIN = {
     "how": TextKind(("inner", "left")),
     "unmatched": TextKind(("error", "filter", "keep")),
     "fanout": TextKind(("error", "expand")),
+    "max_unmatched": TextKind(pattern="^([0-9]+|[0-9]+([.][0-9]+)?%)$"),
 }
 _OUTPUT = {
     "path": TEXT,

@@ -9,6 +9,7 @@ from tallyman.domain.definition.expression import Expression
 from tallyman.errors import UsageError
 
 SAFE_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
+SHARE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*%|([0-9]+)")
 ALIAS = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 OUTPUT_FORMATS = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json"}
 
@@ -50,6 +51,16 @@ def step_number(seq: int | None) -> int | None:
     if seq is not None and (not isinstance(seq, int) or isinstance(seq, bool) or seq < 1):
         raise UsageError(f"seq {seq!r}: the number of a step must be 1 or more")
     return seq
+
+
+def most(what: str, given: object) -> str | None:
+    """Return a limit as text: a number of records, or a share such as `5%`."""
+    if given is None:
+        return None
+    found = SHARE.fullmatch(str(given).strip())
+    if isinstance(given, (bool, float)) or not found:
+        raise UsageError(f'{what} is a share such as "5%", or a number of records, not {given!r}')
+    return f"{found[1]}%" if found[1] else str(found[2])
 
 
 def condition(where: Expression | None) -> Expression | None:

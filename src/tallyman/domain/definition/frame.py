@@ -18,6 +18,7 @@ from tallyman.domain.definition.arguments import (
     check_path,
     condition,
     group,
+    most,
     one_of,
     step_name,
     step_number,
@@ -117,7 +118,7 @@ class Frame:
             )
         )
 
-    def join(
+    def join(  # noqa: PLR0913  one keyword for each property of a join
         self,
         other: Frame,
         on: object,
@@ -125,10 +126,11 @@ class Frame:
         *,
         unmatched: str | None = None,
         fanout: str = "error",
+        max_unmatched: str | int | None = None,
         name: str | None = None,
     ) -> Frame:
         """Look each row up in `other`, a pinned reference. Only the rows of this side are accounted
-        for.
+        for. More rows without a match than `max_unmatched` ("5%", or a number) halt the asset.
         """
         if not isinstance(other, Frame):
             raise UsageError(f"join needs another input of the asset, not {type(other).__name__}")
@@ -145,6 +147,7 @@ class Frame:
                 how=how,
                 unmatched=unmatched,
                 fanout=fanout,
+                max_unmatched=most("max_unmatched", max_unmatched),
                 name=step_name(name),
             )
         )

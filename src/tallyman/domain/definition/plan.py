@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from tallyman.domain.definition.frame import Frame
-from tallyman.domain.definition.step_facts import LOADING, Step
+from tallyman.domain.definition.step_facts import LOADING, Lookup, Step
 from tallyman.domain.definition.working_step import Output
 from tallyman.errors import UsageError
 
@@ -74,6 +74,20 @@ def accounted_inputs(frame: Frame) -> list[str]:
     own = accounted_inputs(frame.parent)
     inflow = frame.step.inflow
     return own if inflow is None else own + accounted_inputs(inflow)
+
+
+def lookups(frame: Frame) -> Iterator[tuple[Frame, Lookup]]:
+    """Yield what is looked up, with the Frame of the step that does it, inflows included."""
+    for node in chain(frame):
+        assert node.step is not None
+        yield from ((node, lookup) for lookup in node.step.references)
+        if node.step.inflow is not None:
+            yield from lookups(node.step.inflow)
+
+
+def inputs_read(frame: Frame) -> list[str]:
+    """List the inputs that a plan reads, its own first."""
+    return list(dict.fromkeys(each.input for each in frames(frame)))
 
 
 def others(step: Step) -> Iterator[Frame]:

@@ -179,6 +179,8 @@ class Join(Step):
     how: str
     unmatched: str
     fanout: str
+    max_unmatched: str | None = None
+    """The most records that may find no match: a number, or a share such as `5%`."""
 
     @property
     def references(self) -> tuple[Lookup, ...]:

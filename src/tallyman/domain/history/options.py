@@ -53,6 +53,8 @@ class Options:
     """Publish the partitions that succeeded even if others did not."""
     plan: ChangePlan | None = None
     """The change plan that the run applies, if any."""
+    accept_shrink: tuple[str, ...] = ()
+    """The inputs that may have less than half of their earlier records."""
     replay_of: str | None = None
     """The run whose rejections are replayed, if any."""
     replay: ReplayOptions | None = None
@@ -72,6 +74,7 @@ class Options:
             go_on=bool(found.get("go_on", True)),
             good_partitions=bool(found.get("publish_good_partitions")),
             plan=ChangePlan.of_json(plan) if plan else None,
+            accept_shrink=tuple(found.get("accept_shrink", ())),
             replay_of=found.get("replay_of"),
             replay=ReplayOptions.of_json(replay) if replay is not None else None,
             stored_version=found.get("stored_version"),
@@ -82,6 +85,7 @@ class Options:
         return {
             **({"replay_of": self.replay_of, "replay": replay} if self.replay_of else {}),
             **({"stored_version": self.stored_version} if self.stored_version else {}),
+            **({"accept_shrink": list(self.accept_shrink)} if self.accept_shrink else {}),
             "plan": self.plan.to_json() if self.plan else None,
             "publish_good_partitions": self.good_partitions,
             "selection": list(self.selection),

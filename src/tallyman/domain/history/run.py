@@ -16,6 +16,7 @@ from tallyman.domain.account.column_metrics import (
     metrics_of_json,
 )
 from tallyman.domain.account.fate import Fate
+from tallyman.domain.account.reference_tally import ReferenceTally
 from tallyman.domain.account.rule_warning import RuleWarning
 from tallyman.domain.account.sub_tally import SubTally
 from tallyman.domain.version.commit import Commit
@@ -116,6 +117,9 @@ class AssetResult:
     column_metrics: Mapping[str, MetricsByColumn] = field(default_factory=dict)
     """Metrics of the columns of text inputs, by input and column, if they were measured."""
     warnings: tuple[RuleWarning, ...] = ()
+    references: tuple[ReferenceTally, ...] = ()
+    input_warnings: tuple[str, ...] = ()
+    """What was found about inputs that are empty or shrank, and did not stop the asset."""
     duration_ms: int = 0
     reused: str | None = None
     """If resumed: which segments of an earlier attempt were reused, and why no more."""
@@ -150,6 +154,10 @@ class AssetResult:
             found["column_metrics"] = metrics_json(self.column_metrics)
         if self.warnings:
             found["warnings"] = [warning.to_json() for warning in self.warnings]
+        if self.references:
+            found["references"] = [one.to_json() for one in self.references]
+        if self.input_warnings:
+            found["input_warnings"] = list(self.input_warnings)
         if self.reused:
             found["reused"] = self.reused
         if self.unchanged_since:
@@ -169,6 +177,8 @@ class AssetResult:
             missing_columns=found.get("missing_columns", {}),
             column_metrics=metrics_of_json(found.get("column_metrics", {})),
             warnings=tuple(map(RuleWarning.of_json, found.get("warnings", ()))),
+            references=tuple(map(ReferenceTally.of_json, found.get("references", ()))),
+            input_warnings=tuple(found.get("input_warnings", ())),
             error=found.get("error"),
             reused=found.get("reused"),
             unchanged_since=found.get("unchanged_since"),

@@ -16,7 +16,7 @@ from tallyman.domain.pipeline.pipeline import Asset, SharedDataset, Source, wher
 from tallyman.domain.pipeline.split import (
     checked_outputs,
 )
-from tallyman.domain.pipeline.threshold import Thresholds
+from tallyman.domain.pipeline.threshold import REACTIONS, Thresholds
 from tallyman.domain.pipeline.trigger import (
     MANUAL,
     Trigger,
@@ -59,15 +59,22 @@ def _checked_name(what: str, name: str) -> str:
     return name
 
 
-def source(
+def source(  # noqa: PLR0913  one keyword for each property of a source
     name: str,
     path: str,
     format: str = "json",
     schema: str | None = None,
     key: str | Sequence[str] | None = None,
     options: Mapping[str, object] | None = None,
+    *,
+    on_empty: str | None = None,
+    on_shrink: str | None = None,
 ) -> Source:
-    """Declare data from outside. A relative path is relative to the project."""
+    """Declare data from outside. A relative path is relative to the project.
+
+    `on_empty` and `on_shrink` are "halt", "warn" or "allow": what a run does if there are no
+    records, or less than half of those that the current version was made from.
+    """
     what = f"source {_checked_name('source', name)}"
     arguments.text(f"{what}: path", path)
     if schema is not None:
@@ -78,6 +85,9 @@ def source(
         raise UsageError(f"source {name}: format is one of {known}, not {format!r}{reason}")
     if schema is None and format != "parquet":
         raise UsageError(f"source {name}: format {format!r} needs a schema")
+    for word, said in (("on_empty", on_empty), ("on_shrink", on_shrink)):
+        if said not in (None, *REACTIONS):
+            raise UsageError(f"{what}: {word} is halt, warn or allow, not {said!r}")
     given = arguments.mapping(f"{what}: options", options)
     texts = {str(name): arguments.as_text(value) for name, value in given.items()}
     if format == "json" and texts.get("multiLine", "false") == "true":
@@ -91,6 +101,8 @@ def source(
             schema=schema,
             key=arguments.names(f"{what}: key", key),
             options=texts,
+            on_empty=on_empty,
+            on_shrink=on_shrink,
         )
     )
 

@@ -54,6 +54,10 @@ class Source:
     schema: str | None = None
     key: tuple[str, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
+    on_empty: str | None = None
+    """What happens if it has no records; None: as the asset says that reads it."""
+    on_shrink: str | None = None
+    """What happens if it has less than half of the records it had."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,8 @@ NO_CHOICE = (
     "to publish the rows that passed, raise the limits, or drop the other rows with a filter "
     "instead of rejecting them with an expect"
 )
+REACTIONS = ("halt", "warn", "allow")
+"""What can be done about an input that is empty or shrank."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,10 @@ class Thresholds:
     """`hold`: after the breaker tripped, the asset is not made until somebody closes it. None: the
     next run tries again.
     """
-    on_empty: str = "warn"
+    on_empty: str | None = None
+    """What an input without records does. None: `halt` for references, `warn` for all others."""
+    on_shrink: str | None = None
+    """What an input with less than half of its earlier records does. None: `halt`."""
     children_absolute: int | None = None
     children_percentage: float | None = None
     groups_absolute: int | None = None
@@ -77,8 +82,9 @@ class Thresholds:
                 raise UsageError(f"thresholds: {name} must not be negative")
         if self.on_break not in (None, "hold"):
             raise UsageError(f"thresholds: on_break is hold, not {self.on_break!r}")
-        if self.on_empty not in ("warn", "halt"):
-            raise UsageError(f"thresholds: on_empty is warn or halt, not {self.on_empty!r}")
+        for name in ("on_empty", "on_shrink"):
+            if (given := getattr(self, name)) not in (None, *REACTIONS):
+                raise UsageError(f"thresholds: {name} is halt, warn or allow, not {given!r}")
 
     def check(self, errors: int, total: int, unit: str = "record") -> Halt | None:
         """Check the absolute limit, then the rate; only a greater number exceeds it."""
@@ -147,6 +153,7 @@ class Thresholds:
             "breaker": float,
             "on_break": str,
             "on_empty": str,
+            "on_shrink": str,
             "children_absolute": int,
             "children_percentage": float,
             "groups_absolute": int,
@@ -167,5 +174,5 @@ class Thresholds:
         return cls(**typed)  # type: ignore[arg-type]
 
 
-ANYTHING = Thresholds(absolute=0, percentage=1.0, window=0)
+ANYTHING = Thresholds(absolute=0, percentage=1.0, window=0, on_empty="allow", on_shrink="allow")
 """Thresholds that never halt."""

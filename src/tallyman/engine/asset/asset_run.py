@@ -12,6 +12,7 @@ from tallyman.domain.account.ledger import Ledger
 from tallyman.domain.definition.plan import accounted_inputs, has_working_set, step_ids
 from tallyman.engine.asset.closing import AssetOutcome, Closing, by_type
 from tallyman.engine.asset.split_outputs import SplitOutputs, split_of
+from tallyman.engine.asset.volumes import Volumes
 from tallyman.engine.asset.work import Work
 from tallyman.engine.columns.reads import columns_read
 from tallyman.engine.evidence import breaker
@@ -25,6 +26,7 @@ from tallyman.engine.observer import SILENT, Observer
 from tallyman.engine.plan.blame import failed_step
 from tallyman.engine.segment.evaluate import Evaluation
 from tallyman.engine.segment.fate_book import Book
+from tallyman.engine.segment.reference import References
 from tallyman.engine.segment.segment_records import SegmentRecords
 from tallyman.engine.segment.stage import WrittenRows
 from tallyman.engine.segment.stage_checks import Halted, StageChecks
@@ -61,6 +63,8 @@ class AssetRun:
         self.pool = ThreadPoolExecutor(8, work.asset.name, initializer=self._mark_jobs)
         accounted = accounted_inputs(work.plan)
         self.doors = Doors(inputs, accounted, self.pool, work.folders.project)
+        self.references = References(book, work.plan, inputs)
+        self.volumes = Volumes(work, self.doors, self.references)
         self.evaluation = self._evaluation(book)
         result, scratch = work.folders.result, work.folders.scratch
         writer = EvidenceWriter(work.run, book, result, scratch, work.partition_label)
@@ -69,7 +73,13 @@ class AssetRun:
         works = has_working_set(work.asset.trace, work.plan)
         self.working = self._working_run() if works else None
         self.closing = Closing(
-            work, self.doors, self.evaluation, self.evidence_jobs, self.working, self._split_names()
+            work,
+            self.doors,
+            self.evaluation,
+            self.evidence_jobs,
+            self.working,
+            self.references,
+            self._split_names(),
         )
 
     @property
@@ -97,8 +107,9 @@ class AssetRun:
                 pool=self.pool,
                 check_inputs=doors.check_unchanged,
             ),
-            checks=StageChecks(book, work.thresholds, doors, self.pool),
+            checks=StageChecks(work.thresholds, doors, self.pool),
             reads={name: self._columns_read(name) for name in doors.accounted},
+            references=self.references.rows,
             # Steps with a trace are reported later, when their trace is durable.
             observer=SILENT if work.traced else self.observer,
         )
@@ -144,8 +155,12 @@ class AssetRun:
     def execute(self) -> AssetOutcome:
         self._mark_jobs()
         try:
+            self.references.open(self.pool)
+            self.volumes.check_references()
+            self.references.refuse_repeated(self.pool)
             self._break_early()
             self.doors.begin()
+            self.volumes.check_early()
             self.evaluation.inputs = self.doors.inputs
             self.evaluation.records.find()
             self.observer.phase("evaluating")
@@ -246,14 +261,24 @@ class AssetRun:
         letters = self.closing.letters(kept)
         measured = content.result() if content is not None else None
         ledger = self.closing.ledger(kept, letters, made, measured)
-        error = self.closing.against(ledger, letters)
+        error = self.closing.against(ledger, letters) or self.volumes.against()
         warnings = self.closing.warnings() if made is not None else ()
         rows_out = kept.rows("output") if content is not None else 0
         self.doors.check_unchanged()
         proved = measured is not None and ledger.digests_agree
         self.doors.remember(self.closing.rejecting(letters) if proved else None)
         reused = self.evaluation.records.summary()
-        return AssetOutcome(ledger, by_type(letters), measured, rows_out, error, warnings, reused)
+        return AssetOutcome(
+            ledger,
+            by_type(letters),
+            measured,
+            rows_out,
+            error,
+            warnings,
+            reused,
+            self.volumes.warnings(),
+            self.volumes.records_read(),
+        )
 
     def refuse_far_years(self) -> None:
         """Refuse an output with dates that Iceberg and Python cannot hold."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tallyman.domain.account.ledger import Check, KeyDigest, Ledger
 from tallyman.domain.account.rule_warning import RuleWarning
-from tallyman.domain.pipeline.threshold import Halt
+from tallyman.domain.pipeline.threshold import ANYTHING, Halt
 from tallyman.engine.asset.work import Work
 from tallyman.engine.evidence.account import Account
 from tallyman.engine.evidence.content import Content
@@ -18,10 +18,11 @@ from tallyman.engine.evidence.write import SUMMARY, clear
 from tallyman.engine.files.run_folder import write_json
 from tallyman.engine.segment.admit import INGEST
 from tallyman.engine.segment.evaluate import Evaluation
+from tallyman.engine.segment.reference import References
 from tallyman.engine.segment.stage import WrittenRows
 from tallyman.engine.source.doors import Doors
 from tallyman.engine.working.working_run import OUTPUTS, WorkingRun
-from tallyman.errors import EmptyInput, RuleBroken, ThresholdExceeded
+from tallyman.errors import RuleBroken, ThresholdExceeded, UnmatchedRecords
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,10 @@ class AssetOutcome:
     warnings: tuple[RuleWarning, ...] = ()
     reused: str | None = None
     """Which segments of an earlier attempt were reused, and why no more."""
+    input_warnings: tuple[str, ...] = ()
+    """What was found about inputs that are empty or shrank."""
+    records_read: Mapping[str, int] = field(default_factory=dict)
+    """The number of records of each input, references included."""
 
     @property
     def rejections(self) -> int:
@@ -55,6 +60,7 @@ class Closing:
     evaluation: Evaluation
     evidence_jobs: EvidenceJobs
     working: WorkingRun | None
+    references: References
     outputs: tuple[str, ...] = ()
     """The outputs among which its rows are divided."""
 
@@ -99,6 +105,7 @@ class Closing:
             sub_ledgers=closed.sub_ledgers,
             checks=(*closed.checks, *checks),
             evidence=self.work.evidence.value,
+            references=self.references.tallies(),
         )
 
     def unfinished_ledger(self) -> Ledger:
@@ -131,8 +138,10 @@ class Closing:
             return ThresholdExceeded(
                 name, halt.reason, halt.errors, halt.threshold, halt.rejected, halt.total
             )
-        if ledger.records_in == 0 and thresholds.on_empty == "halt":
-            return EmptyInput(name)
+        for one in ledger.references if thresholds != ANYTHING else ():
+            if one.exceeded:
+                said, limit = one.without_match, str(one.limit)
+                return UnmatchedRecords(name, one.step, one.name, said, limit)
         return None
 
     def _passed(

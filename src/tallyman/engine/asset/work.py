@@ -15,6 +15,7 @@ from tallyman.domain.definition.plan import is_traced
 from tallyman.domain.definition.step_facts import Step
 from tallyman.domain.definition.working_step import Append
 from tallyman.domain.history.run import RunIdentity
+from tallyman.domain.pipeline.input_volume import VolumeRules
 from tallyman.domain.pipeline.pipeline import Asset
 from tallyman.domain.pipeline.target import Target
 from tallyman.domain.pipeline.threshold import Thresholds
@@ -60,6 +61,8 @@ class Work:
     """Hashes of everything that rows depend on, by kind: a resume reuses segments with equal ones.
     Empty if segments are not reused.
     """
+    volume: VolumeRules = field(default_factory=VolumeRules)
+    """What is done about inputs that are empty or shrank."""
     replay_of: str | None = None
     """The run whose rejected records are made again."""
 

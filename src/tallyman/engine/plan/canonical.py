@@ -86,7 +86,7 @@ def definition_hash(
 
 def _limits(thresholds: Thresholds) -> dict[str, object]:
     # on_halt was once an option, so older results have it in their hash.
-    return thresholds.to_json() | {"on_halt": "rollback"}
+    return {"on_empty": "warn"} | thresholds.to_json() | {"on_halt": "rollback"}
 
 
 class _Writer:
@@ -114,6 +114,7 @@ class _Writer:
             if field.name != "seq" or step.seq not in (None, usual)
             # Results from before the option existed still match.
             if field.name != "severity" or getattr(step, field.name) != "reject"
+            if field.name != "max_unmatched" or getattr(step, field.name) is not None
         }
 
     def _field(self, step: Step, name: str, value: object) -> object:
@@ -282,6 +283,8 @@ def _selected_name(text: str) -> str:
 
 
 def _source(source: Source) -> dict[str, object]:
-    written = {field.name: getattr(source, field.name) for field in fields(source)}
+    # What is done about an empty or smaller input changes no result.
+    named = (field.name for field in fields(source) if not field.name.startswith("on_"))
+    written = {name: getattr(source, name) for name in named}
     schema = None if source.schema is None else ddl(source.schema)
     return written | {"options": dict(source.options), "schema": schema}

@@ -47,7 +47,6 @@ from tallyman.engine.segment import cuts, segment
 from tallyman.engine.segment.admit import admit
 from tallyman.engine.segment.cuts import Opened
 from tallyman.engine.segment.fate_book import Book
-from tallyman.engine.segment.reference import References
 from tallyman.engine.segment.segment import Flow
 from tallyman.engine.segment.segment_records import SegmentRecords
 from tallyman.engine.segment.stage import (
@@ -76,6 +75,8 @@ class Evaluation:
     records: SegmentRecords
     checks: StageChecks
     reads: Mapping[str, Collection[str]]
+    references: Mapping[str, DataFrame]
+    """The rows of the inputs that are looked up, by name."""
     observer: Observer = SILENT
     staged: list[Stage] = field(default_factory=list)
     opened: list[Opened] = field(default_factory=list)
@@ -154,7 +155,7 @@ class Evaluation:
         return rest
 
     def reference(self, other: Frame) -> DataFrame:
-        return plain.evaluate(other, References(self.inputs))
+        return plain.evaluate(other, self.references)
 
     def _join(self, flow: Flow, step: Join, name: str) -> Flow:
         reference = self.reference(step.other)

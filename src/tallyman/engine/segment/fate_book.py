@@ -6,19 +6,28 @@ from dataclasses import dataclass, field
 
 from tallyman.domain.account.fate import Fate
 from tallyman.domain.account.rejection import Rule
+from tallyman.domain.definition.step_facts import Lookup
 from tallyman.engine.expressions.column_names import ERROR
 from tallyman.engine.expressions.redact import Redaction
 from tallyman.engine.segment.watched import Watched
 
-FANOUT = "fanout"
+
+@dataclass(frozen=True, slots=True)
+class LookedUp:
+    """A reference in which a step looked rows up. `watched` counts them, if that is asked for."""
+
+    step_id: str
+    lookup: Lookup
+    limit: str | None = None
+    watched: Watched | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class FatePart:
-    """One part: rows tagged `id` ended at this step. `fate` None means that the step must fail."""
+    """One part: rows tagged `id` ended at this step."""
 
     id: int
-    fate: Fate | None
+    fate: Fate
     step_id: str
     description: str
     predicate: str = ""
@@ -34,14 +43,13 @@ class Book:
     parts: dict[int, FatePart] = field(default_factory=dict)
     redaction: Redaction = field(default_factory=Redaction)
     warnings: list[Watched] = field(default_factory=list)
+    looked_up: list[LookedUp] = field(default_factory=list)
 
     def rule(self, rule: Rule) -> int:
         self.rules.append(rule)
         return len(self.rules) - 1
 
-    def part(
-        self, fate: Fate | None, step_id: str, description: str, predicate: str, level: int
-    ) -> int:
+    def part(self, fate: Fate, step_id: str, description: str, predicate: str, level: int) -> int:
         for part in self.parts.values():
             if (part.fate, part.asked_as, part.level) == (fate, step_id, level):
                 return part.id  # rows of another member, at the same step

@@ -37,7 +37,7 @@ from tallyman.engine.expressions.columns import (
 from tallyman.engine.plan import plain
 from tallyman.engine.plan.plain import MATCHES
 from tallyman.engine.segment import tags
-from tallyman.engine.segment.fate_book import FANOUT, Book
+from tallyman.engine.segment.fate_book import Book, LookedUp
 from tallyman.engine.segment.watched import RowsSeen, Watched, observe
 from tallyman.engine.spark import digest
 
@@ -293,17 +293,27 @@ def join(flow: Flow, step: Join, reference: DataFrame, step_id: str, book: Book)
     unread = {**flow.unread, **dict.fromkeys(added, flow.lacks(keys))}
     names = plain.joined_columns(step.on, flow.columns, added)
     flow = replace(flow, rows=rows, columns=names, unread=unread)
+    [lookup] = step.references
+    looked_up = LookedUp(step_id, lookup, step.max_unmatched)
+    if step.unmatched == "keep" or step.max_unmatched is not None:
+        flow = count_unmatched(flow, looked_up, tags.IS_LIVE, book)
+    else:
+        book.looked_up.append(looked_up)
     flow = _unmatched(flow, step, (keys, added), step_id, book)
     if step.fanout == "error":
-        flow = refuse_several(flow, step_id, book)
         return replace(flow, rows=flow.rows.drop(MATCHES))
     return replace(flow, beside=(*flow.beside, MATCHES))
 
 
-def refuse_several(flow: Flow, step_id: str, book: Book) -> Flow:
-    """Fail the step for a row that matches several rows of the reference."""
-    many = book.part(None, f"{step_id}.{FANOUT}", f"{step_id}: more than one match", "", 0)
-    return end_unless(flow, f"coalesce({MATCHES}, 1) <= 1", many)
+def count_unmatched(flow: Flow, looked_up: LookedUp, which: str, book: Book) -> Flow:
+    """Count the rows that are looked up, by a condition in SQL, and those without a match."""
+    missed = f"count_if({which} AND {MATCHES} IS NULL) AS count"
+    counts = (F.expr(missed), F.expr(f"count_if({which}) AS looked_up"))
+    name, step_id = looked_up.lookup.other.input, looked_up.step_id
+    rows, observed = observe(flow.rows, f"{book.asset} {step_id} {name}", counts)
+    watched = Watched(name, step_id, "a match", flow.level, flow.rows, counts)
+    book.looked_up.append(replace(looked_up, watched=watched))
+    return replace(flow, rows=rows, seen=(*flow.seen, RowsSeen((observed,), watched)))
 
 
 def _unmatched(

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from pyspark.sql import functions as F
-
 from tallyman.domain.account.ledger import KeyDigest
 from tallyman.domain.pipeline.threshold import Halt, Thresholds
-from tallyman.engine.expressions.column_names import ERROR, KEY, PART
+from tallyman.engine.expressions.column_names import ERROR
 from tallyman.engine.segment.ended import EndedRows
-from tallyman.engine.segment.fate_book import Book
 from tallyman.engine.segment.stage import Stage
 from tallyman.engine.source.doors import Doors
-from tallyman.errors import JoinFanOut
 
 
 class Halted(Exception):
@@ -24,9 +19,8 @@ class Halted(Exception):
 
 @dataclass
 class StageChecks:
-    """Checks of fan-out and thresholds, one segment later than the evaluation."""
+    """Checks of thresholds, one segment later than the evaluation."""
 
-    book: Book
     thresholds: Thresholds
     doors: Doors
     pool: ThreadPoolExecutor
@@ -53,17 +47,8 @@ class StageChecks:
             return
         stage, self._last = self._last, None
         found = self.ended(stage).totals
-        self._refuse_fan_out(stage, found)
         if stage.level == 0:
             self._errors += found.get(ERROR, KeyDigest()).count
         self.halt = self.thresholds.check(self._errors, self.doors.records_in)
         if self.halt:
             raise Halted
-
-    def _refuse_fan_out(self, stage: Stage, found: Mapping[int, KeyDigest]) -> None:
-        for number, part in self.book.parts.items():
-            if part.fate is None and number in found:
-                rows = stage.dropped().where(F.col(PART) == number)
-                keys = [row[KEY] for row in rows.select(KEY).orderBy(KEY).limit(5).collect()]
-                step = part.step_id.rpartition(".")[0]
-                raise JoinFanOut(self.book.asset, step, found[number].count, keys)

@@ -1,4 +1,4 @@
-"""Rules of severity `warn`: their broken rows are counted by Spark while it evaluates a segment.
+"""Rules of severity `warn`, and look-ups: rows are counted by Spark while it evaluates a segment.
 
 Spark repeats tasks whose output was lost, and an observation then counts their rows again. So it
 counts all rows it looks at as well. If these are as many as the segment wrote, no task was counted
@@ -22,7 +22,7 @@ ROWS = "rows"
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """A rule that is counted while its segment is evaluated."""
+    """A rule, or a look-up, that is counted while its segment is evaluated."""
 
     rule: str
     step_id: str
@@ -32,15 +32,14 @@ class Watched:
     """The rows that are asked, for a query that counts them alone."""
     counts: tuple[Column, ...]
     found: dict[str, Any] = field(default_factory=dict)
-    """Count and example, once the segment is written; those of an earlier attempt, if it is
-    reused.
-    """
+    """What was counted, once the segment is written; of an earlier attempt, if it is reused."""
 
     def decide(self, observed: Observation, *, exact: bool) -> None:
         """Keep what was observed, or count again if it is not exact."""
         counted = observed.get if exact else self.rows.agg(*self.counts).first()
         assert counted is not None
-        self.found.update(count=int(counted["count"]), example=counted["example"])
+        facts = counted if isinstance(counted, dict) else counted.asDict()
+        self.found.update({name: value for name, value in facts.items() if name != ROWS})
 
     def warning(self) -> RuleWarning:
         return RuleWarning(

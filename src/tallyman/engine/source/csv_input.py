@@ -60,6 +60,14 @@ class CsvInput(LinesInput):
         return None if found is None else [name.strip() for name in found]
 
     @property
+    def without_header(self) -> str:
+        if self.options.get("header", "true") != "true":
+            return ""
+        seen = self._splits.first_lines
+        known = {*seen, *map(lines.local_path, seen)}
+        return ", ".join(file.name for file in self.files.files if file.path not in known)
+
+    @property
     def first_line(self) -> str:
         return next(iter(self._splits.first_lines.values()), "")
 

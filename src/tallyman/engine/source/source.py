@@ -128,6 +128,11 @@ class Input(ABC):
         return {}
 
     @property
+    def without_header(self) -> str:
+        """List the files that should have a header and have no line at all."""
+        return ""
+
+    @property
     def textual(self) -> bool:
         return False
 

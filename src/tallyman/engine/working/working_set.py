@@ -29,7 +29,7 @@ from tallyman.engine.plan import in_place, plain
 from tallyman.engine.segment import segment, tags
 from tallyman.engine.segment.cuts import Opened, group_of, source
 from tallyman.engine.segment.evaluate import Evaluation, place_of
-from tallyman.engine.segment.fate_book import Book
+from tallyman.engine.segment.fate_book import Book, LookedUp
 from tallyman.engine.segment.group_key import GROUP_KEY, group_text
 from tallyman.engine.segment.segment import Flow
 from tallyman.engine.segment.stage import SegmentFolder, Stage
@@ -163,11 +163,14 @@ class WorkingSet:
         return self.evaluation.step(flow, node, name)
 
     def _update(self, flow: Flow, step: Update, name: str) -> Flow:
+        where = "true" if step.where is None else to_sql(step.where, flow.columns)
+        chosen = f"CASE WHEN {tags.IS_LIVE} THEN coalesce({where}, false) ELSE false END"
         for lookup in step.join:
             reference = self.evaluation.reference(lookup.other)
             rows = in_place.look_up(flow.rows, lookup, reference, flow.columns)
             flow = replace(flow, rows=rows, beside=(*flow.beside, lookup.alias))
-            flow = segment.refuse_several(flow, name, self.book)
+            looked_up = LookedUp(name, lookup)
+            flow = segment.count_unmatched(flow, looked_up, chosen, self.book)
             flow = replace(flow, rows=flow.rows.drop(plain.MATCHES))
         rows = in_place.update(flow.rows, step, flow.columns, tags.IS_LIVE)
         aliases = [lookup.alias for lookup in step.join]

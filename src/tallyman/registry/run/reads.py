@@ -72,6 +72,16 @@ PINNED = """
     WHERE m.id = ANY(%(results)s) AND r.pins ? %(dataset)s
     ORDER BY 1
 """
+RECORDS_READ = """
+    SELECT m.metadata -> 'inputs' AS inputs
+    FROM version_fragments vf
+    JOIN fragments f ON f.id = vf.fragment_id
+    JOIN materializations m ON m.id = f.materialization_id
+    WHERE vf.dataset_id = %(dataset)s
+      AND vf.since <= %(ordinal)s AND (vf.until IS NULL OR vf.until > %(ordinal)s)
+      AND coalesce(f.partition, '') = coalesce(%(partition)s, '')
+    ORDER BY m.completed_at
+"""
 OWNER = "SELECT org, project FROM materializations WHERE id = %(id)s"
 GET = f"SELECT {COLUMNS} FROM materializations m WHERE m.id = %(id)s"
 # Only results in a current version: replaced results are not an answer.
@@ -139,6 +149,20 @@ class Reads:
             files=tuple(path for row in rows for path in row["files"]),
             rows=sum(row["rows"] for row in rows),
         )
+
+    def records_read(
+        self, dataset: UUID, ordinal: int, partition: str | None
+    ) -> dict[tuple[str, str | None], int]:
+        """Return the records of each input, by name and partition, that a version was made from;
+        the newest result counts."""
+        given = {"dataset": dataset, "ordinal": ordinal, "partition": partition}
+        rows = self.tx.execute(RECORDS_READ, given).fetchall()
+        return {
+            (one["name"], one["partition"]): one["rows"]
+            for row in rows
+            for one in row["inputs"] or ()
+            if "rows" in one
+        }
 
     def result(self, wanted: UUID) -> Materialization | None:
         row = self.tx.execute(GET, {"id": wanted}).fetchone()
