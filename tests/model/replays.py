@@ -6,13 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from random import Random
 
-from tests.model.known import KNOWN
 from tests.model.meaning import ASSETS, Record
 from tests.model.play import Disagrees, Play, lines
 from tests.model.state import Replayed, Target, World, records_of
 from tests.model.verbs import some_record
 
-NOTHING = "replay of a run that appended nothing"
 REJECTING = [name for name, asset in ASSETS.items() if asset.source]
 
 
@@ -35,10 +33,13 @@ class Replay:
         fixed = (some_record(random, key, day or "mon", bad=0.15) for key, day in some)
         return cls(name, tuple(fixed))
 
+    def keys(self) -> frozenset[str]:
+        return frozenset(record.id for record in self.corrected)
+
     def possible(self, world: World) -> bool:
         """Only a result that readers see, of the present definition, can be replayed; without
         corrections its records are read again."""
-        _, targets = chosen(world, self.asset, self.corrected)
+        _, targets = chosen(world, self.asset, self.keys())
         keys = {key for found in targets.values() for key in found}
         if world.limit in world.rolled_back:
             return False
@@ -46,17 +47,13 @@ class Replay:
             return False
         ids = {record.id for record in self.corrected}
         named = [target for target, found in targets.items() if not ids or found & ids]
-        if len(named) > 1 and "replay of several targets" in KNOWN:
-            return False
-        if not all(world.current[t[0]][t[1]].appended for t in named) and NOTHING in KNOWN:
-            return False
         if any(t in world.invalid or not current(world, t) for t in named):
             return False
         again = not self.corrected or ASSETS[self.asset].combines
         return not again or all(unchanged(world, t) for t in named)
 
     def do(self, play: Play) -> None:
-        run, targets = chosen(play.world, self.asset, self.corrected)
+        run, targets = chosen(play.world, self.asset, self.keys())
         words = ["rejections", "replay", run, "--asset", self.asset]
         fixed = {record.id: record for record in self.corrected}
         if ASSETS[self.asset].by_day:
@@ -91,13 +88,16 @@ class Discard:
         keys = sorted(key for found in targets.values() for key in found)
         return cls(name, random.choice(keys) if keys and random.random() < 0.8 else None)
 
+    def keys(self) -> frozenset[str]:
+        return frozenset() if self.key is None else frozenset({self.key})
+
     def possible(self, world: World) -> bool:
-        _, targets = chosen(world, self.asset)
+        _, targets = chosen(world, self.asset, self.keys())
         keys = {key for found in targets.values() for key in found}
         return bool(keys) and (self.key is None or self.key in keys)
 
     def do(self, play: Play) -> None:
-        run, targets = chosen(play.world, self.asset)
+        run, targets = chosen(play.world, self.asset, self.keys())
         words = ["rejections", "discard", run, "--asset", self.asset, "--reason", "lost"]
         given = [] if self.key is None else ["--where", f"source_key = '{self.key}'"]
         play.ok(*words, *given)
@@ -107,16 +107,14 @@ class Discard:
 
 
 def chosen(
-    world: World, asset: str, corrected: tuple[Record, ...] = ()
+    world: World, asset: str, keys: frozenset[str] = frozenset()
 ) -> tuple[str, dict[Target, set[str]]]:
-    """The run with the open rejections to correct, or with most of the asset, and those."""
+    """The run with these open rejections, or with most of the asset, and all that it has."""
     found: dict[str, dict[Target, set[str]]] = {}
     for day in world.current.get(asset, {}):
         for key, run in world.open((asset, day)).items():
             found.setdefault(run, {}).setdefault((asset, day), set()).add(key)
-    if corrected:
-        wanted = {record.id for record in corrected}
-        found = {run: t for run, t in found.items() if wanted <= set().union(*t.values())}
+    found = {run: t for run, t in found.items() if keys <= set().union(*t.values())}
     if not found:
         return "", {}
     run = max(sorted(found), key=lambda r: sum(map(len, found[r].values())))

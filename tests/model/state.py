@@ -20,8 +20,6 @@ class Piece:
     result: int
     replays: frozenset[str] = frozenset()
     """The replays that added rows to it."""
-    appended: bool = True
-    """False if it is of a run that appended nothing to it."""
 
 
 Content = Mapping[str | None, Piece]
@@ -136,9 +134,11 @@ class World:
                 last = self._made(asset, day, inputs, run, limit)
                 results[target] = last
             assert last is not None
+            on_purpose = target[0] in forced or target in invalid
             invalid.discard(target)
             for name, piece in last.pieces.items():
-                after[name] = _joined(asset, after.get(name, {}), day, piece)
+                there = after.get(name, {})
+                after[name] = {**there, day: _joined(asset, there.get(day), piece, on_purpose)}
         self.current, self.results, self.invalid = after, results, invalid
         if any(name in ASSETS for name, _ in targets) or not targets:
             self.activated(limit)
@@ -227,15 +227,18 @@ def _records_in(asset: Asset, inputs: tuple[object, ...]) -> int:
     return sum(map(len, first.values())) if asset.source else len(first)
 
 
-def _joined(asset: Asset, there: Content, day: str | None, piece: Piece) -> Content:
+def _joined(asset: Asset, before: Piece | None, piece: Piece, on_purpose: bool) -> Piece:
     """A correction lives until the partition is made again: a result that is reused keeps what a
-    replay added to it, one that is made again replaces it."""
-    before = there.get(day)
-    if asset.appends and before is not None:
+    replay added to it, one that is made again replaces it. Equal rows are not published again,
+    unless they were made on purpose: the rows that are there come from where they came from."""
+    if before is None:
+        return piece
+    if before.result == piece.result:
+        return before
+    if asset.appends:
         known = {row[0] for row in before.rows}
         rows = dict(before.rows) | {r: ids for r, ids in piece.rows.items() if r[0] not in known}
-        new = replace(piece, rows=rows, appended=len(rows) > len(before.rows))
-        piece = before if before.result == piece.result else new
-    elif before is not None and before.result == piece.result:
-        piece = before
-    return {**there, day: piece}
+        return replace(piece, rows=rows)
+    if set(before.rows) == set(piece.rows) and not before.replays and not on_purpose:
+        return replace(piece, rows=before.rows)
+    return piece
