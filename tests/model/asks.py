@@ -65,8 +65,10 @@ def where(play: Play, random: Random) -> None:
 
 
 def _count(became: list[dict[str, Any]], found: dict[str, int]) -> None:
+    """Of an asset without a version, `where` shows the latest attempt: nobody reads its rows."""
     for one in became:
-        found[one["asset"]] = found.get(one["asset"], 0) + one.get("rows", 0)
+        rows = one.get("rows", 0) if "version" in one else 0
+        found[one["asset"]] = found.get(one["asset"], 0) + rows
         _count(one.get("then", []), found)
 
 
