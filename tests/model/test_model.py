@@ -15,7 +15,7 @@ from tests.model.sequences import Failed, go, shrunk
 from tests.world.scale import TURN, by_form
 
 SEQUENCES, VERBS = by_form(40, 120, 3_000), 12
-SECONDS = by_form(45, 240, 6 * 3600)
+SECONDS = by_form(40, 240, 6 * 3600)
 
 
 @pytest.mark.timeout(8 * 3600)
