@@ -59,7 +59,7 @@ def go(play: Play, length: int, seed: str) -> list[Verb]:
 def step(play: Play, verb: Verb, random: Random, *, asked: float = ASKED) -> None:
     verb.do(play)
     look(play, random)
-    if random.random() < asked:
+    for _ in range(int(asked + random.random())):
         random.choice((why, where))(play, random)
 
 
@@ -83,7 +83,7 @@ def fails(play: Play, verbs: Sequence[Verb], *, all_possible: bool = False) -> F
         try:
             if not possible:
                 raise Disagrees(f"{verb} is not possible here")
-            step(play, verb, Random(number), asked=1)
+            step(play, verb, Random(number), asked=8 if number == len(verbs) - 1 else 1)
         except Disagrees as wrong:
             return Failed("of these verbs", done, play.log, wrong)
     return None

@@ -84,6 +84,8 @@ class World:
     seen: dict[tuple[str, int], Content] = field(default_factory=dict)
     """The content of each version that was not purged."""
     heads: dict[str, int] = field(default_factory=dict)
+    removed: bool = False
+    """True once a version was removed: what was made from it can no longer be followed."""
     restored: dict[tuple[str, int], int] = field(default_factory=dict)
     """The version that a version is again, by a rollback."""
     commits: list[Committed] = field(default_factory=list)

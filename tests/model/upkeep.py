@@ -41,6 +41,7 @@ class Cleanup:
                 if newest or in_use(world, name, version):
                     raise Disagrees(f"{name} v{version} was removed, and is in use: {answer}")
                 world.seen.pop((name, version), None)
+                world.removed = True
 
 
 @dataclass(frozen=True)

@@ -140,6 +140,7 @@ class Purge:
         else:
             play.ok(*words)
             del world.seen[at]
+            world.removed = True
 
 
 def in_use(world: World, dataset: str, version: int) -> bool:
