@@ -56,18 +56,19 @@ class Databases:
                 admin.execute(f"ALTER SYSTEM SET {name} = off".encode())
             admin.execute("SELECT pg_reload_conf()")
 
-    def new(self) -> str:
-        """The address of a database that nobody else uses; its role may not change tables."""
+    def new(self, like: str | None = None) -> str:
+        """The address of a database that nobody else uses; its role may not change tables. With the
+        address of another one, to which nobody is connected: a copy of it."""
         name = f"test_{next(self._numbers)}"
+        template = _name(like) if like else "tallyman"
         with self._maintenance() as admin:
-            copy = f"CREATE DATABASE {name} TEMPLATE tallyman STRATEGY FILE_COPY"
+            copy = f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY FILE_COPY"
             admin.execute(copy.encode())
         return self._address.replace(OWN, f"/{name}?")
 
     def drop(self, address: str) -> None:
-        name = address.partition("?")[0].rpartition("/")[2]
         with self._maintenance() as admin:
-            admin.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)".encode())
+            admin.execute(f"DROP DATABASE IF EXISTS {_name(address)} WITH (FORCE)".encode())
 
     def close(self) -> None:
         """Stop the server, also if a test left a connection open."""
@@ -82,6 +83,10 @@ class Databases:
         address = self._server.owner_url.replace(OWN, "/postgres?")
         with psycopg.connect(address, autocommit=True, application_name=APPLICATION) as admin:
             yield admin
+
+
+def _name(address: str) -> str:
+    return address.partition("?")[0].rpartition("/")[2]
 
 
 def owner_of(address: str) -> str:
