@@ -75,7 +75,8 @@ class Preparation:
         chosen = self.rejected.letters.targets()
         if corrected is not None and chosen:
             chosen = self._named(chosen, corrected)
-        items, database = [], self.definitions.database
+        items: list[TargetReplay] = []
+        database = self.definitions.database
         for name in chosen:
             one = self.rejected.standings[name]
             database.durably(lambda tx, one=one: self._check_current(tx, one))
