@@ -142,7 +142,9 @@ def test_a_join_that_keeps_unmatched_rows_counts_them_everywhere(home: Airline) 
     assert ledger["references"] == [found]
     assert references(home.ok("show", "counted")["assets"][0]) == [found]
     [proof] = home.ok("report", "counted")["assets"][0]["proofs"]
-    text = "planes, looked up in plane: 120 records read, 40 of 400 records (10 %) without a match"
+    text = (
+        "planes, looked up in plane: 120 records read, 40 of 400 records (10.0 %) without a match"
+    )
     assert proof["references"] == [found | {"text": text}]
     home.tallyman("report", "counted", "--html", "-o", "page.html")
     assert text in (home.path / "page.html").read_text()
@@ -211,7 +213,7 @@ def test_more_unmatched_records_than_allowed_halt_the_asset(home: Airline) -> No
         home.pipeline(pipeline)
         error = home.stops()
         assert error["code"] == "unmatched_records"
-        said = "seated, step plane: 40 of 400 records (10 %) without a match in 'planes'"
+        said = "seated, step plane: 40 of 400 records (10.0 %) without a match in 'planes'"
         assert error["message"] == f"{said}; max_unmatched is {limit}."
     home.pipeline(SHARE.replace("5%", "10%"))
     assert home.ok("run")["assets"][0]["references"][0]["limit"] == "10%"

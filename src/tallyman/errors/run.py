@@ -135,7 +135,10 @@ class DependencyNotReady(Conflict):
 
     code = "dependency_not_ready"
     retryable = True
-    hint = "Nothing was run. To make the inputs too, put a + before the asset's name."
+    hint = (
+        "Nothing was run. To make the inputs too, put a + before the asset's name; a dataset of "
+        "another pipeline is made there."
+    )
 
     def __init__(self, missing: Sequence[tuple[str, str]]) -> None:
         super().__init__(tuple(missing))

@@ -236,7 +236,8 @@ def _print_run(done: Replayed, result: RunResult, stale: list[dict[str, Any]]) -
     out.print(
         f"{word}   run {result.run_id}   a replay of run {done.of}   {result.folder}", markup=False
     )
-    if good and any(outcome.rejected for outcome in done.outcomes):
+    left = [one.result.rejections if one.whole else one.rejected for one in done.outcomes]
+    if good and any(left):
         out.print(f"still open:  tallyman rejections replay {result.run_id}", markup=False)
     for row in stale:
         out.print(f"now stale: {row['dataset']}:  {row['command']}", markup=False)

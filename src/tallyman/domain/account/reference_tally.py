@@ -44,7 +44,7 @@ class ReferenceTally:
         """Say how many found nothing: `52 of 1,000 records (5.2 %) without a match`."""
         what = "records" if self.of_records else "rows"
         missed, total = self.unmatched or 0, self.looked_up or 0
-        share = f" ({100 * missed / total:.2g} %)" if missed else ""
+        share = f" ({100 * missed / total:.1f} %)" if missed else ""
         return f"{missed:,} of {total:,} {what}{share} without a match"
 
 

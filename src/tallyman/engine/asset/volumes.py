@@ -63,7 +63,7 @@ class Volumes:
                 yield said, EmptyInput(asset, what, "has no records")
             elif empty := source.without_header:
                 yield said, EmptyInput(asset, what, f"has files without a header: {empty}")
-            if count and self._shrank(name, count) and name not in self.doors.accounted:
+            if self._shrank(name, count) and name not in self.doors.accounted:
                 yield self._on_shrink(name), self._smaller(name, count)
 
     def _of_accounted(self, names: list[str]) -> Iterator[tuple[str, ThresholdExceeded]]:
@@ -82,7 +82,9 @@ class Volumes:
         return InputShrank(self.work.asset.name, name, count, self.work.volume.before[name])
 
     def _shrank(self, name: str, count: int) -> bool:
-        return self.work.volume.shrank(name, count)
+        """True if the input shrank. One that its source expects to be empty at times may be."""
+        expected = not count and name in self.work.volume.on_empty
+        return not expected and self.work.volume.shrank(name, count)
 
     def _on_empty(self, name: str, default: str) -> str:
         return self.work.volume.on_empty.get(name) or self.work.thresholds.on_empty or default

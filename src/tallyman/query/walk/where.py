@@ -101,10 +101,10 @@ class ForwardWalk:
             return [m for m in made if m.target.asset in reading]
         owner = self.past.workspace.owner
         found = Reads(tx).of_source(name, owner)
-        known = {made.target for made in found}
+        known = {made.target.asset for made in found}
         for made in Materializations(tx).latest_of_each(owner):
             asset = self.past.workspace.pipeline.assets.get(made.target.asset)
-            if asset is not None and name in asset.inputs and made.target not in known:
+            if asset is not None and name in asset.inputs and asset.name not in known:
                 found.append(made)
         return found
 
