@@ -21,6 +21,7 @@ from tallyman.domain.account.ledger import Discrepancy
 from tallyman.domain.account.stored_ledger import StoredLedger
 from tallyman.domain.history.seal import Seal
 from tallyman.domain.pipeline.target import Target
+from tallyman.engine.asset.asset_run import of_spark
 from tallyman.engine.evidence.kept import Kept
 from tallyman.engine.evidence.proof import compare_keys, compare_units
 from tallyman.engine.evidence.recount import recount
@@ -174,7 +175,9 @@ def _by_key(
         again = opened(target, place)
         found = _compare(again)
         reasons += _input_changed(again)
-    except (PySparkException, TallymanError) as error:
+    except Exception as error:
+        if not isinstance(error, TallymanError) and not of_spark(error):
+            raise
         reasons.append(f"{target}: could not be checked key by key: {first_line(error)}")
         return Discrepancy()
     return found
