@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from pyspark.sql import functions as F
 
 from tallyman.control.bind.inputs import Pins, Published
 from tallyman.control.bind.pinned_files import Pin, PinnedFiles
@@ -17,6 +18,9 @@ from tallyman.domain.history.materialization import Made
 from tallyman.domain.pipeline.target import Reading
 from tallyman.domain.version.commit import Change
 from tallyman.domain.version.dataset import Fragment
+from tallyman.engine.expressions.column_names import KEY
+from tallyman.engine.source import corrections
+from tallyman.engine.source.corrections import CorrectionsInput, Overlay
 from tallyman.engine.source.parquet_input import ParquetInput
 from tallyman.registry.run.materializations import Materializations
 from tallyman.registry.version.fragments import Fragments
@@ -162,6 +166,39 @@ def unread_file(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ParquetInput, "_read", reading)
 
 
+# ---- corrected records ------------------------------------------------------------------------
+
+
+def applied_twice(patch: pytest.MonkeyPatch) -> None:
+    lots = Overlay.lots
+
+    def twice(self: Overlay, columns: Sequence[str]) -> list[Any]:
+        return [*lots(self, columns), lots(self, columns)[-1]]
+
+    patch.setattr(Overlay, "lots", twice)
+
+
+def applied_to_another(patch: pytest.MonkeyPatch) -> None:
+    """The correction is given to the record next to the one that it names."""
+    records = CorrectionsInput.records
+
+    def moved(self: CorrectionsInput, columns: Sequence[str] | None = None) -> Any:
+        return records(self, columns).withColumn(KEY, F.lit("a"))
+
+    patch.setattr(CorrectionsInput, "records", moved)
+    patch.setattr(Overlay, "_chosen", lambda self, rows: rows)
+
+
+def applied_to_all(patch: pytest.MonkeyPatch) -> None:
+    """Records that nobody chose are evaluated again, and their rows added again."""
+    overlay = corrections._overlay
+
+    def all_of_it(base: Any, *given: Any) -> Any:
+        return replace(overlay(base, *given), base=base, only=None)
+
+    patch.setattr(corrections, "_overlay", all_of_it)
+
+
 # ---- what becomes a version -------------------------------------------------------------------
 
 
@@ -266,6 +303,11 @@ READ = (
     Plant("shared_one_file_not", "board", files("good", lambda listed: listed[1:])),
 )
 
+REPLAYED = (
+    Plant("correction_applied_twice", "good", applied_twice),
+    Plant("correction_of_another_record", "good", applied_to_another),
+    Plant("other_records_replayed", "good", applied_to_all),
+)
 PUBLISHED = (
     Plant("joined_without_one", "good", joined_without_one, partition=ONE),
     Plant("one_does_not_leave", "good", one_does_not_leave, partition=ONE),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tests.pipelines.conftest import NewPipeline
 from tests.world.home import Home
+from tests.world.reply import Reply
 
 ONE, TWO = "2025-01-01", "2025-01-02"
 BORDER = """\
@@ -70,7 +71,7 @@ def border(new_pipeline: NewPipeline, name: str) -> Border:
     day(home, ONE, a=1, b=-1, x=-5)
     day(home, TWO, c=3)
     first = home.ok("backfill", "good", "--from", ONE, "--to", TWO)["run_id"]
-    replay(home, first, "b", 2)
+    assert corrected(home, first, "b", 2).code == 0
     _load(home, 1, 2)
     _load(home, 3)
     day(home, TWO, c=3, d=4)
@@ -82,10 +83,10 @@ def border(new_pipeline: NewPipeline, name: str) -> Border:
     return Border(home, board, first)
 
 
-def replay(home: Home, run: str, key: str, n: int) -> None:
+def corrected(home: Home, run: str, key: str, n: int) -> Reply:
     line = json.dumps({"id": key, "n": n, "day": ONE})
     (home.path / "fix.jsonl").write_text(f"{line}\n")
-    home.ok("rejections", "replay", run, "--with", "fix.jsonl")
+    return home.tallyman("rejections", "replay", run, "--with", "fix.jsonl")
 
 
 def day(home: Home, of: str, **records: int) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.border.plants import PUBLISHED, READ, RECORDED, Plant, restores_another
-from tests.border.project import TWO, Border, border, day
+from tests.border.plants import PUBLISHED, READ, RECORDED, REPLAYED, Plant, restores_another
+from tests.border.project import TWO, Border, border, corrected, day
 from tests.pipelines.conftest import NewPipeline
 from tests.pipelines.conftest import new_pipeline as new_pipeline
 from tests.world.home import Home
@@ -48,6 +48,19 @@ def test_another_input_than_was_published_is_refused(
     [failed] = [a for a in reply.json["assets"] if a["name"] == plant.asset]
     assert failed["error"]["code"] in GATE, reply
     assert home.heads() == before
+
+
+@pytest.mark.parametrize("plant", some(REPLAYED, 1), ids=lambda plant: plant.name)
+def test_other_records_than_were_chosen_are_not_replayed(
+    made: Border, plant: Plant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = made.home.heads()
+    with monkeypatch.context() as patch:
+        plant.plant(patch)
+        reply = corrected(made.home, made.first, "x", 7)
+    [outcome] = reply.json["outcomes"]
+    assert outcome["ledger"]["error"]["code"] in {"not_replayable", *GATE}, reply
+    assert made.home.heads() == before
 
 
 @pytest.mark.parametrize("plant", some(PUBLISHED, 1), ids=lambda plant: plant.name)
