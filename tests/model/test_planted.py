@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.border.plants import PUBLISHED, READ, RECORDED
+from tests.border.plants import PUBLISHED, READ, RECORDED, REPLAYED
 from tests.model.conftest import Stage
 from tests.model.meaning import Record
 from tests.model.play import Verb
@@ -32,7 +32,7 @@ TOUR: list[Verb] = [
     Run(("good", "plog"), ("tue",), after=True),
 ]
 """Most of what a person does on a day."""
-PLANTS = {plant.name: plant for plant in (*READ, *PUBLISHED, *RECORDED)}
+PLANTS = {plant.name: plant for plant in (*READ, *REPLAYED, *PUBLISHED, *RECORDED)}
 
 
 @pytest.mark.wide
