@@ -276,7 +276,7 @@ class Pins:
         read in addition."""
         if self.run is None or not self._makes(reading):
             return list(published)
-        made = Fragments(tx).made(self.run, reading.name)
+        made = Fragments(tx).made(self.run, reading.name, reading.partition)
         reused = {fragment: by.reused_id for fragment, by in made.items() if by.reused_id}
         own = Fragments(tx).get(made) | Fragments(tx).reused(reused, self.ordinals or {})
         replacing = {fragment for fragment, by in made.items() if not by.joins}

@@ -79,8 +79,8 @@ class TargetRecord:
         if target.asset in kept_apart or params.options.replay is not None:
             return None
         ordinal = self.run.pins.get(made.dataset_id, 0)
-        live = Fragments(self.tx).at(made.dataset_id, ordinal).values()
-        there = [f for f in live if f.partition == target.partition]
+        live = Fragments(self.tx).in_scope(made.dataset_id, ordinal, target.partition)
+        there = list(live.values())
         if len(there) != 1 or there[0].invalidated:
             return None
         found = Fragments(self.tx).get([there[0].id]).get(there[0].id)

@@ -6,6 +6,10 @@ ALTER TABLE materializations
 CREATE INDEX idx_materializations_upstream_fragments
     ON materializations USING gin (upstream_fragments) WHERE upstream_fragments IS NOT NULL;
 
+-- Each target looks up its own partition, of which there may be thousands.
+DROP INDEX idx_fragments_dataset;
+CREATE INDEX idx_fragments_partition ON fragments (dataset_id, partition);
+
 -- A table that was read has an entry for each of its fragments.
 CREATE OR REPLACE VIEW lineage_edges AS
     SELECT DISTINCT m.asset_name, m.partition, m.run_id, u.asset AS upstream_asset,

@@ -38,7 +38,7 @@ EXPECTED = """
         FROM materializations m
         JOIN runs r ON r.id = m.run_id
         JOIN fragments f ON f.id = m.fragment_id AND f.dataset_id = %(dataset)s
-        WHERE m.run_id = %(run)s AND m.status IN ('success', 'skipped')
+        WHERE m.run_id = %(run)s AND m.status IN ('success', 'skipped') {of_partition}
     ), there AS (
         SELECT f.id, f.partition, a.adds_to
         FROM version_fragments vf
@@ -46,6 +46,7 @@ EXPECTED = """
         LEFT JOIN materializations a ON a.id = f.materialization_id
         WHERE vf.dataset_id = %(dataset)s
           AND vf.since <= %(ordinal)s AND (vf.until IS NULL OR vf.until > %(ordinal)s)
+          {of_partition}
     ), read AS (
         SELECT id FROM there
         WHERE NOT EXISTS (
@@ -59,9 +60,9 @@ EXPECTED = """
     SELECT f.id, f.row_count AS rows, f.id NOT IN (SELECT id FROM there) AS own,
            ARRAY(SELECT file ->> 'path' FROM jsonb_array_elements(f.files) AS file) AS files
     FROM read JOIN fragments f USING (id)
-    WHERE %(partition)s::text IS NULL OR f.partition = %(partition)s
     ORDER BY f.partition, f.id
 """
+IN_PARTITION = "AND f.partition = %(partition)s"
 VERSIONS = """
     SELECT since, until FROM version_fragments
     WHERE dataset_id = %(dataset)s AND fragment_id = %(fragment)s ORDER BY since
@@ -79,7 +80,7 @@ RECORDS_READ = """
     JOIN materializations m ON m.id = f.materialization_id
     WHERE vf.dataset_id = %(dataset)s
       AND vf.since <= %(ordinal)s AND (vf.until IS NULL OR vf.until > %(ordinal)s)
-      AND coalesce(f.partition, '') = coalesce(%(partition)s, '')
+      {of_partition}
     ORDER BY m.completed_at
 """
 OWNER = "SELECT org, project FROM materializations WHERE id = %(id)s"
@@ -140,7 +141,8 @@ class Reads:
     ) -> InputVersion:
         """Return what a run has to find of a dataset that it pinned at this version."""
         given = {"dataset": dataset, "partition": partition, "ordinal": ordinal, "run": run}
-        rows = self.tx.execute(EXPECTED, given).fetchall()
+        sql = EXPECTED.format(of_partition=IN_PARTITION if partition else "")
+        rows = self.tx.execute(sql.encode(), given).fetchall()
         return InputVersion(
             input=name,
             dataset=dataset,
@@ -156,7 +158,9 @@ class Reads:
         """Return the records of each input, by name and partition, that a version was made from;
         the newest result counts."""
         given = {"dataset": dataset, "ordinal": ordinal, "partition": partition}
-        rows = self.tx.execute(RECORDS_READ, given).fetchall()
+        of_partition = IN_PARTITION if partition else "AND f.partition IS NULL"
+        sql = RECORDS_READ.format(of_partition=of_partition)
+        rows = self.tx.execute(sql.encode(), given).fetchall()
         return {
             (one["name"], one["partition"]): one["rows"]
             for row in rows

@@ -46,6 +46,7 @@ AT = f"""
     LEFT JOIN materializations m ON m.id = f.materialization_id
     WHERE vf.dataset_id = %(dataset)s
       AND vf.since <= %(ordinal)s AND (vf.until IS NULL OR vf.until > %(ordinal)s)
+      {{of_scope}}
     ORDER BY f.partition, vf.since, f.id
 """
 IDS_AT = """
@@ -80,6 +81,7 @@ MADE = """
     WHERE m.run_id = %(run)s AND m.asset_name = %(asset)s AND m.fragment_id IS NOT NULL
       AND m.status IN ('success', 'skipped')
 """
+OF_PARTITION = " AND coalesce(m.partition, '') = %(partition)s"
 JOIN = """
     INSERT INTO version_fragments (dataset_id, fragment_id, since)
     SELECT %(dataset)s, unnest(%(ids)s::uuid[]), %(ordinal)s
@@ -145,7 +147,18 @@ class Fragments:
 
     def at(self, dataset: UUID, ordinal: int) -> dict[UUID, Fragment]:
         """Return the fragments of a version."""
-        rows = self.tx.execute(AT, {"dataset": dataset, "ordinal": ordinal}).fetchall()
+        return self._at(dataset, ordinal, None, "")
+
+    def in_scope(self, dataset: UUID, ordinal: int, partition: str | None) -> dict[UUID, Fragment]:
+        """Return the fragments of one partition of a version, or of no partition."""
+        of_scope = "AND f.partition = %(partition)s" if partition else "AND f.partition IS NULL"
+        return self._at(dataset, ordinal, partition, of_scope)
+
+    def _at(
+        self, dataset: UUID, ordinal: int, partition: str | None, of_scope: str
+    ) -> dict[UUID, Fragment]:
+        given = {"dataset": dataset, "ordinal": ordinal, "partition": partition}
+        rows = self.tx.execute(AT.format(of_scope=of_scope).encode(), given).fetchall()
         return {row["id"]: _fragment(row) for row in rows}
 
     def scopes_at(self, dataset: UUID, ordinal: int) -> dict[str | None, set[UUID]]:
@@ -156,9 +169,10 @@ class Fragments:
             found.setdefault(row["partition"], set()).add(row["id"])
         return found
 
-    def made(self, run: UUID, asset: str) -> dict[UUID, MadeBy]:
-        """Return what a run made or reused of an asset."""
-        rows = self.tx.execute(MADE, {"run": run, "asset": asset}).fetchall()
+    def made(self, run: UUID, asset: str, partition: str | None) -> dict[UUID, MadeBy]:
+        """Return what a run made or reused of an asset, in one partition or all."""
+        given = {"run": run, "asset": asset, "partition": partition}
+        rows = self.tx.execute(MADE + (OF_PARTITION if partition else ""), given).fetchall()
         return {row.pop("fragment_id"): MadeBy(**row) for row in rows}
 
     def reused(
