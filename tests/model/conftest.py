@@ -83,7 +83,7 @@ def stage(
         look(play, random)
         home.close()
         board.close()
-        kept = home.path.with_name("kept")
+        kept = home.path.with_name(f"{home.path.name}-kept")
         home.path.rename(kept)
         address = kept.joinpath("tallyman.yaml").read_text().splitlines()[0].split(" ", 1)[1]
         made = Stage(databases, home.path, kept, address, play.world, play.log)

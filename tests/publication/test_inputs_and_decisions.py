@@ -92,7 +92,8 @@ def test_a_result_that_waits_is_published_by_the_decision_itself(home: ThreeHome
 BEFORE_0008 = (
     "DROP VIEW lineage_edges",
     "ALTER TABLE materializations DROP upstream_pairs, DROP upstream_projects CASCADE, "
-    "DROP upstream_inputs CASCADE, DROP org CASCADE, DROP project CASCADE",
+    "DROP upstream_inputs CASCADE, DROP upstream_fragments CASCADE, DROP org CASCADE, "
+    "DROP project CASCADE",
     "DROP FUNCTION input_pair, input_pairs",
     "ALTER TABLE runs DROP CONSTRAINT runs_owner, DROP CONSTRAINT runs_name_once, DROP org",
     "ALTER TABLE runs ADD CONSTRAINT runs_name_key UNIQUE (name)",
