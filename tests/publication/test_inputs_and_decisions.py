@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-import shutil
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from tests.publication.conftest import THREE, ThreeHome
 from tests.world.home import statuses
-from tests.world.homes import INTERPRETED
 
 READS_TABLE = """\
 import tallyman as tm
@@ -87,61 +83,3 @@ def test_a_result_that_waits_is_published_by_the_decision_itself(home: ThreeHome
     home.ok("cleanup", "--older-than", "0s", "--confirm")
     assert home.ok("verify", "no")["balanced"]
     assert home.damaged() == []
-
-
-BEFORE_0008 = (
-    "DROP VIEW lineage_edges",
-    "ALTER TABLE materializations DROP upstream_pairs, DROP upstream_projects CASCADE, "
-    "DROP upstream_inputs CASCADE, DROP upstream_fragments CASCADE, DROP org CASCADE, "
-    "DROP project CASCADE",
-    "DROP FUNCTION input_pair, input_pairs",
-    "ALTER TABLE runs DROP CONSTRAINT runs_owner, DROP CONSTRAINT runs_name_once, DROP org",
-    "ALTER TABLE runs ADD CONSTRAINT runs_name_key UNIQUE (name)",
-    "ALTER TABLE audit_log DROP org CASCADE, DROP project CASCADE",
-    """CREATE FUNCTION input_pairs(assets text[], partitions text[]) RETURNS text[]
-       LANGUAGE sql IMMUTABLE AS $$ SELECT assets $$""",
-    "ALTER TABLE materializations ADD upstream_pairs text[]",
-    "CREATE VIEW lineage_edges AS SELECT asset_name, partition, run_id, "
-    "NULL::text AS upstream_asset, NULL::text AS upstream_partition, "
-    "NULL::uuid AS upstream_materialization, completed_at AS consumed_at FROM materializations",
-    "CREATE INDEX idx_runs_started_at ON runs (started_at)",
-    "CREATE INDEX idx_materializations_asset_partition ON materializations (asset_name)",
-    "CREATE INDEX idx_materializations_latest ON materializations (asset_name)",
-)
-"""The tables of 0001, as far as 0008 changes them."""
-
-
-@pytest.mark.wide
-def test_a_project_from_before_versions_publishes_with_its_next_run(
-    tmp_path: Path, spark_server: str, with_database: Callable[[Path], Path]
-) -> None:
-    # On a server of its own: the tables of another one are not changed by themselves.
-    (tmp_path / "tallyman.yaml").write_text(f"name: old\nmaster: {spark_server}\n{INTERPRETED}")
-    with_database(tmp_path)
-    home = ThreeHome(tmp_path).pipeline(THREE).numbers(1, 2)
-    before = home.ok("run", "--run-id", "before")
-    # As the program before this one left it: its tables, its run folder, no warehouse.
-    later = ("seals", "lineage_events", "resolutions")
-    undo = [f"DROP TABLE {table} CASCADE" for table in (*OF_0010, *later, *OF_0002)]
-    undo += [
-        *BEFORE_0008,
-        "DROP FUNCTION refuse_other_seal",
-        "ALTER TABLE materializations DROP replays CASCADE, DROP adds_to CASCADE",
-        "DROP INDEX idx_materializations_upstream_ids",
-        "ALTER TABLE materializations DROP fragment_id",
-        "ALTER TABLE runs DROP pins, DROP removed_at CASCADE, DROP removed_by CASCADE",
-        "DELETE FROM schema_migrations WHERE version >= 2",
-    ]
-    home.owner(*undo)
-    shutil.rmtree(home.path / "warehouse")
-    (home.path / before["folder"] / "seal.json").unlink()
-    home.close()
-
-    assert [run["run_id"] for run in home.ok("runs")] == ["before"]
-    after = home.ok("run")
-    assert after["published"] == before["published"] == {"a": 1, "b": 1, "c": 1}
-    assert home.outside("c") == [("1", 3), ("2", 5)]
-    verdict = home.tallyman("verify", "before")
-    assert (verdict.code, verdict.json["balanced"], verdict.json["sealed"]) == (1, True, False)
-    home.close()
-    assert statuses(home.ok("run")) == {"a": "skipped", "b": "skipped", "c": "skipped"}
