@@ -26,15 +26,6 @@ ASKS = (
     )
     + "\n"
 )
-OF_0010 = (
-    "pools", "tasks", "slots", "attempts", "events", "listeners", "schedules", "outbox",
-    "queue_messages", "worker_tokens",
-)  # fmt: skip
-OF_0002 = (
-    "invalidations", "plans", "pipelines", "pipeline_versions", "snapshots", "version_fragments",
-    "fragments", "versions", "heads", "commits", "datasets", "iceberg_tables",
-    "iceberg_namespace_properties",
-)  # fmt: skip
 
 
 def mutate(home: ThreeHome, *statements: dict[str, object]) -> None:
