@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -13,12 +14,12 @@ from tallyman import faults
 from tallyman.control.pipeline.check import Definition
 from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.pipeline.redaction import redaction
-from tallyman.control.target import gate
 from tallyman.control.target.target_inputs import TargetInputs
 from tallyman.control.target.timings import Stopwatch, TimedObserver
 from tallyman.domain.account import ledger_json
 from tallyman.domain.account.fate import Evidence, Fate
-from tallyman.domain.account.ledger import Ledger
+from tallyman.domain.account.input_version import InputVersion
+from tallyman.domain.account.ledger import Check, Discrepancy, KeyDigest, Ledger
 from tallyman.domain.account.stored_ledger import StoredLedger
 from tallyman.domain.account.sub_tally import sub_tallies
 from tallyman.domain.account.verification_query import verification_query
@@ -31,11 +32,18 @@ from tallyman.engine.asset.work import Folders, Work
 from tallyman.engine.evidence import write
 from tallyman.engine.evidence.content import holds
 from tallyman.engine.evidence.key_check import null_values
+from tallyman.engine.evidence.proof import compare_keys, compare_units
 from tallyman.engine.files.listing import hash_files
 from tallyman.engine.files.run_folder import LEDGER, TRACE, write_json, write_text
 from tallyman.engine.observer import SILENT, Observer
 from tallyman.engine.source.source import Input
-from tallyman.errors import RowsOutsidePartition, StepFailed, TallymanError, ThresholdExceeded
+from tallyman.errors import (
+    RowsOutsidePartition,
+    RowsUnaccountedFor,
+    StepFailed,
+    TallymanError,
+    ThresholdExceeded,
+)
 from tallyman.faults import Point
 
 
@@ -128,9 +136,9 @@ class Maker:
         self, run: AssetRun, outcome: AssetOutcome, work: Work, inputs: TargetInputs
     ) -> Making:
         place = work.folders.result
-        proved = gate.prove(outcome.ledger, run.doors.accounted_inputs, place)
+        proved = prove(outcome.ledger, run.doors.accounted_inputs, place)
         ledger = replace(proved, replay_of=work.replay_of)
-        ledger = gate.with_versions(ledger, inputs.versions)
+        ledger = with_versions(ledger, inputs.versions)
         error = outcome.error or _against(run, outcome, ledger)
         if error is None:
             faults.reach(Point.OUTPUT_MOVED)
@@ -166,14 +174,14 @@ class Maker:
 def _against(run: AssetRun, outcome: AssetOutcome, ledger: Ledger) -> TallymanError | None:
     """Return the reason not to keep the output, other than a threshold."""
     try:
-        gate.check(ledger)
+        check(ledger)
         _check_partition(run.work, outcome)
         run.refuse_far_years()
         run.key_check.refuse_repeated(ledger)
     except TallymanError as found:
         if not ledger.balanced:
             place = run.work.folders.result
-            write_text(place / "ACCOUNTING_FAILURE.txt", gate.explanation(ledger))
+            write_text(place / "ACCOUNTING_FAILURE.txt", explanation(ledger))
         return found
     return None
 
@@ -226,3 +234,70 @@ def _write_ledger(ledger: Ledger, work: Work) -> None:
     files = sorted(p for p in place.rglob("*") if p.is_file())
     stored = StoredLedger.of(ledger, redacted=tuple(hidden), files=hash_files(files, place))
     write_json(place / LEDGER, ledger_json.to_json(stored))
+
+
+def prove(ledger: Ledger, inputs: Sequence[Input], folder: Path) -> Ledger:
+    """Compare counts and digests; compare key by key only if they differ."""
+    found = ledger.discrepancy
+    if not ledger.digests_agree:
+        if ledger.evidence == Evidence.DIGEST:
+            found = _by_count(ledger)
+        else:
+            found = compare_keys(inputs, ledger, folder)
+    if (folder / "output").exists() and not all(s.check.agrees for s in ledger.sub_ledgers):
+        found += compare_units(inputs[0].spark, ledger, folder)
+    return replace(ledger, discrepancy=found)
+
+
+def _by_count(ledger: Ledger) -> Discrepancy:
+    """Estimate the discrepancy without stored keys: the difference in counts, or at least one of
+    each."""
+    gap = ledger.unaccounted
+    return Discrepancy(missing=max(gap, 0) or int(gap == 0), extra=max(-gap, 0) or int(gap == 0))
+
+
+def with_versions(ledger: Ledger, versions: Sequence[InputVersion]) -> Ledger:
+    """Add the versions that were read, each of which has as many rows as its door counted. The
+    door of a replay counts the replayed records alone."""
+    doors = {account.name: account.digest.count for account in ledger.inputs}
+    checks = [
+        Check(
+            what=f"rows of {version} at the door",
+            expected=KeyDigest(version.rows),
+            found=KeyDigest(doors[version.input]),
+        )
+        for version in versions
+        if version.input in doors and ledger.replay_of is None
+    ]
+    return replace(ledger, versions=tuple(versions), checks=(*ledger.checks, *checks))
+
+
+def check(ledger: Ledger) -> None:
+    if not ledger.balanced:
+        found = ledger.discrepancy
+        missing = found.missing or max(ledger.unaccounted, 0)
+        checks = [str(check) for check in ledger.failed_checks]
+        raise RowsUnaccountedFor(ledger.asset, missing, found.extra, found.duplicate, checks)
+
+
+def explanation(ledger: Ledger) -> str:
+    """Write ACCOUNTING_FAILURE.txt, for the person on call."""
+    found = ledger.discrepancy
+    lines = [
+        f"The accounting of {ledger.asset} in run {ledger.run_id} does not balance.",
+        "",
+        f"records in    {ledger.records_in:>14,}",
+        *(
+            f"{fate.value.lower():<13} {count:>14,}"
+            for fate, count in ledger.fates.items()
+            if count
+        ),
+        f"unaccounted   {ledger.unaccounted:>14,}",
+        "",
+        f"missing {found.missing:,}   extra {found.extra:,}   duplicate {found.duplicate:,}",
+    ]
+    for kind, keys in found.samples.items():
+        lines += [f"{kind}: {key}" for key in keys]
+    if failed := ledger.failed_checks:
+        lines += ["", "The files do not contain what the steps made:", *map(str, failed)]
+    return "\n".join([*lines, "", "Nothing was published.", ""])

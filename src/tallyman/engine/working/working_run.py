@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from tallyman.domain.account.ledger import Check, KeyDigest
 from tallyman.domain.definition.frame import Frame
@@ -14,12 +17,11 @@ from tallyman.domain.definition.plan import numbers, working_steps
 from tallyman.engine.evidence import write
 from tallyman.engine.evidence.kept import Kept
 from tallyman.engine.files.run_folder import write_json
-from tallyman.engine.plan import plain
+from tallyman.engine.plan import in_place, plain
 from tallyman.engine.segment.evaluate import Evaluation
 from tallyman.engine.segment.stage import WrittenRows
 from tallyman.engine.source.source import Input
 from tallyman.engine.spark import small_tables
-from tallyman.engine.working import trace_steps
 from tallyman.engine.working.distinct_rows import DistinctRows
 from tallyman.engine.working.row_ids import RowIds
 from tallyman.engine.working.trace import Tracer
@@ -82,7 +84,7 @@ class WorkingRun:
         empty = {
             name: small_tables.empty(spark, given.schema) for name, given in self.inputs.items()
         }
-        return trace_steps.described(
+        return described(
             spark,
             working.nodes,
             working.schema(),
@@ -119,3 +121,33 @@ def _counted(kept: Kept, name: str, written: WrittenOutput) -> Check:
         found = kept.spark().read.format(form).options(**options).load(str(place)).count()
     what = f"rows of output step {name}"
     return Check(what=what, expected=KeyDigest(written.rows), found=KeyDigest(found))
+
+
+def described(
+    spark: SparkSession,
+    nodes: Sequence[Frame],
+    loaded: StructType,
+    named: Callable[[Frame], tuple[int, str]],
+    other: Callable[[Frame], DataFrame],
+) -> list[dict[str, object]]:
+    """Describe each step: its number, its text, and the columns after it."""
+    rows = small_tables.empty(spark, loaded)
+    found: list[dict[str, object]] = []
+    for node in nodes:
+        step = node.step
+        assert step is not None
+        before = rows.columns
+        rows = in_place.apply(step, rows, other)
+        seq, name = named(node)
+        found.append(
+            {
+                "seq": seq,
+                "id": name,
+                "kind": step.kind,
+                "text": step.text(),
+                "assigned": list(in_place.assigned_by(step, before, rows.columns)),
+                "renamed": in_place.renamed_by(step, before),
+                "columns": rows.columns,
+            }
+        )
+    return found

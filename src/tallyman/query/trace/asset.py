@@ -6,8 +6,11 @@ DuckDB reads it from the run folder; neither Spark nor the database is needed.
 from __future__ import annotations
 
 import heapq
+import os
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from itertools import islice, pairwise
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 from uuid import UUID
@@ -24,14 +27,24 @@ from tallyman.domain.history.trace import (
     TargetTrace,
     TraceRecord,
 )
+from tallyman.domain.pipeline.target import Target
 from tallyman.engine.files.past_run import Run
-from tallyman.errors import RunNotFinished, StepOutOfRange, TraceCorrupt, UsageError
+from tallyman.engine.files.run_folder import TRACE
+from tallyman.errors import (
+    NotFound,
+    NoTrace,
+    RunNotFinished,
+    StepOutOfRange,
+    TraceCorrupt,
+    UsageError,
+)
 from tallyman.query.diff.columns import literal
 from tallyman.query.trace.files import TraceFile, TraceFolder
 from tallyman.query.trace.layout import Kind, StepRecords
 from tallyman.query.trace.read import TraceReader
 from tallyman.query.trace.row import TraceRow, not_complete
-from tallyman.query.trace.targets import TracedTargets
+
+UNCHANGING = 'none of its steps changes rows in place, or it sets trace="off"'
 
 PAGE = 100
 RECORDS: tuple[Kind, ...] = ("created", "updated", "deleted")
@@ -257,3 +270,80 @@ def _check_once(records: list[TraceRecord], asset: str) -> None:
         if one.row_id == other.row_id:
             reason = f"step {one.operation_seq} has two records of it"
             raise TraceCorrupt(f"{asset}, row {one.row_id}", reason)
+
+
+class TracedTargets:
+    def __init__(self, run: Run, *, canceled: bool) -> None:
+        self.run, self.canceled = run, canceled
+        self._opened: dict[Target, TraceFolder | None] = {}
+
+    def every(self, asset: str | None = None, partition: str | None = None) -> list[Target]:
+        """List the run's targets; a day partition may be given with or without `d:`."""
+        self.run.places(asset)  # refuses an unknown asset and suggests the nearest
+        listed = [one.target for one in self.run.manifest.targets]
+        keys = (partition, f"d:{partition}")
+        found = [
+            target
+            for target in listed
+            if asset in (None, target.asset) and (partition is None or target.partition in keys)
+        ]
+        if not found:
+            raise NotFound(f"partition of {asset or 'any asset'} in run", f"{partition}")
+        return found
+
+    def folders(self, asset: str | None = None, partition: str | None = None) -> list[TraceFolder]:
+        """Open at least one trace, or raise NoTrace."""
+        targets = self.every(asset, partition)
+        found = [folder for target in targets if (folder := self.folder(target)) is not None]
+        if not found and len(targets) == 1:
+            raise NoTrace(self.run.run_id, str(targets[0]), self.missing(targets[0]))
+        if not found:
+            reasons = sorted({self.missing(target) for target in targets})
+            raise NoTrace(self.run.run_id, asset or "any asset", "; ".join(reasons))
+        return found
+
+    def one(self, asset: str | None, partition: str | None) -> TraceFolder:
+        found = self.folders(asset, partition)
+        if len(found) > 1:
+            known = ", ".join(str(folder.target) for folder in found[:5])
+            raise UsageError(f"{len(found)} traces match: {known}; give --asset and --partition")
+        return found[0]
+
+    def folder(self, target: Target) -> TraceFolder | None:
+        if target not in self._opened:
+            place = self._places.get(target)
+            shown = os.path.relpath(place, self.run.folder) if place else ""
+            vouched = self.run.vouched
+            opened = TraceFolder.open(target, place, shown, vouched) if place else None
+            self._opened[target] = opened
+        return self._opened[target]
+
+    def missing(self, target: Target) -> str:
+        """Explain why the target has no trace."""
+        status = next(
+            (
+                Status(made["status"])
+                for made in (self.run.report or {}).get("assets", ())
+                if (made["name"], made["partition"]) == (target.asset, target.partition)
+            ),
+            Status.SUCCESS,
+        )
+        if self.canceled and status not in (Status.PENDING, Status.SKIPPED):
+            return "the run was canceled, and its trace was discarded"
+        if status is Status.PENDING:
+            return "it was not run"
+        if status is Status.SKIPPED and target not in self._places:
+            return "it was unchanged, and the folder of the run that made it is missing"
+        if not status.good:
+            return f"it is {status.value}, and none of its steps had started"
+        return UNCHANGING
+
+    @cached_property
+    def all_discarded(self) -> bool:
+        """True if the run was canceled and left no trace. One that was published first stays."""
+        own = [place for place in self._places.values() if self.run.folder in place.parents]
+        return self.canceled and not any((place / TRACE).is_dir() for place in own)
+
+    @cached_property
+    def _places(self) -> dict[Target, Path]:
+        return self.run.places()
