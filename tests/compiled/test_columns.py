@@ -16,7 +16,7 @@ from pyspark.sql import types as T
 from pyspark.sql.window import Window
 
 from tallyman.engine.expressions.column_text import column_text, name_text
-from tallyman.engine.expressions.no_text import NoText
+from tallyman.engine.expressions.literal_text import NoText
 from tallyman.engine.spark.mode import SparkMode
 from tests.world.home import Home
 from tests.world.reply import Reply

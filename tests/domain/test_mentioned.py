@@ -16,10 +16,7 @@ COLUMNS = ["id", "ssn", "odd name"]
         ("SSN", ("ssn",)),
         ("`odd name` || id", ("id", "odd name")),
         ("struct(*)", tuple(COLUMNS)),
-        ("struct(unresolvedstar())", tuple(COLUMNS)),
-        ("to_json(struct(id, unresolvedstar()))", tuple(COLUMNS)),
         ("count(*)", ()),
-        ("count(unresolvedstar())", ()),
         ("idle", ()),
     ],
 )

@@ -33,7 +33,7 @@ VALUES: dict[str, object] = {
     "int": 1,
     "int | None": None,
     "bool": False,
-    "object": "k",
+    "On": "k",
 }
 
 

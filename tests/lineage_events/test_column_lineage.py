@@ -7,8 +7,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.sql.connect import functions as C
-from pyspark.sql.connect.window import Window
 
 from tallyman.domain.definition.column_lineage import DIRECT, Way
 from tallyman.domain.definition.frame import Frame
@@ -68,22 +66,6 @@ def test_an_expression_tells_how_each_column_gets_into_it(text: str, expected: s
     columns, rows = lineage(T.withColumn("new", text))
     assert columns == {**SAME, "new": expected}
     assert rows == set()
-
-
-@pytest.mark.parametrize(
-    ("column", "expected"),
-    [
-        (C.col("a"), {"t.a IDENTITY"}),
-        (C.col("a") + C.col("b"), each("TRANSFORMATION", "t.a", "t.b")),
-        (C.expr("a + b"), each("TRANSFORMATION", "t.a", "t.b")),
-        (C.when(C.col("a") > 1, C.col("b")), each("TRANSFORMATION", "t.a", "t.b")),
-        (C.sum("a").over(Window.partitionBy("b")), each("TRANSFORMATION", "t.a", "t.b")),
-        (C.struct(C.col("*")), each("TRANSFORMATION", *ALL)),
-    ],
-)
-def test_a_column_object_tells_every_column_it_may_read(column: object, expected: set[str]) -> None:
-    columns, _ = lineage(T.withColumn("new", column))
-    assert columns["new"] == expected
 
 
 def test_a_column_named_like_a_function_without_brackets_is_found() -> None:

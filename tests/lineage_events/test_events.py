@@ -29,7 +29,7 @@ from tallyman.errors import (
     RowsUnaccountedFor,
     RunCanceled,
     StepFailed,
-    ThresholdExceeded,
+    TooManyRejected,
 )
 from tests.lineage_events.described import (
     FOLDER,
@@ -48,7 +48,7 @@ from tests.lineage_events.validation import valid
 
 BEGINS = (RunState.START, RunState.RUNNING)
 FAILURES = {
-    "halt": ThresholdExceeded(
+    "halt": TooManyRejected(
         "daily_revenue", "AbsoluteCount", 660, 100, "660 of 9,000 records"
     ).facts(),
     "accounting": RowsUnaccountedFor("daily_revenue", 1, 0, 2).facts(),

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import tallyman as tm
-from tallyman.errors import KeysRepeat, ThresholdExceeded, UsageError
+from tallyman.errors import KeysRepeat, TooManyRejected, UsageError
 from tallyman.testing import MadeAsset, TallyKit
 from tests.testing.sales import by_country, by_day, clean, countries, of_day, orders, rated
 
@@ -138,7 +138,7 @@ def test_a_source_with_a_partition_in_its_path_has_the_rows_of_that_partition(
 def test_thresholds_hold_where_the_test_says_so(tally: TallyKit) -> None:
     bad = {"orders": [{"order_id": "A", "day": DAY, "amount": -1}, {"order_id": "B", "day": DAY}]}
     assert tally.run(clean, bad).fates == {"ERROR": 2}
-    with pytest.raises(ThresholdExceeded) as error:
+    with pytest.raises(TooManyRejected) as error:
         tally.run(clean, bad, thresholds="declared")
     assert str(error.value) == "clean: 2 of 2 records were rejected (100 %); the threshold is 5 %."
     assert (error.value.errors, error.value.total) == (2, 2)

@@ -8,16 +8,11 @@ from tallyman.errors.base import TallymanError
 
 
 class InputMissing(TallymanError):
-    """A source or an upstream asset has no data to read."""
-
     code = "input_missing"
-
-    def __init__(self, name: str, place: str, advice: str) -> None:
-        super().__init__(name, place, advice)
-        self.name, self.place, self.advice = name, place, advice
-
-    def __str__(self) -> str:
-        return f"input {self.name!r} has nothing to read at {self.place}. {self.advice}"
+    text = "input {name!r} has nothing to read at {place}. {advice}"
+    name: str
+    place: str
+    advice: str
 
 
 class OtherThanPublished(TallymanError):
@@ -28,30 +23,22 @@ class OtherThanPublished(TallymanError):
         "Nothing was published. `tallyman verify dataset` checks the files of the version; if they "
         "are whole, this is a defect of Tallyman."
     )
-
-    def __init__(self, version: str, expected: str, found: str) -> None:
-        super().__init__(version, expected, found)
-        self.version, self.expected, self.found = version, expected, found
-
-    def __str__(self) -> str:
-        return f"input {self.version} has {self.expected}, and {self.found} would be read"
+    text = "input {version} has {expected}, and {found} would be read"
+    version: str
+    expected: str
+    found: str
 
 
 class InputUnreadable(TallymanError):
-    """A file of an input is not in the declared format at all."""
-
     code = "input_unreadable"
     hint = (
         "Nothing was published. Replace the file or remove it from the input, then run again; "
         "`tallyman resume` completes a run that had begun."
     )
-
-    def __init__(self, name: str, file: str, reason: str) -> None:
-        super().__init__(name, file, reason)
-        self.name, self.file, self.reason = name, file, reason
-
-    def __str__(self) -> str:
-        return f"file {self.file!r} of input {self.name!r} cannot be read: {self.reason}"
+    text = "file {file!r} of input {name!r} cannot be read: {reason}"
+    name: str
+    file: str
+    reason: str
 
 
 class InputChanged(TallymanError):
@@ -60,10 +47,8 @@ class InputChanged(TallymanError):
     code = "input_changed"
     retryable = True
     hint = "Nothing was published. Run again once nothing is writing to the input."
-
-    def __init__(self, name: str, files: Sequence[str]) -> None:
-        super().__init__(name, tuple(files))
-        self.name, self.files = name, tuple(files)
+    name: str
+    files: Sequence[str]
 
     def __str__(self) -> str:
         shown = ", ".join(self.files[:3])
@@ -78,10 +63,9 @@ class ReferenceRejected(TallymanError):
         "Nothing was made. Correct the file; or make the reference an asset of its own, so that "
         "its rejections are accounted for, and join that asset."
     )
-
-    def __init__(self, name: str, count: int, samples: Sequence[str]) -> None:
-        super().__init__(name, count, tuple(samples))
-        self.name, self.count, self.samples = name, count, tuple(samples)
+    name: str
+    count: int
+    samples: Sequence[str]
 
     def __str__(self) -> str:
         shown = "; ".join(self.samples)
@@ -89,45 +73,31 @@ class ReferenceRejected(TallymanError):
 
 
 class JoinFanOut(TallymanError):
-    """A key is on several rows of a reference in which a record may match only one."""
-
     code = "join_fan_out"
     hint = (
         "Nothing was made. Make the reference unique, for example with dropDuplicates, or set "
         'fanout="expand" to keep every match.'
     )
-
-    def __init__(
-        self, asset: str, step: str, reference: str, count: int, samples: Sequence[str]
-    ) -> None:
-        super().__init__(asset, step, reference, count, tuple(samples))
-        self.asset, self.step, self.reference = asset, step, reference
-        self.count, self.samples = count, tuple(samples)
-
-    def __str__(self) -> str:
-        shown = ", ".join(self.samples)
-        return (
-            f"{self.asset}, step {self.step}: {self.count:,} key(s) are on more than one row of "
-            f"reference {self.reference!r}: {shown}."
-        )
+    text = (
+        "{asset}, step {step}: {count:,} key(s) are on more than one row of reference "
+        "{reference!r}: {samples}."
+    )
+    asset: str
+    step: str
+    reference: str
+    count: int
+    samples: Sequence[str]
 
 
 class StepFailed(TallymanError):
     """Spark could not evaluate a step, so no fate was decided."""
 
     code = "step_failed"
-
-    def __init__(
-        self,
-        asset: str,
-        reason: str,
-        seq: int | None = None,
-        step: str | None = None,
-        advice: str = "Nothing was published.",
-    ) -> None:
-        super().__init__(asset, reason, seq, step, advice)
-        self.asset, self.reason, self.seq, self.step = asset, reason, seq, step
-        self.advice = advice
+    asset: str
+    reason: str
+    seq: int | None = None
+    step: str | None = None
+    advice: str = "Nothing was published."
 
     @property
     def hint(self) -> str:  # type: ignore[override]
@@ -145,35 +115,41 @@ class StepFailed(TallymanError):
 
 
 class PlaceUnusable(TallymanError):
-    """A folder of the project cannot be made or written to."""
-
     code = "place_unusable"
     hint = (
         "Nothing was run, and nothing was written. Repair the folder, or set another one in "
         "tallyman.yaml."
     )
-
-    def __init__(self, name: str, place: str, reason: str) -> None:
-        super().__init__(name, place, reason)
-        self.name, self.place, self.reason = name, place, reason
-
-    def __str__(self) -> str:
-        return f"the folder {self.place!r} ({self.name}) cannot be used: {self.reason}"
+    text = "the folder {place!r} ({name}) cannot be used: {reason}"
+    name: str
+    place: str
+    reason: str
 
 
 class StorageFailed(TallymanError):
-    """A file of the run could not be written or read."""
-
     code = "storage_failed"
     retryable = True
     hint = "Nothing was published. Repair the disk, then run `tallyman resume`."
+    text = "{target} stopped: {reason}"
+    target: str
+    reason: str
 
-    def __init__(self, target: str, reason: str) -> None:
-        super().__init__(target, reason)
-        self.target, self.reason = target, reason
 
-    def __str__(self) -> str:
-        return f"{self.target} stopped: {self.reason}"
+class ThresholdExceeded(TallymanError):
+    """More was rejected, or less was read, than the asset allows."""
+
+    code = "threshold_exceeded"
+    exit_code = 3
+    hint = "All rejections were kept (`tallyman rejections ls`). Nothing was published."
+    asset: str
+
+    def counted(self) -> tuple[str, int, float, str]:
+        """Return reason and count, the limit, and the count in words: "3 of 30,000 children"."""
+        raise NotImplementedError
+
+    def facts(self) -> dict[str, object]:
+        names = ("reason", "error_count", "threshold", "rejected")
+        return {**super().facts(), **dict(zip(names, self.counted(), strict=True))}
 
 
 def _percent(share: float) -> str:
@@ -181,32 +157,24 @@ def _percent(share: float) -> str:
     return f"{float(f'{share * 100:.2g}'):,g} %"
 
 
-class ThresholdExceeded(TallymanError):
+class TooManyRejected(ThresholdExceeded):
     """More records, children or groups were rejected than the asset allows."""
 
-    code = "threshold_exceeded"
-    exit_code = 3
-    hint = "All rejections were kept (`tallyman rejections ls`). Nothing was published."
+    reason: str
+    errors: int
+    threshold: float
+    rejected: str
+    total: int = 0
 
-    def __init__(
-        self, asset: str, reason: str, errors: int, threshold: float, rejected: str, total: int = 0
-    ) -> None:
-        """Take what was counted ("1,275 of 30,000 children") as `rejected`, 30,000 as `total`."""
-        super().__init__(asset, reason, errors, threshold, rejected, total)
-        self.asset, self.reason, self.errors, self.threshold = asset, reason, errors, threshold
-        self.rejected, self.total = rejected, total
+    def counted(self) -> tuple[str, int, float, str]:
+        return self.reason, self.errors, self.threshold, self.rejected
 
     def __str__(self) -> str:
+        share, limit = "", f"{self.threshold:,}"
         if self.reason == "PercentageRate":
             share = f" ({_percent(self.errors / self.total)})" if self.total else ""
             limit = _percent(self.threshold)
-        else:
-            share, limit = "", f"{self.threshold:,}"
         return f"{self.asset}: {self.rejected} were rejected{share}; the threshold is {limit}."
-
-    def facts(self) -> dict[str, object]:
-        halt = {"reason": self.reason, "error_count": self.errors, "threshold": self.threshold}
-        return {**super().facts(), **halt, "rejected": self.rejected}
 
 
 class StructuralError(ThresholdExceeded):
@@ -214,36 +182,35 @@ class StructuralError(ThresholdExceeded):
 
     code = "structural_error"
     hint = "Only a sample of the rejections was written. Compare it with the schema of the source."
+    text = (
+        "{asset}: {errors:,} of the first {window:,} records of {source!r} cannot be read (limit "
+        "{threshold:.1%}): the input does not have the declared structure."
+    )
+    source: str
+    errors: int
+    window: int
+    threshold: float
 
-    def __init__(self, asset: str, source: str, errors: int, window: int, threshold: float) -> None:
-        super().__init__(asset, "CircuitBreaker", errors, threshold, f"{errors:,} of {window:,}")
-        self.args = (asset, source, errors, window, threshold)
-        self.source, self.window = source, window
-
-    def __str__(self) -> str:
-        return (
-            f"{self.asset}: {self.errors:,} of the first {self.window:,} records of "
-            f"{self.source!r} cannot be read (limit {self.threshold:.1%}): the input does not "
-            f"have the declared structure."
-        )
+    def counted(self) -> tuple[str, int, float, str]:
+        said = f"{self.errors:,} of {self.window:,}"
+        return "CircuitBreaker", self.errors, self.threshold, said
 
 
 class RuleBroken(ThresholdExceeded):
     """A rule of severity `fail` was broken; one record is enough."""
 
     code = "rule_broken"
+    rule: str
+    expected: str
+    count: int
 
-    def __init__(self, asset: str, rule: str, expected: str, count: int) -> None:
-        super().__init__(asset, "RuleBroken", count, 0, f"{count:,}")
-        self.args = (asset, rule, expected, count)
-        self.rule, self.expected = rule, expected
+    def counted(self) -> tuple[str, int, float, str]:
+        return "RuleBroken", self.count, 0, f"{self.count:,}"
 
     def __str__(self) -> str:
-        rejections = "rejection" if self.errors == 1 else "rejections"
-        return (
-            f"{self.asset}: {self.errors:,} {rejections} by {self.rule} ({self.expected}), "
-            "which allows none."
-        )
+        rejections = "rejection" if self.count == 1 else "rejections"
+        said = f"{self.asset}: {self.count:,} {rejections} by {self.rule} ({self.expected})"
+        return f"{said}, which allows none."
 
 
 class EmptyInput(ThresholdExceeded):
@@ -254,25 +221,23 @@ class EmptyInput(ThresholdExceeded):
         'Nothing was published. If that is normal, set on_empty="warn" or "allow" for the source, '
         "or in the thresholds of the asset."
     )
+    text = "{asset}: {what} {reason}."
+    what: str = "the input"
+    reason: str = "has no records"
 
-    def __init__(self, asset: str, what: str = "the input", reason: str = "has no records") -> None:
-        super().__init__(asset, "EmptyInput", 0, 0, "none")
-        self.args = (asset, what, reason)
-        self.what, self.cause = what, reason
-
-    def __str__(self) -> str:
-        return f"{self.asset}: {self.what} {self.cause}."
+    def counted(self) -> tuple[str, int, float, str]:
+        return "EmptyInput", 0, 0, "none"
 
 
 class InputShrank(ThresholdExceeded):
-    """An input has less than half of the records that the current version was made from."""
-
     code = "input_shrank"
-
-    def __init__(self, asset: str, name: str, rows: int, before: int) -> None:
-        super().__init__(asset, "InputShrank", rows, before, f"{rows:,} of {before:,}")
-        self.args = (asset, name, rows, before)
-        self.name, self.rows, self.before = name, rows, before
+    text = (
+        "{asset}: input {name!r} has {rows:,} records, less than half of the {before:,} that the "
+        "current version was made from."
+    )
+    name: str
+    rows: int
+    before: int
 
     @property
     def hint(self) -> str:  # type: ignore[override]
@@ -282,11 +247,8 @@ class InputShrank(ThresholdExceeded):
             "for the source, or in the thresholds of the asset."
         )
 
-    def __str__(self) -> str:
-        return (
-            f"{self.asset}: input {self.name!r} has {self.rows:,} records, less than half of the "
-            f"{self.before:,} that the current version was made from."
-        )
+    def counted(self) -> tuple[str, int, float, str]:
+        return "InputShrank", self.rows, self.before, f"{self.rows:,} of {self.before:,}"
 
 
 class UnmatchedRecords(ThresholdExceeded):
@@ -297,15 +259,14 @@ class UnmatchedRecords(ThresholdExceeded):
         "Nothing was published. Compare the values on both sides of the join; raise max_unmatched "
         "if they are right."
     )
+    text = "{asset}, step {step}: {said} in {reference!r}; max_unmatched is {limit}."
+    step: str
+    reference: str
+    said: str
+    limit: str
 
-    def __init__(self, asset: str, step: str, reference: str, said: str, limit: str) -> None:
-        super().__init__(asset, "UnmatchedRecords", 0, 0, said)
-        self.args = (asset, step, reference, said, limit)
-        self.step, self.reference, self.limit = step, reference, limit
-
-    def __str__(self) -> str:
-        found = f"{self.rejected} in {self.reference!r}"
-        return f"{self.asset}, step {self.step}: {found}; max_unmatched is {self.limit}."
+    def counted(self) -> tuple[str, int, float, str]:
+        return "UnmatchedRecords", 0, 0, self.said
 
 
 class RowsUnaccountedFor(TallymanError):
@@ -313,20 +274,18 @@ class RowsUnaccountedFor(TallymanError):
 
     code = "rows_unaccounted_for"
     hint = "`tallyman verify --exact` lists the keys. Nothing was published."
-
-    def __init__(
-        self, asset: str, missing: int, extra: int, duplicate: int, checks: Sequence[str] = ()
-    ) -> None:
-        super().__init__(asset, missing, extra, duplicate, tuple(checks))
-        self.asset, self.missing, self.extra, self.duplicate = asset, missing, extra, duplicate
-        self.checks = tuple(checks)
+    text = (
+        "{asset}: the accounting does not balance: {missing:,} missing, {extra:,} extra, "
+        "{duplicate:,} duplicate."
+    )
+    asset: str
+    missing: int
+    extra: int
+    duplicate: int
+    checks: Sequence[str] = ()
 
     def __str__(self) -> str:
-        failed = "".join(f" {check}." for check in self.checks)
-        return (
-            f"{self.asset}: the accounting does not balance: {self.missing:,} missing, "
-            f"{self.extra:,} extra, {self.duplicate:,} duplicate.{failed}"
-        )
+        return super().__str__() + "".join(f" {check}." for check in self.checks)
 
     def facts(self) -> dict[str, object]:
         counts = {"missing": self.missing, "extra": self.extra, "duplicate": self.duplicate}
@@ -335,27 +294,19 @@ class RowsUnaccountedFor(TallymanError):
 
 
 class KeysRepeat(TallymanError):
-    """Several rows of an output have the same key."""
-
     code = "keys_repeat"
     hint = (
         "Nothing was published. Add columns to key= until it distinguishes rows, or keep one row "
         "per key with dropDuplicates. If the key may repeat, declare unique=False."
     )
-
-    def __init__(
-        self, target: str, key: Sequence[str], keys: int, rows: int, samples: Sequence[str]
-    ) -> None:
-        super().__init__(target, tuple(key), keys, rows, tuple(samples))
-        self.target, self.key, self.keys, self.rows = target, tuple(key), keys, rows
-        self.samples = tuple(samples)
-
-    def __str__(self) -> str:
-        shown = ", ".join(self.samples)
-        return (
-            f"{self.target}: {self.rows:,} rows share {self.keys:,} value(s) of the key "
-            f"({', '.join(self.key)}), for example {shown}."
-        )
+    text = (
+        "{target}: {rows:,} rows share {keys:,} value(s) of the key ({key}), for example {samples}."
+    )
+    target: str
+    key: Sequence[str]
+    keys: int
+    rows: int
+    samples: Sequence[str]
 
     def facts(self) -> dict[str, object]:
         counts = {"repeated_keys": self.keys, "rows": self.rows, "samples": list(self.samples)}
@@ -370,13 +321,11 @@ class YearOutOfRange(TallymanError):
         "Nothing was published. Dates have years from 1 to 9999: add an expect on the column to "
         "reject the records, or compute it differently."
     )
-
-    def __init__(
-        self, target: str, column: str, count: int, row: Mapping[str, str], value: str
-    ) -> None:
-        super().__init__(target, column, count, dict(row), value)
-        self.target, self.column, self.count = target, column, count
-        self.row, self.value = dict(row), value
+    target: str
+    column: str
+    count: int
+    row: Mapping[str, str]
+    value: str
 
     def __str__(self) -> str:
         at = ", ".join(f"{name}={value}" for name, value in self.row.items())
@@ -392,10 +341,7 @@ class RowsOutsidePartition(TallymanError):
 
     code = "rows_outside_partition"
     hint = "Nothing was published. Do not change the partition column, or filter on it."
-
-    def __init__(self, target: str, column: str, count: int) -> None:
-        super().__init__(target, column, count)
-        self.target, self.column, self.count = target, column, count
-
-    def __str__(self) -> str:
-        return f"{self.target}: {self.count:,} row(s) have a different value of {self.column!r}."
+    text = "{target}: {count:,} row(s) have a different value of {column!r}."
+    target: str
+    column: str
+    count: int

@@ -12,13 +12,9 @@ class DatabaseUnavailable(TallymanError):
         "Nothing was lost: everything that was committed is still in the database. "
         "`tallyman db status` shows more."
     )
-
-    def __init__(self, place: str, reason: str) -> None:
-        super().__init__(place, reason)
-        self.place, self.reason = place, reason
-
-    def __str__(self) -> str:
-        return f"the database ({self.place}) does not answer: {self.reason}"
+    text = "the database ({place}) does not answer: {reason}"
+    place: str
+    reason: str
 
 
 class DatabaseNewer(TallymanError):
@@ -27,16 +23,9 @@ class DatabaseNewer(TallymanError):
     code = "database_newer"
     exit_code = 2
     hint = "Nothing was changed. Install the release of Tallyman that the other users have."
-
-    def __init__(self, found: int, known: int) -> None:
-        super().__init__(found, known)
-        self.found, self.known = found, known
-
-    def __str__(self) -> str:
-        return (
-            f"the database is at version {self.found}, and this program knows only "
-            f"up to version {self.known}."
-        )
+    text = "the database is at version {found}, and this program knows only up to version {known}."
+    found: int
+    known: int
 
 
 class DatabaseBehind(TallymanError):
@@ -45,18 +34,12 @@ class DatabaseBehind(TallymanError):
     code = "database_behind"
     exit_code = 2
     hint = "Nothing was changed. Run `tallyman db migrate` as the owner of the tables."
-
-    def __init__(self, found: int, needed: int) -> None:
-        super().__init__(found, needed)
-        self.found, self.needed = found, needed
-
-    def __str__(self) -> str:
-        return f"the database is at version {self.found}; this program needs {self.needed}."
+    text = "the database is at version {found}; this program needs {needed}."
+    found: int
+    needed: int
 
 
 class NoReader(TallymanError):
-    """A server that is not ours has no role that can only read the published catalog."""
-
     code = "no_reader"
     exit_code = 2
     hint = (
@@ -66,10 +49,5 @@ class NoReader(TallymanError):
         "and ask again. `tallyman db url --owner` prints the address you configured; its role can "
         "change tables."
     )
-
-    def __init__(self, place: str) -> None:
-        super().__init__(place)
-        self.place = place
-
-    def __str__(self) -> str:
-        return f"the database ({self.place}) has no role that can only read the published catalog."
+    text = "the database ({place}) has no role that can only read the published catalog."
+    place: str

@@ -13,10 +13,8 @@ class NoDestination(TallymanError):
         "The events are kept, and sent in order once a destination exists: set OPENLINEAGE_URL, or "
         "put openlineage.yml into the project folder. `tallyman lineage flush --help` shows both."
     )
-
-    def __init__(self, waiting: int, *, disabled: bool = False) -> None:
-        super().__init__(waiting, disabled)
-        self.waiting, self.disabled = waiting, disabled
+    waiting: int
+    disabled: bool = False
 
     def __str__(self) -> str:
         why = "OPENLINEAGE_DISABLED is true" if self.disabled else "no destination is configured"
@@ -28,13 +26,9 @@ class DestinationUnusable(TallymanError):
 
     code = "lineage_destination_unusable"
     hint = "No event was sent or lost. Correct the settings, then run `tallyman lineage flush`."
-
-    def __init__(self, where: str, reason: str) -> None:
-        super().__init__(where, reason)
-        self.where, self.reason = where, reason
-
-    def __str__(self) -> str:
-        return f"{self.where}: {self.reason}"
+    text = "{where}: {reason}"
+    where: str
+    reason: str
 
 
 class LineageNotSent(TallymanError):
@@ -46,10 +40,10 @@ class LineageNotSent(TallymanError):
         "Waiting events are kept in order. Once the receiver works again, run "
         "`tallyman lineage flush`; the next run sends them too."
     )
-
-    def __init__(self, place: str, sent: int, waiting: int, reason: str) -> None:
-        super().__init__(place, sent, waiting, reason)
-        self.place, self.sent, self.waiting, self.reason = place, sent, waiting, reason
+    place: str
+    sent: int
+    waiting: int
+    reason: str
 
     def __str__(self) -> str:
         events = "event was" if self.sent == 1 else "events were"

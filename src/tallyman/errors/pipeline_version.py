@@ -8,41 +8,28 @@ from tallyman.errors.base import TallymanError
 
 
 class PlanNotKept(TallymanError):
-    """The pipeline version has no stored plan."""
-
     code = "plan_not_kept"
     exit_code = 2
     hint = (
         "Nothing was changed. It can be used from its files only: restore them (for example with "
         "`git checkout`), then `tallyman run` keeps the plan."
     )
-
-    def __init__(self, version: str) -> None:
-        super().__init__(version)
-        self.version = version
-
-    def __str__(self) -> str:
-        return (
-            f"pipeline version {self.version[:12]} was registered by a release of Tallyman that "
-            "did not keep plans."
-        )
+    text = (
+        "pipeline version {version:.12} was registered by a release of Tallyman that did not keep "
+        "plans."
+    )
+    version: str
 
 
 class PlanDamaged(TallymanError):
-    """The stored plan of a pipeline version is not the one that its hash names."""
-
     code = "plan_damaged"
     hint = "Nothing was run. Restore the row of pipeline_versions from a backup of the database."
-
-    def __init__(self, version: str, found: str) -> None:
-        super().__init__(version, found)
-        self.version, self.found = version, found
-
-    def __str__(self) -> str:
-        return (
-            f"the stored plan of pipeline version {self.version[:12]} was changed: its hash is "
-            f"{self.found[:12]} now."
-        )
+    text = (
+        "the stored plan of pipeline version {version:.12} was changed: its hash is {found:.12} "
+        "now."
+    )
+    version: str
+    found: str
 
 
 class VersionAmbiguous(TallymanError):
@@ -51,10 +38,8 @@ class VersionAmbiguous(TallymanError):
     code = "version_ambiguous"
     exit_code = 2
     hint = "Give more digits. `tallyman pipeline-versions` lists all versions."
-
-    def __init__(self, wanted: str, found: Sequence[str]) -> None:
-        super().__init__(wanted, found)
-        self.wanted, self.found = wanted, tuple(found)
+    wanted: str
+    found: Sequence[str]
 
     def __str__(self) -> str:
         shown = ", ".join(one[:12] for one in self.found[:5])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import field
+
 from tallyman.errors.base import Conflict, NotFound, TallymanError
 
 
@@ -14,16 +16,10 @@ class VersionConflict(Conflict):
         "Nothing was published; readers see what they saw before. Look at `tallyman versions`, "
         "then repeat the command on the current version; a run reuses unchanged results."
     )
-
-    def __init__(self, table_key: str, expected: int, actual: int) -> None:
-        super().__init__(table_key, expected, actual)
-        self.table_key, self.expected, self.actual = table_key, expected, actual
-
-    def __str__(self) -> str:
-        return (
-            f"dataset {self.table_key!r} is at version {self.actual}; "
-            f"version {self.expected} was expected."
-        )
+    text = "dataset {table_key!r} is at version {actual}; version {expected} was expected."
+    table_key: str
+    expected: int
+    actual: int
 
     def body(self) -> dict[str, object]:
         """Build the response body that a client of the service gets."""
@@ -43,11 +39,11 @@ class VersionNotWhole(Conflict):
         "Nothing was published; readers see what they saw before. Run again; if it happens again, "
         "this is a defect of Tallyman."
     )
-
-    def __init__(self, version: str, stated: int, rows: int, purged: int, others: int) -> None:
-        super().__init__(version, stated, rows, purged, others)
-        self.version, self.stated, self.rows = version, stated, rows
-        self.purged, self.others = purged, others
+    version: str
+    stated: int
+    rows: int
+    purged: int
+    others: int
 
     def __str__(self) -> str:
         found = f"{self.version} has to have {self.stated:,} rows, and its fragments {self.rows:,}"
@@ -56,23 +52,18 @@ class VersionNotWhole(Conflict):
 
 
 class SingleProducer(Conflict):
-    """Another pipeline produces this dataset; a dataset has one producer."""
-
     code = "single_producer"
     hint = (
         'Nothing was made. Publish under another name: `publish="another_name"` on the asset. '
         "To read the dataset instead, declare `tm.dataset(…)`."
     )
-
-    def __init__(self, dataset: str, producer: str, project: str) -> None:
-        super().__init__(dataset, producer, project)
-        self.dataset, self.producer, self.project = dataset, producer, project
-
-    def __str__(self) -> str:
-        return (
-            f"dataset {self.dataset!r} is already produced by {self.producer!r} of pipeline "
-            f"{self.project!r}; a dataset has one producer."
-        )
+    text = (
+        "dataset {dataset!r} is already produced by {producer!r} of pipeline {project!r}; a "
+        "dataset has one producer."
+    )
+    dataset: str
+    producer: str
+    project: str
 
 
 class DatasetNotFound(NotFound):
@@ -83,21 +74,20 @@ class DatasetNotFound(NotFound):
         "Nothing was made. A dataset that is not published, hidden or has no version looks like "
         "one that does not exist. `tallyman ls --all` lists what can be read."
     )
-
-    def __init__(self, name: str, nearest: str | None = None) -> None:
-        super().__init__("dataset of another pipeline called", name, nearest)
-        self.args = (name, nearest)
+    what: str = field(default="dataset of another pipeline called", init=False)
 
 
 class DatasetRenamed(TallymanError):
-    """A dataset of another pipeline has another name than when this pipeline read it."""
-
     code = "dataset_renamed"
     exit_code = 2
-
-    def __init__(self, wanted: str, input: str, name: str, project: str) -> None:
-        super().__init__(wanted, input, name, project)
-        self.wanted, self.input, self.name, self.project = wanted, input, name, project
+    text = (
+        "the dataset that earlier results read as {input!r} is called {name!r} now (pipeline "
+        "{project!r}); the pipeline still says {wanted!r}."
+    )
+    wanted: str
+    input: str
+    name: str
+    project: str
 
     @property
     def hint(self) -> str:  # type: ignore[override]
@@ -107,76 +97,43 @@ class DatasetRenamed(TallymanError):
             f"name {self.wanted!r} now, give the input another name."
         )
 
-    def __str__(self) -> str:
-        return (
-            f"the dataset that earlier results read as {self.input!r} is called {self.name!r} now "
-            f"(pipeline {self.project!r}); the pipeline still says {self.wanted!r}."
-        )
-
 
 class PipelineOutOfReach(TallymanError):
-    """The files of another pipeline cannot be read from here."""
-
     code = "pipeline_out_of_reach"
     hint = "Ask in the folder of that pipeline, or where its folder can be read."
-
-    def __init__(self, project: str, why: str) -> None:
-        super().__init__(project, why)
-        self.project, self.why = project, why
-
-    def __str__(self) -> str:
-        return f"the files of pipeline {self.project!r} cannot be read from here: {self.why}."
+    text = "the files of pipeline {project!r} cannot be read from here: {why}."
+    project: str
+    why: str
 
 
 class NameTaken(Conflict):
-    """A dataset or snapshot already has this name; both are read by name."""
-
     code = "name_taken"
     hint = "Nothing was changed. Choose another name."
-
-    def __init__(self, name: str, by: str) -> None:
-        super().__init__(name, by)
-        self.name, self.by = name, by
-
-    def __str__(self) -> str:
-        return f"the name {self.name!r} is already used by a {self.by}."
+    text = "the name {name!r} is already used by a {by}."
+    name: str
+    by: str
 
 
 class SchemaChanged(Conflict):
-    """A new fragment has other columns than the version; all fragments must have the same."""
-
     code = "schema_changed"
     hint = (
         "Nothing was published. Rebuild the whole dataset: `tallyman plan`, then `tallyman apply`."
     )
-
-    def __init__(self, dataset: str, before: str, after: str) -> None:
-        super().__init__(dataset, before, after)
-        self.dataset, self.before, self.after = dataset, before, after
-
-    def __str__(self) -> str:
-        return (
-            f"dataset {self.dataset!r} has the columns {self.before}; the new files have "
-            f"{self.after}."
-        )
+    text = "dataset {dataset!r} has the columns {before}; the new files have {after}."
+    dataset: str
+    before: str
+    after: str
 
 
 class FragmentGone(Conflict):
-    """`cleanup` removed files that were waiting to be published, or they are not of this run."""
-
     code = "fragment_gone"
     retryable = True
     hint = "Nothing was published. Run the asset again."
-
-    def __init__(self, dataset: str) -> None:
-        super().__init__(dataset)
-        self.dataset = dataset
-
-    def __str__(self) -> str:
-        return (
-            f"files to be published in {self.dataset!r} were removed by `cleanup`, or were not "
-            "opened for this run."
-        )
+    text = (
+        "files to be published in {dataset!r} were removed by `cleanup`, or were not opened for "
+        "this run."
+    )
+    dataset: str
 
 
 class PipelineRolledBack(Conflict):
@@ -188,30 +145,18 @@ class PipelineRolledBack(Conflict):
         "`tallyman plan`, then `tallyman apply`. `tallyman run --pipeline-version active` runs the "
         "version that is active now, from its stored plan."
     )
-
-    def __init__(self, commit: str, actor: str, at: str) -> None:
-        super().__init__(commit, actor, at)
-        self.commit, self.actor, self.at = commit, actor, at
-
-    def __str__(self) -> str:
-        return (
-            f"this version of the pipeline was rolled back by {self.actor} at {self.at} "
-            f"(commit {self.commit[:8]})."
-        )
+    text = "this version of the pipeline was rolled back by {actor} at {at} (commit {commit:.8})."
+    commit: str
+    actor: str
+    at: str
 
 
 class PlanOutdated(Conflict):
-    """A dataset or the pipeline changed after the change plan was made."""
-
     code = "plan_outdated"
     hint = "Nothing was published; readers see what they saw. Make a new plan: `tallyman plan`."
-
-    def __init__(self, plan: str, reason: str) -> None:
-        super().__init__(plan, reason)
-        self.plan, self.reason = plan, reason
-
-    def __str__(self) -> str:
-        return f"plan {self.plan[:8]} is out of date: {self.reason}."
+    text = "plan {plan:.8} is out of date: {reason}."
+    plan: str
+    reason: str
 
 
 class InUse(Conflict):
@@ -219,27 +164,22 @@ class InUse(Conflict):
 
     code = "in_use"
     hint = "Nothing was removed."
-
-    def __init__(self, what: str, why: str) -> None:
-        super().__init__(what, why)
-        self.what, self.why = what, why
-
-    def __str__(self) -> str:
-        return f"{self.what} cannot be removed: {self.why}."
+    text = "{what} cannot be removed: {why}."
+    what: str
+    why: str
 
 
 class NothingToRead(NotFound):
     """A version has no files: it removed the dataset's rows, or it was purged."""
 
-    def __init__(self, dataset: str, version: int, purged: bool) -> None:
-        super().__init__("version", f"{dataset} v{version}")
-        self.args = (dataset, version, purged)
-        self.purged = purged
+    what: str = field(default="version of", init=False)
+    nearest: str | None = field(default=None, init=False)
+    version: int
+    purged: bool
 
     def __str__(self) -> str:
-        if self.purged:
-            return f"{self.name} was purged: there is nothing to read."
-        return f"{self.name} is empty: there is nothing to read."
+        found = "was purged" if self.purged else "is empty"
+        return f"{self.name} v{self.version} {found}: there is nothing to read."
 
 
 class DatasetDamaged(TallymanError):
@@ -251,10 +191,6 @@ class DatasetDamaged(TallymanError):
         "Make the dataset again (`tallyman run --force NAME`), or go back to an intact version: "
         "`tallyman versions`, `tallyman rollback`."
     )
-
-    def __init__(self, dataset: str, reason: str) -> None:
-        super().__init__(dataset, reason)
-        self.dataset, self.reason = dataset, reason
-
-    def __str__(self) -> str:
-        return f"dataset {self.dataset!r} cannot be read: {self.reason}"
+    text = "dataset {dataset!r} cannot be read: {reason}"
+    dataset: str
+    reason: str

@@ -13,10 +13,9 @@ class RejectionsOutdated(Conflict):
 
     code = "rejections_outdated"
     hint = "Nothing was written. `tallyman rejections ls RUN` lists what is open in a run."
-
-    def __init__(self, run: str, target: str, current: str | None) -> None:
-        super().__init__(run, target, current)
-        self.run, self.target, self.current = run, target, current
+    run: str
+    target: str
+    current: str | None
 
     def __str__(self) -> str:
         if self.current is None:
@@ -37,10 +36,10 @@ class RejectionsTaken(Conflict):
 
     code = "rejections_taken"
     hint = "Nothing was published. `tallyman rejections ls RUN` lists what is still open."
-
-    def __init__(self, run: str, count: int, by_run: str | None, actor: str) -> None:
-        super().__init__(run, count, by_run, actor)
-        self.run, self.count, self.by_run, self.actor = run, count, by_run, actor
+    run: str
+    count: int
+    by_run: str | None
+    actor: str
 
     def __str__(self) -> str:
         how = f"replayed in run {self.by_run}" if self.by_run else f"discarded by {self.actor}"
@@ -48,20 +47,14 @@ class RejectionsTaken(Conflict):
 
 
 class DefinitionChanged(Conflict):
-    """The asset's plan is not the plan that rejected the records."""
-
     code = "definition_changed"
     hint = "Nothing was written. A run with the new definition judges all records again."
-
-    def __init__(self, run: str, asset: str) -> None:
-        super().__init__(run, asset)
-        self.run, self.asset = run, asset
-
-    def __str__(self) -> str:
-        return (
-            f"the definition of {self.asset} has changed since run {self.run}, and a replay uses "
-            f"the plan of that run. Run the asset instead: `tallyman run {self.asset}`."
-        )
+    text = (
+        "the definition of {asset} has changed since run {run}, and a replay uses the plan of that "
+        "run. Run the asset instead: `tallyman run {asset}`."
+    )
+    run: str
+    asset: str
 
 
 class SourceChanged(Conflict):
@@ -69,10 +62,10 @@ class SourceChanged(Conflict):
 
     code = "source_changed"
     hint = "Nothing was written. A run reads the files as they are now."
-
-    def __init__(self, run: str, source: str, why: str, asset: str) -> None:
-        super().__init__(run, source, why, asset)
-        self.run, self.source, self.why, self.asset = run, source, why, asset
+    run: str
+    source: str
+    why: str
+    asset: str
 
     def __str__(self) -> str:
         return (
@@ -91,10 +84,8 @@ class CorrectionsRefused(TallymanError):
         'record without a key is named by "_source_key": "@file#3". '
         "`tallyman rejections show RUN --open` lists the open rejections."
     )
-
-    def __init__(self, lines: int, wrong: Sequence[tuple[str, int, list[str]]]) -> None:
-        super().__init__(lines, tuple(wrong))
-        self.lines, self.wrong = lines, tuple(wrong)
+    lines: int
+    wrong: Sequence[tuple[str, int, list[str]]]
 
     def __str__(self) -> str:
         if not self.lines:
@@ -107,32 +98,20 @@ class CorrectionsRefused(TallymanError):
 
 
 class NotReplayable(TallymanError):
-    """A replay of this target cannot give a correct result, whatever the records are."""
-
     code = "not_replayable"
     exit_code = 2
     hint = "Nothing was written. Correct the source, then run the asset."
-
-    def __init__(self, target: str, why: str) -> None:
-        super().__init__(target, why)
-        self.target, self.why = target, why
-
-    def __str__(self) -> str:
-        return f"rejections of {self.target} cannot be replayed: {self.why}."
+    text = "rejections of {target} cannot be replayed: {why}."
+    target: str
+    why: str
 
 
 class ReplayInterrupted(Conflict):
-    """A replay did not finish. It cannot be resumed, only started again."""
-
     code = "replay_interrupted"
     hint = "Nothing of it was published; all its rejections are still open."
-
-    def __init__(self, run: str, replay_of: str) -> None:
-        super().__init__(run, replay_of)
-        self.run, self.replay_of = run, replay_of
-
-    def __str__(self) -> str:
-        return (
-            f"run {self.run} was a replay of rejections and did not finish. Start it again: "
-            f"`tallyman rejections replay {self.replay_of}`, with the same --with if there was one."
-        )
+    text = (
+        "run {run} was a replay of rejections and did not finish. Start it again: `tallyman "
+        "rejections replay {replay_of}`, with the same --with if there was one."
+    )
+    run: str
+    replay_of: str

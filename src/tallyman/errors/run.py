@@ -3,38 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import field
 from datetime import datetime
 
 from tallyman.errors.base import Conflict, NotFound, TallymanError
 
 
 class RunExists(TallymanError):
-    """Another run already has this id."""
-
     code = "run_exists"
     exit_code = 2
     hint = "Choose another --run-id, or omit it to get a new one."
-
-    def __init__(self, run: str) -> None:
-        super().__init__(run)
-        self.run = run
-
-    def __str__(self) -> str:
-        return f"run {self.run!r} already exists; a run id is used only once."
+    text = "run {run!r} already exists; a run id is used only once."
+    run: str
 
 
 class RunBusy(Conflict):
-    """Another process is still executing the run."""
-
     code = "run_busy"
     hint = "Wait until it ends (`tallyman watch`), or stop it first: `tallyman cancel`."
-
-    def __init__(self, run: str, node: str) -> None:
-        super().__init__(run, node)
-        self.run, self.node = run, node
-
-    def __str__(self) -> str:
-        return f"run {self.run} is still running on {self.node}."
+    text = "run {run} is still running on {node}."
+    run: str
+    node: str
 
 
 class WatchStopped(KeyboardInterrupt):
@@ -46,24 +34,17 @@ class WatchStopped(KeyboardInterrupt):
 
 
 class BreakerOpen(TallymanError):
-    """The circuit breaker of an asset tripped, and nobody has closed it since."""
-
     code = "breaker_open"
     exit_code = 3
     hint = (
         "Nothing was read. Repair the input or the schema of the source, then close the breaker: "
         "`tallyman breakers close ASSET`."
     )
-
-    def __init__(self, asset: str, run: str, since: datetime, reason: str) -> None:
-        super().__init__(asset, run, since, reason)
-        self.asset, self.run, self.since, self.reason = asset, run, since, reason
-
-    def __str__(self) -> str:
-        return (
-            f"the breaker of {self.asset} is open since {self.since:%Y-%m-%d %H:%M} UTC, "
-            f"run {self.run}: {self.reason}"
-        )
+    text = "the breaker of {asset} is open since {since:%Y-%m-%d %H:%M} UTC, run {run}: {reason}"
+    asset: str
+    run: str
+    since: datetime
+    reason: str
 
 
 class RunRemoved(NotFound):
@@ -74,60 +55,41 @@ class RunRemoved(NotFound):
         "Its evidence, trace and rejections are gone; `tallyman runs`, `lineage` and the chain of "
         "seals still name it."
     )
-
-    def __init__(self, run: str, at: datetime, by: str) -> None:
-        super().__init__("run", run)
-        self.run, self.at, self.by = run, at, by
-
-    def __str__(self) -> str:
-        return f"run {self.run} was removed on {self.at:%Y-%m-%d} by {self.by}."
+    text = "run {name} was removed on {at:%Y-%m-%d} by {by}."
+    what: str = field(default="run", init=False)
+    nearest: str | None = field(default=None, init=False)
+    at: datetime
+    by: str
 
 
 class NotRunning(Conflict):
     """Only a run that is running, failed or was killed can be canceled."""
 
     code = "not_running"
-
-    def __init__(self, run: str, status: str) -> None:
-        super().__init__(run, status)
-        self.run, self.status = run, status
-
-    def __str__(self) -> str:
-        return f"run {self.run} cannot be canceled: its state is {self.status}."
+    text = "run {run} cannot be canceled: its state is {status}."
+    run: str
+    status: str
 
 
 class RunDamaged(TallymanError):
-    """A file in a run folder is missing, or differs from what the run wrote."""
-
     code = "run_damaged"
     hint = (
         "Nothing from this file was used. `tallyman verify RUN` lists all damaged files; restore "
         "them from a copy, or make the result again: `tallyman run --force`."
     )
-
-    def __init__(self, file: str, reason: str) -> None:
-        super().__init__(file, reason)
-        self.file, self.reason = file, reason
-
-    def __str__(self) -> str:
-        return f"{self.file} is not what the run wrote: {self.reason}."
+    text = "{file} is not what the run wrote: {reason}."
+    file: str
+    reason: str
 
     def facts(self) -> dict[str, object]:
         return {**super().facts(), "file": self.file}
 
 
 class RunTaken(Conflict):
-    """Another process holds this run now; writes of this process are no longer accepted."""
-
     code = "run_taken"
     hint = "Nothing more was written by this process. `tallyman show` shows the run's state."
-
-    def __init__(self, run: str) -> None:
-        super().__init__(run)
-        self.run = run
-
-    def __str__(self) -> str:
-        return f"run {self.run} was taken over or canceled while this process was executing it."
+    text = "run {run} was taken over or canceled while this process was executing it."
+    run: str
 
 
 class DependencyNotReady(Conflict):
@@ -139,10 +101,7 @@ class DependencyNotReady(Conflict):
         "Nothing was run. To make the inputs too, put a + before the asset's name; a dataset of "
         "another pipeline is made there."
     )
-
-    def __init__(self, missing: Sequence[tuple[str, str]]) -> None:
-        super().__init__(tuple(missing))
-        self.missing = tuple(missing)
+    missing: Sequence[tuple[str, str]]
 
     def __str__(self) -> str:
         listed = "; ".join(f"{reader} reads {read}" for reader, read in self.missing[:5])
@@ -155,10 +114,9 @@ class AlreadyDecided(Conflict):
 
     code = "already_decided"
     hint = "The first decision stands."
-
-    def __init__(self, target: str, status: str, by: str | None) -> None:
-        super().__init__(target, status, by)
-        self.target, self.status, self.by = target, status, by
+    target: str
+    status: str
+    by: str | None
 
     def __str__(self) -> str:
         who = f" by {self.by}" if self.by else ""
@@ -166,47 +124,28 @@ class AlreadyDecided(Conflict):
 
 
 class TraceDiscarded(TallymanError):
-    """A result was taken back, because its run was canceled before anything was published."""
-
     code = "trace_discarded"
     hint = "`tallyman resume`, or the next run, makes it again."
-
-    def __init__(self, run: str) -> None:
-        super().__init__(run)
-        self.run = run
-
-    def __str__(self) -> str:
-        return f"run {self.run} was canceled: the result was discarded with its trace."
+    text = "run {run} was canceled: the result was discarded with its trace."
+    run: str
 
 
 class TargetTimeout(TallymanError):
-    """An attempt at a target took longer than its asset allows."""
-
     code = "timeout"
     retryable = True
     hint = (
         "Nothing was published. Give it more time: `timeout=` of the asset; or less to do: "
         "partitions. `tallyman resume` makes what is missing."
     )
-
-    def __init__(self, target: str, attempt: int, limit_s: float) -> None:
-        super().__init__(target, attempt, limit_s)
-        self.target, self.attempt, self.limit_s = target, attempt, limit_s
-
-    def __str__(self) -> str:
-        return f"attempt {self.attempt} at {self.target} took longer than {self.limit_s:g} s."
+    text = "attempt {attempt} at {target} took longer than {limit_s:g} s."
+    target: str
+    attempt: int
+    limit_s: float
 
 
 class RunCanceled(TallymanError):
-    """A person asked for the run to stop."""
-
     code = "canceled"
     exit_code = 130
     hint = "Finished results without a trace are kept. `tallyman resume` continues with the rest."
-
-    def __init__(self, run: str) -> None:
-        super().__init__(run)
-        self.run = run
-
-    def __str__(self) -> str:
-        return f"run {self.run} was canceled."
+    text = "run {run} was canceled."
+    run: str

@@ -1,4 +1,4 @@
-"""Errors about writing and reading a trace."""
+"""Errors about writing and reading a trace, and about walks from row to record."""
 
 from __future__ import annotations
 
@@ -8,21 +8,16 @@ from tallyman.errors.base import Conflict, TallymanError
 
 
 class TraceWriteFailure(TallymanError):
-    """The changes of a step could not be written, so the step is not complete."""
-
     code = "trace_write_failure"
     retryable = True
     hint = (
         "The trace of the earlier steps can be read; nothing was published. "
         "Repair the disk, then run `tallyman resume`."
     )
-
-    def __init__(self, asset: str, seq: int, reason: str) -> None:
-        super().__init__(asset, seq, reason)
-        self.asset, self.seq, self.reason = asset, seq, reason
-
-    def __str__(self) -> str:
-        return f"TraceWriteFailure: {self.asset}, step {self.seq}: {self.reason}"
+    text = "TraceWriteFailure: {asset}, step {seq}: {reason}"
+    asset: str
+    seq: int
+    reason: str
 
     def facts(self) -> dict[str, object]:
         return {**super().facts(), "operation_order": self.seq}
@@ -36,10 +31,10 @@ class ExportFailed(TallymanError):
     hint = (
         "The published versions stay. Correct the path, then write it with `tallyman run --force`."
     )
-
-    def __init__(self, run: str, path: str, reason: str, done: Sequence[str]) -> None:
-        super().__init__(run, path, reason, tuple(done))
-        self.run, self.path, self.reason, self.done = run, path, reason, tuple(done)
+    run: str
+    path: str
+    reason: str
+    done: Sequence[str]
 
     def __str__(self) -> str:
         written = f"; {', '.join(self.done)} was written" if self.done else ""
@@ -47,20 +42,15 @@ class ExportFailed(TallymanError):
 
 
 class OutputTaken(TallymanError):
-    """An output step would write over a file that no run of its asset wrote."""
-
     code = "output_taken"
     hint = (
         "The file is as it was; nothing was read, written or published. Move it away, or give the "
         "output another path."
     )
-
-    def __init__(self, asset: str, path: str, reason: str) -> None:
-        super().__init__(asset, path, reason)
-        self.asset, self.path, self.reason = asset, path, reason
-
-    def __str__(self) -> str:
-        return f"{self.asset}: output {self.path!r} is not written: {self.reason}."
+    text = "{asset}: output {path!r} is not written: {reason}."
+    asset: str
+    path: str
+    reason: str
 
 
 class RowsNotDistinct(TallymanError):
@@ -71,10 +61,10 @@ class RowsNotDistinct(TallymanError):
         "Nothing was published. Give the source a key that distinguishes its records, "
         'put dropDuplicates before the first change, or set trace="off".'
     )
-
-    def __init__(self, asset: str, step: int, count: int, samples: Sequence[str]) -> None:
-        super().__init__(asset, step, count, tuple(samples))
-        self.asset, self.step, self.count, self.samples = asset, step, count, tuple(samples)
+    asset: str
+    step: int
+    count: int
+    samples: Sequence[str]
 
     def __str__(self) -> str:
         shown = ", ".join(self.samples)
@@ -86,71 +76,78 @@ class RowsNotDistinct(TallymanError):
 
 
 class RunNotFinished(Conflict):
-    """The run has not ended; its trace can be read only after the last step is written."""
-
     code = "run_not_finished"
     retryable = True
     hint = (
         "`tallyman show` says whether it is still running; if so, wait. If it was interrupted, "
         "`tallyman resume` continues it."
     )
-
-    def __init__(self, run: str) -> None:
-        super().__init__(run)
-        self.run = run
-
-    def __str__(self) -> str:
-        return f"run {self.run} has not ended: it is still running, or it was interrupted."
+    text = "run {run} has not ended: it is still running, or it was interrupted."
+    run: str
 
 
 class NoTrace(TallymanError):
-    """A run kept no trace of the target."""
-
     code = "no_trace"
     exit_code = 2
     hint = (
         "Assets with update, delete, aggregate or append are traced unless they declare "
         'trace="off"; other assets are traced with trace="changes". Then run the asset again.'
     )
-
-    def __init__(self, run: str, target: str, reason: str) -> None:
-        super().__init__(run, target, reason)
-        self.run, self.target, self.reason = run, target, reason
-
-    def __str__(self) -> str:
-        return f"run {self.run} has no trace of {self.target}: {self.reason}."
+    text = "run {run} has no trace of {target}: {reason}."
+    run: str
+    target: str
+    reason: str
 
 
 class StepOutOfRange(TallymanError):
-    """The run has no step with this number."""
-
     code = "step_out_of_range"
     exit_code = 2
-
-    def __init__(self, target: str, step: int, valid: Sequence[int]) -> None:
-        super().__init__(target, step, tuple(valid))
-        self.target, self.step, self.valid = target, step, tuple(valid)
-
-    def __str__(self) -> str:
-        listed = ", ".join(map(str, self.valid))
-        return f"{self.target} had no step {self.step} in this run; its steps are {listed}."
+    text = "{target} had no step {step} in this run; its steps are {valid}."
+    target: str
+    step: int
+    valid: Sequence[int]
 
     def facts(self) -> dict[str, object]:
         return {**super().facts(), "valid_steps": list(self.valid)}
 
 
 class TraceCorrupt(TallymanError):
-    """Trace files are damaged or contradict each other, so no answer is derived from them."""
-
     code = "trace_corrupt"
     hint = (
         "Nothing was guessed, and nothing was changed. `tallyman verify` lists the damaged files; "
         "running the asset again with --force makes a new trace."
     )
+    text = "the trace cannot be trusted: {where}: {reason}."
+    where: str
+    reason: str
 
-    def __init__(self, where: str, reason: str) -> None:
-        super().__init__(where, reason)
-        self.where, self.reason = where, reason
 
-    def __str__(self) -> str:
-        return f"the trace cannot be trusted: {self.where}: {self.reason}."
+class EvidenceGone(TallymanError):
+    code = "evidence_gone"
+    hint = (
+        "`tallyman why --version` follows a row of another version; `tallyman run --force` makes "
+        "the asset again, with evidence."
+    )
+    text = (
+        "rows of {dataset} were made by run {run}, and the files of that run in {folder} no longer "
+        "exist: their origin can no longer be traced."
+    )
+    dataset: str
+    run: str
+    folder: str
+
+
+class DigestsDiffer(TallymanError):
+    code = "replay_differs"
+    hint = (
+        "No record is shown, because these are not the records of that run. `tallyman verify "
+        "--exact` compares them key by key."
+    )
+    text = (
+        "{target}: {records:,} recomputed record(s) are in groups whose digest is not the one that "
+        "run {run} stored: {reason}."
+    )
+    target: str
+    run: str
+    records: int
+    reason: str

@@ -50,7 +50,7 @@ class ServerClient:
         if status >= 400:
             problem, detail = str(answer.get("code", "")), str(answer.get("detail", ""))
             fence = answer.get("fence")
-            raise CallRefused(status, problem, detail, fence if isinstance(fence, dict) else None)
+            raise CallRefused(status, problem, detail, fence if isinstance(fence, dict) else {})
         return answer
 
     def _send(self, path: str, body: bytes, headers: Mapping[str, str]) -> tuple[int, bytes]:

@@ -23,7 +23,7 @@ from tallyman.domain.definition.plan import numbers
 from tallyman.domain.pipeline.declarations import Declarations
 from tallyman.domain.pipeline.pipeline import Asset, Item, Pipeline
 from tallyman.engine.expressions.column_text import PYTHON_FUNCTION, column_text
-from tallyman.engine.expressions.no_text import NoText
+from tallyman.engine.expressions.literal_text import NoText
 from tallyman.engine.expressions.outside import reaches_outside
 from tallyman.engine.spark.mode import SparkMode
 from tallyman.errors import Problem, TallymanError, UsageError

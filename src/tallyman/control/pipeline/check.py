@@ -148,7 +148,7 @@ def partition_plan(pipeline: Pipeline, target: Target, schemas: Mapping[str, Str
     """Build the asset's plan for one partition: the inputs it accounts for are restricted to it."""
     asset = pipeline.assets[target.asset]
     plan = asset.plan()
-    if target.partition is None or not isinstance(plan, Frame):
+    if target.partition is None:
         return plan
     accounted = set(accounted_inputs(plan))
     frames = [

@@ -19,7 +19,6 @@ from tallyman.domain.pipeline.pipeline import Asset, Pipeline
 from tallyman.domain.pipeline.pipeline_version import PipelineVersion
 from tallyman.domain.pipeline.target import Target
 from tallyman.domain.pipeline.threshold import Thresholds
-from tallyman.engine.code.code_hash import python_of
 from tallyman.engine.code.code_version import code_version, source_hash
 from tallyman.engine.code.kept_files import kept_files
 from tallyman.engine.plan.canonical import definition_hash
@@ -180,17 +179,15 @@ class Definitions:
             sources=self.pipeline.sources,
             evidence=self.evidence(asset),
             thresholds=self.thresholds(asset),
-            code=python_of(self._folder),
         )
 
     def plan(self, asset: Asset) -> Frame:
-        """Build the plan of an asset, with Spark if it needs Columns."""
+        """Return the plan of an asset."""
         try:
             return asset.plan()
-        except Exception:
-            # Columns can only be built with Spark; a mistake is reported together with all others.
-            self.checked()
-            return asset.plan()
+        except DefinitionError:
+            self.checked()  # report these mistakes together with those that only Spark finds
+            raise
 
     @property
     def _folder(self) -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from tallyman.domain.definition.expression import Expression
+from tallyman.domain.definition.expression import Given
 from tallyman.errors import UsageError
 
 SAFE_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -63,7 +63,7 @@ def most(what: str, given: object) -> str | None:
     return f"{found[1]}%" if found[1] else str(found[2])
 
 
-def condition(where: Expression | None) -> Expression | None:
+def condition(where: Given | None) -> Given | None:
     """Treat a blank condition as none."""
     return None if isinstance(where, str) and not where.strip() else where
 
@@ -77,7 +77,7 @@ def group(by: object) -> tuple[str, ...]:
     return listed
 
 
-def aggregates_of(given: Mapping[str, Expression]) -> tuple[tuple[str, Expression], ...]:
+def aggregates_of(given: Mapping[str, Given]) -> tuple[tuple[str, Given], ...]:
     if not given:
         raise UsageError('aggregate needs at least one, for example total="sum(price)"')
     return tuple(given.items())
@@ -85,7 +85,7 @@ def aggregates_of(given: Mapping[str, Expression]) -> tuple[tuple[str, Expressio
 
 def aggregate_of(
     given: Mapping[str, object],
-) -> tuple[tuple[str, ...], dict[str, Expression], str]:
+) -> tuple[tuple[str, ...], dict[str, Given], str]:
     unknown = ", ".join(repr(key) for key in given if key not in ("by", "set"))
     made = given.get("set")
     if not isinstance(made, Mapping):

@@ -40,8 +40,7 @@ def _lowered(names: Iterable[str]) -> frozenset[str]:
 
 def _kept(step: Step) -> frozenset[str]:
     """List the columns that are taken unchanged; an expression may be anything."""
-    given = (each.operand.value for each in step.assigns() if each.name is None)
-    names = (bare_name(text) for text in given if isinstance(text, str))
+    names = (bare_name(each.operand.value) for each in step.assigns() if each.name is None)
     return _lowered((*(step.keeps_only or ()), *(name for name in names if "`" not in name)))
 
 

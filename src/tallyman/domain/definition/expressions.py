@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, replace
+from typing import Any
 
 from tallyman.domain.definition.expression import Expression
 from tallyman.domain.definition.frame import Frame
@@ -63,7 +64,7 @@ class _Rewriting:
             )
         return value
 
-    def _expressions(self, value: object) -> object:
+    def _expressions(self, value: Any) -> object:
         if isinstance(value, tuple):
             return tuple(
                 (each[0], self.change(each[1])) if isinstance(each, tuple) else self.change(each)

@@ -23,7 +23,7 @@ from tallyman.domain.definition.arguments import (
     step_name,
     step_number,
 )
-from tallyman.domain.definition.expression import Expression
+from tallyman.domain.definition.expression import Given
 from tallyman.domain.definition.step import Drop as DropStep
 from tallyman.domain.definition.step import (
     DropDuplicates,
@@ -63,24 +63,24 @@ class Frame:
     def _then(self, step: Step) -> Frame:
         return Frame(self.input, step, self)
 
-    def select(self, *columns: Expression, name: str | None = None) -> Frame:
+    def select(self, *columns: Given, name: str | None = None) -> Frame:
         listed = columns[0] if len(columns) == 1 and isinstance(columns[0], list) else columns
         return self._then(Select(columns=tuple(listed), name=step_name(name)))
 
     def drop(self, *columns: str, name: str | None = None) -> Frame:
         return self._then(DropStep(columns=tuple(columns), name=step_name(name)))
 
-    def withColumn(self, column: str, expression: Expression, *, name: str | None = None) -> Frame:
+    def withColumn(self, column: str, expression: Given, *, name: str | None = None) -> Frame:
         return self.withColumns({column: expression}, name=name)
 
-    def withColumns(self, columns: Mapping[str, Expression], *, name: str | None = None) -> Frame:
+    def withColumns(self, columns: Mapping[str, Given], *, name: str | None = None) -> Frame:
         return self._then(WithColumns(columns=tuple(columns.items()), name=step_name(name)))
 
     def withColumnRenamed(self, existing: str, new: str, *, name: str | None = None) -> Frame:
         return self._then(Rename(old=existing, new=new, name=step_name(name)))
 
     def filter(
-        self, condition: Expression, *, reason: str | None = None, name: str | None = None
+        self, condition: Given, *, reason: str | None = None, name: str | None = None
     ) -> Frame:
         """Keep rows for which the condition is true; false and NULL are FILTERED."""
         return self._then(Filter(predicate=condition, reason=reason, name=step_name(name)))
@@ -90,7 +90,7 @@ class Frame:
     def expect(
         self,
         rule: str,
-        condition: Expression,
+        condition: Given,
         *,
         code: str | None = None,
         severity: str = "reject",
@@ -121,7 +121,7 @@ class Frame:
     def join(  # noqa: PLR0913  one keyword for each property of a join
         self,
         other: Frame,
-        on: object,
+        on: Given,
         how: str = "inner",
         *,
         unmatched: str | None = None,
@@ -192,10 +192,10 @@ class Frame:
 
     def update(
         self,
-        set: Mapping[str, Expression],
+        set: Mapping[str, Given],
         *,
-        where: Expression | None = None,
-        join: Mapping[str, tuple[Frame, object]] | None = None,
+        where: Given | None = None,
+        join: Mapping[str, tuple[Frame, Given]] | None = None,
         name: str | None = None,
         seq: int | None = None,
     ) -> Frame:
@@ -216,7 +216,7 @@ class Frame:
 
     def delete(
         self,
-        where: Expression | None = None,
+        where: Given | None = None,
         *,
         name: str | None = None,
         seq: int | None = None,
@@ -229,10 +229,10 @@ class Frame:
         self,
         by: Sequence[str],
         *,
-        where: Expression | None = None,
+        where: Given | None = None,
         name: str | None = None,
         seq: int | None = None,
-        **aggregates: Expression,
+        **aggregates: Given,
     ) -> Frame:
         """Add one row per group of the existing rows, which stay unchanged."""
         step = Aggregate(
@@ -248,7 +248,7 @@ class Frame:
         self,
         source: Frame,
         *,
-        where: Expression | None = None,
+        where: Given | None = None,
         aggregate: Mapping[str, object] | None = None,
         name: str | None = None,
         seq: int | None = None,
@@ -317,7 +317,7 @@ class Grouped:
     frame: Frame
     by: tuple[str, ...]
 
-    def agg(self, *columns: object, name: str | None = None, **aggregates: Expression) -> Frame:
+    def agg(self, *columns: Given, name: str | None = None, **aggregates: Given) -> Frame:
         """Aggregate each group: `agg(total="sum(price)")`, or Columns with an alias."""
         named = [(_alias_of(column), column) for column in columns]
         if not named and not aggregates:

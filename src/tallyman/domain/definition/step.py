@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tallyman.domain.definition.column_lineage import Way
-from tallyman.domain.definition.expression import Expression, text_of
+from tallyman.domain.definition.expression import Expression
 from tallyman.domain.definition.step_facts import (
     EVERY_COLUMN,
     Assigned,
     Lookup,
+    On,
     Operand,
     Pairs,
     Step,
@@ -114,19 +115,19 @@ class Expect(Step):
         return self.rule
 
     def text(self) -> str:
-        return f"{self.rule}: {text_of(self.predicate)}"
+        return f"{self.rule}: {self.predicate}"
 
 
 def _closed(condition: Expression) -> str:
     """End a comment that would hide what follows."""
-    return f"{condition}\n" if "--" in str(condition) else str(condition)
+    return f"{condition}\n" if "--" in condition else condition
 
 
 def route(outputs: Pairs) -> str:
     """Write an expression with the name of a row's output. The first true condition decides; NULL
     is not true. Every use of a split evaluates this one expression."""
     last = outputs[-1]
-    has_rest = str(last[1]).strip().lower() == otherwise
+    has_rest = last[1].strip().lower() == otherwise
     cases = outputs[:-1] if has_rest else outputs
     rest = f"ELSE '{last[0]}' " if has_rest else ""
     text = " ".join(f"WHEN ({_closed(condition)}) THEN '{name}'" for name, condition in cases)
@@ -148,7 +149,7 @@ class Split(Expect):
     @property
     def rejects(self) -> bool:
         """False if the last output takes every row that is left."""
-        return str(self.outputs[-1][1]).strip().lower() != otherwise
+        return self.outputs[-1][1].strip().lower() != otherwise
 
     def decided_by(self) -> tuple[Operand, ...]:
         each = (Operand(condition, Way.FILTER) for _, condition in self.outputs)
@@ -168,14 +169,14 @@ class Warn(Step):
         return when(self.predicate, Way.CONDITIONAL)
 
     def text(self) -> str:
-        return f"{self.rule}: {text_of(self.predicate)}"
+        return f"{self.rule}: {self.predicate}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Join(Step):
     kind = "join"
     other: Frame
-    on: object
+    on: On
     how: str
     unmatched: str
     fanout: str

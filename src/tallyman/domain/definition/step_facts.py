@@ -6,12 +6,12 @@ of them needs a list of verbs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from tallyman.domain.definition.column_lineage import Way
-from tallyman.domain.definition.expression import Expression, has_window, text_of
+from tallyman.domain.definition.expression import Expression, has_window
 
 if TYPE_CHECKING:
     from tallyman.domain.definition.frame import Frame
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 LOADING = 0
 """The seq of steps that load rows, before the author's first step."""
 EVERY_COLUMN = "*"
+On = str | Sequence[str]
+"""The condition of a join: equalities of columns, or names that both sides have."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,9 +30,7 @@ class Operand:
     value: Expression
     way: Way = Way.IDENTITY
     is_name: bool = False
-    """True if the value is the whole name of a column or EVERY_COLUMN; otherwise SQL or a
-    Column.
-    """
+    """True if the value is the whole name of a column or EVERY_COLUMN; otherwise SQL."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,7 +51,7 @@ class Lookup:
 
     alias: str
     other: Frame
-    on: object
+    on: On
 
 
 Pairs = tuple[tuple[str, Expression], ...]
@@ -173,7 +173,7 @@ class Step:
         yield from self.decided_by()
 
     def expressions(self) -> Iterator[Expression]:
-        """Yield the operands that are SQL or Columns."""
+        """Yield the operands that are SQL."""
         return (each.value for each in self.operands() if not each.is_name)
 
     def values(self) -> dict[str, Expression]:
@@ -208,8 +208,8 @@ def when(condition: Expression | None, way: Way) -> tuple[Operand, ...]:
 
 
 def listed(pairs: Pairs) -> str:
-    return ", ".join(f"{name} = {text_of(value)}" for name, value in pairs)
+    return ", ".join(f"{name} = {value}" for name, value in pairs)
 
 
 def said_where(what: str, condition: Expression | None) -> str:
-    return what if condition is None else f"{what} where {text_of(condition)}"
+    return what if condition is None else f"{what} where {condition}"

@@ -138,7 +138,7 @@ class Asset:
 
     def __call__(self, *frames: Frame) -> Frame:
         plan = self._called(*frames)
-        return with_split(plan, self.split) if self.split and isinstance(plan, Frame) else plan
+        return with_split(plan, self.split) if self.split else plan
 
     def _called(self, *frames: Frame) -> Frame:
         """Call the function. It must not end the program: a scheduler would take that for a

@@ -22,7 +22,7 @@ from tallyman.engine.segment.reference import References
 from tallyman.engine.segment.stage import WrittenRows
 from tallyman.engine.source.doors import Doors
 from tallyman.engine.working.working_run import OUTPUTS, WorkingRun
-from tallyman.errors import RuleBroken, ThresholdExceeded, UnmatchedRecords
+from tallyman.errors import RuleBroken, ThresholdExceeded, TooManyRejected, UnmatchedRecords
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ class Closing:
                 return RuleBroken(name, rule.path, rule.expected, int(row["count"]))
         halt: Halt | None = self.evaluation.checks.halt or thresholds.check_ledger(ledger)
         if halt:
-            return ThresholdExceeded(
+            return TooManyRejected(
                 name, halt.reason, halt.errors, halt.threshold, halt.rejected, halt.total
             )
         for one in ledger.references if thresholds != ANYTHING else ():

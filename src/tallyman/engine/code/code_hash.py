@@ -28,11 +28,6 @@ def code_of(folder: Path) -> str:
     )
 
 
-def python_of(folder: Path) -> str:
-    """Hash only the Python files: nothing else decides what a Column means."""
-    return sha256_of(_python_in(folder))
-
-
 def _python_in(folder: Path) -> list[list[object]]:
     files = sorted((path.relative_to(folder).as_posix(), path) for path in folder.rglob("*.py"))
     files += [(f"{IMPORTED}{name}", path) for name, path in helper_modules(folder)]

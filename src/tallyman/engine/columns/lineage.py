@@ -6,14 +6,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tallyman.domain.definition.column_lineage import ColumnLineage, Origin, Way
-from tallyman.domain.definition.expression import is_star
 from tallyman.domain.definition.frame import Frame
 from tallyman.domain.definition.plan import chain
 from tallyman.domain.definition.step import Split
 from tallyman.domain.definition.step_facts import EVERY_COLUMN, Lookup, Operand, Step
 from tallyman.domain.definition.working_step import Output
-from tallyman.engine.columns.names import selected_as
-from tallyman.engine.columns.uses import Names, uses
+from tallyman.engine.columns.uses import Names, selected_as, uses
 from tallyman.engine.plan import plain
 from tallyman.engine.plan.in_place import equalities, spelled
 
@@ -44,7 +42,7 @@ class _Rows:
     """False if there are columns with names that only Spark knows."""
     looked: Mapping[str, _Looked] = field(default_factory=dict)
 
-    def of(self, expression: object, later: Way = Way.IDENTITY) -> Origins:
+    def of(self, expression: str, later: Way = Way.IDENTITY) -> Origins:
         """Find the origins of an expression's value."""
         there = {alias: list(one.columns) for alias, one in self.looked.items()}
         found: set[Origin] = set()
@@ -68,7 +66,7 @@ class _Rows:
     def of_operand(self, operand: Operand) -> Origins:
         if not operand.is_name:
             return self.of(operand.value, operand.way)
-        name = str(operand.value)
+        name = operand.value
         return self.all_named(self.columns if name == EVERY_COLUMN else [name], operand.way)
 
     def all_of(self, operands: Iterable[Operand]) -> Origins:
@@ -176,9 +174,9 @@ def _then(origins: Origins, later: Way) -> Origins:
     return frozenset(origin.then(later) for origin in origins)
 
 
-def _selected(expression: object, rows: _Rows, listed: _Rows) -> _Rows:
+def _selected(expression: str, rows: _Rows, listed: _Rows) -> _Rows:
     """Add one listed column."""
-    if is_star(expression):
+    if expression == EVERY_COLUMN:
         return replace(listed, columns={**listed.columns, **rows.columns})
     name, known = selected_as(expression, list(rows.columns))
     origins = listed.columns.get(name, NONE) | rows.of(expression)

@@ -17,10 +17,10 @@ from tallyman.domain.definition.step import (
     Union,
     Warn,
 )
-from tallyman.domain.definition.step_facts import Step
+from tallyman.domain.definition.step_facts import On, Step
 from tallyman.domain.definition.working_step import Aggregate, Append, Delete, Output, Update
 from tallyman.engine.expressions.column_names import quoted
-from tallyman.engine.expressions.columns import text_of
+from tallyman.engine.plan.plain import shares_names
 
 INDENT = "\n  "
 
@@ -111,20 +111,20 @@ def _columns(step: Step) -> Iterator[str]:
         yield f"* EXCEPT ({_names(gone)})" if gone else "*"
     yield from (f"{quoted(old)} AS {quoted(new)}" for old, new in step.renames().items())
     for each in step.assigns():
-        text = text_of(each.operand.value)
+        text = each.operand.value
         yield text if each.name is None else f"{text} AS {quoted(each.name)}"
 
 
 def _clauses(step: Step) -> str:
     match step:
         case Filter():
-            return f"{INDENT}WHERE {text_of(step.predicate)}"
+            return f"{INDENT}WHERE {step.predicate}"
         case Expect():
-            return f"{INDENT}WHERE {text_of(step.predicate)}  -- {step.rule}: otherwise rejected"
+            return f"{INDENT}WHERE {step.predicate}  -- {step.rule}: otherwise rejected"
         case Warn():
-            return f"  -- {step.rule}: {text_of(step.predicate)}, otherwise a warning"
+            return f"  -- {step.rule}: {step.predicate}, otherwise a warning"
         case Delete():
-            gone = "true" if step.where is None else text_of(step.where)
+            gone = "true" if step.where is None else step.where
             return f"{INDENT}WHERE NOT coalesce({gone}, false)"
         case Output():
             return f"  -- written to {step.path}"
@@ -132,9 +132,9 @@ def _clauses(step: Step) -> str:
 
 
 def _groups(step: GroupBy | Aggregate, rows: str) -> str:
-    made = [f"{text_of(value)} AS {quoted(name)}" for name, value in step.aggregates]
+    made = [f"{value} AS {quoted(name)}" for name, value in step.aggregates]
     where = step.where if isinstance(step, Aggregate) else None
-    condition = "" if where is None else f"{INDENT}WHERE {text_of(where)}"
+    condition = "" if where is None else f"{INDENT}WHERE {where}"
     by = f"{INDENT}GROUP BY {_names(step.by)}" if step.by else ""
     listed = ", ".join([*map(quoted, step.by), *made])
     return f"SELECT {listed}{INDENT}FROM {rows}{condition}{by}"
@@ -143,9 +143,9 @@ def _groups(step: GroupBy | Aggregate, rows: str) -> str:
 def _updated(step: Update, rows: str, read: list[str]) -> str:
     values = []
     for name, value in step.set:
-        text = text_of(value)
+        text = value
         if step.where is not None:
-            text = f"CASE WHEN {text_of(step.where)} THEN {text} ELSE {quoted(name)} END"
+            text = f"CASE WHEN {step.where} THEN {text} ELSE {quoted(name)} END"
         values.append(f"{text} AS {quoted(name)}")
     joins = "".join(
         f"{INDENT}LEFT JOIN {other} AS {quoted(each.alias)} {_on(each.on)}"
@@ -156,13 +156,9 @@ def _updated(step: Update, rows: str, read: list[str]) -> str:
     return f"SELECT {kept}, {', '.join(values)}{INDENT}FROM {rows}{joins}"
 
 
-def _on(on: object) -> str:
-    if isinstance(on, (list, tuple)):
-        if all(isinstance(each, str) and "=" not in each for each in on):
-            return f"USING ({_names(map(str, on))})"
-        return f"ON {' AND '.join(map(text_of, on))}"
-    text = text_of(on)
-    return f"ON {text}" if "=" in text else f"USING ({quoted(text)})"
+def _on(on: On) -> str:
+    each = [on] if isinstance(on, str) else on
+    return f"USING ({_names(each)})" if shares_names(on) else f"ON {' AND '.join(each)}"
 
 
 def _names(names: Iterable[str]) -> str:

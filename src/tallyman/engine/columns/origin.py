@@ -6,9 +6,8 @@ import re
 from collections.abc import Collection, Mapping
 
 from tallyman.domain.definition.column_lineage import Way
-from tallyman.domain.definition.expression import is_star, text_of
 from tallyman.domain.definition.frame import Frame
-from tallyman.domain.definition.step_facts import Operand, Step
+from tallyman.domain.definition.step_facts import EVERY_COLUMN, Operand, Step
 
 NAME = re.compile(r"`([^`]+)`|(\w+)")
 ALIASED = re.compile(r"(?:`([^`]+)`|(\w+))\s+AS\s+`?([^`]+?)`?", re.I)
@@ -51,7 +50,7 @@ def _called_before(step: Step, column: str) -> str | None:
 def _goes_on(step: Step, column: str) -> bool:
     if step.keeps_only is None or column in step.keeps_only:
         return True
-    return any(each.name is None and is_star(each.operand.value) for each in step.assigns())
+    return any(each.name is None and each.operand.value == EVERY_COLUMN for each in step.assigns())
 
 
 def only_columns(frame: Frame) -> bool:
@@ -60,13 +59,13 @@ def only_columns(frame: Frame) -> bool:
 
 
 def _copied(operand: Operand) -> str | None:
-    bare = NAME.fullmatch(text_of(operand.value).strip())
+    bare = NAME.fullmatch(operand.value.strip())
     return (bare[1] or bare[2]) if bare and operand.way is Way.IDENTITY else None
 
 
-def _selected(given: object, column: str) -> str | None:
+def _selected(given: str, column: str) -> str | None:
     """Return the column that is selected under this name, if any."""
-    words = text_of(given).strip()
+    words = given.strip()
     bare, aliased = NAME.fullmatch(words), ALIASED.fullmatch(words)
     if bare and (bare[1] or bare[2]).lower() == column.lower():
         return column

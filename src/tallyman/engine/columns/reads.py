@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tallyman.domain.definition.expression import is_star
 from tallyman.domain.definition.frame import Frame
 from tallyman.domain.definition.step_facts import EVERY_COLUMN, Step
 from tallyman.engine.expressions.columns import mentioned
@@ -38,7 +37,7 @@ def _read_by(steps: Sequence[Step], columns: Sequence[str]) -> set[str]:
         if step.keeps_only is not None:
             # Columns that are not named here are dropped.
             listed = [*names, *values]
-            whole = any(map(is_star, listed))
+            whole = EVERY_COLUMN in listed
             return set(columns) if whole else found | set(mentioned(listed, columns))
         found |= {*names, *mentioned(values, columns)}
         for lookup in step.references:

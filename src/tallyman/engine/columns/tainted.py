@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from tallyman.domain.definition.expression import bare_name, text_of
+from tallyman.domain.definition.expression import bare_name
 from tallyman.domain.definition.frame import Frame
 from tallyman.domain.definition.plan import frames
 from tallyman.domain.definition.step_facts import Operand, Step
@@ -37,12 +37,12 @@ def _made_from(step: Step, hidden: Collection[str]) -> set[str]:
     rows = {lookup.alias.lower() for lookup in step.references}
     for each in step.assigns():
         if _shows(each.operand, hidden) or bare_name(each.operand.value).lower() in rows:
-            name = _named(text_of(each.operand.value)) if each.name is None else each.name
+            name = _named(each.operand.value) if each.name is None else each.name
             found.add(name.lower())
     return found
 
 
 def _shows(operand: Operand, hidden: Collection[str]) -> bool:
     if operand.is_name:
-        return str(operand.value).lower() in hidden
+        return operand.value.lower() in hidden
     return bool(mentioned([operand.value], list(hidden)))

@@ -1,7 +1,7 @@
-"""The columns that an expression reads, and in which way: possibly too many, never too few.
+"""The columns that an expression reads, and in which way: possibly too many, never too few. And the
+name that it gives to a selected column.
 
-SQL text is parsed. For a Column, and for SQL that cannot be parsed, only the text is known: then
-every column that the text may mean counts.
+SQL text is parsed. Of SQL that cannot be parsed, every column that the text may mean counts.
 """
 
 from __future__ import annotations
@@ -16,14 +16,12 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from tallyman.domain.definition.column_lineage import Way
-from tallyman.domain.definition.expression import bare_name, text_of
+from tallyman.domain.definition.expression import bare_name
 from tallyman.engine.expressions.columns import mentioned
 from tallyman.engine.plan.in_place import spelled
 
 ALL = "*"
 _NAME = re.compile(r"\w+|`(?:[^`]|``)+`")
-_CUT_OFF = re.compile(r"\.\.\. \d+ more|\.\.\.$|unresolvedstar", re.I)
-"""Marks in the text of a Column: it was cut short, or it means all columns."""
 Path = tuple[str, ...]
 
 
@@ -74,26 +72,20 @@ class Names:
             yield from self.everything(way.then(Way.TRANSFORMATION))
 
 
-def uses(expression: object, names: Names) -> set[Use]:
-    text = text_of(expression)
-    plain = bare_name(expression)
-    if text in names.columns or (not isinstance(expression, str) and plain in names.columns):
-        return {Use(text if text in names.columns else plain, Way.IDENTITY)}
+def uses(expression: str, names: Names) -> set[Use]:
+    if expression in names.columns:
+        return {Use(expression, Way.IDENTITY)}
     tree = parsed(expression)
     if tree is None:
-        return set(_mentioned(text, names, by_column=not isinstance(expression, str)))
+        return set(_mentioned(expression, names))
     found = {use for path, way in _visit(tree, Way.IDENTITY) for use in names.resolve(path, way)}
-    return found | set(_overlooked(text, tree, names, found))
-
-
-def parsed(expression: object) -> exp.Expression | None:
-    """Parse a SQL expression; None for a Column, and for SQL that is not understood."""
-    return _tree(expression) if isinstance(expression, str) else None
+    return found | set(_overlooked(expression, tree, names, found))
 
 
 @lru_cache(maxsize=128)
-def _tree(expression: str) -> exp.Expression | None:
-    """Parse and cache: every partition of an asset has the same expressions."""
+def parsed(expression: str) -> exp.Expression | None:
+    """Parse and cache, for every partition of an asset has the same expressions; None for SQL that
+    is not understood."""
     try:
         # Without SELECT, an expression that begins with a keyword would be parsed as a statement.
         select = sqlglot.parse_one(f"SELECT {expression}", dialect="spark")
@@ -104,6 +96,21 @@ def _tree(expression: str) -> exp.Expression | None:
     if not whole or any(v for k, v in select.args.items() if k not in ("kind", "expressions")):
         return None
     return None if listed[0].find(exp.Query) else listed[0]
+
+
+def selected_as(expression: str, columns: Sequence[str]) -> tuple[str, bool]:
+    """Return the name of a selected column, and whether it is certain: Spark makes one up for an
+    unnamed expression."""
+    own = bare_name(expression)
+    if spelled(own, columns) is not None:
+        return own, True
+    tree = parsed(expression)
+    match tree:
+        case exp.Alias():
+            return tree.alias, True
+        case exp.Column() if not tree.find(exp.Star):
+            return tree.name, True
+    return expression.strip(), False
 
 
 def _visit(node: exp.Expression, way: Way) -> Iterator[tuple[Path, Way]]:
@@ -143,9 +150,9 @@ def _ways(node: exp.Expression, child: exp.Expression, deeper: Way) -> tuple[Way
     return (deeper,)
 
 
-def _mentioned(text: str, names: Names, *, by_column: bool) -> Iterator[Use]:
+def _mentioned(text: str, names: Names) -> Iterator[Use]:
     way = Way.TRANSFORMATION
-    if not names.complete or (by_column and _CUT_OFF.search(text)):
+    if not names.complete:
         yield from names.everything(way)
         return
     yield from (Use(name, way) for name in mentioned([text], names.columns))

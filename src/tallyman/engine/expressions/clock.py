@@ -46,31 +46,20 @@ _BEFORE_OPERAND = frozenset(
 
 
 class Timed(str):
-    """An expression that reads the clock: its text as written, and the SQL that Spark evaluates."""
+    """An expression that reads the clock, as written, and the time that a run gives it."""
 
-    given: object
-    """The text itself, or the Column that Spark prints like this."""
-    sql: str
     moment: datetime
 
     @classmethod
-    def of(cls, given: object, written: str, sql: str, moment: datetime) -> Self:
+    def of(cls, written: str, moment: datetime) -> Self:
         found = cls(written)
-        found.given, found.sql, found.moment = given, sql, moment
+        found.moment = moment
         return found
 
-    def at(self, columns: Collection[str]) -> object:
-        """Return the expression with the run's time in place of the clock, or unchanged if the name
-        that looked like the clock is a column.
-        """
-        if not reads_clock(self.sql, columns):
-            return self.given
-        return pinned(self.sql, self.moment, columns)
 
-
-def reads_clock(text: str, columns: Collection[str] = ()) -> bool:
-    """True if the text calls the clock. A name that may be a column counts unless it is one."""
-    return any(name in CLOCK for _, _, name in _uses(text, columns))
+def reads_clock(text: str) -> bool:
+    """True if the text calls the clock. A name that may be a column counts too."""
+    return any(name in CLOCK for _, _, name in _uses(text, ()))
 
 
 def pinned(text: str, moment: datetime, columns: Collection[str]) -> str:

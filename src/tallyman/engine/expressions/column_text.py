@@ -13,8 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tallyman.engine.expressions.column_names import quoted
-from tallyman.engine.expressions.literal_text import literal_text, type_text
-from tallyman.engine.expressions.no_text import NoText
+from tallyman.engine.expressions.literal_text import NoText, literal_text, type_text
 
 Tree = Any
 """A `spark.connect.Expression`; its module is imported by whoever made the Column."""

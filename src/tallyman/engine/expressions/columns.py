@@ -1,4 +1,4 @@
-"""Expressions: from SQL text or Columns to Columns, and the columns they mention."""
+"""Expressions: from SQL text to Columns, and the columns they mention."""
 
 from __future__ import annotations
 
@@ -6,11 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from tallyman.domain.definition.expression import text_of
-from tallyman.engine.expressions.clock import Timed
-from tallyman.engine.expressions.column_names import (
-    quoted,
-)
+from tallyman.engine.expressions.clock import Timed, pinned
+from tallyman.engine.expressions.column_names import quoted
 from tallyman.on_demand import OnDemand
 
 if TYPE_CHECKING:
@@ -39,41 +36,37 @@ def as_text(value: str) -> str:
     return f"CASE WHEN typeof({value}) = 'binary' THEN hex({text}) ELSE {text} END"
 
 
-def to_sql(expression: object, columns: Sequence[str]) -> str:
-    """Write an expression of a compiled plan so that it can stand in a larger one. Its text is on
-    lines of its own: Spark's errors quote these, and a comment ends with its line."""
-    if isinstance(expression, Timed):
-        expression = expression if expression in columns else expression.at(columns)
-    assert isinstance(expression, str)
-    return quoted(expression) if expression in columns else f"(\n{expression}\n)"
+def to_sql(expression: str, columns: Sequence[str]) -> str:
+    """Write an expression so that it can stand in a larger one. Its text is on lines of its own:
+    Spark's errors quote these, and a comment ends with its line."""
+    return quoted(expression) if expression in columns else f"(\n{_timed(expression, columns)}\n)"
 
 
-def to_column(expression: object, columns: Sequence[str]) -> Column:
+def to_column(expression: str, columns: Sequence[str]) -> Column:
     """Convert to a Column: the name of an existing column means that column, other text is SQL."""
-    if isinstance(expression, Timed):
-        if isinstance(expression.given, str) and expression in columns:
-            return col(expression)
-        expression = expression.at(columns)
-    if not isinstance(expression, str):
-        return expression  # type: ignore[return-value]
-    return col(expression) if expression in columns else F.expr(expression)
+    return col(expression) if expression in columns else F.expr(_timed(expression, columns))
 
 
-def named_column(expression: object, rows: DataFrame, columns: Sequence[str]) -> Column:
+def _timed(expression: str, columns: Sequence[str]) -> str:
+    """Put the run's time in place of the clock, unless the name that looks like it is a column."""
+    if not isinstance(expression, Timed):
+        return expression
+    return pinned(expression, expression.moment, columns)
+
+
+def named_column(expression: str, rows: DataFrame, columns: Sequence[str]) -> Column:
     """Convert for a select; an expression that reads the clock is named as it was written."""
     found = to_column(expression, columns)
     if not isinstance(expression, Timed) or expression.endswith(".*"):
         return found
-    names = rows.select(to_column(expression.given, columns)).columns
+    names = rows.select(to_column(str(expression), columns)).columns
     return found.alias(names[0]) if len(names) == 1 else found
 
 
-def mentioned(expressions: Iterable[object], columns: Sequence[str]) -> tuple[str, ...]:
+def mentioned(expressions: Iterable[str], columns: Sequence[str]) -> tuple[str, ...]:
     """List the columns that expressions may read: possibly too many, never too few."""
-    text = "\n".join(text_of(expression) for expression in expressions)
-    # Spark prints the star of a Column as `unresolvedstar()`.
-    starred = text.replace("unresolvedstar()", "*")
-    uncounted = re.sub(r"count\s*\(\s*\*\s*\)", "", starred, flags=re.I)
+    text = "\n".join(expressions)
+    uncounted = re.sub(r"count\s*\(\s*\*\s*\)", "", text, flags=re.I)
     if re.search(r"([(,.]|\bdistinct)\s*\*", uncounted, re.I):
         return tuple(columns)
     words = {word.lower() for word in re.findall(r"\w+", text)}
@@ -103,14 +96,14 @@ def _family(kind: DataType) -> str | None:
     return None
 
 
-def cannot_raise(expression: object, types: dict[str, DataType]) -> bool:
+def cannot_raise(expression: str, types: dict[str, DataType]) -> bool:
     """True if a condition only compares, so that it can be evaluated on a rejected record.
 
     Anything that computes could raise under ANSI rules, exactly because the record is broken.
     """
-    text, position, families, literals = text_of(expression), 0, set(), set()
-    while position < len(text.rstrip()):
-        token = _TOKEN.match(text, position)
+    position, families, literals = 0, set(), set()
+    while position < len(expression.rstrip()):
+        token = _TOKEN.match(expression, position)
         if token is None:
             return False
         position = token.end()

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any
 
-from tallyman.engine.expressions.no_text import NoText
 from tallyman.on_demand import OnDemand
 
 if TYPE_CHECKING:
@@ -18,6 +17,10 @@ else:
 
 Tree = Any
 EPOCH = date(1970, 1, 1)
+
+
+class NoText(Exception):
+    """A Column cannot be written as SQL: why, and what to write instead."""
 
 
 def text_literal(value: str) -> str:

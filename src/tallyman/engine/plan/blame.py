@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tallyman.domain.definition.expression import text_of
 from tallyman.domain.definition.frame import Frame
 from tallyman.domain.definition.plan import step_ids
 from tallyman.engine.spark.failure import SparkFailure
@@ -16,6 +15,6 @@ def failed_step(plan: Frame, failure: SparkFailure) -> str | None:
         name
         for frame, name in step_ids(plan).items()
         if frame.step is not None
-        and any(word in text_of(one) for one in frame.step.expressions() for word in words)
+        and any(word in one for one in frame.step.expressions() for word in words)
     ]
     return found[0] if len(found) == 1 else None

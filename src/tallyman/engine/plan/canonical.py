@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from typing import Any
 
 import sqlglot
 from sqlglot.errors import SqlglotError
@@ -16,11 +17,10 @@ from sqlglot.errors import SqlglotError
 from tallyman.domain.account.fate import Evidence
 from tallyman.domain.definition.frame import Frame
 from tallyman.domain.definition.plan import frames, is_traced, next_number
-from tallyman.domain.definition.step_facts import Lookup, Step
+from tallyman.domain.definition.step_facts import Lookup, On, Step
 from tallyman.domain.pipeline.pipeline import Asset, Source
 from tallyman.domain.pipeline.threshold import Thresholds
 from tallyman.engine.code.code_hash import sha256_of
-from tallyman.engine.expressions.columns import text_of
 from tallyman.engine.plan.plain import join_pairs, shares_names
 from tallyman.errors import UsageError
 
@@ -51,12 +51,8 @@ def definition_hash(
     sources: Mapping[str, Source],
     evidence: Evidence | str,
     thresholds: Thresholds | None,
-    code: str,
 ) -> str:
-    """Hash everything that decides a result, except data.
-
-    `code` counts if the plan contains a Column, because its text alone does not define its meaning.
-    """
+    """Hash everything that decides a result, except data."""
     read = {name: sources[name] for name in {f.input for f in frames(plan)} if name in sources}
     writer = _Writer(as_written=_has_odd_names(plan, list(read.values())))
     tree = writer.frame(plan)
@@ -79,7 +75,6 @@ def definition_hash(
             "sources": {name: _source(source) for name, source in read.items()},
             "evidence": str(evidence),
             "thresholds": None if thresholds is None else _limits(thresholds),
-            "code": code if writer.met_column else None,
         }
     )
 
@@ -90,11 +85,10 @@ def _limits(thresholds: Thresholds) -> dict[str, object]:
 
 
 class _Writer:
-    """A writer of a plan as plain values; it notes whether it met a Column."""
+    """A writer of a plan as plain values."""
 
     def __init__(self, *, as_written: bool) -> None:
         self.as_written = as_written
-        self.met_column = False
 
     def frame(self, frame: Frame) -> dict[str, object]:
         steps: list[object] = []
@@ -117,7 +111,7 @@ class _Writer:
             if field.name != "max_unmatched" or getattr(step, field.name) is not None
         }
 
-    def _field(self, step: Step, name: str, value: object) -> object:
+    def _field(self, step: Step, name: str, value: Any) -> object:
         if isinstance(value, Frame):
             return self.frame(value)
         if name == "on":
@@ -126,7 +120,7 @@ class _Writer:
             return [self._item(each, holds=name in step.holds) for each in value]
         return value if value is None or name not in step.holds else self._expression(value)
 
-    def _item(self, item: object, *, holds: bool) -> object:
+    def _item(self, item: Any, *, holds: bool) -> object:
         """Write one of several: a lookup, an expression, a name with its expression, or a plain
         value.
         """
@@ -142,18 +136,13 @@ class _Writer:
         on = self._on(lookup.on)
         return {"alias": lookup.alias, "other": self.frame(lookup.other), "on": on}
 
-    def _expression(self, given: object) -> object:
-        if isinstance(given, str):
-            return {"text": given} if self.as_written else sql(given)
-        self.met_column = True
-        return {"column": text_of(given)}
+    def _expression(self, given: str) -> object:
+        return {"text": given} if self.as_written else sql(given)
 
-    def _on(self, given: object) -> object:
+    def _on(self, given: On) -> object:
         """Write a join's condition. It is not SQL: the engine reads pairs of names from it."""
-        if isinstance(given, (list, tuple)):
-            return [self._on(each) for each in given]
         if not isinstance(given, str):
-            return self._expression(given)
+            return [self._on(each) for each in given]
         try:
             return {"pairs": join_pairs(given, (), ()), "by_name": shares_names(given)}
         except UsageError:
@@ -267,9 +256,9 @@ def _has_odd_names(plan: Frame, sources: Sequence[Source]) -> bool:
 
 
 def _made_names(step: Step) -> list[str]:
-    """List all names a step makes, those of a select included; a Column shows its name as text."""
+    """List all names a step makes, those of a select included."""
     values = [each.operand.value for each in step.assigns() if each.name is None]
-    return [*step.made_names(), *(_selected_name(v) for v in values if isinstance(v, str))]
+    return [*step.made_names(), *map(_selected_name, values)]
 
 
 def _selected_name(text: str) -> str:

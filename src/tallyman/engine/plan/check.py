@@ -267,7 +267,7 @@ def _visible(rows: DataFrame) -> list[str]:
 
 def _expressions(
     step: Step, rows: DataFrame, columns: Sequence[str]
-) -> Iterator[tuple[Place, object]]:
+) -> Iterator[tuple[Place, str]]:
     """Yield each expression of a step, with its place."""
     plainly = Place(columns, lambda one: rows.select(one), rows)
     by = [name for name in step.column_names() if name in columns]

@@ -14,10 +14,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tallyman.engine.expressions import sql_words
-from tallyman.engine.expressions.clock import Timed, bare_functions, reads_clock
-from tallyman.engine.expressions.column_sql import same_on, sql_of
-from tallyman.engine.expressions.columns import text_of
-from tallyman.engine.expressions.functions import CLOCK, GENERATORS, UNSTABLE, WITHOUT_PARENTHESES
+from tallyman.engine.expressions.clock import bare_functions
+from tallyman.engine.expressions.functions import GENERATORS, UNSTABLE, WITHOUT_PARENTHESES
 from tallyman.engine.expressions.outside import reaches_outside
 from tallyman.engine.expressions.sql_words import Call, Token
 
@@ -50,15 +48,7 @@ _SPARKS_OWN = frozenset(name.lower() for name in dir(F)) | frozenset(
         "filter",
     }
 )
-# Spark prints a Column that is passed to a Python function as its own tree.
-_TREE = "columnnodeexpression("
-_IN_TREE = re.compile(r"UnresolvedFunction\((?:List\()?([\w.]+)")
 _SPECIAL = re.compile(r"r?['\"]\s*(now|today|tomorrow|yesterday)(?![a-z])", re.I)
-_UNPINNED = (
-    "reads the clock in a way that cannot be given the run's time; write the expression as SQL "
-    "text, or take the time first with withColumn('as_of', 'current_timestamp()') and use that "
-    "column"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,28 +61,23 @@ class Place:
     is_aggregate: bool = False
 
 
-def refusals(expression: object, place: Place) -> list[str]:
+def refusals(expression: str, place: Place) -> list[str]:
     """List why the expression is not allowed there, and what to write instead."""
-    given = expression.given if isinstance(expression, Timed) else expression
-    if isinstance(given, str) and given in place.columns:
+    if expression in place.columns:
         return []
-    text = text_of(given)
-    found = list(dict.fromkeys(_by_name(text, place.columns)))
-    if not found and not isinstance(given, str):
-        found += _of_column(given, text, place)
+    found = list(dict.fromkeys(_by_name(expression, place.columns)))
     if not found:
-        found += _special_dates(given, text if isinstance(given, str) else sql_of(text), place)
-    if not found and _may_be_unstable(given, text):
-        found += _by_analysis(given, place)
-    return [f"{text!r} {reason}" for reason in found]
+        found += _special_dates(expression, place)
+    # Names alone show that it calls only Spark's own functions.
+    if not found and any(call.name not in _SPARKS_OWN for call in sql_words.calls(expression)):
+        found += _by_analysis(expression, place)
+    return [f"{expression!r} {reason}" for reason in found]
 
 
 def _by_name(text: str, columns: Sequence[str]) -> Iterator[str]:
     listed = sql_words.calls(text)
     names = [call.name for call in listed]
     names += [token.value for token in bare_functions(text, columns)]
-    if _TREE in text:
-        names += [name.lower() for name in _IN_TREE.findall(text)]
     for name in names:
         if reason := GENERATORS.get(name) or UNSTABLE.get(name):
             yield reason
@@ -124,16 +109,7 @@ def _lambda_names(text: str) -> list[str]:
     return found
 
 
-def _of_column(given: object, text: str, place: Place) -> list[str]:
-    """Refuse a Column with the clock unless its text provably means the same."""
-    assert isinstance(given, Column)
-    in_tree = _TREE in text and any(name.lower() in CLOCK for name in _IN_TREE.findall(text))
-    if not in_tree and not reads_clock(text, place.columns):
-        return []
-    return [] if same_on(place.shape, given, sql_of(text)) else [_UNPINNED]
-
-
-def _special_dates(given: object, sql: str, place: Place) -> list[str]:
+def _special_dates(sql: str, place: Place) -> list[str]:
     """Refuse texts like 'now' where Spark makes a date or timestamp of them, as it reads the
     clock.
     """
@@ -141,8 +117,6 @@ def _special_dates(given: object, sql: str, place: Place) -> list[str]:
     special = [t for t in listed if t.kind == "text" and _SPECIAL.match(t.value)]
     if not special:
         return []
-    if isinstance(given, Column) and not same_on(place.shape, given, sql):
-        return [_UNPINNED]
     typed = any(
         t in special and before.kind == "word" and before.value.startswith(("date", "timestamp"))
         for before, t in pairwise(listed)
@@ -183,21 +157,13 @@ def _holds(sql: str, place: Place) -> bool:
     return True
 
 
-def _may_be_unstable(given: object, text: str) -> bool:
-    """True if the names alone do not show that it calls only Spark's own functions."""
-    return not isinstance(given, str) or any(
-        call.name not in _SPARKS_OWN for call in sql_words.calls(text)
-    )
-
-
-def _by_analysis(given: object, place: Place) -> list[str]:
+def _by_analysis(sql: str, place: Place) -> list[str]:
     """Let Spark find functions that are declared nondeterministic, such as UDFs.
 
     Spark refuses them in the condition of a join, and next to an observed aggregate.
     """
-    column = F.expr(given) if isinstance(given, str) else given
-    assert isinstance(column, Column)
     try:
+        column = F.expr(sql)
         if place.is_aggregate:
             _ = place.rows.observe("_tm_probe", column.alias("_tm_observed")).schema
         else:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame
 from pyspark.sql.types import BooleanType
 
-from tallyman.domain.definition.expression import has_window, text_of
+from tallyman.domain.definition.expression import has_window
 from tallyman.domain.definition.frame import Frame
 from tallyman.domain.definition.plan import chain, is_traced, others, working_steps
 from tallyman.domain.definition.step_facts import Step
@@ -72,7 +72,7 @@ def _windows(where: str, steps: Sequence[Step]) -> list[Problem]:
         assigned = (each.operand.value for each in step.assigns())
         for expression in step.expressions() if step.in_place else assigned:
             if has_window(expression):
-                text = f"{text_of(expression)!r} looks at other rows, which a traced step cannot"
+                text = f"{expression!r} looks at other rows, which a traced step cannot"
                 found.append(Problem(where, f"{text}; make it a separate asset and read that"))
     return found
 
@@ -120,4 +120,4 @@ def check_conditions(step: Step, rows: DataFrame) -> None:
         found = rows.select(to_column(condition, list(rows.columns)).alias("c")).schema["c"]
         if not isinstance(found.dataType, BooleanType):
             kind = found.dataType.simpleString()
-            raise UsageError(f"where gives {kind}, not true or false: {text_of(condition)!r}")
+            raise UsageError(f"where gives {kind}, not true or false: {condition!r}")

@@ -9,9 +9,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from tallyman.domain.definition.expression import bare_name, is_star
+from tallyman.domain.definition.expression import bare_name
 from tallyman.domain.definition.frame import Frame
-from tallyman.domain.definition.step_facts import Lookup, Step
+from tallyman.domain.definition.step_facts import EVERY_COLUMN, Lookup, On, Step
 from tallyman.domain.definition.working_step import Aggregate, Append, Delete, Output, Update
 from tallyman.engine.expressions.columns import col, to_column, to_sql
 from tallyman.engine.plan import plain
@@ -46,7 +46,7 @@ def assigned_by(step: Step, before: Sequence[str], after: Sequence[str]) -> tupl
 
 def _taken_as_they_are(step: Step, before: Sequence[str]) -> set[str]:
     values = [each.operand.value for each in step.assigns()]
-    return set(before) if any(map(is_star, values)) else set(map(bare_name, values)) & set(before)
+    return set(before) if EVERY_COLUMN in values else set(map(bare_name, values)) & set(before)
 
 
 def set_names(step: Step, before: Sequence[str]) -> tuple[str, ...]:
@@ -79,7 +79,7 @@ def renamed_by(step: Step, before: Sequence[str]) -> dict[str, str]:
     return renamed | {old: new for old, new in found.items() if old is not None and old != new}
 
 
-def equalities(lookup: Lookup) -> object:
+def equalities(lookup: Lookup) -> On:
     """Return the condition without the alias: its columns may be written as `alias.column`."""
     if not isinstance(lookup.on, str) or not lookup.alias:
         return lookup.on
@@ -185,7 +185,7 @@ def apply(step: Step, rows: DataFrame, other: plain.Evaluate) -> DataFrame:
     return plain.apply(step, rows, other)
 
 
-def matching(rows: DataFrame, where: object) -> DataFrame:
+def matching(rows: DataFrame, where: str | None) -> DataFrame:
     return rows if where is None else rows.where(to_column(where, list(rows.columns)))
 
 

@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from tallyman.domain.definition.expression import is_star
 from tallyman.domain.definition.frame import Frame
 from tallyman.domain.definition.step import (
     Drop,
@@ -22,8 +21,8 @@ from tallyman.domain.definition.step import (
     Warn,
     WithColumns,
 )
-from tallyman.domain.definition.step_facts import Step
-from tallyman.engine.expressions.columns import col, named_column, text_of, to_column
+from tallyman.domain.definition.step_facts import EVERY_COLUMN, On, Step
+from tallyman.engine.expressions.columns import col, named_column, to_column
 from tallyman.errors import UsageError
 from tallyman.on_demand import OnDemand
 
@@ -76,13 +75,15 @@ def apply(step: Step, rows: DataFrame, other: Evaluate) -> DataFrame:
 
 
 def selected(step: Select, rows: DataFrame, columns: Sequence[str]) -> list[Column]:
-    listed: list[object] = []
+    return [named_column(expression, rows, columns) for expression in listed(step, columns)]
+
+
+def listed(step: Select, columns: Sequence[str]) -> list[str]:
+    """List the selected expressions, with all columns in place of `*`."""
+    found: list[str] = []
     for expression in step.columns:
-        if is_star(expression):
-            listed += columns
-        else:
-            listed.append(expression)
-    return [named_column(expression, rows, columns) for expression in listed]
+        found += columns if expression == EVERY_COLUMN else [expression]
+    return found
 
 
 def aggregated(
@@ -92,41 +93,30 @@ def aggregated(
     return rows.groupBy(*map(col, step.by)).agg(*named, *also)
 
 
-def join_pairs(on: object, left: Sequence[str], right: Sequence[str]) -> list[tuple[str, str]]:
-    """Parse the equalities of a join: names on both sides, `a = b AND c = d`, or Columns."""
-    if isinstance(on, str) and "=" not in on:
-        return [(on, on)]
-    if isinstance(on, (list, tuple)):
+def join_pairs(on: On, left: Sequence[str], right: Sequence[str]) -> list[tuple[str, str]]:
+    """Parse the equalities of a join: names on both sides, or `a = b AND c = d`."""
+    if not isinstance(on, str):
         return [pair for item in on for pair in join_pairs(item, left, right)]
+    if "=" not in on:
+        return [(on, on)]
     pairs = []
-    for equality in re.split(r"\s+AND\s+", _infix(text_of(on)), flags=re.I):
+    for equality in re.split(r"\s+AND\s+", on, flags=re.I):
         found = _EQUALITY.fullmatch(equality.strip())
         if not found:
-            raise UsageError(
-                f"join on equality of columns, not {text_of(on)!r}; compute with withColumn first"
-            )
+            advice = "compute with withColumn first"
+            raise UsageError(f"join on equality of columns, not {on!r}; {advice}")
         first, second = (name.strip() for name in found.groups())
         swap = first not in left and first in right and second in left
         pairs.append((second, first) if swap else (first, second))
     return pairs
 
 
-def _infix(text: str) -> str:
-    """Rewrite a condition made of Columns, which Spark prints as `and(=(a, b), =(c, d))`."""
-    text, found = re.sub(r"=\(([^(),]+), ([^(),]+)\)", r"\1 = \2", text), 1
-    while found:
-        text, found = re.subn(r"\band\(([^()]*), ([^()]*)\)", r"\1 AND \2", text)
-    return text
-
-
-def shares_names(on: object) -> bool:
+def shares_names(on: On) -> bool:
     """True if the join is by name, so that the key column appears once."""
-    if isinstance(on, (list, tuple)):
-        return all(shares_names(item) for item in on)
-    return isinstance(on, str) and "=" not in on
+    return not any("=" in each for each in ([on] if isinstance(on, str) else on))
 
 
-def joined_columns(on: object, left: Sequence[str], added: Sequence[str]) -> tuple[str, ...]:
+def joined_columns(on: On, left: Sequence[str], added: Sequence[str]) -> tuple[str, ...]:
     """Order the columns of a join: those joined by name come first."""
     first = [name for name, _ in join_pairs(on, left, ())] if shares_names(on) else []
     return (*first, *(name for name in left if name not in first), *added)

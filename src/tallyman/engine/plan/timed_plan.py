@@ -7,8 +7,6 @@ from datetime import datetime
 from tallyman.domain.definition import expressions
 from tallyman.domain.definition.frame import Frame
 from tallyman.engine.expressions.clock import Timed, reads_clock
-from tallyman.engine.expressions.column_sql import sql_of
-from tallyman.engine.expressions.columns import text_of
 
 
 def at(plan: Frame, moment: datetime) -> Frame:
@@ -22,13 +20,8 @@ def asks_time(plan: Frame) -> bool:
     """True if the result depends on the time. A column named `current_date` counts too, because the
     columns are known only when Spark has read the schemas.
     """
-    return any(reads_clock(text_of(each)) for each in expressions.of_plan(plan))
+    return any(reads_clock(each) for each in expressions.of_plan(plan))
 
 
-def _timed(expression: object, moment: datetime) -> object:
-    text = text_of(expression)
-    if not reads_clock(text):
-        return expression
-    # The check has proved that the text means the same as the Column, or refused the Column.
-    sql = text if isinstance(expression, str) else sql_of(text)
-    return Timed.of(expression, text, sql, moment)
+def _timed(expression: str, moment: datetime) -> str:
+    return Timed.of(expression, moment) if reads_clock(expression) else expression

@@ -15,8 +15,10 @@ from pyspark.sql.types import DataType
 
 from tallyman.domain.account.fate import Fate
 from tallyman.domain.account.rejection import ErrorType, Rule
+from tallyman.domain.definition.expression import bare_name
 from tallyman.domain.definition.step import Drop, Expect, Filter, Join, Rename, Select, Warn
 from tallyman.domain.definition.step_facts import Step
+from tallyman.engine.expressions import sql_words
 from tallyman.engine.expressions.column_names import (
     ERROR,
     KEY,
@@ -30,7 +32,7 @@ from tallyman.engine.expressions.columns import (
     cannot_raise,
     col,
     mentioned,
-    text_of,
+    named_column,
     to_column,
     to_sql,
 )
@@ -141,16 +143,21 @@ class Flow:
 
 
 def select(flow: Flow, step: Select) -> Flow:
-    listed = plain.selected(step, flow.rows, flow.columns)
+    listed = plain.listed(step, flow.columns)
     singles = [single for each in listed for single in _fields(flow, each)]
-    computed = [one for one in singles if _bare(flow, one) is None]
-    given = iter(flow.rows.select(*computed).columns if computed else ())
+    computed = {
+        one: named_column(one, flow.rows, flow.columns)
+        for one in singles
+        if _bare(flow, one) is None
+    }
+    given = flow.rows.select(*computed.values()).columns if computed else []
+    named = dict(zip(computed, given, strict=True))
     chosen: list[Column] = []
     names: dict[str, str | None] = {}
     for expression in singles:
         bare = _bare(flow, expression)
-        name = bare or next(given)
-        chosen.append(expression if bare else flow.live(expression).alias(name))
+        name = bare or named[expression]
+        chosen.append(col(name) if bare else flow.live(computed[expression]).alias(name))
         names[name] = bare
     made = [name for name, bare in names.items() if bare is None]
     held = (*(flow.key_columns or ()), *(flow.group_columns or ()))
@@ -158,19 +165,19 @@ def select(flow: Flow, step: Select) -> Flow:
     return flow.choose(chosen, names).without_key([*made, *lost]).computed(made)
 
 
-def _bare(flow: Flow, expression: Column) -> str | None:
+def _bare(flow: Flow, expression: str) -> str | None:
     """Return the column that the expression only names."""
-    name = text_of(expression).strip("`")
-    return name if name in flow.columns else None
+    name = bare_name(expression)
+    return next((each for each in (expression, name) if each in flow.columns), None)
 
 
-def _fields(flow: Flow, expression: Column) -> list[Column]:
+def _fields(flow: Flow, expression: str) -> list[str]:
     """Split `place.*` into one expression per field, so that each can be guarded."""
-    text = text_of(expression)
-    if not text.endswith(".*"):
+    *_, dot, star = (None, *sql_words.tokens(expression))
+    if dot is None or (dot.value, star.value) != (".", "*"):
         return [expression]
-    names = flow.rows.select(expression).columns
-    return [F.expr(text.removesuffix("*") + quoted(name)) for name in names]
+    names = flow.rows.select(F.expr(expression)).columns
+    return [expression[: star.start] + quoted(name) for name in names]
 
 
 def drop(flow: Flow, step: Drop) -> Flow:
@@ -208,7 +215,7 @@ def rename(flow: Flow, step: Rename) -> Flow:
 
 def filter_(flow: Flow, step: Filter, step_id: str, book: Book) -> Flow:
     """End rows with false and with NULL: no row falls between a predicate and its negation."""
-    text = text_of(step.predicate)
+    text = step.predicate
     why = f"Records filtered: {step.reason}" if step.reason else f"Records filtered by NOT ({text})"
     flow = flow.with_tags()
     ended = book.part(Fate.FILTERED, step_id, why, text, flow.level)
@@ -233,7 +240,7 @@ def expect(flow: Flow, step: Expect, step_id: str, book: Book) -> Flow:
         Rule(
             error_type=kind,
             path=f"{book.asset}.{step.rule}",
-            expected=text_of(step.predicate),
+            expected=step.predicate,
             entity=book.asset,
             field=",".join(asked) or step.rule,
             step=step_id,
@@ -263,7 +270,7 @@ def warn(flow: Flow, step: Warn, step_id: str, book: Book) -> Flow:
     key = F.when(live & ~holds, F.col(KEY))
     counts = (F.count_if(live & ~holds).alias("count"), F.min(key).alias("example"))
     rows, observed = observe(flow.rows, f"{book.asset} {step_id}", counts)
-    text = text_of(step.predicate)
+    text = step.predicate
     watched = Watched(step.rule, step_id, text, flow.level, flow.rows, counts)
     book.warnings.append(watched)
     return replace(flow, rows=rows, seen=(*flow.seen, RowsSeen((observed,), watched)))
@@ -325,9 +332,7 @@ def _unmatched(
 ) -> Flow:
     """Handle rows without a match. `columns` are the columns looked up by, and the added ones."""
     keys, added = columns
-    text = (
-        text_of(step.on) if not isinstance(step.on, (list, tuple)) else ", ".join(map(str, step.on))
-    )
+    text = step.on if isinstance(step.on, str) else ", ".join(step.on)
     matched = f"{MATCHES} IS NOT NULL"
     if step.unmatched == "keep":
         return flow

@@ -24,7 +24,7 @@ from tallyman.domain.definition.frame import OUTPUT_FORMATS, Frame
 from tallyman.domain.definition.step_facts import LOADING, Step
 from tallyman.domain.definition.working_step import Aggregate, Append, Delete, Output, Update
 from tallyman.engine.expressions.column_names import KEY, LIVE, PART, SYSTEM, quoted
-from tallyman.engine.expressions.columns import col, text_of, to_sql
+from tallyman.engine.expressions.columns import col, to_sql
 from tallyman.engine.plan import in_place, plain
 from tallyman.engine.segment import segment, tags
 from tallyman.engine.segment.cuts import Opened, group_of, source
@@ -181,7 +181,7 @@ class WorkingSet:
         return flow.without_key(written).computed(in_place.set_names(step, flow.columns))
 
     def _delete(self, flow: Flow, step: Delete, name: str) -> Flow:
-        text = "true" if step.where is None else text_of(step.where)
+        text = "true" if step.where is None else step.where
         gone = "true" if step.where is None else to_sql(step.where, flow.columns)
         why = f"Records deleted where {text}" if step.where is not None else "Records deleted"
         ended = self.book.part(Fate.FILTERED, name, why, f"NOT ({text})", flow.level)

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from tallyman.domain.definition.frame import Frame
 from tallyman.domain.definition.plan import chain, step_ids
 from tallyman.domain.definition.step import DropDuplicates
-from tallyman.domain.definition.step_facts import Step
+from tallyman.domain.definition.step_facts import On, Step
 from tallyman.engine.columns.origin import column_of, only_columns
-from tallyman.engine.expressions.columns import text_of
 from tallyman.engine.plan import in_place
 from tallyman.engine.plan.plain import join_pairs
 from tallyman.engine.readback.records import Records
@@ -26,7 +25,7 @@ class JoinLink:
     rows: Frame
     """The rows that were joined; `looked_in` is the reference."""
     looked_in: Frame
-    equalities: object
+    equalities: On
     left: Mapping[str, tuple[str, ...]] | None
     """The compared columns by accounted input; None if they were computed."""
     right: tuple[str, ...] | None
@@ -64,7 +63,7 @@ def links(plan: Frame, known: Mapping[str, Collection[str]]) -> list[JoinLink]:
     return found
 
 
-def _looked_in(step: Step | None) -> list[tuple[Frame, object]]:
+def _looked_in(step: Step | None) -> list[tuple[Frame, On]]:
     """List each reference of a step with its join condition."""
     looked_in = () if step is None else step.references
     return [(lookup.other, in_place.equalities(lookup)) for lookup in looked_in]
@@ -107,10 +106,8 @@ def _right(columns: Sequence[Mapping[str, str] | None], looked_in: Frame) -> tup
     return tuple(found[looked_in.input] for found in columns if found)
 
 
-def _shown(on: object) -> str:
-    if isinstance(on, (list, tuple)):
-        return ", ".join(text_of(one) for one in on)
-    return text_of(on)
+def _shown(on: On) -> str:
+    return on if isinstance(on, str) else ", ".join(on)
 
 
 def matched(

@@ -141,8 +141,7 @@ class Result:
 
 @dataclass
 class Past:
-    """Opens each past result once. Spark starts only to recompute keys, and for a plan built from
-    Columns."""
+    """Opens each past result once. Spark starts only to recompute keys."""
 
     workspace: Workspace
     plans: PastPlans
