@@ -91,7 +91,6 @@ HARMLESS = [
     'frame.groupBy("group_key", "day").agg(total="sum(price)", name="per_day")',
     'spark.conf.set("spark.sql.shuffle.partitions", "7")',
     'spark.conf.set("spark.hadoop.fs.s3a.endpoint", "https://s3.example.org")',
-    "SELECT a.key, b.group_key FROM `a` WHERE x = 'kept' AND y <> \"it's\"",
     "def f(\n    token: str,\n    password: str,\n):\n    return {token: password}",
 ]
 
