@@ -6,6 +6,7 @@ Each kind of job is done (a) with plain PySpark, which writes only the result, (
 evidence="digest", (c) with evidence="keys"; interleaved. The kinds: `parquet` and `json` check,
 filter, look up and group; `rows` does the same from Parquet without the group; `published` groups
 the rows of a published version. `new` is (b) on bytes that no door has measured before.
+With `--parts` also what manifest, seal, lineage and publication take of each run by Tallyman.
 Next to seconds: processor seconds of this process and the JVM, Spark jobs, and calls into the JVM.
 """
 
@@ -24,6 +25,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import parts
 import psutil
 from py4j.java_gateway import GatewayClient
 from pyspark.sql import DataFrame, SparkSession
@@ -209,6 +211,7 @@ def main() -> None:
     parser.add_argument("--modes", default=",".join(MODES))
     parser.add_argument("--memory", default="4g", help="driver heap")
     parser.add_argument("--keep", type=Path, help="folder for the data, reused when it is there")
+    parser.add_argument("--parts", action="store_true", help="time the parts of a run")
     given = parser.parse_args()
     home = given.keep or Path(tempfile.mkdtemp(prefix="tallyman-bench-"))
     (home / "pipelines").mkdir(parents=True, exist_ok=True)
@@ -221,6 +224,8 @@ def main() -> None:
         plain(project.spark, home, "rows", home / "published")
         result = project.run("rows", thresholds="permissive", force=True)
         assert result.exit_code == 0, result.to_json()
+    if given.parts:
+        parts.watch()
     watch, meter = PeakMemory(), Meter(project.spark)
     watch.start()
     load = os.getloadavg()[0]
@@ -243,6 +248,7 @@ def measure(
         for mode in modes:
             if mode == "new":
                 shutil.rmtree(home / ".tallyman" / "doors", ignore_errors=True)
+            parts.taken.clear()
             before = meter.read()
             if mode == "plain":
                 plain(project.spark, home, kind, home / "plain")
@@ -252,7 +258,8 @@ def measure(
                 assert result.exit_code == 0, result.to_json()
             after = meter.read()
             if round_:  # the first round warms up
-                taken[mode].append({name: after[name] - before[name] for name in after})
+                spent = {name: after[name] - before[name] for name in after}
+                taken[mode].append(spent | parts.taken)
             if mode in ("digest", "keys"):
                 folder = home / result.folder
                 evidence[mode] = size(folder / kind / "adjoint") + size(folder / kind / "errors")
@@ -298,6 +305,9 @@ def report(
                 f" {each['cpu']:7.2f} {ratio['cpu']:6.2f} {each['jobs']:5.0f} {each['calls']:6.0f}"
                 f" {f'{share:.1%}' if share is not None else '':>17}"
             )
+            shares = {n: each[n] / each["seconds"] for n in parts.PARTS if n in each}
+            if shares:
+                print(f"{'':10} {', '.join(f'{n} {s:.1%}' for n, s in shares.items())}")
     print(f"peak memory of the process and its JVM: {peak / 2**30:.2f} GiB (heap {given.memory})")
     written = {
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from tallyman.engine.evidence import kept
 from tests.engine.conftest import Ran, Workshop
 
 OK, PARSE, CAST, NULL = "ok", ["parse_error"], ["type_cast_error"], ["null_error"]
@@ -301,6 +302,35 @@ def e(typed):
     assert "has nothing to read at data/absent.json" in messages["d"]
     assert "column 'id' is declared int, the files hold string" in messages["e"]
     assert "the files have no column 'm'" in messages["e"]
+
+
+LONG = 20_000_000
+"""The most characters of one text in JSON that Spark reads."""
+
+
+@pytest.mark.parametrize("first", ['{"id":"a","n":1}', '{"n":1}'], ids=["fast", "line by line"])
+@pytest.mark.parametrize("by_spark", [False, True])
+def test_a_line_above_the_limit_of_the_json_reader_is_a_rejection_that_says_so(
+    workshop: Callable[..., Workshop], monkeypatch: pytest.MonkeyPatch, first: str, by_spark: bool
+) -> None:
+    monkeypatch.setattr(kept, "LETTER_BYTES", 0 if by_spark else kept.LETTER_BYTES)
+    made = workshop(interpreted=True).pipeline("""
+tm.source("long", "data/long.json", schema="id string, n int, name string", key="id")
+
+@tm.asset(thresholds="permissive")
+def long_read(long):
+    return long.select("id", "n")
+""")
+    line = '{"id":"b","n":2,"name":"' + "x" * (LONG + 1) + '"}'
+    made.lines("long.json", [first, line, '{"id":"c","n":3}'])
+    ran = made.run()
+    files = ran["long_read"]
+    assert ran.result.exit_code == 0, ran.result.to_json()
+    assert files.fates == {"PASS_THROUGH": 2, "ERROR": 1}
+    [rejection] = files.rejections
+    assert (rejection["source_key"], rejection["error_type"]) == ("b", "parse_error")
+    assert rejection["actual"].startswith(f"{len(line)} characters: JSON is read up to {LONG} ")
+    assert files.summary[0]["error_type"] == "parse_error"
 
 
 MANY = """

@@ -21,9 +21,9 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from tallyman.control.openlineage.asset import code_of_asset
 from tallyman.control.openlineage.datasets import of_source
 from tallyman.control.openlineage.events import LineageAsset, LineageRun
-from tallyman.control.openlineage.source_code import code_of_asset
 from tallyman.domain.account.fate import Fate
 from tallyman.domain.account.ledger import InputAccount, KeyDigest, Ledger, Partition
 from tallyman.domain.account.stored_ledger import StoredLedger

@@ -146,7 +146,7 @@ def test_a_finished_target_tells_its_balance_and_its_data(tmp_path: Path) -> Non
     assert "rowCount" not in airlines["inputFacets"]["dataQualityMetrics"]
     assert told["job"]["facets"]["sourceCode"]["language"] == "PYTHON"
     assert "def daily_revenue(" in told["job"]["facets"]["sourceCode"]["sourceCode"]
-    assert "WITH `10_expect` AS" in told["job"]["facets"]["sql"]["query"]
+    assert "  -- 10_expect" in told["job"]["facets"]["sql"]["query"]
 
 
 def test_column_lineage_names_datasets_not_inputs(tmp_path: Path) -> None:

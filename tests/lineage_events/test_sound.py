@@ -1,6 +1,6 @@
 """What lineage does not name has no influence: change such a column, and the result is the same.
 
-The plan is executed as the query an event tells, by another engine than Spark.
+The plan is executed as one SQL query, by another engine than Spark.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from tallyman.domain.definition.step import Join
 from tallyman.domain.definition.working_step import Update
 from tallyman.domain.pipeline.pipeline import Pipeline
 from tallyman.engine.columns.lineage import column_lineage
-from tallyman.engine.columns.logical_query import logical_query
 from tallyman.engine.plan.in_place import equalities
 from tallyman.engine.plan.plain import join_pairs
+from tests.lineage_events.plan_sql import plan_sql
 from tests.lineage_events.plans import airline, columns_of, ledger_close
 from tests.trace import general_ledger
 
@@ -65,7 +65,7 @@ class Whole:
         return column_lineage(self.plan, columns_of(self.pipeline))
 
     def result(self) -> Rows:
-        return self.ask(logical_query(self.plan))
+        return self.ask(plan_sql(self.plan))
 
     def ask(self, text: str) -> Rows:
         query = sqlglot.transpile(text, read="spark", write="duckdb")[0]
@@ -96,8 +96,7 @@ class Whole:
         """A lookup that finds two rows makes no result at all."""
         return any(
             self.ask(
-                f"SELECT 1 FROM ({logical_query(other)}) GROUP BY {', '.join(keys)} "
-                "HAVING count(*) > 1"
+                f"SELECT 1 FROM ({plan_sql(other)}) GROUP BY {', '.join(keys)} HAVING count(*) > 1"
             )
             for other, keys in self.looked_up()
         )

@@ -1,11 +1,9 @@
 """Beside a run: events reach a collector that is well, and no other one slows the run."""
 
-import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
-from io import StringIO
+from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
@@ -20,19 +18,6 @@ from tests.world.waiting import wait_until
 
 KEY = "s3cret-of-the-shop"
 Collectors = Callable[..., Collector]
-
-
-@pytest.fixture
-def logged() -> Iterator[StringIO]:
-    """What a pipeline that logs everything would show."""
-    shown = StringIO()
-    handler, root = logging.StreamHandler(shown), logging.getLogger()
-    before = root.level
-    root.addHandler(handler)
-    root.setLevel(logging.DEBUG)
-    yield shown
-    root.setLevel(before)
-    root.removeHandler(handler)
 
 
 def test_a_healthy_collector_has_everything_when_the_run_ends(
@@ -199,11 +184,12 @@ def test_codes_that_tell_of_the_event_set_it_aside(
 def test_codes_that_tell_of_something_else_leave_it_where_it_is(
     shop: SpoolHome, collectors: Collectors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A redirect too: followed, a POST becomes a GET, and its 200 would look like a yes."""
+    """A redirect too: followed, a POST becomes a GET, and its 200 would look like a yes; or the key
+    goes to another address."""
     collector = collectors()
     monkeypatch.setenv("OPENLINEAGE_URL", collector.url)
     events = shop.spool(2)
-    codes = (301, 302, 303, 304, 401, 403, 404, 408, 429, 500, 502, 504)
+    codes = (301, 302, 303, 304, 307, 308, 401, 403, 404, 408, 429, 500, 502, 504)
     for code in codes:
         collector.answer = lambda *_, code=code: code
         with pytest.raises(LineageNotSent, match=str(code)) as caught:
@@ -220,21 +206,18 @@ def test_a_wrong_key_keeps_the_events_and_is_not_shown(
     collectors: Collectors,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
-    logged: StringIO,
 ) -> None:
     collector = collectors(key="right", says=f"no entry with {KEY}")
-    monkeypatch.setenv("OPENLINEAGE_URL", collector.url.replace("//", f"//me:{KEY}@"))
+    monkeypatch.setenv("OPENLINEAGE_URL", collector.url)
     monkeypatch.setenv("OPENLINEAGE_API_KEY", KEY)
     events = shop.spool(2)
     sender = Sender(shop.outbox).start()
     wait_until(lambda: shop.state().attempts == 1)
     line = sender.close()
     seen = [line, shop.state().last_error, *map(str, shop.tallyman("lineage", "status"))]
-    seen += [*capfd.readouterr(), logged.getvalue()]
+    seen += capfd.readouterr()
     assert "401 Unauthorized: no entry with ***" in str(line)
     assert not [text for text in seen if KEY in str(text)]
-    assert "OpenLineage" not in logged.getvalue()
-    monkeypatch.setenv("OPENLINEAGE_URL", collector.url)
     monkeypatch.setenv("OPENLINEAGE_API_KEY", "right")
     assert flush(shop.outbox).sent == 2
     assert collector.taken == events

@@ -1,45 +1,56 @@
-"""The destination of lineage events, read from OPENLINEAGE_* and openlineage.yml like every
-OpenLineage program does. One difference: each event is tried once, because the spool retries."""
+"""The destination of lineage events, read from OPENLINEAGE_* and openlineage.yml."""
 
 from __future__ import annotations
 
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from urllib.parse import urljoin, urlsplit
 
 import yaml
 
-from tallyman.control.delivery.destination_text import secrets_in, shown, without
 from tallyman.errors import DestinationUnusable
-from tallyman.on_demand import OnDemand
-
-if TYPE_CHECKING:
-    from openlineage.client import OpenLineageClient
-
-    from tallyman.control.delivery import client
-else:
-    client = OnDemand("tallyman.control.delivery.client")
 
 FILE = "openlineage.yml"
 PREFIX = "OPENLINEAGE__"
-URL_VARIABLE = "OPENLINEAGE_URL"
-DEFAULT_NAME = "default_http"
-"""The client's name for the receiver of OPENLINEAGE_URL in a composite transport."""
+ENDPOINT = "api/v1/lineage"
+TIMEOUT_S = 5.0
 NOWHERE = ("console", "noop")
 """Transports that deliver to nobody: marking an event as sent to them would lose it."""
-ONCE: Mapping[str, object] = {"total": 0, "read": 0, "connect": 0, "status_forcelist": []}
-"""Retry settings for one try. The sender decides when to try again."""
+HIDDEN = "***"
+SHORTEST = 4
+"""A shorter secret also occurs in ordinary words; hiding it would garble the reason."""
+LONGEST = 300
 
 
-@dataclass(frozen=True, slots=True)
+class _Invalid(Exception):
+    """Why the settings cannot be used, without any of their values."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Destination:
-    client: OpenLineageClient
+    """A collector or a file."""
+
     shown: str
-    """The address for people: without user, password, path or query."""
-    secrets: frozenset[str]
+    """The address for people. Without its path, which may contain a key."""
+    url: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    timeout_s: float = TIMEOUT_S
+    verify: bool | str = True
+    """Whether to check the certificate, or a file with the authorities that may sign it."""
+    file: Path | None = None
+
+    def without_secrets(self, text: str) -> str:
+        """Replace keys by `***`, and shorten the text to one line."""
+        # Of `Bearer KEY` also the key alone.
+        values = {part for value in self.headers.values() for part in (value, *value.split()[1:])}
+        for secret in sorted(values, key=len, reverse=True):
+            text = text.replace(secret, HIDDEN) if len(secret) >= SHORTEST else text
+        text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+        return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
 
 
 def disabled() -> bool:
@@ -52,32 +63,66 @@ def find(folders: Sequence[Path]) -> Destination | None:
     if disabled():
         return None
     file = _file(folders)
-    config = _read(file) if file else {}
-    where = str(file) if file else "OPENLINEAGE_*"
     try:
-        config = _merged(_variables(), config)
-        transport = prepared(_with_plain_variables(config.get("transport") or {}))
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        reason = "the transport settings are not valid"
-        raise DestinationUnusable(where, f"{reason} ({type(error).__name__})") from None
-    if transport.get("type", NOWHERE[0]) in NOWHERE:
+        given = _variables()
+        config = _read(file) if file else {}
+        unknown = sorted({*given, *config} - {"transport"})
+        if unknown:
+            raise _Invalid(f"only `transport` is supported, not {', '.join(map(str, unknown))}")
+        return _destination({**(given.get("transport") or {}), **(config.get("transport") or {})})
+    except _Invalid as error:
+        raise DestinationUnusable(str(file or "OPENLINEAGE_*"), str(error)) from None
+    except (AttributeError, TypeError, ValueError) as error:
+        reason = f"the transport settings are not valid ({type(error).__name__})"
+        raise DestinationUnusable(str(file or "OPENLINEAGE_*"), reason) from None
+
+
+def _destination(transport: dict[str, Any]) -> Destination | None:
+    kind, variable = transport.get("type"), os.environ.get("OPENLINEAGE_URL")
+    if variable and kind in (None, "http") and "url" not in transport:
+        # The key of the environment goes to the address of the environment only.
+        auth = {"type": "api_key", "apiKey": os.environ.get("OPENLINEAGE_API_KEY")}
+        endpoint = os.environ.get("OPENLINEAGE_ENDPOINT") or ENDPOINT
+        plain: dict[str, Any] = {
+            "url": variable,
+            "endpoint": endpoint,
+            "auth": auth if auth["apiKey"] else None,
+        }
+        kind, transport = "http", {**plain, **transport}
+    if not transport or kind in NOWHERE:
         return None
-    secrets = secrets_in(transport)
-    try:
-        made = client.made(config, transport)
-    except Exception as error:
-        reason = without(secrets, f"{type(error).__name__}: {error}")
-        raise DestinationUnusable(where, reason) from None
-    return Destination(made, shown(transport), secrets)
+    if kind == "file" and isinstance(transport.get("log_file_path"), str):
+        path = Path(transport["log_file_path"])
+        return Destination(shown=f"file {path}", file=path)
+    if kind != "http":
+        raise _Invalid("`type` must be http, file (with log_file_path) or console")
+    url, verify = str(transport.get("url") or ""), transport.get("verify", True)
+    return Destination(
+        shown=_origin(url),
+        url=urljoin(url, str(transport.get("endpoint") or ENDPOINT)),
+        headers=_headers(transport),
+        timeout_s=float(transport.get("timeout") or TIMEOUT_S),
+        verify=verify if isinstance(verify, bool) else str(verify),
+    )
 
 
-def _merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge settings at every depth; where both have a value, the second counts."""
-    found = {**first, **second}
-    for name in first.keys() & second.keys():
-        if isinstance(first[name], dict) and isinstance(second[name], dict):
-            found[name] = _merged(first[name], second[name])
-    return found
+def _origin(url: str) -> str:
+    """Return scheme, host and port of an address that contains no user: an '@' or '/' in a password
+    would make part of it look like a host."""
+    found = urlsplit(url)
+    if found.scheme not in ("http", "https") or not found.hostname or "@" in url:
+        raise _Invalid("`url` must be http://… or https://… without a user; a key goes into `auth`")
+    return f"{found.scheme}://{found.netloc}"
+
+
+def _headers(transport: Mapping[str, Any]) -> dict[str, str]:
+    headers = {str(k): str(v) for k, v in (transport.get("custom_headers") or {}).items()}
+    if auth := transport.get("auth"):
+        key = auth.get("apiKey") or auth.get("apikey") or auth.get("api_key")
+        if auth.get("type") != "api_key" or not key:
+            raise _Invalid("`auth` must be {type: api_key, apiKey: …}")
+        headers["Authorization"] = f"Bearer {key}"
+    return headers
 
 
 def _file(folders: Sequence[Path]) -> Path | None:
@@ -97,13 +142,11 @@ def _read(file: Path) -> dict[str, Any]:
         found = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
     except yaml.MarkedYAMLError as error:
         line = f" at line {error.problem_mark.line + 1}" if error.problem_mark else ""
-        raise DestinationUnusable(str(file), f"it is not valid YAML{line}") from None
+        raise _Invalid(f"it is not valid YAML{line}") from None
     except (OSError, UnicodeError, yaml.YAMLError) as error:
-        raise DestinationUnusable(
-            str(file), f"it cannot be read ({type(error).__name__})"
-        ) from None
+        raise _Invalid(f"it cannot be read ({type(error).__name__})") from None
     if not isinstance(found, dict):
-        raise DestinationUnusable(str(file), "expected names and values")
+        raise _Invalid("expected names and values")
     return found
 
 
@@ -111,63 +154,13 @@ def _variables() -> dict[str, Any]:
     """Read nested settings: OPENLINEAGE__TRANSPORT__TYPE=http means transport: {type: http}; values
     may be JSON."""
     found: dict[str, Any] = {}
-    # Reverse order puts a whole (…__TRANSPORT) after its parts, so that it replaces them.
-    for name in sorted((n for n in os.environ if n.startswith(PREFIX)), reverse=True):
+    for name in sorted(n for n in os.environ if n.startswith(PREFIX)):
         *path, last = name[len(PREFIX) :].lower().split("__")
         place = found
         for piece in path:
             place = place.setdefault(piece, {})
-        place[last] = _value(os.environ[name])
-    return found
-
-
-def _value(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
-
-
-def _with_plain_variables(transport: Mapping[str, Any]) -> dict[str, Any]:
-    """Apply OPENLINEAGE_URL, its endpoint and its key where nothing else is configured. The key is
-    sent only to that address."""
-    url = os.environ.get(URL_VARIABLE)
-    if not url:
-        return dict(transport)
-    plain: dict[str, Any] = {"type": "http", "url": url}
-    if endpoint := os.environ.get("OPENLINEAGE_ENDPOINT"):
-        plain["endpoint"] = endpoint
-    if key := os.environ.get("OPENLINEAGE_API_KEY"):
-        plain["auth"] = {"type": "api_key", "apiKey": key}
-    kind, among = transport.get("type"), transport.get("transports")
-    if kind is None:
-        return plain
-    if kind in ("http", "async_http") and "url" not in transport:
-        return {**plain, **transport}
-    if kind == "composite" and isinstance(among, dict) and DEFAULT_NAME not in among:
-        return {**transport, "transports": {**among, DEFAULT_NAME: plain}}
-    return dict(transport)
-
-
-def prepared(transport: Mapping[str, Any]) -> dict[str, Any]:
-    """Adjust the transport so that a return means the event was taken: one try, in this thread, and
-    no swallowed failure."""
-    found, kind = dict(transport), transport.get("type")
-    if kind in ("http", "async_http"):
-        # An event sent in the background is lost with the process, although it is marked as sent.
-        found |= {"type": "http", "retry": dict(ONCE)}
-    elif kind == "datadog":
-        found |= {"retry": dict(ONCE), "async_transport_rules": {"*": {"*": False}}}
-    elif kind == "transform":
-        found["transport"] = prepared(found["transport"])
-    elif kind == "composite":
-        among = found["transports"]
-        if isinstance(among, dict):
-            found["transports"] = {name: prepared(one) for name, one in among.items() if one}
-        else:
-            found["transports"] = [prepared(one) for one in among]
-        if found.get("continue_on_success", True):
-            # Every receiver must get the event: sending it twice to one is better than never to
-            # another.
-            found.setdefault("continue_on_failure", False)
+        try:
+            place[last] = json.loads(os.environ[name])
+        except ValueError:
+            place[last] = os.environ[name]
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -13,18 +14,19 @@ from tallyman.control.bind.pinned_files import Pin
 from tallyman.control.openlineage.datasets import LineageDataset, of_source
 from tallyman.control.openlineage.events import LineageAsset, LineageRun
 from tallyman.control.openlineage.files import described_by_folder
-from tallyman.control.openlineage.source_code import code_of_asset
 from tallyman.control.openlineage.summary import made_by, small, with_totals
 from tallyman.control.openlineage.totals import Total, Totals, total
 from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.pipeline.redaction import hidden_columns
 from tallyman.control.pipeline.shared import find_shared
+from tallyman.domain.compiled.compiled_plan import CompiledPlan
 from tallyman.domain.definition.frame import Frame
 from tallyman.domain.history.run import AssetResult, Status
 from tallyman.domain.pipeline.pipeline import Asset, SharedDataset
 from tallyman.domain.pipeline.target import Target, folder_of, readings
 from tallyman.domain.version.commit import Commit
-from tallyman.engine.code.shown_code import Code
+from tallyman.engine.code.code_hash import YAML
+from tallyman.engine.code.shown_code import Code, shown_code
 from tallyman.engine.files.listing import InputFile
 from tallyman.engine.readback.rejected_columns import COLUMNS
 from tallyman.engine.warehouse.footers import Extent, extents, sizes
@@ -273,6 +275,18 @@ class AssetFacts:
         if parquet and len(paths) <= MANY:
             return extents(paths, self._hidden)
         return sizes(paths)
+
+
+def code_of_asset(asset: Asset, pipelines: Path) -> Code | None:
+    """Return the asset's function, or the YAML file that names it; None if neither can be read."""
+    function = asset.written.function
+    if isinstance(function, CompiledPlan) and function.code is not None:
+        return shown_code("PYTHON", function.code)
+    names = re.compile(rf"^\s+[\"']?{re.escape(asset.name)}[\"']?\s*:", re.M)
+    for path in sorted(p for p in pipelines.glob("*") if p.suffix in YAML):
+        if names.search(text := path.read_text(encoding="utf-8")):
+            return shown_code("YAML", text)
+    return None
 
 
 def _intact(pin: Pin) -> bool:

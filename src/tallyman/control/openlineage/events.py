@@ -27,6 +27,7 @@ from tallyman.control.openlineage.facets import (
     facet,
     notes_facet,
 )
+from tallyman.control.openlineage.plan_text import plan_text, step_texts
 from tallyman.domain.account.stored_ledger import StoredLedger
 from tallyman.domain.definition.column_lineage import ColumnLineage
 from tallyman.domain.definition.frame import Frame
@@ -34,9 +35,8 @@ from tallyman.domain.definition.plan import accounted_inputs
 from tallyman.domain.history.lineage_event import LineageEvent
 from tallyman.domain.history.manifest import Manifest
 from tallyman.domain.history.run import AssetResult, Status
-from tallyman.engine.code.shown_code import Code, without_secrets
+from tallyman.engine.code.shown_code import Code
 from tallyman.engine.columns.lineage import column_lineage, registered_lineage
-from tallyman.engine.columns.logical_query import logical_query, step_queries
 
 NAMESPACE = "tallyman"
 STATES = {
@@ -156,7 +156,7 @@ def step_events(
         return []
     own, name = asset.id(run), f"{run.project}.{asset.result.name}"
     parent = _parent(run, own, name)
-    queries = step_queries(asset.plan)
+    queries = step_texts(asset.plan)
     known = run_facets.step_ledgers(asset.plan, asset.ledger, asset.rejections, asset.result.name)
     return [
         _event(
@@ -218,8 +218,7 @@ def _job(
         texts = {"language": code.language, "sourceCode": code.text}
         facets["sourceCode"] = facet("SourceCodeJobFacet", **texts)
     if query is not None:
-        text = without_secrets(query)
-        facets["sql"] = facet("SQLJobFacet", query=text, dialect="spark")
+        facets["sql"] = facet("SQLJobFacet", query=query)
     if meta:
         facets["tags"] = notes_facet(meta)
     return _named(run, name, facets)
@@ -241,7 +240,7 @@ def _texts(assets: Sequence[LineageAsset]) -> tuple[Code | None, str | None]:
     by_name = {asset.result.name: asset for asset in assets}
     codes = list(dict.fromkeys(a.code for a in by_name.values() if a.code is not None))
     queries = [
-        f"-- {name}\n{logical_query(a.plan)}" for name, a in by_name.items() if a.plan is not None
+        f"-- {name}\n{plan_text(a.plan)}" for name, a in by_name.items() if a.plan is not None
     ]
     languages = {code.language for code in codes}
     code = None

@@ -1,9 +1,7 @@
 """Facets of OpenLineage events as plain JSON, the producer of the events, and the states of a run.
 Facets contain no values of rows.
 
-Built without the client of OpenLineage, whose import takes longer than a run without changes; the
-names and addresses of its facets are compared with the client by a test. Tallyman's own facets have
-a JSON Schema in `schemas/`, which their `_schemaURL` names.
+Tallyman's own facets have a JSON Schema in `schemas/`, which their `_schemaURL` names.
 """
 
 from __future__ import annotations

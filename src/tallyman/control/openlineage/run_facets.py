@@ -10,9 +10,9 @@ from itertools import islice
 from typing import Any, Protocol
 
 from tallyman.control.openlineage.facets import PRODUCER, Facet, facet
-from tallyman.control.openlineage.source_code import message_of
 from tallyman.domain.account.fate import Fate
 from tallyman.domain.account.ledger import PROOF, WEAKER_PROOF, Partition
+from tallyman.domain.account.redaction import NUMBERS_ONLY
 from tallyman.domain.account.stored_ledger import StoredLedger
 from tallyman.domain.definition.frame import Frame
 from tallyman.domain.definition.plan import chain, others, step_ids
@@ -21,11 +21,13 @@ from tallyman.domain.history.manifest import BoundInput, Manifest
 from tallyman.domain.history.run import AssetResult
 from tallyman.domain.pipeline.partition import decode
 from tallyman.engine.files.run_folder import LEDGER, MANIFEST
+from tallyman.engine.spark.secrets import without_assigned
 
 Facets = dict[str, Facet]
 LETTERS = "errors"
 MOST = 100
 """The most inputs in one event; the manifest lists all."""
+_SPARK_CLASS = re.compile(r"\[([A-Z][A-Z_.]+)\]")
 _EVIDENCE = re.compile(r"adjoint/[^/]+/(.+)\.parquet")
 
 
@@ -254,3 +256,16 @@ def failure(error: Mapping[str, Any] | None, where: str) -> Facets:
             threshold=None if threshold is None else float(threshold),
         ),
     }
+
+
+def message_of(error: Mapping[str, object], where: str) -> str:
+    """Return message and hint of an error; if the message may contain values of rows, only its
+    kind."""
+    code, hint = str(error.get("code", "error")), str(error.get("hint") or "")
+    message = str(error.get("message") or code)
+    if code not in NUMBERS_ONLY:
+        kind = _SPARK_CLASS.search(message)
+        step = error.get("operation_order")
+        at = "" if step is None else f" at step {step}"
+        message = f"{where}: {code}{at}{f' [{kind.group(1)}]' if kind else ''}."
+    return without_assigned(f"{message} {hint}".strip())

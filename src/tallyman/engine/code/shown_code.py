@@ -1,40 +1,28 @@
-"""Source code as people may see it: without the secrets in it."""
+"""Source code as people may see it: without the secrets in it.
+
+One coarse rule instead of many exact ones: where a statement of Python, or a mapping or list of
+YAML, names a secret, none of its constants is shown. Text that cannot be parsed is not shown.
+"""
 
 from __future__ import annotations
 
 import re
+import tokenize
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from io import StringIO
+from itertools import accumulate
 
-from tallyman.engine.code.secret_literals import without_literals
-from tallyman.engine.spark.secrets import (
-    HIDDEN,
-    NAME,
-    NAME_INSIDE,
-    SECRET,
-    without_assigned,
-    without_users,
-)
+import yaml
 
-_TEXT = (
-    r"""[rbfu]{0,2}(?:\"{3}(?:\\.|[^\\])*?\"{3}|'{3}(?:\\.|[^\\])*?'{3}"""
-    r"""|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')"""
-)
-_QUOTED_NAME = rf"""(["'])[^\s"']*(?:{SECRET.pattern})[^\s"']*\2"""
-_BECOMES = r"(?:(?::\s*[\w.\[\] |]+)?=|[:=!]=?)"
-_LITERAL = re.compile(
-    rf"""((?:{_QUOTED_NAME}\s*+(?:,|\]?\s*+{_BECOMES})|{NAME}\s*+(?:{_BECOMES}|\())"""
-    rf"""\s*+(?:\w++\s*+=\s*+)?\(?\s*+){_TEXT}(?:\s*+\+?\s*+{_TEXT})*""",
-    re.I | re.S,
-)
-_KEY = rf"""["']?{NAME}["']?[ \t]*:"""
-_BLOCK = re.compile(
-    rf"""^(([ \t]*)(?:-[ \t]+)?{_KEY}[ \t]*[|>][^\n]*\n)(?:\2[ \t]+\S[^\n]*\n?|[ \t]*\n)+""",
-    re.I | re.M,
-)
-_PLAIN = re.compile(rf"""^([ \t]*(?:-[ \t]*)?{_KEY}[ \t]*)(?![|>\[{{'"&*])(\S.*)$""", re.I | re.M)
-_FLOW = re.compile(rf"""([{{,]\s*+{_KEY}[ \t]+)(?!['"\[{{])[^,}}\n]+""", re.I)
-_IN_ADDRESS = re.compile(rf"""((?:[?&;]|-D){NAME_INSIDE}=)[^&;\s'"]+""", re.I)
-_ANY_TEXT = re.compile(_TEXT, re.I | re.S)
+from tallyman.engine.spark.secrets import HIDDEN, SECRET, without_assigned, without_users
+
+NAMES = ("STRING", "NAME", "FSTRING_MIDDLE", "TSTRING_MIDDLE")
+BEGINS, ENDS = ("FSTRING_START", "TSTRING_START"), ("FSTRING_END", "TSTRING_END")
+_COMMENT = re.compile(rf"#[^\n]*(?:{SECRET.pattern})[^\n]*", re.I)
+_CONSTANT = re.compile(r"""['"\d]""")
+_Span = tuple[int, int, bool]
+"""Where a constant is, and whether it is hidden."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,26 +32,80 @@ class Code:
 
 
 def shown_code(language: str, text: str) -> Code:
-    """Hide secrets, first with the parser, then in comments and inside strings."""
-    hidden = without_literals(language, text)
-    return Code(language, without_secrets(hidden) if language == "YAML" else _in_code(hidden))
+    """Hide secrets; of a text that cannot be parsed, everything."""
+    try:
+        found = _with(text, _in_yaml(text) if language == "YAML" else _in_python(text))
+    except (SyntaxError, tokenize.TokenError, ValueError, RecursionError, yaml.YAMLError):
+        found = HIDDEN
+    return Code(language, without_users(_COMMENT.sub(f"# {HIDDEN}", found)))
 
 
-def without_secrets(text: str) -> str:
-    """Hide values assigned to secret names, and users and passwords in addresses."""
-    hidden = _BLOCK.sub(rf"\g<1>\g<2>  {HIDDEN}\n", _in_code(text))
-    return _FLOW.sub(rf"\g<1>{HIDDEN}", _PLAIN.sub(rf"\g<1>{HIDDEN}", hidden))
+def shown_expression(text: str) -> str:
+    """Hide an expression that names a secret, if it contains a constant."""
+    secret = SECRET.search(text) and _CONSTANT.search(text)
+    return HIDDEN if secret else without_assigned(text)
 
 
-def _in_code(text: str) -> str:
-    hidden = _LITERAL.sub(rf"\g<1>'{HIDDEN}'", text)
-    hidden = _ANY_TEXT.sub(lambda found: _inside(found.group()), hidden)
-    return without_users(_IN_ADDRESS.sub(rf"\g<1>{HIDDEN}", hidden))
+def _with(text: str, spans: Iterable[_Span]) -> str:
+    found: dict[tuple[int, int], bool] = {}
+    for start, end, hidden in spans:
+        found[start, end] = hidden or found.get((start, end), False)
+    for (start, end), hidden in sorted(found.items(), reverse=True):
+        shown = f"'{HIDDEN}'" if hidden else without_assigned(text[start:end])
+        text = text[:start] + shown + text[end:]
+    return text
 
 
-def _inside(literal: str) -> str:
-    """Hide secrets inside a string literal, but keep its quotes."""
-    prefix = len(literal) - len(literal.lstrip("rbfuRBFU"))
-    width = 3 if literal[prefix : prefix + 3] in ('"' * 3, "'" * 3) else 1
-    begin, end = prefix + width, len(literal) - width
-    return literal[:begin] + without_assigned(literal[begin:end]) + literal[end:]
+def _in_python(text: str) -> Iterator[_Span]:
+    starts = [0, *accumulate(len(line) + 1 for line in text.split("\n"))]
+    statement: list[tuple[int, int]] = []
+    secret, depth, begin = False, 0, 0
+    for found in tokenize.generate_tokens(StringIO(text).readline):
+        kind = tokenize.tok_name[found.type]
+        start, end = (starts[line - 1] + column for line, column in (found.start, found.end))
+        secret |= kind in NAMES and SECRET.search(found.string) is not None
+        if kind in BEGINS:
+            begin = begin if depth else start
+            depth += 1
+        elif kind in ENDS:
+            depth -= 1
+            statement += [] if depth else [(begin, end)]
+        elif kind in ("STRING", "NUMBER") and not depth:
+            statement.append((start, end))
+        elif kind in ("NEWLINE", "ENDMARKER"):
+            yield from ((first, last, secret) for first, last in statement)
+            statement.clear()
+            secret = False
+        elif kind == "ERRORTOKEN":
+            raise SyntaxError
+
+
+def _in_yaml(text: str) -> Iterator[_Span]:
+    root = yaml.compose(text, Loader=yaml.SafeLoader)
+    for node, hidden in _scalars(root, False, set()) if root else ():
+        end = len(text[: node.end_mark.index].rstrip())  # a block ends with line breaks
+        if node.start_mark.index < end:
+            yield node.start_mark.index, end, hidden
+
+
+def _scalars(
+    node: yaml.Node, hidden: bool, seen: set[tuple[int, bool]]
+) -> Iterator[tuple[yaml.Node, bool]]:
+    """Yield the values in a node; an anchor is followed from each place that names it."""
+    if (id(node), hidden) in seen:
+        return
+    seen.add((id(node), hidden))
+    if isinstance(node, yaml.ScalarNode):
+        yield node, hidden
+        return
+    is_map = isinstance(node, yaml.MappingNode)
+    pairs = node.value if is_map else [(each, each) for each in node.value]
+    named = [_names_secret(key) for key, _ in pairs]
+    here = any(named) or any(_names_secret(value) for _, value in pairs)
+    for own, (_, value) in zip(named, pairs, strict=True):
+        scalar = isinstance(value, yaml.ScalarNode)
+        yield from _scalars(value, hidden or own or (here and scalar), seen)
+
+
+def _names_secret(node: yaml.Node) -> bool:
+    return isinstance(node, yaml.ScalarNode) and SECRET.search(node.value) is not None

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tallyman.domain.account.rejection import Rule
-from tallyman.engine.evidence.write import EvidenceWriter
+from tallyman.engine.evidence.write import LONGEST, TOO_LONG, EvidenceWriter
 from tallyman.engine.expressions.column_names import KEY, PART, PLACE, REJECTIONS
 from tallyman.engine.files import parquet
 from tallyman.engine.segment.cuts import Opened
@@ -73,13 +73,14 @@ class LocalWriter:
             "rejection": nth,
         }
         kind = rule.error_type.value
+        long = len(actual) * 4 > LONGEST and len(actual.encode()) > LONGEST
         named = (*writer.named, key or "", place or "", "", rule.path, kind, rule.expected)
         return {
             "source_key": key,
             "error_type": kind,
             "morphism_path": rule.path,
             "expected": rule.expected,
-            "actual": actual,
+            "actual": f"{len(actual)} {TOO_LONG}" if long else actual,
             "context": {name: value for name, value in context.items() if value is not None},
             "run_id": writer.run.run_id,
             "openlineage_run_id": writer.run.openlineage_run_id,

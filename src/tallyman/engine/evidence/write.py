@@ -23,6 +23,10 @@ from tallyman.engine.spark import digest
 
 GROUP, GROUP_STEP, LEVEL = BEHIND = ("_tm_group", "_tm_group_step", "_tm_level")
 SUMMARY = "_summary.json"
+LONGEST = 2_000_000
+"""The most bytes of a value in a dead letter: DuckDB reads JSON objects of 16 MiB, and Spark JSON
+texts of 20,000,000 characters, above which a JSON line cannot be read in the first place."""
+TOO_LONG = "characters: JSON is read up to 20000000 in one text, and up to 2000000 bytes are kept"
 RULE = ("error_type", "morphism_path", "expected", "entity", "field", "step", "error_code")
 
 
@@ -61,7 +65,10 @@ class EvidenceWriter:
             "error_type",
             "morphism_path",
             "expected",
-            F.expr("make_valid_utf8(actual)").alias("actual"),
+            F.expr(
+                f"CASE WHEN octet_length(actual) > {LONGEST} THEN concat(length(actual), "
+                f"' {TOO_LONG}') ELSE make_valid_utf8(actual) END AS actual"
+            ),
             self._context().alias("context"),
             F.lit(self.run.run_id).alias("run_id"),
             F.lit(self.run.openlineage_run_id).alias("openlineage_run_id"),
