@@ -3,13 +3,9 @@
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from tests.world.home import Home
 from tests.world.homes import INTERPRETED, Homes
 from tests.world.reply import Reply
-
-pytestmark = pytest.mark.wide
 
 PARCELS = """\
 import tallyman as tm

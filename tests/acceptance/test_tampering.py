@@ -34,9 +34,7 @@ def numbers(reply):
     return {kind: reply.json[kind] for kind in ("missing", "extra", "duplicate")}
 
 
-@pytest.mark.parametrize(
-    "words", [(), pytest.param(("--exact",), marks=pytest.mark.wide)], ids=["plain", "exact"]
-)
+@pytest.mark.parametrize("words", [(), ("--exact",)], ids=["plain", "exact"])
 def test_an_untouched_run_is_found_balanced(airline, verify, words):
     reply = verify(airline, *words)
     assert reply.code == 0, str(reply)
@@ -56,7 +54,6 @@ def test_a_dropped_filtered_key_is_missing(small_copy, verify):
     assert reply.json["samples"]["missing"] == [key]
 
 
-@pytest.mark.wide
 def test_an_error_key_among_the_aggregated_ones_is_a_duplicate(small_copy, verify):
     refused = [r for r in small_copy.rejections if r["error_code"] == "NEGATIVE_PRICE"]
     key = refused[0]["source_key"]
@@ -69,7 +66,6 @@ def test_an_error_key_among_the_aggregated_ones_is_a_duplicate(small_copy, verif
     assert reply.json["samples"]["duplicate"] == [key]
 
 
-@pytest.mark.wide
 def test_a_key_that_was_never_read_is_extra(small_copy, verify):
     aggregated = small_copy.evidence("AGGREGATED")
     rewrite_a_part(aggregated, lambda table: with_one_more_row(table, "SEG-9999999"))
@@ -82,7 +78,7 @@ def test_a_key_that_was_never_read_is_extra(small_copy, verify):
 
 @pytest.mark.parametrize(
     "text",
-    [b"SEG-0000042", pytest.param(b'"ticket_price":115.54', marks=pytest.mark.wide)],
+    [b"SEG-0000042", b'"ticket_price":115.54'],
     ids=["key", "price"],
 )
 def test_one_changed_byte_of_an_input_is_noticed(small_copy, verify, text):

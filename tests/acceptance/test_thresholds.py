@@ -43,7 +43,6 @@ def test_strict_thresholds_halt_the_run_and_keep_every_rejection(
     assert published_files(run) == []
 
 
-@pytest.mark.wide
 def test_a_rate_above_the_percentage_halts_the_run(airline_project, scenario, tallyman, finished):
     expected = scenario(RECORDS)
     project = airline_project(RECORDS)
@@ -56,7 +55,6 @@ def test_a_rate_above_the_percentage_halts_the_run(airline_project, scenario, ta
     assert published_files(run) == []
 
 
-@pytest.mark.wide
 def test_a_rate_equal_to_the_percentage_continues(airline_project, scenario, tallyman, finished):
     expected = scenario(RECORDS)
     rate = expected.fates["ERROR"] / RECORDS

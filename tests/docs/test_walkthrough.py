@@ -33,7 +33,6 @@ def test_the_readme_shows_what_its_commands_print(
     check("README.md")
 
 
-@pytest.mark.wide
 @pytest.mark.parametrize("guide", GUIDES)
 def test_a_guide_of_the_walkthrough_shows_what_its_commands_print(
     guide: str, check: Callable[[str], None]

@@ -89,7 +89,6 @@ def test_a_failure_that_may_pass_is_tried_again(home: Home) -> None:
     assert home.damaged() == []
 
 
-@pytest.mark.wide
 def test_the_last_failure_is_the_result_and_a_resume_goes_on(home: Home) -> None:
     moved = blocked(home, "twice", 3)
     reply = home.printed("run", "twice", "--run-id", "last")
@@ -100,7 +99,6 @@ def test_the_last_failure_is_the_result_and_a_resume_goes_on(home: Home) -> None
     assert home.states("last") == {"twice": ("success", 3)}
 
 
-@pytest.mark.wide
 def test_without_a_policy_there_is_one_try(home: Home) -> None:
     moved = blocked(home, "once", 4)
     assert home.printed("run", "once", "--run-id", "single").code == 1

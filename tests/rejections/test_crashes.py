@@ -13,7 +13,6 @@ from tallyman.faults import Point
 from tests.rejections.conftest import lettered, replay, states, told
 from tests.world.home import Home
 from tests.world.reply import Reply
-from tests.world.scale import by_form
 
 BROKEN = (Point.SEGMENT_WRITTEN, Point.FRAGMENT_DESCRIBED)
 MADE = (Point.ASSET_RECORDED, Point.METADATA_WRITTEN)
@@ -44,7 +43,7 @@ def test_killed_anywhere_it_is_nothing_or_all(shared: tuple[Home, str]) -> None:
     home, first = shared
     (home.path / "fix.jsonl").write_text(FIX)
     rows, heads = home.rows("good"), home.heads()
-    for point in by_form((BROKEN[0], MADE[-1]), (*BROKEN, *MADE)):
+    for point in (*BROKEN, *MADE):
         run = killed(home, first, point)
         assert (home.rows("good"), home.heads(), settled(home)) == (rows, heads, 0)
         assert states(home, first)["b"] == "open"
@@ -60,7 +59,6 @@ def test_killed_anywhere_it_is_nothing_or_all(shared: tuple[Home, str]) -> None:
     assert replay(home, first, lines=FIX)["outcomes"] == []
 
 
-@pytest.mark.wide
 def test_killed_after_the_commit_it_is_all(shared: tuple[Home, str]) -> None:
     home, first = shared
     (home.path / "fix.jsonl").write_text('{"id": "c", "n": 3, "kind": "x"}\n')
@@ -72,7 +70,6 @@ def test_killed_after_the_commit_it_is_all(shared: tuple[Home, str]) -> None:
     assert home.heads() == {**heads, "good": heads["good"] + 1}
 
 
-@pytest.mark.wide
 def test_of_two_at_once_one_wins(shared: tuple[Home, str]) -> None:
     """Also when both come to the same: then nothing is published that could conflict."""
     home, first = shared

@@ -15,8 +15,6 @@ import pytest
 from tests.reproduce.conftest import verdicts
 from tests.world.numbers import NumbersHome
 
-pytestmark = pytest.mark.wide
-
 PIPELINE = """\
 from pyspark.sql import functions as F
 

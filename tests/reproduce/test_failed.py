@@ -47,7 +47,6 @@ def home(orders: Callable[..., NumbersHome]) -> NumbersHome:
     return made
 
 
-@pytest.mark.wide
 def test_an_account_that_did_not_balance_is_made_again_and_compared(home: NumbersHome) -> None:
     words = ("run", "good", "unbalanced", "--force", "--run-id", "unbalanced")
     assert home.tallyman(*words).code == 1
@@ -67,7 +66,6 @@ def test_an_account_that_did_not_balance_is_made_again_and_compared(home: Number
     assert "verification.duplicate" in target(reply.json, "unbalanced")["reasons"][0]
 
 
-@pytest.mark.wide
 def test_a_target_that_stopped_half_way_makes_it_partly_reproduced(home: NumbersHome) -> None:
     assert home.tallyman("run", "good", "stopped", "--force", "--run-id", "partly").code == 1
     reply = home.tallyman("reproduce", "partly")
@@ -79,7 +77,6 @@ def test_a_target_that_stopped_half_way_makes_it_partly_reproduced(home: Numbers
     assert "PARTLY_REPRODUCED   1 of 2 targets (1 not compared)   " in out
 
 
-@pytest.mark.wide
 def test_a_run_in_which_nothing_can_be_compared_is_not_reproducible(home: NumbersHome) -> None:
     assert home.tallyman("run", "stopped", "--run-id", "nothing").code == 1
     reply = home.tallyman("reproduce", "nothing")

@@ -69,7 +69,6 @@ def test_an_input_that_was_changed_is_told_with_both_hashes(home: NumbersHome) -
     assert reason.count("sha256:") == 2
 
 
-@pytest.mark.wide
 def test_an_input_that_is_gone_is_told(home: NumbersHome) -> None:
     raw = home.path / "data" / DAY / "raw.jsonl"
     text = raw.read_text()
@@ -79,7 +78,6 @@ def test_an_input_that_is_gone_is_told(home: NumbersHome) -> None:
     assert "an input is missing" in reason
 
 
-@pytest.mark.wide
 def test_files_of_a_version_that_are_gone_are_told(home: NumbersHome) -> None:
     home.ok("run", "doubled", "--partition", DAY, "--force", "--run-id", "of-version")
     file = stored(home, "numbers")
@@ -93,7 +91,6 @@ def test_files_of_a_version_that_are_gone_are_told(home: NumbersHome) -> None:
     assert "1 of its 1 files have changed" in flipped
 
 
-@pytest.mark.wide
 def test_a_config_that_was_edited_binds_nothing(home: NumbersHome) -> None:
     [config] = (home.path / "runs").glob("*_first/config.json")
     with edited(config, '"percentage": 0.05', '"percentage": 0.5'):
@@ -103,7 +100,6 @@ def test_a_config_that_was_edited_binds_nothing(home: NumbersHome) -> None:
     assert (changed["kind"], changed["name"]) == ("manifest", "config.json")
 
 
-@pytest.mark.wide
 def test_a_run_that_was_killed_did_not_finish(home: NumbersHome) -> None:
     words = ("run", "+doubled", "--partition", DAY, "--force", "--run-id", "killed")
     home.tallyman(*words, TALLYMAN_CRASH_AT="segment_written")
@@ -112,7 +108,6 @@ def test_a_run_that_was_killed_did_not_finish(home: NumbersHome) -> None:
     assert "did not finish" in reason
 
 
-@pytest.mark.wide
 @pytest.mark.parametrize("point", some(["segment_written", "ledger_written"], 1))
 def test_killed_in_the_middle_it_leaves_nothing_that_counts(home: NumbersHome, point: str) -> None:
     before = left(home)
@@ -126,7 +121,6 @@ def test_killed_in_the_middle_it_leaves_nothing_that_counts(home: NumbersHome, p
     assert aside(home) == []
 
 
-@pytest.mark.wide
 def test_an_interruption_leaves_nothing_behind(new_home: Callable[[], NumbersHome]) -> None:
     slow = PIPELINE.replace('"n * 2"', '"slept(n, 5) * 2"')
     home = new_home().pipeline(slow).numbers(DAY, 1)

@@ -46,7 +46,6 @@ def test_every_kind_of_step_is_reproduced_with_other_files_order_and_partitions(
     assert left(home) == before
 
 
-@pytest.mark.wide
 def test_a_person_reads_a_line_for_each_target_and_where_it_was_kept(home: NumbersHome) -> None:
     home.ok("run", *FEW, "--force", "--run-id", "few", *BROKEN)
     code, out, _ = home.printed("reproduce", "few", "--keep")
@@ -66,7 +65,6 @@ def test_a_person_reads_a_line_for_each_target_and_where_it_was_kept(home: Numbe
     shutil.rmtree(kept)
 
 
-@pytest.mark.wide
 def test_the_versions_that_were_read_count_and_not_those_of_now(
     orders: Callable[..., NumbersHome],
 ) -> None:
@@ -84,7 +82,6 @@ def test_the_versions_that_were_read_count_and_not_those_of_now(
     assert "Input data has changed: orders" in target(reply.json, "clean")["reasons"][0]
 
 
-@pytest.mark.wide
 def test_partitions_of_a_backfill_are_reproduced(new_home: Callable[[], NumbersHome]) -> None:
     home = new_home().numbers("2025-01-01", 1, 2, 3).numbers("2025-01-02", 4, 5)
     home.ok("backfill", "+doubled", "--from", "2025-01-01", "--to", "2025-01-02")
@@ -101,7 +98,6 @@ def test_partitions_of_a_backfill_are_reproduced(new_home: Callable[[], NumbersH
     assert (reply.code, reply.json["reasons"]) == (1, ["the run made nothing itself"])
 
 
-@pytest.mark.wide
 def test_a_halted_run_is_reproduced_with_its_rejections(orders: Callable[..., NumbersHome]) -> None:
     home = orders()
     reply = home.tallyman("run", "+totals", "--run-id", "halted", "--thresholds", "strict")
@@ -123,7 +119,6 @@ def test_a_halted_run_is_reproduced_with_its_rejections(orders: Callable[..., Nu
     assert "rejections: the run's files cannot be read" in found["reasons"][0]
 
 
-@pytest.mark.wide
 def test_a_replay_of_corrected_records_is_reproduced(home: NumbersHome) -> None:
     lines = [{"id": "o005", "kind": "red", "n": 5, "tags": []}]
     corrected = home.path / "corrected.jsonl"

@@ -15,8 +15,6 @@ from tallyman.project import Project
 from tests.forked import Running
 from tests.world.numbers import NumbersHome
 
-pytestmark = pytest.mark.wide
-
 DAY = "2025-01-01"
 SHUFFLE = "spark.sql.shuffle.partitions"
 ZONE = "spark.sql.session.timeZone"

@@ -184,7 +184,6 @@ def again(closed: Closed) -> Closed:
     return Closed(closed.home, closed.home.ok("run", "gl_close", "--force"))
 
 
-@pytest.mark.wide
 def test_a_row_has_another_id_in_another_run(closed: Closed, again: Closed) -> None:
     first, second = names_in(closed.recorded), names_in(again.recorded)
     assert sorted(first.values()) == sorted(second.values())

@@ -14,8 +14,6 @@ from tests.engine.conftest import Ran, Workshop
 from tests.trace.recorded import Recorded
 from tests.world.scale import FULL
 
-pytestmark = pytest.mark.wide
-
 ROWS = [
     {"id": f"r{n}", "v": n, "w": "xy"[n % 2], "region": ("NL", "BE")[n > 3], "ssn": ssn}
     for n, ssn in enumerate(["078-05-1120", None, "219-09-9999", "078-05-1120", "457-55-5462"], 1)

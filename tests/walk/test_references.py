@@ -13,8 +13,6 @@ from tests.walk.conftest import OrdersHome
 from tests.world.home import Home
 from tests.world.homes import Homes
 
-pytestmark = pytest.mark.wide
-
 PIPELINE = """\
 import tallyman as tm
 from pyspark.sql import functions as F

@@ -23,8 +23,6 @@ from tallyman.domain.history.walk import Became, Hop
 from tests.world.home import Home
 from tests.world.homes import Homes
 
-pytestmark = pytest.mark.wide
-
 PIPELINE = """\
 import tallyman as tm
 
