@@ -24,6 +24,7 @@ from tests.dispatch.desk import FAST, Desk
 from tests.dispatch.test_worker import ended
 from tests.world.home import Home
 from tests.world.homes import Homes
+from tests.world.scale import some
 from tests.world.waiting import wait_until
 
 CLAIM, COMPLETE = "/internal/task-claim", "/internal/task-complete"
@@ -79,7 +80,7 @@ def test_a_pipeline_is_one_version_and_what_is_forbidden_is_refused(homes: Homes
         assert (reply.code, expected in reply.stdout + reply.stderr) == (2, True), str(reply)
 
 
-@pytest.fixture(params=["one dispatcher", "two dispatchers"])
+@pytest.fixture(params=some(["one dispatcher", "two dispatchers"], 1))
 def places(
     request: pytest.FixtureRequest, address: str, tmp_path: Path
 ) -> Iterator[tuple[str, str]]:

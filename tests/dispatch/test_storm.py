@@ -7,11 +7,10 @@ import os
 import pytest
 
 from tests.dispatch.storm import Storm, storm
-from tests.world.scale import by_form
 
 SEED = int(os.environ.get("TALLYMAN_SEED", "0"))
-ACCIDENTS = by_form(12, 60)
-WORKERS = by_form(3, 4)
+ACCIDENTS, WORKERS = 60, 4
+pytestmark = pytest.mark.large  # tests/dispatch/test_chaos.py is the small form
 
 
 @pytest.mark.timeout(1800)

@@ -23,7 +23,7 @@ from tallyman.engine.readback.records import condition
 from tallyman.engine.readback.session import DuckSession, parquet, parquet_files
 from tests.engine.conftest import AssetFiles, Ran, Workshop, bag, shape
 from tests.engine.test_few_rows import by_spark, content_of, ledger_of
-from tests.world.scale import TURN, some
+from tests.world.scale import FULL, TURN, some
 
 SEED = int(os.environ.get("TALLYMAN_SEED", "20240115"))
 CHAINS = 6
@@ -277,9 +277,10 @@ def _project(
     workshop: Callable[..., Workshop], wanted: dict[str, set[str]] | None = None
 ) -> Workshop:
     """All records to every chain, or only those wanted; the others' lines are left blank, so that
-    a record without a key keeps its number. Once as Spark compiles it, once as it interprets it."""
+    a record without a key keeps its number. In the full form once as Spark compiles
+    it, once as it interprets it."""
     made = (
-        workshop(interpreted=wanted is not None)
+        workshop(interpreted=not FULL or wanted is not None)
         .pipeline(PIPELINE)
         .lines("ref.csv", ["b,label,factor", *LABELS])
     )

@@ -35,7 +35,7 @@ IN_BULK = {
     "zone_days": "zone",
     "depot_scans": "depot",
 }
-EACH = by_form(5, 60)
+EACH = by_form(2, 60)
 """Rows of a dataset, or records of a source, that are asked about one by one; in the full form also
 all odd ones."""
 
@@ -66,8 +66,8 @@ def test_enough_rows_and_records_are_asked_about(depot: Depot) -> None:
     rows = [len(rows_of(depot, name, odd=odd)) for name in ASKED_BY for odd in (False, True)]
     records = [len(records_of(depot, name, odd=odd)) for name in SOURCES for odd in (False, True)]
     assert min(*rows[1::2], *records) > 0
-    assert min(sum(rows), sum(records)) > by_form(50, 200)
-    assert sum(rows) + sum(records) > by_form(120, 2_500)
+    assert min(sum(rows), sum(records)) > by_form(20, 200)
+    assert sum(rows) + sum(records) > by_form(45, 2_500)
 
 
 def ask_why(depot: Depot, account: Account, rows: Sequence[Row], given: Mapping[str, str]) -> None:

@@ -13,6 +13,7 @@ from tallyman.faults import Point
 from tests.rejections.conftest import lettered, replay, states, told
 from tests.world.home import Home
 from tests.world.reply import Reply
+from tests.world.scale import by_form
 
 BROKEN = (Point.SEGMENT_WRITTEN, Point.FRAGMENT_DESCRIBED)
 MADE = (Point.ASSET_RECORDED, Point.METADATA_WRITTEN)
@@ -43,7 +44,7 @@ def test_killed_anywhere_it_is_nothing_or_all(shared: tuple[Home, str]) -> None:
     home, first = shared
     (home.path / "fix.jsonl").write_text(FIX)
     rows, heads = home.rows("good"), home.heads()
-    for point in (*BROKEN, *MADE):
+    for point in by_form((BROKEN[0], MADE[-1]), (*BROKEN, *MADE)):
         run = killed(home, first, point)
         assert (home.rows("good"), home.heads(), settled(home)) == (rows, heads, 0)
         assert states(home, first)["b"] == "open"

@@ -17,7 +17,6 @@ from tallyman.errors import UsageError
 from tallyman.project import Project
 from tests.world.home import Home
 from tests.world.homes import Homes
-from tests.world.scale import some
 
 # Every alias of a column or a table in our queries (DuckDB, Spark), and what DuckDB adds itself.
 NAMES = (
@@ -237,16 +236,7 @@ def odd(homes: Homes) -> Home:
 
 @pytest.mark.parametrize(
     ("asked", "v"),
-    [
-        ("k='null'", "text"),
-        ("k=null", "nothing"),
-        ("k=5", "x"),
-        ('k="null"', "text"),
-        ("k=NULL", "nothing"),
-        ("k='NULL'", "big"),
-        ("k=''null''", "quoted"),
-        ("k='5'", "x"),
-    ],
+    [("k='null'", "text"), ("k=NULL", "nothing"), ("k=''null''", "quoted")],
 )
 def test_null_and_the_text_null_are_told_apart(odd: Home, asked: str, v: str) -> None:
     assert [row["v"] for row in odd.ok("why", "kept", asked)["hops"][0]["shown"]] == [v]
@@ -256,10 +246,12 @@ def test_null_and_the_text_null_are_told_apart(odd: Home, asked: str, v: str) ->
     assert traced["history"][0]["diff"]["v"] == {"old": v, "new": v.upper()}
 
 
-@pytest.mark.parametrize("asked", ["k=null", "k='null'", "k=''null''", "k=5"])
-def test_a_value_is_shown_as_it_is_asked_for(odd: Home, asked: str) -> None:
-    said = odd.printed("why", "kept", asked).stdout
-    assert said.count(f" {asked}  ") == 2, said  # the row, and the record
+def test_a_value_is_shown_as_it_is_asked_for(odd: Home) -> None:
+    for asked in ("k=null", "k='null'", "k=''null''", "k=5"):
+        said = odd.printed("why", "kept", asked).stdout
+        assert said.count(f" {asked}  ") == 2, said  # the row, and the record
+    for asked, v in (('k="null"', "text"), ("k='NULL'", "big"), ("k='5'", "x")):
+        assert [row["v"] for row in odd.ok("why", "kept", asked)["hops"][0]["shown"]] == [v]
 
 
 def test_python_takes_values_as_they_are(odd: Home) -> None:
@@ -290,8 +282,7 @@ def test_a_limit_that_is_too_small_says_how_to_raise_it_in_both_ways(odd: Home) 
         project.why("kept", {"k": 5}, limit=0)
 
 
-@pytest.mark.parametrize("dataset", ["of_blobs", "by_blob"])
-@pytest.mark.parametrize("asked", some(["b=00FFFE", "b=00fffe"], 1))
+@pytest.mark.parametrize(("dataset", "asked"), [("of_blobs", "b=00FFFE"), ("by_blob", "b=00fffe")])
 def test_bytes_are_shown_and_asked_for_in_hex(odd: Home, dataset: str, asked: str) -> None:
     found = odd.ok("why", dataset, asked)
     assert found["hops"][0]["shown"][0]["b"] == "00FFFE"
