@@ -3,7 +3,7 @@ ARGS ?=
 LONG = $(if $(filter full,$(TALLYMAN_SCALE)),-o timeout=5400)  # some large forms take minutes
 
 .DEFAULT_GOAL := setup
-.PHONY: setup check format test test-wide faults bench demo docs lock clean
+.PHONY: setup check format test faults bench demo docs lock clean
 
 setup: .venv/.package       ## .venv/bin/tallyman, ready to run, and a Java for Spark
 	@scripts/ensure-java
@@ -18,11 +18,8 @@ format: .venv/.package      ## repair what `check` complains about, where that c
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-test: setup                 ## every promise once, under eight minutes; narrow with ARGS="-k join"
+test: setup                 ## every promise, under eight minutes; TALLYMAN_SCALE=full adds what is large
 	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder $(LONG) $(ARGS)
-
-test-wide: export TALLYMAN_SCALE ?= wide
-test-wide: test             ## all tests, as CI runs them; TALLYMAN_SCALE=full adds the large forms
 
 faults: setup               ## only the promises under crashes and broken files
 	$(BIN)/pytest tests/faults $(ARGS)

@@ -61,7 +61,7 @@ SERVER = "spark_server.json"
 
 def pytest_report_header() -> str:
     turn = "all cases" if scale.FULL else f"some cases: TALLYMAN_TURN={scale.TURN}"
-    return f"form: {scale.FORM} of {', '.join(scale.FORMS)} (TALLYMAN_SCALE), {turn}"
+    return f"form: {'full' if scale.FULL else 'small; TALLYMAN_SCALE=full'}, {turn}"
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -200,9 +200,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadFileS
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if wide := scale.left_out(items):
-        config.hook.pytest_deselected(items=wide)
-        items[:] = [item for item in items if item not in set(wide)]
+    if not scale.FULL and (large := {one for one in items if one.get_closest_marker("large")}):
+        config.hook.pytest_deselected(items=list(large))
+        items[:] = [item for item in items if item not in large]
     schedule.longest_first(items)
 
 

@@ -1,13 +1,12 @@
 """Which worker runs which tests, and in which order: the longest first, by what they took before.
 
-`tests/durations.json` holds, for the default form and for the wide one, the seconds of each file,
-or of a folder whose files share a run, as a run with TALLYMAN_DURATIONS=record took them.
+`tests/durations.json` holds the seconds of each file, or of a folder whose files share a run, that
+took long, as a run with TALLYMAN_DURATIONS=record took them.
 """
 
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -16,14 +15,11 @@ import pytest
 from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
-from tests.world.scale import WIDE
-
 DURATIONS = Path(__file__).with_name("durations.json")
-FORM = "wide" if WIDE else "default"
 GROWN = 1.5
 """A file that takes so many times what it took is named at the end."""
 NOTICED = 5.0
-"""Seconds below which a file is too short to be judged."""
+"""Seconds below which a file is too short to be listed: it may run at the end."""
 
 # Folders whose files share one run stay in one worker: each worker would make it again.
 TOGETHER = ("faults", "walk", "report", "seals", "damage", "oracle")
@@ -46,15 +42,14 @@ def group_of(nodeid: str) -> str:
     return str(folder) if folder.name in TOGETHER else file
 
 
-def recorded(form: str = FORM) -> dict[str, float]:
-    return dict(json.loads(DURATIONS.read_text()).get(form, {})) if DURATIONS.exists() else {}
+def recorded() -> dict[str, float]:
+    return dict(json.loads(DURATIONS.read_text()))
 
 
 def longest_first(items: list[pytest.Item]) -> None:
     """Sort tests by what their group took: a long one at the end would leave a worker idle."""
-    known = recorded("wide") | recorded()
-    # A new file might be long.
-    items.sort(key=lambda item: -known.get(group_of(item.nodeid), float("inf")))
+    known = recorded()
+    items.sort(key=lambda item: -known.get(group_of(item.nodeid), 0))
 
 
 class ByGroup(LoadFileScheduling):
@@ -83,17 +78,14 @@ def taken(reports: Iterable[pytest.TestReport]) -> dict[str, float]:
 
 def grown(before: Mapping[str, float], now: Mapping[str, float]) -> list[str]:
     return [
-        f"{file}: {now[file]:.0f} s, recorded {before[file]:.0f} s"
+        f"{file}: {now[file]:.0f} s, recorded {before.get(file, 0):.0f} s"
         for file in now
-        if file in before and now[file] > max(NOTICED, GROWN * before[file])
+        if now[file] > max(2 * NOTICED, GROWN * before.get(file, 0))
     ]
 
 
 def record(now: Mapping[str, float]) -> None:
-    """Write what was taken, with the machine; files that did not run keep what they have."""
-    known = {form: recorded(form) for form in ("default", "wide")}
-    known[FORM] |= now
-    kept = {
-        form: {f: s for f, s in sorted(known[form].items()) if Path(f).exists()} for form in known
-    }
-    DURATIONS.write_text(json.dumps({"cores": os.cpu_count(), **kept}, indent=1) + "\n")
+    """Write what took long; files that did not run keep what they have."""
+    known = {file: one for file, one in recorded().items() if Path(file).exists()} | now
+    long = {file: one for file, one in sorted(known.items()) if one >= NOTICED}
+    DURATIONS.write_text(json.dumps(long, indent=1) + "\n")

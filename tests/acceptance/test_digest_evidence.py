@@ -3,25 +3,8 @@
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
-from tests.world.home import Home
-from tests.world.homes import INTERPRETED, Homes
+from tests.world.homes import INTERPRETED
 from tests.world.reply import Reply
-
-pytestmark = pytest.mark.wide
-
-PARCELS = """\
-import tallyman as tm
-
-tm.source("parcels", "data/parcels.jsonl", "json", key="id", schema="id string, items string")
-
-
-@tm.asset(key="item", evidence="digest")
-def items(parcels):
-    each = parcels.withColumn("each", "split(items, '')").explode("each", "item")
-    return each.filter("item <> 'c'").groupBy("item").agg(n="count(*)")
-"""
 
 
 def test_a_run_with_digests_names_the_records_behind_a_row(
@@ -50,11 +33,3 @@ def test_a_run_with_digests_names_the_records_behind_a_row(
     verdict = tallyman(project, "verify", "latest", "--exact")
     assert verdict.code == 1
     assert not verdict.json["balanced"]
-
-
-def test_groups_of_children_kept_as_digests_are_verified_key_by_key(homes: Homes) -> None:
-    home = homes.make(Home, "parcels").pipeline(PARCELS)
-    home.data("parcels.jsonl", *({"id": f"p{n}", "items": ["ab", "bc"][n % 2]} for n in range(9)))
-    home.ok("run")
-    verdict = home.ok("verify", "latest", "--exact")
-    assert (verdict["balanced"], verdict["reasons"]) == (True, [])

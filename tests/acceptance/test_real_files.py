@@ -278,7 +278,6 @@ def test_a_broken_file_is_named_and_the_run_completes_when_it_is_repaired(homes:
     assert len(home.rows("read")) == 901
 
 
-@pytest.mark.wide
 def test_a_year_that_a_step_makes_is_named_with_its_column_and_row(homes: Homes) -> None:
     home = homes.make(Home, "years").pipeline(BROKEN)
     put(home, "days.json", b'{"id": "a", "d": "9999-12-31"}\n{"id": "b", "d": "2026-01-01"}\n')
@@ -305,7 +304,6 @@ def read(rows):
 """
 
 
-@pytest.mark.wide
 def test_a_parquet_file_damaged_inside_is_named_in_the_middle_of_a_run(homes: Homes) -> None:
     home = homes.make(Home, "damaged").pipeline(DAMAGED)
     for name in ("a", "b"):

@@ -19,7 +19,7 @@ from tests.forked import Running, command
 from tests.world.home import Home
 from tests.world.homes import INTERPRETED, Homes
 from tests.world.reply import Reply
-from tests.world.scale import FULL, WIDE
+from tests.world.scale import FULL
 
 CANARY = "kanarie"
 END = "\n---\n"
@@ -161,7 +161,7 @@ def runs(home: Home) -> tuple[str, str]:
 @pytest.fixture(scope="module")
 def verified(home: Home, runs: tuple[str, str]) -> Reply:
     """Every key of the good run is compared once, for all tests."""
-    return home.tallyman("verify", runs[0], *(["--exact"] if WIDE else []))
+    return home.tallyman("verify", runs[0], "--exact")
 
 
 def texts(value: object) -> Iterator[str]:
@@ -225,7 +225,6 @@ def test_no_command_shows_one(home: Home, runs: tuple[str, str], verified: Reply
     assert errors == BAD
 
 
-@pytest.mark.wide
 def test_what_is_kept_still_proves_and_finds_every_record(
     home: Home, runs: tuple[str, str], verified: Reply
 ) -> None:

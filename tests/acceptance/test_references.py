@@ -153,7 +153,6 @@ def test_a_join_that_keeps_unmatched_rows_counts_them_everywhere(home: Airline) 
         assert text in reply.stdout + reply.stderr, words
 
 
-@pytest.mark.wide
 def test_what_a_join_did_not_find_is_counted_at_every_level_and_in_working_sets(
     home: Airline,
 ) -> None:

@@ -4,7 +4,6 @@ from collections import Counter
 
 import pytest
 
-RECORDS = 5_300
 MANY = 58_300
 """With 110 broken records: `strict` tolerates 100."""
 
@@ -41,32 +40,6 @@ def test_strict_thresholds_halt_the_run_and_keep_every_rejection(
     assert Counter(row["error_type"] for row in run.rejections) == expected.rejections_by_type
     assert len({row["source_key"] for row in run.rejections}) == expected.fates["ERROR"] == 110
     assert published_files(run) == []
-
-
-@pytest.mark.wide
-def test_a_rate_above_the_percentage_halts_the_run(airline_project, scenario, tallyman, finished):
-    expected = scenario(RECORDS)
-    project = airline_project(RECORDS)
-    reply = tallyman(project, "run", "--thresholds", "absolute=0,percentage=0.001")
-    assert reply.code == 3, str(reply)
-    assert reply.json["status"] == "halted"
-    assert why_halted(reply) == ("PercentageRate", expected.fates["ERROR"], 0.001)
-    run = finished(project, reply)
-    assert Counter(row["error_type"] for row in run.rejections) == expected.rejections_by_type
-    assert published_files(run) == []
-
-
-@pytest.mark.wide
-def test_a_rate_equal_to_the_percentage_continues(airline_project, scenario, tallyman, finished):
-    expected = scenario(RECORDS)
-    rate = expected.fates["ERROR"] / RECORDS
-    project = airline_project(RECORDS)
-    reply = tallyman(project, "run", "--thresholds", f"absolute=0,percentage={rate!r}")
-    assert reply.code == 0, str(reply)
-    [asset] = reply.json["assets"]
-    assert {fate: n for fate, n in asset["fates"].items() if n} == expected.fates
-    assert asset["rows_out"] == len(expected.days)
-    assert len(published_files(finished(project, reply))) > 0
 
 
 @pytest.mark.parametrize("thresholds", ["lenient", "percentage=1.5", "absolute=many"])

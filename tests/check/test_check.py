@@ -209,7 +209,6 @@ def test_a_project_of_tables_is_checked_without_spark(home: Home) -> None:
     assert (reply.code, reply.json["checked"], reply.json["spark"]) == (0, ["t"], False)
 
 
-@pytest.mark.wide
 def test_with_spark_connect_the_same_mistakes_are_found(homes: Homes) -> None:
     """Connect analyzes late: a filter of an unknown column has the columns of its input."""
     text = written(

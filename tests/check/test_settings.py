@@ -91,7 +91,6 @@ def test_a_place_that_cannot_be_made_is_named_and_nothing_is_registered(
     )
 
 
-@pytest.mark.wide
 def test_a_run_folder_that_vanishes_is_a_failure_with_a_message(homes: Homes) -> None:
     home = homes.make(Home, "unwritable").pipeline(PIPELINE).data("orders.jsonl", {"id": 1})
     (home.path / "runs").mkdir()

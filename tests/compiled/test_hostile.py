@@ -195,7 +195,6 @@ def test_a_file_that_hangs_is_named_with_its_line(tmp_path: Path) -> None:
     assert (problem["file"], problem["line"]) == ("pipelines/p.py", 6)
 
 
-@pytest.mark.wide
 def test_a_file_that_spins_ends_also_if_the_command_is_killed(tmp_path: Path) -> None:
     (tmp_path / "pipelines").mkdir()
     (tmp_path / "tallyman.yaml").write_text("name: hostile\n")

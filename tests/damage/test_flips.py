@@ -21,7 +21,7 @@ from tests.damage.conftest import StoredHome
 from tests.damage.mutations import Mutation, Mutator
 from tests.world.scale import by_form
 
-MUTATIONS = by_form(25, 60, 10_000)
+MUTATIONS = by_form(60, 10_000)
 RUNS = ("first", "second")
 DATASETS = ("clean", "lines", "per_item", "edited", "edited_rows", "fees")
 CLEAN_ERRORS = {"dataset_damaged", "run_damaged", "trace_corrupt", "input_missing"}

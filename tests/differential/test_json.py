@@ -24,7 +24,7 @@ from tallyman.engine.files.listing import list_files
 from tallyman.engine.source.open import open_source
 from tests.world.scale import by_form
 
-LINES = by_form(1_500, 3_000, 200_000)
+LINES = by_form(3_000, 200_000)
 SCHEMA = StructType(
     [
         StructField("id", StringType()),

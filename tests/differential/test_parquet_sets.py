@@ -17,7 +17,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 from pyspark.sql import SparkSession
 
 from tallyman.domain.pipeline.pipeline import Source
@@ -32,6 +31,7 @@ from tallyman.errors import DefinitionError
 from tests.world import scale
 
 CASES = 400 if scale.FULL else 30
+SEEDS = scale.some(range(CASES), 12)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Make = Callable[[random.Random], Any]
@@ -244,30 +244,38 @@ def tables_in(home: Path) -> list[pa.Table]:
     return [pq.read_table(file) for file in sorted(home.glob("*.parquet"))]
 
 
-@pytest.mark.parametrize("seed", scale.some(range(CASES), 6, wide=12))
-def test_a_set_is_read_as_pyarrow_reads_it_or_refused(
-    spark: SparkSession, tmp_path: Path, seed: int
-) -> None:
-    write_set(random.Random(seed), tmp_path)
-    source = Source(name="s", path=".", format="parquet", key=("id",))
-    try:
-        declared_schema(spark, source, tmp_path)
-    except DefinitionError as error:
-        check_refusal(error, tables_in(tmp_path))
-        return
-    compare(spark, source, tmp_path)
+def test_a_set_is_read_as_pyarrow_reads_it_or_refused(spark: SparkSession, tmp_path: Path) -> None:
+    source, read = Source(name="s", path=".", format="parquet", key=("id",)), 0
+    for seed in SEEDS:
+        home = tmp_path / f"seed_{seed}"
+        home.mkdir()
+        write_set(random.Random(seed), home)
+        try:
+            declared_schema(spark, source, home)
+        except DefinitionError as error:
+            check_refusal(error, tables_in(home))
+            continue
+        compare(spark, source, home)
+        read += 1
+    assert read > len(SEEDS) // 3
 
 
 NUMBERS = ("int", "bigint", "double", "decimal(25,4)", "decimal(38,0)")
 
 
-@pytest.mark.parametrize("seed", scale.some(range(CASES, 2 * CASES), 6, wide=12))
 def test_a_declared_schema_is_read_without_loss_or_refused(
-    spark: SparkSession, tmp_path: Path, seed: int
+    spark: SparkSession, tmp_path: Path
 ) -> None:
-    r = random.Random(seed)
-    write_set(r, tmp_path)
-    merged, misfits = ParquetSet(list_files("s", ".", tmp_path)).union()
+    read = sum(_read_as_declared(spark, tmp_path / f"seed_{seed}", seed) for seed in SEEDS)
+    assert read > len(SEEDS) // 3
+
+
+def _read_as_declared(spark: SparkSession, home: Path, seed: int) -> bool:
+    """Declare some columns otherwise; true if the set is read, false if it is rightly refused."""
+    r = random.Random(CASES + seed)
+    home.mkdir()
+    write_set(r, home)
+    merged, misfits = ParquetSet(list_files("s", ".", home)).union()
     failed = {misfit.column for misfit in misfits}
     kinds = {"id": r.choice(("int", "bigint", "decimal(12,1)"))}
     for name in (name for name in merged if name != "id"):
@@ -276,13 +284,15 @@ def test_a_declared_schema_is_read_without_loss_or_refused(
     schema = ", ".join(f"{quoted(name)} {kind}" for name, kind in kinds.items())
     source = Source(name="s", path=".", format="parquet", key=("id",), schema=schema)
     try:
-        compare(spark, source, tmp_path)
+        compare(spark, source, home)
     except DefinitionError as error:
         for problem in error.problems:
             assert "is declared" in problem.message, problem
             assert ".parquet'" in problem.message, problem
             name = problem.message.removeprefix("column '").partition("' is")[0]
             assert kinds[name] != str(merged[name]) or name in failed, problem
+        return False
+    return True
 
 
 def compare(spark: SparkSession, source: Source, home: Path) -> None:

@@ -22,7 +22,7 @@ from tests.dispatch.desk import Desk, fence_of
 from tests.world.databases import owner_of
 from tests.world.scale import FULL, by_form
 
-TASKS = by_form(6, 12, 500)
+TASKS = by_form(12, 500)
 CUTS = 40 if FULL else 3
 CUT = """
     SELECT pg_terminate_backend(pid) FROM pg_stat_activity

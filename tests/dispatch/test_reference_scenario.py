@@ -24,6 +24,7 @@ from tests.dispatch.desk import FAST, Desk
 from tests.dispatch.test_worker import ended
 from tests.world.home import Home
 from tests.world.homes import Homes
+from tests.world.scale import some
 from tests.world.waiting import wait_until
 
 CLAIM, COMPLETE = "/internal/task-claim", "/internal/task-complete"
@@ -79,7 +80,7 @@ def test_a_pipeline_is_one_version_and_what_is_forbidden_is_refused(homes: Homes
         assert (reply.code, expected in reply.stdout + reply.stderr) == (2, True), str(reply)
 
 
-@pytest.fixture(params=[pytest.param("one dispatcher", marks=pytest.mark.wide), "two dispatchers"])
+@pytest.fixture(params=some(["one dispatcher", "two dispatchers"], 1))
 def places(
     request: pytest.FixtureRequest, address: str, tmp_path: Path
 ) -> Iterator[tuple[str, str]]:
@@ -149,7 +150,6 @@ def messages(desk: Desk) -> list[dict[str, Any]]:
     return [row["payload"] for row in desk.rows("SELECT payload FROM queue_messages")]
 
 
-@pytest.mark.wide
 def test_a_pool_of_two_slots_and_a_killed_worker(desk: Desk, address: str, tmp_path: Path) -> None:
     """9: never more than two run, with two keys, and the slots of a killed worker become free."""
     server = processes.server(address, tmp_path)

@@ -7,14 +7,12 @@ import os
 import pytest
 
 from tests.dispatch.storm import Storm, storm
-from tests.world.scale import by_form
 
 SEED = int(os.environ.get("TALLYMAN_SEED", "0"))
-ACCIDENTS = by_form(12, 12, 60)
-WORKERS = by_form(3, 3, 4)
+ACCIDENTS, WORKERS = 60, 4
+pytestmark = pytest.mark.large  # tests/dispatch/test_chaos.py is the small form
 
 
-@pytest.mark.wide
 @pytest.mark.timeout(1800)
 def test_after_every_kind_of_accident_everything_is_done_once() -> None:
     with storm(SEED, WORKERS) as one:
@@ -22,7 +20,6 @@ def test_after_every_kind_of_accident_everything_is_done_once() -> None:
         assert len(set(one.happened)) == 6, "not every kind of accident happened"
 
 
-@pytest.mark.wide
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("plant", ["event_id_by_chance", "slot_not_released"])
 def test_a_planted_bug_of_the_servers_is_found(plant: str) -> None:

@@ -77,7 +77,6 @@ def test_a_child_stays_for_the_next_task_and_mixes_nothing(children: WarmChildre
     children.give_back(child, fit=True)
 
 
-@pytest.mark.wide
 def test_what_a_task_sends_after_its_end_belongs_to_no_other(children: WarmChildren) -> None:
     do(children, task(say="one", leave_a_thread=True))
     child = children.take(ChildKind.of(ENTRY, task()))
@@ -120,7 +119,6 @@ def test_a_worn_child_is_replaced_by_one_that_is_prepared() -> None:
     assert all(is_gone(one["pid"]) for one in found)
 
 
-@pytest.mark.wide
 def test_a_child_that_grew_is_replaced() -> None:
     children = WarmChildren(1, ChildLimits(growth=100 * 1024**2))
     first = do(children, task(bytes=200 * 1024**2))  # it is only compared from here on
@@ -143,7 +141,6 @@ def test_a_child_that_waits_too_long_or_died_is_not_used() -> None:
     children.close()
 
 
-@pytest.mark.wide
 def test_a_limit_of_one_task_starts_nothing_ahead() -> None:
     children = WarmChildren(1, ChildLimits(tasks=1))
     assert do(children, task())["before"] == []
@@ -161,7 +158,6 @@ def place(address: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[st
     started.kill()
 
 
-@pytest.mark.wide
 def test_a_deadline_and_a_cancel_end_a_warm_child(desk: Desk, place: str, tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text(desk.token(f"w-{uuid4()}"))
@@ -200,7 +196,6 @@ class Unlucky(WarmChildren):
         return child
 
 
-@pytest.mark.wide
 def test_a_child_that_dies_while_it_waits_costs_no_attempt(desk: Desk, place: str) -> None:
     client = ServerClient(place, Secret(desk.token(f"w-{uuid4()}")))
     children = Unlucky(1)

@@ -135,7 +135,6 @@ def is_gone(process: int) -> bool:
         return True
 
 
-@pytest.mark.wide
 def test_a_worker_that_slept_past_its_lease_changes_nothing(
     desk: Desk, place: str, token_file: Path, tmp_path: Path
 ) -> None:
@@ -157,7 +156,6 @@ def test_a_worker_that_slept_past_its_lease_changes_nothing(
     assert desk.outcomes(task) == ["lease_expired", "success"]
 
 
-@pytest.mark.wide
 def test_a_server_is_killed_and_another_goes_on(
     desk: Desk, address: str, token_file: Path, tmp_path: Path
 ) -> None:

@@ -18,7 +18,7 @@ RECORD = "TALLYMAN_RECORD"
 
 
 def chosen(guides: Sequence[str], number: int) -> list[str]:
-    """Return so many of the guides in the default form; all in the others, and to record them."""
+    """Return so many of the guides; all in the full form, and to record them."""
     return list(guides) if os.environ.get(RECORD) else some(guides, number)
 
 

@@ -67,9 +67,11 @@ def test_every_block_says_what_it_is(page: Page) -> None:
     assert not commands, "commands that are not in a console block would not be run"
 
 
-def test_a_console_block_begins_with_a_command(page: Page) -> None:
-    for block in blocks(page, "console"):
-        assert block.commands, f"{page.name}:{block.first}"
+def test_a_console_block_begins_with_a_command() -> None:
+    found = [(page.name, block) for page in pages() for block in blocks(page, "console")]
+    assert len(found) > 100
+    for name, block in found:
+        assert block.commands, f"{name}:{block.first}"
 
 
 def test_what_could_be_a_file_is_one(page: Page) -> None:
@@ -77,8 +79,10 @@ def test_what_could_be_a_file_is_one(page: Page) -> None:
     assert not nameless or page.name in FRAGMENTS
 
 
-def test_python_in_the_pages_can_be_read(page: Page) -> None:
-    for block in blocks(page, "python"):
+def test_python_in_the_pages_can_be_read() -> None:
+    found = [block for page in pages() for block in blocks(page, "python")]
+    assert len(found) > 20
+    for block in found:
         ast.parse(textwrap.dedent("\n".join(block.lines)))
 
 

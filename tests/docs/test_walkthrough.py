@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.conftest import FinishedRun
-from tests.docs.conftest import Walk
+from tests.docs.conftest import Walk, chosen
 from tests.docs.play import State
 
 GUIDES = [
@@ -33,8 +33,7 @@ def test_the_readme_shows_what_its_commands_print(
     check("README.md")
 
 
-@pytest.mark.wide
-@pytest.mark.parametrize("guide", GUIDES)
+@pytest.mark.parametrize("guide", chosen(GUIDES, 4))
 def test_a_guide_of_the_walkthrough_shows_what_its_commands_print(
     guide: str, check: Callable[[str], None]
 ) -> None:

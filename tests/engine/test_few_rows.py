@@ -26,7 +26,7 @@ from tallyman.engine.source import json_input
 from tallyman.engine.spark import digest
 from tallyman.engine.spark.spark_hash import digest_of
 from tests.engine.conftest import AssetFiles, Ran, Workshop
-from tests.world.scale import WIDE
+from tests.world.scale import by_form
 
 PIPELINE = """
 ANY = dict(thresholds=dict(absolute=0, percentage=1))
@@ -71,7 +71,7 @@ def joined(sales, days):
     return checked(sales).join(days, "day", unmatched="error", name="days").dropDuplicates(["shop", "price"], name="once")
 """
 ASSETS = ["rows", "digests", "failed"]
-ASSETS += ["joined", "repeated", "whole", "renamed", "groups"] if WIDE else []
+ASSETS += by_form([], ["joined", "repeated", "whole", "renamed", "groups"])
 
 
 def _sales() -> list[dict[str, Any] | str]:

@@ -147,7 +147,6 @@ def policy(shop: Workshop) -> Iterator[None]:
     spark.conf.set(POLICY, str(before))
 
 
-@pytest.mark.wide
 @pytest.mark.usefixtures("policy")
 def test_other_settings_of_spark_type_the_same_bytes_again(
     shop: Workshop, fitting: list[str]

@@ -23,7 +23,6 @@ from tallyman.engine.spark import digest
 from tallyman.engine.spark.spark_hash import digest_of
 from tallyman.engine.spark.spark_text import NoSparkText, group_text, has_text, texts
 from tests.engine.conftest import Ran, Workshop
-from tests.world.scale import WIDE
 
 WORDS = [
     "",
@@ -165,8 +164,7 @@ def children(sales):
 def working(sales):
     return sales.update({"price": "price + 1"}, where="shop = 'a'").delete("price < 3", name="low").aggregate(["shop"], price="sum(price)", name="sums")
 """
-ASSETS = ["groups", "digests", "working"]
-ASSETS += ["rows", "plain_groups", "children"] if WIDE else []
+ASSETS = ["groups", "digests", "working", "rows", "plain_groups", "children"]
 
 
 @pytest.fixture(scope="module")

@@ -259,7 +259,6 @@ def test_a_line_is_named_by_its_file_whatever_the_file_is_called(ran: Ran) -> No
     assert ran["odd_files_read"].fates == {"PASS_THROUGH": 4, "FILTERED": 2, "ERROR": 2}
 
 
-@pytest.mark.wide
 def test_a_header_that_does_not_fit_is_told(
     workshop: Callable[..., Workshop], spark: SparkSession
 ) -> None:
@@ -347,7 +346,6 @@ def all_broken(broken):
 """
 
 
-@pytest.mark.wide
 def test_errors_are_rows_and_a_broken_structure_is_not_read_to_the_end(
     workshop: Callable[..., Workshop],
 ) -> None:

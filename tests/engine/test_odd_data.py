@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.engine.conftest import Ran, Workshop
-from tests.world.scale import WIDE
+from tests.world.scale import FULL
 
 KEYS = [
     *[
@@ -150,7 +150,7 @@ def _named(i: int) -> tuple[object, ...]:
 
 @pytest.fixture(scope="module")
 def home(workshop: Callable[..., Workshop], spark: SparkSession) -> Workshop:
-    made = workshop(interpreted=not WIDE).pipeline(PIPELINE)
+    made = workshop(interpreted=not FULL).pipeline(PIPELINE)
     made.lines("keys.json", [{"id": k, "n": n} for k in KEYS for n in (1, 2 + i_of(k) % 3)])
     named = spark.createDataFrame([_named(i) for i in range(12)], NAMES)
     made.parquet("named.parquet", named)

@@ -9,8 +9,6 @@ import pytest
 
 from tests.engine.conftest import Ran, Workshop
 
-pytestmark = pytest.mark.wide
-
 GOOD, BAD = '{"id":"ok%d","n":1,"price":2.5,"tags":["x"]}', '"price":"NOT_A_NUMBER","tags":["x"]}'
 REGULAR = [
     *(GOOD % i for i in range(9)),

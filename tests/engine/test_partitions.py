@@ -140,7 +140,6 @@ def test_what_an_asset_partitions_by_must_be_there(workshop: Callable[..., Works
     assert "'dya'" in str(refused.value)
 
 
-@pytest.mark.wide
 def test_an_invalidated_partition_is_not_left_out_without_a_word(
     workshop: Callable[..., Workshop],
 ) -> None:

@@ -23,7 +23,7 @@ from tallyman.engine.readback.records import condition
 from tallyman.engine.readback.session import DuckSession, parquet, parquet_files
 from tests.engine.conftest import AssetFiles, Ran, Workshop, bag, shape
 from tests.engine.test_few_rows import by_spark, content_of, ledger_of
-from tests.world.scale import TURN, WIDE, some
+from tests.world.scale import FULL, TURN, some
 
 SEED = int(os.environ.get("TALLYMAN_SEED", "20240115"))
 CHAINS = 6
@@ -255,7 +255,7 @@ def _records(dice: random.Random) -> list[dict[str, Any]]:
 RECORDS = _records(random.Random(SEED))
 GROUPED = [chain for chain in _chains() if chain.ending in ("group", "having")]
 OTHERS = [chain for chain in _chains() if chain.ending not in ("group", "having")]
-CHAIN = {chain.name: chain for chain in [*some(GROUPED, 1, wide=1), *some(OTHERS, 1, wide=2)]}
+CHAIN = {chain.name: chain for chain in [*some(GROUPED, 1), *some(OTHERS, 2)]}
 PIPELINE = (
     f'tm.source("ref", "data/ref.csv", format="csv", schema="{REFERENCE}", key="label")\n'
     + "".join(
@@ -277,9 +277,10 @@ def _project(
     workshop: Callable[..., Workshop], wanted: dict[str, set[str]] | None = None
 ) -> Workshop:
     """All records to every chain, or only those wanted; the others' lines are left blank, so that
-    a record without a key keeps its number. Once as Spark compiles it, once as it interprets it."""
+    a record without a key keeps its number. In the full form once as Spark compiles
+    it, once as it interprets it."""
     made = (
-        workshop(interpreted=not WIDE or wanted is not None)
+        workshop(interpreted=not FULL or wanted is not None)
         .pipeline(PIPELINE)
         .lines("ref.csv", ["b,label,factor", *LABELS])
     )
@@ -329,7 +330,6 @@ def test_the_output_is_what_spark_gives(ran: Ran, plain: dict[str, DataFrame], n
     assert bag(found) == bag(plain[name]), _told(name)
 
 
-@pytest.mark.wide
 def test_the_compiled_form_alone_gives_the_same_and_few_rows_are_written_as_spark_writes_many(
     ran: Ran, workshop: Callable[..., Workshop]
 ) -> None:
@@ -415,7 +415,6 @@ def test_backward_from_a_group_finds_the_record_that_went_forward(ran: Ran) -> N
     assert tried, f"no chain ends in a group; TALLYMAN_SEED={SEED}"
 
 
-@pytest.mark.wide
 def test_the_sources_of_a_row_alone_give_that_row_again(
     ran: Ran, workshop: Callable[..., Workshop]
 ) -> None:

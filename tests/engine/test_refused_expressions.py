@@ -171,7 +171,6 @@ def looks_like_it(raw):
 """
 
 
-@pytest.mark.wide
 def test_words_that_only_look_like_such_functions_are_left_alone(
     workshop: Callable[[], Workshop], spark: SparkSession
 ) -> None:

@@ -17,8 +17,6 @@ from pyspark.sql import functions as F
 
 from tallyman.engine.expressions.functions import CLOCK, GENERATORS, TABLES, UNSTABLE
 
-pytestmark = pytest.mark.wide
-
 # Functions of their arguments and of the session, which the manifest binds.
 DETERMINISTIC = set((Path(__file__).parent / "deterministic_functions.txt").read_text().split())
 # Aggregates whose result may depend on the order in which rows meet; docs/reference/frame.md

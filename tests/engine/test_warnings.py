@@ -94,7 +94,6 @@ CASES = pytest.mark.parametrize(
 )
 
 
-@pytest.mark.wide
 @CASES
 def test_each_row_that_breaks_the_rule_counts_once(ran: Ran, asset: str, counts: list[int]) -> None:
     check(ran, asset, counts)

@@ -92,7 +92,7 @@ def _statement(kind: str, what: Any, where: Any) -> Mapping[str, object]:
 
 
 @settings(
-    max_examples=by_form(8, 15, 200), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=by_form(15, 200), deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 @given(st.integers(0, 2**32))
 def test_random_mutations_do_what_a_dict_by_key_does(seed: int) -> None:

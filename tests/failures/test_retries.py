@@ -28,11 +28,6 @@ def twice(orders):
     return orders
 
 
-@tm.asset(key="id")
-def once(orders):
-    return orders
-
-
 @tm.asset(key="id", retry=tm.retry(attempts=3, backoff="0s"))
 def divided(orders):
     return orders.withColumn("w", "10 / (v - v)")
@@ -54,7 +49,7 @@ def home(homes: Homes) -> Home:
     home = homes.make(Home, "retries").pipeline(PIPELINE)
     home.data("orders.jsonl", {"id": 1, "v": 1})
     home.data("many.jsonl", *({"id": n, "v": 1} for n in range(5_000)))
-    home.ok("run", "stored", "twice", "once", "--run-id", "first")
+    home.ok("run", "stored", "twice", "--run-id", "first")
     return home
 
 
@@ -89,7 +84,6 @@ def test_a_failure_that_may_pass_is_tried_again(home: Home) -> None:
     assert home.damaged() == []
 
 
-@pytest.mark.wide
 def test_the_last_failure_is_the_result_and_a_resume_goes_on(home: Home) -> None:
     moved = blocked(home, "twice", 3)
     reply = home.printed("run", "twice", "--run-id", "last")
@@ -98,14 +92,6 @@ def test_the_last_failure_is_the_result_and_a_resume_goes_on(home: Home) -> None
     cleared(moved)
     home.ok("resume", "last")
     assert home.states("last") == {"twice": ("success", 3)}
-
-
-@pytest.mark.wide
-def test_without_a_policy_there_is_one_try(home: Home) -> None:
-    moved = blocked(home, "once", 4)
-    assert home.printed("run", "once", "--run-id", "single").code == 1
-    assert home.states("single") == {"once": ("failed", 1)}
-    cleared(moved)
 
 
 def test_an_error_that_cannot_pass_is_not_tried_again(home: Home) -> None:

@@ -99,7 +99,6 @@ def _one_process(connected: Path, local: Path) -> None:
     sys.stdout.write(json.dumps(told))
 
 
-@pytest.mark.wide
 def test_projects_of_both_kinds_take_turns_and_leave_the_process_as_it_was(
     both: tuple[Path, Path],
 ) -> None:

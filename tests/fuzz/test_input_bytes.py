@@ -115,4 +115,4 @@ def test_there_are_as_many_cases_as_promised() -> None:
     assert len(tests) == cases.DEFINITION_TESTS
     assert definitions.quick.max_examples == cases.DEFINITIONS
     assert test_arguments.tried.max_examples == cases.ARGUMENTS
-    assert cases.total() >= by_form(600, 2_000, 100_000)
+    assert cases.total() >= by_form(1_300, 100_000)

@@ -117,7 +117,6 @@ def test_a_run_that_is_halted_by_a_threshold(home: NumbersHome) -> None:
     assert told.words("scenario.sum") == []  # it never began
 
 
-@pytest.mark.wide
 def test_a_run_whose_keys_do_not_balance(home: NumbersHome) -> None:
     home.pipeline(UNBALANCED)
     told = run(home, "unbalanced")
@@ -128,7 +127,6 @@ def test_a_run_whose_keys_do_not_balance(home: NumbersHome) -> None:
     assert facets["tallyman_ledger"]["balanced"] is False
 
 
-@pytest.mark.wide
 def test_a_run_whose_input_is_missing_tells_that_the_target_began_and_failed(
     good: tuple[NumbersHome, Told],
 ) -> None:
@@ -157,7 +155,6 @@ def test_a_run_that_is_killed_is_told_of_by_whoever_finds_it_and_goes_on(home: N
     assert home.ok("verify", "killed")["balanced"]
 
 
-@pytest.mark.wide
 def test_a_run_that_is_killed_before_anybody_was_told_begins_when_it_is_resumed(
     home: NumbersHome,
 ) -> None:
@@ -170,7 +167,6 @@ def test_a_run_that_is_killed_before_anybody_was_told_begins_when_it_is_resumed(
     assert Told.by(home, "early").words("scenario") == ["START", "COMPLETE"]
 
 
-@pytest.mark.wide
 def test_a_run_that_is_canceled(home: NumbersHome) -> None:
     home.pipeline(SLOW)
     running = home.start("run", "+sum", "--partition", DAY, "--run-id", "slow", "--json")
@@ -183,7 +179,6 @@ def test_a_run_that_is_canceled(home: NumbersHome) -> None:
     assert told.words("scenario.numbers")[-1] == "COMPLETE"
 
 
-@pytest.mark.wide
 def test_a_run_that_waits_has_not_ended_until_somebody_decides(home: NumbersHome) -> None:
     home.pipeline(ASKING)
     told = run(home, "asking")
@@ -195,7 +190,6 @@ def test_a_run_that_waits_has_not_ended_until_somebody_decides(home: NumbersHome
     assert home.ok("verify", "asking")["balanced"]
 
 
-@pytest.mark.wide
 @pytest.mark.parametrize(
     ("place", "stop"), [(at_a_terminal, signal.SIGINT), (in_the_background, signal.SIGTERM)]
 )
@@ -222,7 +216,6 @@ def test_a_run_that_is_interrupted_at_the_terminal_or_in_the_background(
     assert [r["status"] for r in home.ok("runs")] == ["canceled"]
 
 
-@pytest.mark.wide
 def test_a_target_that_ends_while_its_run_is_taken_away_ends_once(home: NumbersHome) -> None:
     told = run(home, "taken", TALLYMAN_CRASH_AT="asset_started")
     with Project.open(home.path) as project, ThreadPoolExecutor(1) as pool:
@@ -245,7 +238,6 @@ def _released(project: Project, record: RunRecord) -> list[LineageEvent]:
         return ended.release(tx, project.settings.home, record, "its process is gone").events
 
 
-@pytest.mark.wide
 def test_an_interrupt_after_the_end_changes_nothing(
     home: NumbersHome, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -262,7 +254,6 @@ def test_an_interrupt_after_the_end_changes_nothing(
     assert canceled == [["0"]]
 
 
-@pytest.mark.wide
 def test_an_input_that_comes_later_is_another_attempt(home: NumbersHome) -> None:
     (home.path / "data" / DAY / "raw.jsonl").unlink()
     told = run(home, "late_input")
@@ -276,7 +267,6 @@ def test_an_input_that_comes_later_is_another_attempt(home: NumbersHome) -> None
         assert sum(each[end] for end in ENDS) == 1
 
 
-@pytest.mark.wide
 def test_a_text_that_no_database_holds_is_told_in_another_form(home: NumbersHome) -> None:
     home.pipeline(PIPELINE.replace("return raw", "return raw.filter(\"id <> 'a\\0b'\")"))
     told = run(home, "odd")
@@ -285,7 +275,6 @@ def test_a_text_that_no_database_holds_is_told_in_another_form(home: NumbersHome
     assert "a\\x00b" in end["job"]["facets"]["sql"]["query"]
 
 
-@pytest.mark.wide
 def test_several_decisions_are_one_end(home: NumbersHome) -> None:
     home.pipeline(ASKING).numbers("2025-01-02", 7)
     days = ("--from", DAY, "--to", "2025-01-02")
@@ -299,7 +288,6 @@ def test_several_decisions_are_one_end(home: NumbersHome) -> None:
     assert not home.tallyman("verify", run_id).json["changed_files"]
 
 
-@pytest.mark.wide
 def test_a_decision_whose_process_dies_is_told_and_sealed_by_the_next_command(
     home: NumbersHome,
 ) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import time
 
-import pytest
-
 from tests.lineage_run.conftest import Told
 from tests.world.collector import HANG, Collector
 from tests.world.numbers import NumbersHome
@@ -34,7 +32,6 @@ def test_a_collector_that_fails_half_the_time_gets_everything_once_and_in_order(
     assert collector.bodies == told.events
 
 
-@pytest.mark.wide
 def test_a_collector_that_is_well_has_everything_when_the_command_ends(
     home: NumbersHome, collector: Collector
 ) -> None:
@@ -44,7 +41,6 @@ def test_a_collector_that_is_well_has_everything_when_the_command_ends(
     assert (status["waiting"], status["sent"]) == (0, len(told.events))
 
 
-@pytest.mark.wide
 def test_a_collector_that_never_answers_holds_up_nobody(
     home: NumbersHome, collector: Collector
 ) -> None:
@@ -62,7 +58,6 @@ def test_a_collector_that_never_answers_holds_up_nobody(
     assert home.ok("lineage", "status")["waiting"] > 0
 
 
-@pytest.mark.wide
 def test_without_a_destination_events_are_kept_for_one(
     home: NumbersHome, collector: Collector
 ) -> None:
@@ -72,7 +67,6 @@ def test_without_a_destination_events_are_kept_for_one(
     assert collector.bodies == told.events
 
 
-@pytest.mark.wide
 def test_the_next_run_takes_along_what_an_outage_kept(
     home: NumbersHome, collector: Collector
 ) -> None:
@@ -81,7 +75,6 @@ def test_the_next_run_takes_along_what_an_outage_kept(
     assert collector.bodies == before.events + after.events
 
 
-@pytest.mark.wide
 def test_when_it_is_disabled_only_the_folder_is_told(home: NumbersHome) -> None:
     told = run(home, "quiet", OPENLINEAGE_DISABLED="true")
     assert told.words("scenario") == ["START", "COMPLETE"]

@@ -103,7 +103,6 @@ def test_after_a_failure_the_end_waits_for_nothing(
     assert collector.requests == 1, "the client must not try by itself"
 
 
-@pytest.mark.wide
 def test_being_woken_does_not_shorten_the_pause_after_a_failure(
     shop: SpoolHome, collectors: Collectors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -120,7 +119,6 @@ def test_being_woken_does_not_shorten_the_pause_after_a_failure(
     sender.close()
 
 
-@pytest.mark.wide
 def test_pauses_grow_and_the_collector_that_comes_back_gets_all(
     shop: SpoolHome, collectors: Collectors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -271,7 +269,6 @@ def test_nothing_configured_starts_nothing_and_keeps_everything(shop: SpoolHome)
     assert shop.state().attempts == 0
 
 
-@pytest.mark.wide
 def test_a_database_that_goes_away_fails_nothing(
     shop: SpoolHome, collectors: Collectors, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,6 @@
 """Random sequences of commands: after each, readers see what the model says.
 
-A verb takes 0.05 s, a run 0.4 s for each target that it makes. So the default form plays as many
+A verb takes 0.05 s, a run 0.4 s for each target that it makes. So the small form plays as many
 sequences as fit into its time, the full form all 3,000.
 """
 
@@ -14,8 +14,8 @@ from tests.model.conftest import Stage
 from tests.model.sequences import Failed, go, shrunk
 from tests.world.scale import TURN, by_form
 
-SEQUENCES, VERBS = by_form(40, 120, 3_000), 12
-SECONDS = by_form(40, 240, 6 * 3600)
+SEQUENCES, VERBS = by_form(40, 3_000), 12
+SECONDS = by_form(30, 6 * 3600)
 
 
 @pytest.mark.timeout(8 * 3600)

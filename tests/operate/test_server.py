@@ -10,8 +10,6 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from tests.operate.shop import TWICE, Shop, alive
 from tests.world.waiting import wait_until
 
@@ -39,7 +37,6 @@ def test_a_server_with_a_database_of_its_own_does_the_work_and_says_so(
     shop.close()
 
 
-@pytest.mark.wide
 def test_a_server_that_drains_finishes_what_has_begun_and_begins_nothing(shop: Shop) -> None:
     server = shop.server("--workers", "2")
     [first, second] = server.workers(2)
@@ -60,7 +57,6 @@ def test_a_server_that_drains_finishes_what_has_begun_and_begins_nothing(shop: S
     assert not [file for file in shop.folder.rglob("*token*") if file.is_file()]
 
 
-@pytest.mark.wide
 def test_a_second_signal_ends_a_server_at_once(shop: Shop) -> None:
     server = shop.server()
     [worker] = server.workers()
@@ -75,7 +71,6 @@ def test_a_second_signal_ends_a_server_at_once(shop: Shop) -> None:
     assert shop.status(task) == "Running"  # until its lease ends
 
 
-@pytest.mark.wide
 def test_a_killed_worker_is_started_again_and_its_task_taken_over(shop: Shop) -> None:
     server = shop.server()
     [worker] = server.workers()
@@ -93,7 +88,6 @@ def test_a_killed_worker_is_started_again_and_its_task_taken_over(shop: Shop) ->
     assert server.workers() != [worker]
 
 
-@pytest.mark.wide
 def test_the_worker_of_a_killed_server_reports_to_the_next_one_and_ends(shop: Shop) -> None:
     first = shop.server()
     [worker] = first.workers()
@@ -113,7 +107,6 @@ def test_the_worker_of_a_killed_server_reports_to_the_next_one_and_ends(shop: Sh
     assert "dispatch" not in third.text
 
 
-@pytest.mark.wide
 def test_two_servers_work_on_one_database_at_the_same_time(shop: Shop) -> None:
     servers = [shop.server(), shop.server()]
     held = [shop.held(name) for name in ("left", "right")]

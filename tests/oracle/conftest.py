@@ -19,7 +19,7 @@ from tests.oracle.expected import Oracle, appended, logged
 from tests.oracle.found import Found
 from tests.world.home import Home
 from tests.world.homes import INTERPRETED, Homes
-from tests.world.scale import FULL, WIDE
+from tests.world.scale import FULL
 
 TOTAL = 50_000 if FULL else 2_500
 ASSETS = ("clean_parcels", "zone_days", "offers", "labels", "scan_trail", "depot_scans", "weights")
@@ -53,8 +53,8 @@ def _today(said: Mapping[str, Any], home: Path) -> date:
 
 @pytest.fixture(scope="session")
 def depot(request: pytest.FixtureRequest, session_homes: Homes) -> Iterator[Depot]:
-    # What steps mean is compared here: in the wide form with code as users run it.
-    settings = "thresholds: {percentage: 1.0}\n" + ("" if WIDE else INTERPRETED)
+    # What steps mean is compared here: in the full form with code as users run it.
+    settings = "thresholds: {percentage: 1.0}\n" + ("" if FULL else INTERPRETED)
     home = session_homes.make(Home, "depot", settings)
     path = home.path
     project.write(path)

@@ -15,8 +15,6 @@ from tests.oracle.found import Found
 from tests.oracle.test_walks import ASKED_BY, ask_why, asked, place_of, same_walk
 from tests.oracle.walks import expected_where, found_where
 
-pytestmark = pytest.mark.wide
-
 
 @dataclass(frozen=True)
 class Plant:

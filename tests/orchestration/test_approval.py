@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.world.numbers import PIPELINE, NumbersHome
 from tests.world.waiting import wait_until
 
@@ -58,7 +56,6 @@ def test_a_waiting_result_counts_only_after_a_yes(home: NumbersHome) -> None:
     assert (actor, action) == ("ann", "approved")
 
 
-@pytest.mark.wide
 def test_a_rejected_and_an_expired_result_fail(home: NumbersHome) -> None:
     home.pipeline(ASKING).numbers(DAY, 1_000_000)
     home.tallyman("run", "+sum", "--partition", DAY, "--run-id", "no")
@@ -78,7 +75,6 @@ def test_a_rejected_and_an_expired_result_fail(home: NumbersHome) -> None:
     assert (late.code, "expired" in late.json["error"]["message"]) == (4, True)
 
 
-@pytest.mark.wide
 def test_a_decision_while_the_run_is_at_work_leaves_it_alone(home: NumbersHome) -> None:
     text = ASKING.replace('when="sum(total) > 1000000"', "")
     home.pipeline(

@@ -5,8 +5,6 @@ tests/publication kills a run at every point and resumes it.
 
 from __future__ import annotations
 
-import pytest
-
 from tests.world.numbers import NumbersHome
 from tests.world.waiting import wait_until
 
@@ -32,7 +30,6 @@ def test_a_resume_is_refused_while_the_run_is_at_work(home: NumbersHome) -> None
     assert home.ok("resume", "busy")["status"] == "success"
 
 
-@pytest.mark.wide
 def test_a_run_on_another_machine_is_gone_when_its_lease_is_over(home: NumbersHome) -> None:
     home.tallyman(
         "run", "numbers", "--partition", DAY, "--run-id", "far", TALLYMAN_CRASH_AT="folder_made"

@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable
 
 import pyarrow.parquet as pq
-import pytest
 
 from tests.world.home import statuses
 from tests.world.numbers import PIPELINE, NumbersHome
@@ -95,7 +94,6 @@ def test_what_ran_what_is_reused_and_what_runs_again(home: NumbersHome) -> None:
     assert len(home.ok("runs")) == count
 
 
-@pytest.mark.wide
 def test_lineage_knows_partitions_and_depth(home: NumbersHome) -> None:
     home.numbers("2025-01-02", 7)
     home.ok("backfill", "+sum", "--from", "2025-01-01", "--to", "2025-01-02", "--jobs", "2")
@@ -166,7 +164,6 @@ def test_a_backfill_skips_what_is_done(home: NumbersHome) -> None:
     assert {name: again[name] for name in counts} == {"succeeded": 0, "failed": 0, "skipped": DAYS}
 
 
-@pytest.mark.wide
 def test_a_backfill_goes_on_or_halts_where_a_partition_fails(home: NumbersHome) -> None:
     home.numbers("2025-01-02", 3).numbers("2025-01-03", 4)
     home.pipeline(

@@ -70,7 +70,6 @@ def test_notes_of_a_run_are_shown_and_found(numbers: NumbersHome) -> None:
     assert numbers.tallyman("run", "--meta", "nothing").code == 2
 
 
-@pytest.mark.wide
 def test_notes_of_an_asset_are_shown_and_found_and_make_nothing_stale(
     new_home: Callable[[], NumbersHome],
 ) -> None:
@@ -128,7 +127,6 @@ def test_a_list_that_means_nothing_is_refused(
     assert message in str(reply)
 
 
-@pytest.mark.wide
 def test_all_that_failed_is_resumed_in_one_command(
     new_home: Callable[[], NumbersHome], tmp_path: Path
 ) -> None:

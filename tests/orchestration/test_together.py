@@ -73,7 +73,6 @@ def test_a_run_survives_a_database_that_is_killed_and_comes_back(home: NumbersHo
     assert run["status"] == "success"
 
 
-@pytest.mark.wide
 def test_independent_assets_run_side_by_side(home: NumbersHome) -> None:
     home.pipeline(
         Path(home.path / "pipelines" / "p.py").read_text()

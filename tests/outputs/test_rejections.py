@@ -148,7 +148,6 @@ def test_lineage_events_name_it_as_an_output(story: Story) -> None:
     assert fields[:3] == ["error_id", "source_key", "error_type"]
 
 
-@pytest.mark.wide
 def test_a_partitioned_asset_has_rejections_by_partition(story: Story) -> None:
     home = story.home.data("raw.jsonl", *BAD)
     made = home.ok("run", "by_day", "--partition", "mon")
@@ -159,7 +158,6 @@ def test_a_partitioned_asset_has_rejections_by_partition(story: Story) -> None:
     assert {("b", "mon"), ("c", "mon"), ("c", "tue")} == met  # c cannot be read by either
 
 
-@pytest.mark.wide
 def test_a_replay_leaves_them_and_the_next_run_too(story: Story) -> None:
     home = story.home.data("raw.jsonl", *BAD)
     first = home.ok("run", "orders")

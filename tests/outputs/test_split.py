@@ -183,7 +183,6 @@ def test_the_run_can_be_made_again(story: Story) -> None:
     assert story.reproduced.code == 0, story.reproduced
 
 
-@pytest.mark.wide
 def test_an_edit_an_interruption_and_a_resume(story: Story) -> None:
     home = story.home.edit("status = 'open' OR amount > 50", "amount > 50")
     killed = home.printed("run", "--run-id", "cut", TALLYMAN_CRASH_AT="asset_recorded")

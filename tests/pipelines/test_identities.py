@@ -3,8 +3,6 @@ a result that was declared invalid."""
 
 from __future__ import annotations
 
-import pytest
-
 from tests.pipelines.conftest import NewPipeline
 from tests.world.home import statuses
 
@@ -52,7 +50,6 @@ def test_inputs_that_change_places_are_other_inputs(new_pipeline: NewPipeline) -
     assert [row[0] for row in sales.rows("both")] == ["b", "c"]
 
 
-@pytest.mark.wide
 def test_readers_of_an_output_notice_that_its_result_is_invalid(new_pipeline: NewPipeline) -> None:
     crm = new_pipeline("crm").pipeline(PRODUCER).data("raw.jsonl", *ROWS)
     crm.ok("run")
@@ -64,7 +61,6 @@ def test_readers_of_an_output_notice_that_its_result_is_invalid(new_pipeline: Ne
     assert sales.ok("run")["published"]
 
 
-@pytest.mark.wide
 def test_a_dataset_that_is_taken_over_keeps_its_earlier_rows(new_pipeline: NewPipeline) -> None:
     apart = PRODUCER.replace("small", "little").replace("large", "great").replace("clean", "all")
     crm = new_pipeline("north").pipeline(apart).data("raw.jsonl", *ROWS)

@@ -20,7 +20,7 @@ from tests.planted.afterwards import double_row, kept_files, lose_row
 from tests.planted.harness import Harness
 from tests.planted.plants import ELSEWHERE, PLANTS, Plant
 from tests.planted.seams import seams
-from tests.world.scale import FULL, WIDE, by_form, some
+from tests.world.scale import FULL, by_form, some
 
 pytestmark = pytest.mark.timeout(900)  # one run of a hundred assets, each with a bug of its own
 
@@ -49,18 +49,17 @@ def _unchanged(rows: Any) -> Any:
 
 
 def _kind(plant: Plant) -> object:
-    """In the default form one bug of each file of the engine that has seams; in the wide form one
-    of each seam, of files of few rows and of many; in the full form every bug."""
-    file = plant.seam.partition(":")[0]
-    return by_form(file, (plant.seam, plant.many), plant.asset)
+    """In the small form one bug of each file of the engine that has seams, in the full form every
+    bug."""
+    return by_form(plant.seam.partition(":")[0], plant.asset)
 
 
 OF_KINDS: dict[object, list[Plant]] = {}
 for found in PLANTS:
     OF_KINDS.setdefault(_kind(found), []).append(found)
-CHOSEN = [one for plants in OF_KINDS.values() for one in some(plants, 1, wide=1)]
-SOUND_PLANS = PLANS if WIDE else tuple(p for p in PLANS if p in {one.plan for one in CHOSEN})
-MANY = by_form((), ("groups", "unfolded"), ("groups", "judged", "regrouped", "unfolded"))
+CHOSEN = [one for plants in OF_KINDS.values() for one in some(plants, 1)]
+SOUND_PLANS = tuple(p for p in PLANS if FULL or p in {one.plan for one in CHOSEN})
+MANY = by_form((), ("groups", "judged", "regrouped", "unfolded"))
 SOUND = [
     # With keys few rows are written by Spark, with digests by this process.
     Plant("", plan, "sound", here=here, evidence=evidence, traced=plan in TRACED, many=many)
@@ -68,7 +67,7 @@ SOUND = [
     for many in (False, True)
     for evidence, here in (("keys", None), ("digest", _unchanged))
     # Where records stay rows their evidence is that of other plans.
-    if FULL or evidence == "keys" or plan in by_form(("groups",), ("rows", "groups", "worked"))
+    if FULL or evidence == "keys" or plan == "groups"
     if not many or (evidence == "keys" and plan in MANY)
 ]
 
@@ -79,9 +78,7 @@ def test_every_seam_of_the_engine_has_a_plant() -> None:
     assert not planted & set(ELSEWHERE)
     assert len({plant.asset for plant in PLANTS}) == len(PLANTS) >= 20
     assert {plant.plan for plant in PLANTS} == set(PLANS)
-    assert {plant.plan for plant in SOUND} == (set(PLANS) if WIDE else {p.plan for p in CHOSEN})
     assert {_kind(plant) for plant in CHOSEN} == {_kind(plant) for plant in PLANTS}
-    assert not WIDE or {plant.seam for plant in CHOSEN} == planted
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ import pytest
 from tallyman.faults import Point
 from tests.publication.conftest import THREE, ThreeHome
 from tests.world.home import Row, statuses
+from tests.world.scale import some
 from tests.world.waiting import wait_until
 
 DAY = "2025-01-01"
@@ -139,8 +140,7 @@ def test_one_run_killed_at_every_point_in_turn_does_nothing_twice(mixed: ThreeHo
     check_completed(home, name, heads, new, done)
 
 
-@pytest.mark.wide
-@pytest.mark.parametrize("point", CASES)
+@pytest.mark.parametrize("point", some(CASES, 2))
 def test_killed_anywhere_readers_see_old_or_new_and_a_resume_completes_it(
     point: str, mixed: ThreeHome
 ) -> None:
@@ -189,7 +189,6 @@ def check_completed(
     check_clean(home)
 
 
-@pytest.mark.wide
 @pytest.mark.parametrize("place", ["*/.staging/*", "*/b/output/*"])
 def test_killed_from_outside_the_next_run_succeeds(place: str, home: ThreeHome) -> None:
     home.pipeline(TWO_ASSETS).numbers(1)
@@ -208,7 +207,6 @@ def test_killed_from_outside_the_next_run_succeeds(place: str, home: ThreeHome) 
     check_clean(home)
 
 
-@pytest.mark.wide
 def test_killed_in_a_cutover_all_is_old_or_all_is_new(home: ThreeHome) -> None:
     home.pipeline(TWO_ASSETS).numbers(1)
     home.ok("run")

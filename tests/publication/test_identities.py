@@ -115,7 +115,6 @@ def test_a_reader_made_with_a_result_of_equal_rows_becomes_stale_with_them(home:
     assert listed["total"]["stale"]
 
 
-@pytest.mark.wide
 def test_a_skipped_reader_is_verified_by_what_it_read(home: Home) -> None:
     raw(home, a=1, b=2)
     home.ok("run")
@@ -124,7 +123,6 @@ def test_a_skipped_reader_is_verified_by_what_it_read(home: Home) -> None:
     assert home.ok("verify", "latest", "--exact")["verified"]
 
 
-@pytest.mark.wide
 def test_a_chain_without_keys_can_be_made_again(home: Home) -> None:
     home.pipeline(RAW + GOOD.replace('key="id", ', "") + TOTAL.replace('key="country"', ""))
     raw(home, a=1, b=2)
@@ -133,7 +131,6 @@ def test_a_chain_without_keys_can_be_made_again(home: Home) -> None:
     assert statuses(again) == {"good": "success", "total": "success"}
 
 
-@pytest.mark.wide
 def test_the_records_of_a_purged_version_are_not_replayed_from_another(home: Home) -> None:
     home.pipeline(
         RAW + GOOD + "\n\n@tm.asset(key='id', thresholds='absolute=0,percentage=1')\n"
@@ -151,7 +148,6 @@ def test_the_records_of_a_purged_version_are_not_replayed_from_another(home: Hom
     assert home.heads()["even"] == 1
 
 
-@pytest.mark.wide
 def test_a_partition_that_is_gone_blocks_no_reader(home: Home) -> None:
     split = 'key="id", partitioned_by=tm.partitions("country", ["NL", "DE"]), '
     home.pipeline(RAW + GOOD.replace('key="id", ', split) + TOTAL)
@@ -164,7 +160,6 @@ def test_a_partition_that_is_gone_blocks_no_reader(home: Home) -> None:
     assert home.rows("total") == [("DE", 1), ("NL", 1)]
 
 
-@pytest.mark.wide
 def test_a_warm_process_sees_a_column_that_a_new_file_brings(home: Home) -> None:
     home.pipeline(
         "import tallyman as tm\n\ntm.source('raw', path='data/raw', format='parquet', key='id')\n"

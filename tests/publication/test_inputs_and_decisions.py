@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from tests.publication.conftest import THREE, ThreeHome
 from tests.world.home import statuses
 
@@ -33,7 +31,6 @@ def mutate(home: ThreeHome, *statements: dict[str, object]) -> None:
     home.ok("mutate", "change.json")
 
 
-@pytest.mark.wide
 def test_a_table_is_an_input_like_any_other(home: ThreeHome) -> None:
     home.pipeline(READS_TABLE)
     assert home.refused("run") == "dependency_not_ready"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.publication.conftest import ThreeHome
 from tests.world.home import statuses
 from tests.world.reply import Reply
@@ -116,7 +114,6 @@ def test_two_partitions_at_the_same_time_both_land_and_of_one_partition_one_wins
     assert home.damaged() == []
 
 
-@pytest.mark.wide
 def test_replacing_one_day_leaves_the_others_and_tells_what_was_made_from_it(
     home: ThreeHome,
 ) -> None:

@@ -6,8 +6,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import pytest
-
 from tests.publication.conftest import ThreeHome
 from tests.publication.test_partitions import ONE, TWO, day
 from tests.publication.test_partitions import PIPELINE as DAYS
@@ -170,7 +168,6 @@ def test_a_plan_is_refused_when_the_world_moved_and_an_equal_result_is_no_versio
     assert home.count("runs", "versions") == runs
 
 
-@pytest.mark.wide
 def test_assets_come_go_and_are_renamed_by_a_plan(home: ThreeHome) -> None:
     home.numbers(1, 2)
     home.ok("run")
@@ -211,7 +208,6 @@ def test_assets_come_go_and_are_renamed_by_a_plan(home: ThreeHome) -> None:
     assert home.damaged() == []
 
 
-@pytest.mark.wide
 def test_other_columns_come_with_all_partitions_or_not_at_all(home: ThreeHome) -> None:
     day(home.pipeline(DAYS.partition('@tm.asset(key="day")')[0]), ONE, 1)
     day(home, TWO, 2)

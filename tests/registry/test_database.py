@@ -214,7 +214,6 @@ def test_durable_work_gives_up_on_a_server_that_is_gone(tmp_path: Path) -> None:
     assert PASSWORD not in shown(error.value)
 
 
-@pytest.mark.wide
 def test_durable_work_waits_for_a_configured_server_and_then_gives_up(
     state: Path, own: Database, tmp_path: Path
 ) -> None:
@@ -232,7 +231,6 @@ def test_durable_work_waits_for_a_configured_server_and_then_gives_up(
     configured.close()
 
 
-@pytest.mark.wide
 def test_a_number_of_a_killed_server_that_is_in_use_again_does_not_matter(state: Path) -> None:
     folder = state / "postgres"
     with subprocess.Popen(["sleep", "60"], user=folder.stat().st_uid) as other:
@@ -247,7 +245,6 @@ def test_a_number_of_a_killed_server_that_is_in_use_again_does_not_matter(state:
         other.kill()
 
 
-@pytest.mark.wide
 def test_what_a_killed_first_start_left_is_swept_away(tmp_path: Path) -> None:
     half_made = tmp_path / "postgres.new-x"
     half_made.mkdir()

@@ -95,7 +95,6 @@ def test_a_field_that_is_left_out_keeps_the_value_of_its_record(rejected: tuple[
     assert code in ("source_changed", "corrections_refused")
 
 
-@pytest.mark.wide
 def test_values_of_a_csv_file_and_of_a_whole_replay_are_kept(new_home: Callable[[], Home]) -> None:
     home = new_home().pipeline(CSV)
     (home.path / "data").mkdir(exist_ok=True)

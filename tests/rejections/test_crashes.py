@@ -60,7 +60,6 @@ def test_killed_anywhere_it_is_nothing_or_all(shared: tuple[Home, str]) -> None:
     assert replay(home, first, lines=FIX)["outcomes"] == []
 
 
-@pytest.mark.wide
 def test_killed_after_the_commit_it_is_all(shared: tuple[Home, str]) -> None:
     home, first = shared
     (home.path / "fix.jsonl").write_text('{"id": "c", "n": 3, "kind": "x"}\n')
@@ -72,7 +71,6 @@ def test_killed_after_the_commit_it_is_all(shared: tuple[Home, str]) -> None:
     assert home.heads() == {**heads, "good": heads["good"] + 1}
 
 
-@pytest.mark.wide
 def test_of_two_at_once_one_wins(shared: tuple[Home, str]) -> None:
     """Also when both come to the same: then nothing is published that could conflict."""
     home, first = shared

@@ -78,7 +78,6 @@ def test_a_replay_after_a_rollback_adds_no_row_twice(replayed: tuple[Home, str])
     assert (len(home.rows("clean")), skipped_rows(home)) == (3, 3)
 
 
-@pytest.mark.wide
 def test_an_asset_that_appends_states_all_its_rows_when_it_is_skipped(
     new_home: Callable[[], Home],
 ) -> None:

@@ -5,12 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import date
 
-import pytest
-
 from tests.rejections.conftest import replay, told
 from tests.world.home import Home
-
-pytestmark = pytest.mark.wide
 
 ONE, TWO = "2025-01-01", "2025-01-02"
 PIPELINE = """\

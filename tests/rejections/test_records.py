@@ -146,7 +146,6 @@ def shared(new_home: Callable[[], Home]) -> tuple[Home, str]:
     return home, lettered(home)
 
 
-@pytest.mark.wide
 def test_refused_when_the_world_has_moved_on(shared: tuple[Home, str]) -> None:
     home, first = shared
     raw = home.path / "data" / "raw.jsonl"
@@ -170,7 +169,6 @@ def test_refused_when_the_world_has_moved_on(shared: tuple[Home, str]) -> None:
     assert states(home, newer) == dict.fromkeys(["@raw.jsonl#5", "b", "d"], "open")
 
 
-@pytest.mark.wide
 def test_a_key_that_stands_twice_is_not_replayed(new_home: Callable[[], Home]) -> None:
     home = new_home()
     first = lettered(home, '{"id": "b", "n": 7, "kind": "x"}')

@@ -118,7 +118,6 @@ def test_lineage_has_counts_and_the_range_of_numbers(home: Home) -> None:
     assert "min" not in columns["day"], "a date is a value of a row"
 
 
-@pytest.mark.wide
 def test_the_next_run_recalls_them_and_without_the_setting_nothing_is_measured(home: Home) -> None:
     before = measured(home, "first")
     home.ok("run", "--force", "--run-id", "again")

@@ -5,11 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.report.conftest import ReportHome, edit
-
-pytestmark = pytest.mark.wide
 
 
 def sections(shop: ReportHome, a: str, b: str) -> tuple[int, dict[str, Any]]:

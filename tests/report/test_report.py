@@ -174,7 +174,6 @@ def test_partitions_are_one_table_and_only_failures_are_told_at_length(shop: Rep
     assert "DIVIDE_BY_ZERO" in page.text
 
 
-@pytest.mark.wide
 def test_a_year_of_partitions_is_still_a_short_page(shop: ReportHome) -> None:
     def multiply(folder: Path) -> None:
         manifest = json.loads((folder / "manifest.json").read_text())
@@ -210,7 +209,6 @@ def test_a_copied_run_is_told_from_its_files_alone(shop: ReportHome, status: str
     assert "Not sealed" in page.text
 
 
-@pytest.mark.wide
 def test_a_run_folder_without_a_report_is_told_as_not_known(shop: ReportHome) -> None:
     shop.copied("first", "cut-off", lambda folder: (folder / "processing_report.json").unlink())
     page = checked(shop.page("cut-off"))
@@ -237,7 +235,6 @@ def test_no_value_is_shown_where_it_may_be_of_a_redacted_column(
     assert counts(shop, name) == counts(shop, "first")
 
 
-@pytest.mark.wide
 def test_columns_redacted_today_are_so_in_older_runs(shop: ReportHome) -> None:
     shop.copied("first", "no-config", lambda folder: (folder / "config.json").unlink())
     shop.copied("first", "bad-config", lambda folder: (folder / "config.json").write_text("{"))

@@ -78,7 +78,6 @@ def test_what_chance_decides_is_different_and_the_rows_are_named(home: NumbersHo
     assert left(home) == before
 
 
-@pytest.mark.wide
 def test_a_duplicate_row_that_is_gone_is_a_difference_that_a_person_sees(home: NumbersHome) -> None:
     file = output(home, "kinds")
     rows = pq.read_table(file)
@@ -94,7 +93,6 @@ def test_a_duplicate_row_that_is_gone_is_a_difference_that_a_person_sees(home: N
     assert "tallyman reproduce first --keep" in out
 
 
-@pytest.mark.wide
 def test_a_recorded_digest_that_was_edited_is_a_difference(home: NumbersHome) -> None:
     here = "asset_name = 'kinds' AND content_digest IS NOT NULL"
     home.sql(f"UPDATE materializations SET content_digest = reverse(content_digest) WHERE {here}")

@@ -112,7 +112,6 @@ def test_an_asset_that_is_no_longer_declared_is_a_setting_that_is_gone(plain: Nu
     assert reply.json["first_difference"]["name"].startswith("assets.doubled")
 
 
-@pytest.mark.wide
 def test_a_run_with_an_older_manifest_says_so(plain: NumbersHome) -> None:
     run(plain, "old", "--force")
     unsealed(plain, "old")
@@ -124,7 +123,6 @@ def test_a_run_with_an_older_manifest_says_so(plain: NumbersHome) -> None:
         assert "version 1.0" in reply.json["error"]["message"]
 
 
-@pytest.mark.wide
 def test_a_manifest_that_was_changed_with_the_input_it_binds_is_told_first(
     plain: NumbersHome,
 ) -> None:
@@ -149,7 +147,6 @@ def test_a_manifest_that_was_changed_with_the_input_it_binds_is_told_first(
     assert again.json["reasons"] == [told]
 
 
-@pytest.mark.wide
 def test_a_config_that_was_changed_with_the_hash_of_it_is_told(plain: NumbersHome) -> None:
     [config] = (plain.path / "runs").glob("*_first/config.json")
     [path] = (plain.path / "runs").glob("*_first/manifest.json")
@@ -163,7 +160,6 @@ def test_a_config_that_was_changed_with_the_hash_of_it_is_told(plain: NumbersHom
     assert (found["kind"], found["name"]) == ("manifest", "manifest.json")
 
 
-@pytest.mark.wide
 @pytest.mark.parametrize("text", [None, "no manifest", "{}"])
 def test_a_manifest_that_is_gone_or_broken_is_told(plain: NumbersHome, text: str | None) -> None:
     [path] = (plain.path / "runs").glob("*_first/manifest.json")
@@ -179,7 +175,6 @@ def test_a_manifest_that_is_gone_or_broken_is_told(plain: NumbersHome, text: str
     assert (again.code, again.json["reasons"]) == (1, [found["message"]])
 
 
-@pytest.mark.wide
 def test_of_a_run_without_a_seal_it_is_said(plain: NumbersHome) -> None:
     run(plain, "before-seals", "--force")
     assert plain.ok("verify", "inputs", "before-seals")["sealed"] is True
@@ -191,7 +186,6 @@ def test_of_a_run_without_a_seal_it_is_said(plain: NumbersHome) -> None:
     assert plain.ok("reproduce", "before-seals")["sealed"] is False
 
 
-@pytest.mark.wide
 def test_a_version_that_was_read_is_checked_byte_for_byte(plain: NumbersHome) -> None:
     plain.ok("run", "doubled", "--partition", DAY, "--force", "--run-id", "of-version")
     bound = manifest(plain, "of-version")["cryptographic_binding"]["input_hashes"]

@@ -106,7 +106,6 @@ def test_cancel_discards_the_trace_of_finished_assets_until_the_run_is_resumed(
     assert [step["updated"] for step in changed["steps"]] == [2, 1]
 
 
-@pytest.mark.wide
 def test_ctrl_c_discards_the_trace(home: Home) -> None:
     with at_a_terminal():
         running = home.installed("run", "+slow", "--force", "--run-id", "stopped", "--json")
@@ -126,7 +125,6 @@ def killed(home: Home, run: str) -> None:
     assert traces(home, run)
 
 
-@pytest.mark.wide
 def test_a_killed_run_can_be_canceled_and_leaves_no_trace(home: Home) -> None:
     killed(home, "killed")
     assert home.ok("cancel", "killed")["status"] == "canceled"
@@ -138,7 +136,6 @@ def test_a_killed_run_can_be_canceled_and_leaves_no_trace(home: Home) -> None:
     assert len(home.ok("trace", "killed")["assets"]) == 1
 
 
-@pytest.mark.wide
 def test_a_run_that_was_killed_before_it_published_can_be_canceled(home: Home) -> None:
     words = ("run", "changed", "copied", "--force", "--run-id", "late")
     assert home.tallyman(*words, TALLYMAN_CRASH_AT="metadata_written").code == -9
@@ -151,7 +148,6 @@ def test_a_run_that_was_killed_before_it_published_can_be_canceled(home: Home) -
     assert home.ok("verify", "late")["changed_files"] == []
 
 
-@pytest.mark.wide
 def test_cleanup_removes_what_a_killed_run_left(home: Home) -> None:
     killed(home, "dead")
     left = f"runs/{home.folder('dead').name}/.staging"
@@ -161,7 +157,6 @@ def test_cleanup_removes_what_a_killed_run_left(home: Home) -> None:
     assert traces(home, "dead") == []
 
 
-@pytest.mark.wide
 def test_a_process_that_wakes_up_after_a_cancel_leaves_no_trace(home: Home) -> None:
     running = home.start("run", "waking", "--run-id", "deaf", "--json")
     wait_until(lambda: list((home.path / "runs").glob("*_deaf/.staging/*/waking.work/*")))
@@ -177,7 +172,6 @@ def test_a_process_that_wakes_up_after_a_cancel_leaves_no_trace(home: Home) -> N
     assert not (home.folder("deaf") / "waking").exists()
 
 
-@pytest.mark.wide
 def test_the_trace_of_what_was_published_before_stays(home: Home) -> None:
     """A backfill published one of two partitions, and is then given up."""
     partly = home.tallyman("backfill", "daily")

@@ -106,7 +106,6 @@ def test_a_resumed_result_is_that_of_a_run_that_never_failed(
     assert {name: found[name] for name in found} == expected
 
 
-@pytest.mark.wide
 def test_a_resumed_run_is_proved_and_reproduced(plain: Home, attempts: Attempts) -> None:
     assert attempts.resumed["status"] == "success"
     assert plain.ok("verify", RUN)["balanced"]
@@ -129,7 +128,6 @@ def test_only_segments_of_what_failed_stay_and_only_until_it_succeeds(
     assert not (plain.folder(RUN) / ".staging").exists()
 
 
-@pytest.mark.wide
 def test_another_input_makes_every_segment_again(plain: Home, attempts: Attempts) -> None:
     full = ("run", "states", "--force", "--run-id", "moved")
     assert plain.tallyman(*full, TALLYMAN_CRASH_AT="trace_step@4:full").code == 1

@@ -57,7 +57,6 @@ def kept(home: Home) -> dict[str, str | None]:
     return {one["run_id"]: one["kept"] for one in listed}
 
 
-@pytest.mark.wide
 def test_what_failed_in_any_run_is_listed_until_it_is_made(home: Home) -> None:
     listed = home.ok("runs", "ls", "--failed")
     assert {(one["asset"], one["status"], one["run_id"]) for one in listed} == {

@@ -109,7 +109,6 @@ def test_one_flipped_byte_in_any_file_is_found_and_its_file_named(
     assert (again.changes, again.problems) == ((), ())
 
 
-@pytest.mark.wide
 def test_the_command_names_a_flipped_file_of_every_kind(shop: SealedHome) -> None:
     folder = shop.folder("first")
     every = {kind_of(str(path.relative_to(folder))): path for path in files_of(folder)}
@@ -299,7 +298,6 @@ def test_a_run_that_did_not_end_is_not_sealed_and_not_verified(shop: SealedHome)
     shutil.rmtree(shop.folder("killed"))
 
 
-@pytest.mark.wide
 def test_a_resume_that_was_killed_is_not_sealed_though_its_first_end_was(shop: SealedHome) -> None:
     shop.late(1, -2)
     halted = shop.tallyman("run", "--run-id", "twice")

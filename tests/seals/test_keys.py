@@ -181,7 +181,6 @@ def test_without_its_key_a_project_whose_seals_are_signed_does_not_run(small: Se
     assert "signed since no. 2" in reply.json["error"]["message"]
 
 
-@pytest.mark.wide
 def test_what_expires_or_is_decided_waits_for_somebody_who_has_the_key(
     new_shop: Callable[[], SealedHome],
 ) -> None:

@@ -79,7 +79,6 @@ def test_rows_that_break_a_warning_go_on_and_are_counted(home: Home) -> None:
     assert home.ok("reproduce", "warned")["verdict"] == "REPRODUCED"
 
 
-@pytest.mark.wide
 def test_groups_and_yaml_warn_too_and_the_terminal_shows_it(home: Home) -> None:
     [made] = home.ok("run", "groups")["assets"]
     assert [(rule, count) for rule, count, _ in warnings(made)] == [("few", 3)]

@@ -118,7 +118,6 @@ def test_while_versions_are_published_every_reader_sees_one_of_them(
     assert project.heads()["person"] == COMMITS + 2
 
 
-@pytest.mark.wide
 def test_every_version_can_be_read_at_its_address(home: Tables, project: tm.Project) -> None:
     project.mutate([person("Eve", 7)])
     project.mutate([delete("person", "name = 'Ann'")])
@@ -177,7 +176,6 @@ def test_a_snapshot_is_a_table_that_never_moves(project: tm.Project, catalog: Sq
     assert people(catalog.load_table("published.people_later")) == first | {"Eve": 7}
 
 
-@pytest.mark.wide
 def test_a_table_without_rows_is_still_a_table(project: tm.Project, catalog: SqlCatalog) -> None:
     project.mutate([delete("person", "true")])
     empty = catalog.load_table("published.person")

@@ -65,7 +65,6 @@ def test_the_printed_address_reads_the_catalog_and_can_do_nothing_else(
     assert catalog.load_table("published.person").scan().to_arrow().num_rows == 2
 
 
-@pytest.mark.wide
 def test_of_the_own_server_the_reader_is_printed_and_the_owner_on_request(
     tmp_path: Path,
 ) -> None:

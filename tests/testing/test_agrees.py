@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 from tallyman.testing import TallyKit
 from tests.engine.conftest import Workshop, new_database, workshop
 
@@ -78,7 +76,6 @@ def countries(customers):
 """
 
 
-@pytest.mark.wide
 def test_rows_stand_for_a_dataset_of_another_pipeline(
     workshop: Callable[..., Workshop], tally: TallyKit
 ) -> None:

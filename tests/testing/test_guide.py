@@ -9,15 +9,12 @@ import sys
 from importlib.metadata import entry_points
 from pathlib import Path
 
-import pytest
-
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "testing.md"
 BLOCK = re.compile(r"^```(?:python|yaml)\n# (\S+)\n(.*?)^```$", re.M | re.S)
 MISMATCHES = re.compile(r"^AssertionError: (close: .*?)^```$", re.M | re.S)
 OWN_SETTINGS = ("PYTEST_", "TALLYMAN_")
 
 
-@pytest.mark.wide
 def test_the_guide_is_a_test_suite_that_passes_in_an_empty_folder(tmp_path: Path) -> None:
     files = dict(BLOCK.findall(GUIDE.read_text()))
     assert len(files["test_sales.py"].strip().splitlines()) <= 12  # ten, and two blank ones
@@ -63,7 +60,6 @@ def test_the_plugin_is_an_entry_point_and_loads_nothing_expensive() -> None:
     assert loaded & {"duckdb", "psycopg", "py4j", "pyarrow", "pyspark", "yaml"} == set()
 
 
-@pytest.mark.wide
 def test_the_test_kit_works_without_pytest() -> None:
     script = (
         "import sys; sys.modules['pytest'] = None; from tallyman.testing import TallyKit, RowChange"

@@ -79,7 +79,6 @@ def test_an_asset_can_start_at_the_rows_of_another(tally: TallyKit) -> None:
     ]
 
 
-@pytest.mark.wide
 def test_csv_parquet_and_tables_are_read_as_their_files_would_be(tally: TallyKit) -> None:
     odd = ['a,"b"', "back\\slash", '\\"', " blank ", "", "é", None]
     made = tally.run_pipeline(
@@ -119,7 +118,6 @@ def test_one_partition_is_made_at_the_time_that_is_given(tally: TallyKit) -> Non
     assert made.keys == {"PASSED": ["A"], "FILTERED": ["B"], "ERROR": ["C"]}
 
 
-@pytest.mark.wide
 def test_a_source_with_a_partition_in_its_path_has_the_rows_of_that_partition(
     tally: TallyKit,
 ) -> None:
@@ -144,14 +142,12 @@ def test_thresholds_hold_where_the_test_says_so(tally: TallyKit) -> None:
     assert (error.value.errors, error.value.total) == (2, 2)
 
 
-@pytest.mark.wide
 def test_a_failure_is_raised_as_the_run_would_report_it(tally: TallyKit) -> None:
     row = {"order_id": "A", "day": DAY, "country": "NL", "amount": 1}
     with pytest.raises(KeysRepeat, match="2 rows share 1 value"):
         tally.run(clean, {"orders": [row, row]})
 
 
-@pytest.mark.wide
 @pytest.mark.usefixtures("made")
 def test_a_dataframe_is_taken_row_by_row(tally: TallyKit) -> None:
     given = SparkSession.active().sql(
@@ -160,7 +156,6 @@ def test_a_dataframe_is_taken_row_by_row(tally: TallyKit) -> None:
     assert tally.run(clean, {"orders": given}).keys == {"PASSED": ["A"]}
 
 
-@pytest.mark.wide
 @pytest.mark.usefixtures("made")
 def test_the_session_that_is_there_is_used_and_left_as_it_was(tally: TallyKit) -> None:
     session = SparkSession.active()
@@ -181,7 +176,6 @@ def test_the_session_that_is_there_is_used_and_left_as_it_was(tally: TallyKit) -
             session.conf.set(name, str(value))
 
 
-@pytest.mark.wide
 def test_nothing_is_left_behind_and_no_database_is_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

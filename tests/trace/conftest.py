@@ -14,7 +14,7 @@ from tests.trace import general_ledger
 from tests.trace.recorded import Recorded
 from tests.world.home import Home
 from tests.world.homes import INTERPRETED, Homes
-from tests.world.scale import FULL, WIDE
+from tests.world.scale import FULL
 
 __all__ = ["new_database", "spark", "workshop"]
 
@@ -47,5 +47,5 @@ def ledger_home(session_homes: Homes) -> Callable[..., Home]:
 
 @pytest.fixture(scope="session")
 def closed(ledger_home: Callable[..., Home]) -> Closed:
-    home = ledger_home("python", interpreted=not WIDE)
+    home = ledger_home("python", interpreted=not FULL)
     return Closed(home, home.ok("run"))

@@ -179,20 +179,6 @@ def test_the_command_tells_the_history_of_a_row(closed: Closed) -> None:
 
 
 @pytest.fixture(scope="module")
-def again(closed: Closed) -> Closed:
-    """The same project, forced to run once more."""
-    return Closed(closed.home, closed.home.ok("run", "gl_close", "--force"))
-
-
-@pytest.mark.wide
-def test_a_row_has_another_id_in_another_run(closed: Closed, again: Closed) -> None:
-    first, second = names_in(closed.recorded), names_in(again.recorded)
-    assert sorted(first.values()) == sorted(second.values())
-    assert not first.keys() & second.keys()
-    assert records_in(again.recorded) == expected()
-
-
-@pytest.fixture(scope="module")
 def written(ledger_home: Callable[[str], Home]) -> Closed:
     """The same close in YAML."""
     home = ledger_home("yaml")

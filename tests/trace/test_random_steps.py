@@ -31,7 +31,7 @@ CHAINS = int(ASKED or 6)
 ROWS = rows_of(random.Random(SEED), 30)
 CHAIN = {
     f"chain_{number}": Steps(f"chain_{number}", random.Random(SEED * 1000 + number)).grown()
-    for number in some(range(CHAINS), CHAINS if ASKED else 1, wide=CHAINS if ASKED else 3)
+    for number in some(range(CHAINS), CHAINS if ASKED else 3)
 }
 
 

@@ -50,14 +50,15 @@ def of_xxhash(scope: str, key: str) -> int:
 def test_an_id_follows_from_the_key(spark: SparkSession, way: int, low: Any) -> None:
     ids = RowIds(RunIdentity("r", "0b0e7d6e", STARTED, way), "it's", "2026-01-01")
     rows = spark.createDataFrame([(key,) for key in KEYS], "k string")
-    found = rows.selectExpr("k", f"{ids.low(MEMBER, 'k')} AS low", f"{ids.of(MEMBER, 'k')} AS id")
-    for row in found.collect():
+    made = rows.selectExpr("k", f"{ids.low(MEMBER, 'k')} AS low", f"{ids.of(MEMBER, 'k')} AS id")
+    found = made.collect()
+    assert [row["k"] for row in found] == list(KEYS)
+    for row in found:
         expected = low("0b0e7d6e\x1fit's\x1f2026-01-01\x1f30", row["k"])
         assert row["low"] == expected
         assert row["id"] == str(UUID(int=HIGH << 64 | 2 << 62 | expected))
 
 
-@pytest.mark.wide
 def test_a_run_is_reproduced_with_the_ids_it_was_begun_with(
     homes: Homes, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -141,7 +141,6 @@ def test_a_commit_that_is_not_made_says_nothing(shop: Home) -> None:
     assert producer == commit
 
 
-@pytest.mark.wide
 def test_listeners_and_schedules_are_those_of_the_active_version(shop: Home) -> None:
     shop.ok("run", "clean", "--partition", "2026-01-01")
     first = shop.ok("commits")[0]["id"]
@@ -196,7 +195,6 @@ def test_a_tick_makes_a_task_and_the_missed_ones_only_one(shop: Home) -> None:
     assert at == "02:00:00"
 
 
-@pytest.mark.wide
 def test_what_is_invalidated_is_made_again_by_those_who_follow(shop: Home) -> None:
     assert mutate(shop, RATES).code == 0
     shop.ok("run", "clean", "twice", "totals", "nightly", "--partition", "2026-01-01")

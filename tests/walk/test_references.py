@@ -3,17 +3,12 @@ matched, and says so where they do not."""
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.walk.conftest import OrdersHome
 from tests.world.home import Home
 from tests.world.homes import Homes
-
-pytestmark = pytest.mark.wide
 
 PIPELINE = """\
 import tallyman as tm
@@ -84,27 +79,3 @@ def test_where_counts_records_joined_by_a_reference_with_steps(home: Home) -> No
     assert found.stderr == ""
     became = {one["asset"]: one for one in found.json["became"]}
     assert became["plain"]["joined_by"] == 1
-
-
-def test_a_run_that_kept_digests_says_why_spark_starts(shop: OrdersHome) -> None:
-    reply = shop.tallyman("why", "by_city", "city=Rome")
-    assert reply.code == 0
-    assert "stored digests instead of keys" in reply.stderr
-
-
-def test_plans_with_columns_need_no_spark_to_be_followed(tmp_path: Path) -> None:
-    """With Spark in the process, where a Column needs a session; in processes of their own."""
-    (tmp_path / "tallyman.yaml").write_text("name: local\n")
-    home = written(Home(tmp_path))
-    ran = home.installed("run")
-    out, err = ran.communicate(timeout=200)
-    assert ran.returncode == 0, out + err
-    asked = home.installed("why", "plain", "id=1", "--json")
-    out, err = asked.communicate(timeout=100)
-    assert (asked.returncode, err) == (0, "")
-    [record] = joined(json.loads(out))
-    assert record["values"] == PEOPLE[0]
-    asked = home.installed("why", "lit", "id=1", "--json")
-    out, err = asked.communicate(timeout=100)
-    assert (asked.returncode, err) == (0, "")
-    assert joined(json.loads(out))[0]["values"] == PEOPLE[0]

@@ -80,7 +80,6 @@ def test_another_attempt_is_made_by_the_version_that_is_active_then(
     bench.home.ok("verify", "run", str(bench.task(task).run_id))
 
 
-@pytest.mark.wide
 def test_what_an_earlier_version_made_is_not_published_over_the_active_one(
     new_bench: Callable[[], Bench],
 ) -> None:
@@ -100,7 +99,6 @@ def test_what_an_earlier_version_made_is_not_published_over_the_active_one(
     assert [row[1] for row in home.rows("doubled")] == [3, 6, 9]
 
 
-@pytest.mark.wide
 def test_a_task_whose_trigger_is_gone_is_canceled_when_it_is_assigned(
     new_bench: Callable[[], Bench],
 ) -> None:
@@ -259,7 +257,6 @@ def calling(bench: Bench, address: str, fence: Fence) -> Iterator[Callable[[Any]
         client.close()
 
 
-@pytest.mark.wide
 def test_a_server_without_a_project_completes_no_target(bench: Bench, tmp_path: Path) -> None:
     task = bench.stale("doubled", KEY)
     fence, made = bench.attempt(task)

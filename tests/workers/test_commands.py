@@ -7,8 +7,6 @@ import re
 import signal
 from collections.abc import Callable
 
-import pytest
-
 from tests.dispositions import at_a_terminal
 from tests.workers.service import Service
 from tests.world.home import Home
@@ -56,7 +54,6 @@ def test_a_run_prints_the_same_with_and_without_a_server(service: Service) -> No
     assert "unchanged" in there[1]
 
 
-@pytest.mark.wide
 def test_a_failed_run_prints_the_same_with_and_without_a_server(service: Service) -> None:
     home, days = service.home, ("2025-04-03", "2025-04-04")
     for day in days:
@@ -66,7 +63,6 @@ def test_a_failed_run_prints_the_same_with_and_without_a_server(service: Service
     assert (there[0], "failed" in there[1]) == (1, True)
 
 
-@pytest.mark.wide
 def test_a_backfill_counts_partitions(service: Service) -> None:
     home = service.home.numbers("2025-05-01", 1).numbers("2025-05-02", 2).numbers("2025-05-04", 4)
     home.data("2025-05-03/raw.jsonl", *[{"id": "1", "n": 1, "day": "2025-05-03"}] * 2)
@@ -126,7 +122,6 @@ def test_a_canceled_run_ends_without_a_commit(service: Service) -> None:
     assert [one for one in home.ok("commits") if one["run"] == run] == []
 
 
-@pytest.mark.wide
 def test_a_run_that_came_too_late_is_a_conflict(new_service: Callable[[], Service]) -> None:
     service = new_service()
     home, day = service.home.numbers("2025-02-01", 1, 2), "2025-02-01"
@@ -158,7 +153,6 @@ def test_without_its_server_no_run_is_begun(new_service: Callable[[], Service]) 
         assert (refused.code, "--master and --spark-conf are for" in refused.stderr) == (2, True)
 
 
-@pytest.mark.wide
 def test_a_run_of_an_unknown_pool_is_not_begun(service: Service) -> None:
     home = service.home.numbers("2025-08-01", 1)
     home.edit('@tm.asset(key="id", ', '@tm.asset(key="id", pool="sm", ')

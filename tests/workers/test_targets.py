@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from tallyman.registry.task.tasks import Tasks
 from tests.workers.conftest import ALL
 from tests.workers.service import Service
@@ -74,7 +72,6 @@ def test_a_run_that_waits_goes_on_by_itself_after_a_yes(service: Service) -> Non
     home.ok("verify", "run", "big")
 
 
-@pytest.mark.wide
 def test_a_no_ends_the_run(service: Service) -> None:
     home, day = service.home.numbers("2025-02-04", 1, 999_999, 8), "2025-02-04"
     service.run("refused", "+report", "--partition", day, code=1)
