@@ -13,7 +13,6 @@ from tallyman.domain.definition.plan import chain, step_ids
 from tallyman.domain.definition.step_facts import Lookup
 from tallyman.engine.code.shown_code import shown_expression
 from tallyman.engine.expressions.column_names import quoted
-from tallyman.engine.expressions.columns import text_of
 
 ELSEWHERE = ("name", "seq")
 """Fields of a step that its id shows."""
@@ -60,11 +59,11 @@ def _value(value: object, ids: dict[Frame, str]) -> str:
         return _call("lookup", value, ids)
     if isinstance(value, (tuple, list)):
         return f"({', '.join(_item(each, ids) for each in value)})"
-    return shown_expression(text_of(value))
+    return shown_expression(str(value))
 
 
 def _item(item: object, ids: dict[Frame, str]) -> str:
     """Write one of several values; a name with its expression as `expression AS name`."""
     if isinstance(item, tuple):
-        return shown_expression(f"{text_of(item[1])} AS {quoted(str(item[0]))}")
+        return shown_expression(f"{str(item[1])} AS {quoted(str(item[0]))}")
     return _value(item, ids)
