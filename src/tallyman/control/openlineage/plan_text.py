@@ -65,5 +65,5 @@ def _value(value: object, ids: dict[Frame, str]) -> str:
 def _item(item: object, ids: dict[Frame, str]) -> str:
     """Write one of several values; a name with its expression as `expression AS name`."""
     if isinstance(item, tuple):
-        return shown_expression(f"{str(item[1])} AS {quoted(str(item[0]))}")
+        return shown_expression(f"{item[1]} AS {quoted(str(item[0]))}")
     return _value(item, ids)
