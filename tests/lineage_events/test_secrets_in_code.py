@@ -50,6 +50,7 @@ SIMPLE = [
     '"wasbs://h.example.org/x?sig=hunter2&a=1"',
     'options = "-Dx.trustStorePassword=hunter2 -Da=1"',
     "# password = 'hunter2'",
+    "# see https://me:hunter2@h.example.org/x",
 ]
 PARSED = [
     'password = os.environ.get("X") or "hunter2"',
@@ -76,6 +77,7 @@ YAML = [
 PARSED_YAML = [
     "password: one\n  hunter2\n",
     "password: &p hunter2\nb: *p\n",
+    "x: {password: &p hunter2}\ny: {b: *p}\n",
     "a: &p hunter2\npassword: *p\n",
     "password: !!str hunter2\n",
     "? password\n: hunter2\n",

@@ -45,9 +45,12 @@ def _line(node: Frame, ids: dict[Frame, str]) -> str:
 
 
 def _call(name: str, thing: Any, ids: dict[Frame, str]) -> str:
-    given = {f.name: getattr(thing, f.name) for f in fields(thing) if f.name not in ELSEWHERE}
-    usual = {f.name: f.default for f in fields(thing)}
-    shown = (f"{n} => {_value(v, ids)}" for n, v in given.items() if v is not usual[n])
+    given = {f.name: (getattr(thing, f.name), f.default) for f in fields(thing)}
+    shown = (
+        f"{field} => {_value(value, ids)}"
+        for field, (value, usual) in given.items()
+        if field not in ELSEWHERE and not (type(value) is type(usual) and value == usual)
+    )
     return f"{name}({', '.join(shown)})"
 
 
