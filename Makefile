@@ -18,6 +18,8 @@ format: .venv/.package      ## repair what `check` complains about, where that c
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+# Without bytecode each process of the tests compiles all that it imports.
+test: export PYTHONDONTWRITEBYTECODE =
 test: setup                 ## every promise, under eight minutes; TALLYMAN_SCALE=full adds what is large
 	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder $(LONG) $(ARGS)
 

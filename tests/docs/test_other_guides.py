@@ -11,6 +11,6 @@ from tests.docs.conftest import chosen
 GUIDES = ["check", "history", "outputs", "pipelines", "tables", "trace", "why", "workers", "yaml"]
 
 
-@pytest.mark.parametrize("guide", chosen(GUIDES, 3))
+@pytest.mark.parametrize("guide", chosen(GUIDES, 2))
 def test_a_guide_shows_what_its_commands_print(guide: str, check: Callable[[str], None]) -> None:
     check(f"docs/guides/{guide}.md")

@@ -62,9 +62,10 @@ def test_words_of_one_room_stay_there(words: str) -> None:
     assert {file: n for file, n in found.items() if not re.match(ONLY_IN[words], file)} == {}
 
 
-def sources() -> Iterator[tuple[str, ast.Module]]:
-    for file in sorted(SOURCE.rglob("*.py")):
-        yield str(file.relative_to(SOURCE)), ast.parse(file.read_text())
+@cache
+def sources() -> list[tuple[str, ast.Module]]:
+    files = sorted(SOURCE.rglob("*.py"))
+    return [(str(file.relative_to(SOURCE)), ast.parse(file.read_text())) for file in files]
 
 
 def strings(tree: ast.Module, *, messages: bool) -> Iterator[tuple[int, str]]:
@@ -111,10 +112,10 @@ def test_docstrings_of_functions_open_with_a_verb() -> None:
 
 def test_no_two_classes_share_a_name() -> None:
     found = defaultdict(list)
-    for file in SOURCE.rglob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text())):
+    for name, tree in sources():
+        for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef):
-                found[node.name].append(str(file.relative_to(SOURCE)))
+                found[node.name].append(name)
     assert {name: files for name, files in found.items() if len(files) > 1} == {}
 
 

@@ -12,16 +12,15 @@ from typing import Any
 
 import pytest
 
-from tests.faults.conftest import FULL, left_by
+from tests.faults.conftest import left_by
 from tests.forked import Running, command
 from tests.spark_servers import free_port, listening, spark_class
-from tests.world.scale import by_form
 from tests.world.waiting import wait_until
 
-RUNS = ("whole", "bereft") if FULL else ("bereft",)
+pytestmark = pytest.mark.large  # tests/faults/test_connect.py compares the same
+RUNS = ("whole", "bereft")
 """The last one loses an executor."""
-WORKERS = by_form(1, 2)
-"""The master starts another executor in place of a lost one."""
+WORKERS = 2
 
 
 @dataclass(frozen=True)

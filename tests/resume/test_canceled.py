@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 from pathlib import Path
 
 import pytest
 
-from tests.dispositions import at_a_terminal
-from tests.world.home import Home, kill
+from tests.world.home import Home
 from tests.world.homes import Homes
 from tests.world.waiting import wait_until
 
@@ -104,19 +101,6 @@ def test_cancel_discards_the_trace_of_finished_assets_until_the_run_is_resumed(
     assert home.states("asked")["copied"] == ("success", 1)
     [changed] = home.ok("trace", "asked", "--asset", "changed")["assets"]
     assert [step["updated"] for step in changed["steps"]] == [2, 1]
-
-
-def test_ctrl_c_discards_the_trace(home: Home) -> None:
-    with at_a_terminal():
-        running = home.installed("run", "+slow", "--force", "--run-id", "stopped", "--json")
-    try:
-        wait_until(lambda: home.states("stopped").get("slow", ("",))[0] == "running")
-        os.kill(running.pid, signal.SIGINT)
-        _, said = running.communicate(timeout=60)
-    finally:
-        kill(running)
-    assert (running.returncode, "tallyman resume stopped" in said) == (130, True)
-    discarded(home, "stopped")
 
 
 def killed(home: Home, run: str) -> None:

@@ -128,22 +128,6 @@ def test_only_segments_of_what_failed_stay_and_only_until_it_succeeds(
     assert not (plain.folder(RUN) / ".staging").exists()
 
 
-def test_another_input_makes_every_segment_again(plain: Home, attempts: Attempts) -> None:
-    full = ("run", "states", "--force", "--run-id", "moved")
-    assert plain.tallyman(*full, TALLYMAN_CRASH_AT="trace_step@4:full").code == 1
-    given = plain.path / "data" / "more.jsonl"
-    before = given.read_bytes()
-    plain.data("more.jsonl", {"id": "x", "kind": "red", "n": 1, "tags": []})
-    try:
-        [made] = plain.ok("resume", "moved")["assets"]
-    finally:
-        given.write_bytes(before)  # the other tests read it again
-    assert made["reused"] == "segment 1 is made again: inputs changed since attempt 1"
-    assert [row for row in plain.rows("states") if not str(row[0]).startswith("o")] == [
-        ("x", "red", 6, [])
-    ]
-
-
 # ---- every way in which a segment can differ from its record --------------------------------
 
 

@@ -22,7 +22,6 @@ PIPELINE = """
 SCHEMA = "id string, v int, w string, region string, ssn string"
 rows = tm.source("rows", "data/rows.jsonl", schema=SCHEMA, key="id")
 repeated = tm.source("repeated", "data/repeated.jsonl", schema=SCHEMA, key="id")
-odd = tm.source("odd", "data/odd.jsonl", schema="id string, v string", key="id")
 codes = tm.source("codes", "data/codes.jsonl", schema="code string, factor int")
 
 
@@ -42,13 +41,6 @@ def traced(rows):
 @tm.asset(trace="off")
 def untraced(rows):
     return steps(rows, "exports/off").output("exports/untraced", include_deleted=True)
-
-@tm.asset(trace="changes", thresholds=dict(absolute=0, percentage=1))
-def asked_for(rows):
-    return (
-        rows.withColumn("v", "v % 4").withColumn("double", "v * 2")
-        .expect("known", "ssn IS NOT NULL").filter("double < 6", reason="large")
-    )
 
 @tm.asset
 def late(rows):
@@ -82,17 +74,9 @@ def failing_twice(rows):
     )
 
 @tm.asset
-def appended(rows, odd):
-    return rows.append(odd, where="v RLIKE '^[0-9]+$'").update({"New": "v", "new": "New + 1"})
-
-@tm.asset
 def many_columns(rows):
     new = {f"c{n}": f"v + {n}" for n in range(70)}
     return rows.update(new, where="id <> 'r2'").delete("id = 'r3'")
-
-@tm.asset
-def failing_by_number(rows):
-    return rows.update({"v": "v + 1"}, where="id = 'r1'").aggregate(["w"], n="sum(v) DIV 0")
 
 @tm.asset
 def secretive(rows):
@@ -107,7 +91,6 @@ def secretive(rows):
 def ran(workshop: Callable[..., Workshop]) -> Ran:
     made = workshop(interpreted=not FULL).pipeline(PIPELINE).lines("rows.jsonl", ROWS)
     made.lines("repeated.jsonl", [*ROWS, ROWS[0], ROWS[2], ROWS[2]])
-    made.lines("odd.jsonl", [{"id": "o1", "v": "7"}, {"id": "o2", "v": "n/a"}])
     made.lines("codes.jsonl", [{"code": c, "factor": n} for n, c in enumerate("xyy")])
     with (made.home / "tallyman.yaml").open("a") as file:
         file.write("trace: {redact: [ssn]}\n")
@@ -174,29 +157,6 @@ def test_groups_that_fail_in_two_segments_are_no_evidence_of_rows(ran: Ran) -> N
     assert sum(pq.read_metadata(file).num_rows for file in files) == 0
 
 
-def test_a_record_that_is_not_appended_need_not_fit(ran: Ran) -> None:
-    assert ran["appended"].fates == {"PASS_THROUGH": 6, "FILTERED": 1}
-    rows = {row["id"]: row for row in ran.rows("appended")}
-    assert (rows["o1"]["v"], rows["o1"]["New"], rows["o1"]["w"]) == (7, 8, None)
-
-
-def test_a_step_that_fails_is_named_and_those_before_it_can_be_read(ran: Ran) -> None:
-    error = ran.asset("failing_by_number").error or {}
-    assert (error["code"], error["operation_order"]) == ("step_failed", 20)
-    recorded = Recorded(ran["failing_by_number"].folder / "trace")
-    assert told(recorded) == [(10, "updated", "r1", {"v": 2})]
-
-
-def test_any_asset_can_be_traced_on_demand(ran: Ran) -> None:
-    assert told(trace(ran, "asked_for")) == [
-        (10, "updated", "r4", {"v": 0}),
-        (10, "updated", "r5", {"v": 1}),
-        *((20, "updated", f"r{n}", {"double": n % 4 * 2}) for n in range(1, 6)),
-        (30, "deleted", "r2", None),
-        (40, "deleted", "r3", None),
-    ]
-
-
 def test_rows_first_touched_late_have_the_baseline_they_were_loaded_with(ran: Ran) -> None:
     recorded = trace(ran, "late")
     found = {
@@ -232,10 +192,7 @@ def test_a_lookup_that_meets_several_rows_fails_the_step(ran: Ran) -> None:
     assert error["code"] == "join_fan_out"
     assert "20_update" in str(error["message"])
     assert not (ran["fans_out"].folder / "output").exists()
-
-
-def test_a_lookup_that_fails_does_so_before_the_first_step(ran: Ran) -> None:
-    assert not (ran["fans_out"].folder / "trace").exists()
+    assert not (ran["fans_out"].folder / "trace").exists(), "it fails before the first step"
 
 
 def test_each_partition_has_a_trace_of_its_own(ran: Ran) -> None:
