@@ -40,6 +40,7 @@ from tallyman.errors.definition import (
     UnaccountableOperation,
     UnpublishableType,
 )
+from tallyman.errors.format import OtherFormat
 from tallyman.errors.lineage import (
     DestinationUnusable,
     LineageNotSent,
@@ -179,6 +180,7 @@ __all__ = [
     "NotReplayable",
     "NotRunning",
     "NothingToRead",
+    "OtherFormat",
     "OtherThanPublished",
     "OutcomeUnfit",
     "OutputTaken",

@@ -27,6 +27,7 @@ from tallyman.errors import PipelineOutOfReach, PlanDamaged, PlanNotKept
 from tallyman.registry.database import Database
 from tallyman.registry.run.pipelines import Pipelines
 from tallyman.settings import FILE, Settings, read_settings
+from tallyman.state_folder import check
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,6 +56,9 @@ class Workspace:
 
     @classmethod
     def open(cls, settings: Settings) -> Workspace:
+        """Open a project; raise OtherFormat if an earlier Tallyman made it."""
+        for folder in {settings.state_folder, settings.server_folder}:
+            check(folder)
         given = settings.database
         database = Database(given.reveal() if given else None, settings.server_folder)
         return cls(settings, database, ProjectSession(settings.master, settings.state_folder))
