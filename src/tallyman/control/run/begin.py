@@ -258,7 +258,6 @@ def _params(asked: Begun, pipeline: Pipeline, version: str, before: str | None) 
         pipeline_version=version,
         pipeline_before=before,
         meta=asked.meta,
-        row_ids=asked.identity.row_ids,
     )
 
 
