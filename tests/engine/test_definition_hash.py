@@ -18,7 +18,7 @@ from tallyman.domain.definition.step_facts import Step
 from tallyman.domain.pipeline.partition import daily, partitions
 from tallyman.domain.pipeline.pipeline import Asset, Source
 from tallyman.domain.pipeline.threshold import Thresholds
-from tallyman.engine.code.code_hash import code_of, python_of
+from tallyman.engine.code.code_hash import python_of
 from tallyman.engine.plan.canonical import definition_hash
 
 SEGMENTS = Source(
@@ -366,7 +366,7 @@ def _code(folder: Path, **files: str) -> str:
         old.unlink()
     for name, text in files.items():
         (folder / f"{name}.py").write_text(text)
-    return code_of(folder)
+    return python_of(folder)
 
 
 def test_comments_docstrings_and_formatting_do_not_change_the_code(tmp_path: Path) -> None:
@@ -394,46 +394,3 @@ def test_code_that_differs_has_another_hash(tmp_path: Path, files: dict[str, str
 
 def test_code_that_is_no_python_is_told_apart_by_its_bytes(tmp_path: Path) -> None:
     assert _code(tmp_path, a="def (:") != _code(tmp_path, a="def (: ")
-
-
-YAML = "assets:\n  a: {from: x, steps: [filter: y > 0], publish: false}\n"
-
-
-def _declared(folder: Path, text: str, name: str = "p.yaml") -> str:
-    _code(folder, a=BASE)
-    (folder / name).write_text(text)
-    return code_of(folder)
-
-
-def test_yaml_counts_as_it_is_read(tmp_path: Path) -> None:
-    formatted = """\
-# why
-"assets":
-  a:   # so
-    from: 'x'
-    steps:
-      - {"filter": "y > 0"}
-    publish: false
-"""
-    first = _declared(tmp_path, YAML)
-
-    assert _declared(tmp_path, formatted) == first
-    assert first != _code(tmp_path, a=BASE)
-    for edited in (
-        YAML.replace("y > 0", "y > 1"),
-        YAML.replace("y > 0", "y >  0"),
-        YAML.replace("false", "'false'"),
-        YAML.replace("a:", "b:"),
-        YAML + "selectors: {}",
-        YAML + "x: ]",
-        "",
-    ):
-        assert _declared(tmp_path, edited) != first
-    assert _declared(tmp_path, YAML, "q.yml") != first
-
-
-def test_yaml_does_not_decide_what_a_column_means(tmp_path: Path) -> None:
-    _declared(tmp_path, YAML)
-    with_yaml = python_of(tmp_path)
-
-    assert _code(tmp_path, a=BASE) == with_yaml == python_of(tmp_path)

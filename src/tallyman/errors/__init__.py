@@ -48,7 +48,6 @@ from tallyman.errors.lineage import (
 )
 from tallyman.errors.pipeline_version import (
     PlanDamaged,
-    PlanNotKept,
     VersionAmbiguous,
 )
 from tallyman.errors.publication import (
@@ -189,7 +188,6 @@ __all__ = [
     "PipelineRolledBack",
     "PlaceUnusable",
     "PlanDamaged",
-    "PlanNotKept",
     "PlanOutdated",
     "PoolMissing",
     "Problem",

@@ -7,27 +7,6 @@ from collections.abc import Sequence
 from tallyman.errors.base import TallymanError
 
 
-class PlanNotKept(TallymanError):
-    """The pipeline version has no stored plan."""
-
-    code = "plan_not_kept"
-    exit_code = 2
-    hint = (
-        "Nothing was changed. It can be used from its files only: restore them (for example with "
-        "`git checkout`), then `tallyman run` keeps the plan."
-    )
-
-    def __init__(self, version: str) -> None:
-        super().__init__(version)
-        self.version = version
-
-    def __str__(self) -> str:
-        return (
-            f"pipeline version {self.version[:12]} was registered by a release of Tallyman that "
-            "did not keep plans."
-        )
-
-
 class PlanDamaged(TallymanError):
     """The stored plan of a pipeline version is not the one that its hash names."""
 
