@@ -14,6 +14,9 @@ class OtherFormat(TallymanError):
         "database is configured, a new database."
     )
 
+    place: str
+    made_by: str
+
     def __init__(self, place: str, made_by: str) -> None:
         super().__init__(place, made_by)
         self.place, self.made_by = place, made_by
