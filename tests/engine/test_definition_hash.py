@@ -16,7 +16,7 @@ from tallyman.domain.definition.step_facts import Step
 from tallyman.domain.pipeline.partition import daily, partitions
 from tallyman.domain.pipeline.pipeline import Asset, Source
 from tallyman.domain.pipeline.threshold import Thresholds
-from tallyman.engine.code.code_hash import code_of
+from tallyman.engine.code.code_hash import python_of
 from tallyman.engine.plan.canonical import definition_hash
 
 SEGMENTS = Source(
@@ -338,7 +338,7 @@ def _code(folder: Path, **files: str) -> str:
         old.unlink()
     for name, text in files.items():
         (folder / f"{name}.py").write_text(text)
-    return code_of(folder)
+    return python_of(folder)
 
 
 def test_comments_docstrings_and_formatting_do_not_change_the_code(tmp_path: Path) -> None:
@@ -366,39 +366,3 @@ def test_code_that_differs_has_another_hash(tmp_path: Path, files: dict[str, str
 
 def test_code_that_is_no_python_is_told_apart_by_its_bytes(tmp_path: Path) -> None:
     assert _code(tmp_path, a="def (:") != _code(tmp_path, a="def (: ")
-
-
-YAML = "assets:\n  a: {from: x, steps: [filter: y > 0], publish: false}\n"
-
-
-def _declared(folder: Path, text: str, name: str = "p.yaml") -> str:
-    _code(folder, a=BASE)
-    (folder / name).write_text(text)
-    return code_of(folder)
-
-
-def test_yaml_counts_as_it_is_read(tmp_path: Path) -> None:
-    formatted = """\
-# why
-"assets":
-  a:   # so
-    from: 'x'
-    steps:
-      - {"filter": "y > 0"}
-    publish: false
-"""
-    first = _declared(tmp_path, YAML)
-
-    assert _declared(tmp_path, formatted) == first
-    assert first != _code(tmp_path, a=BASE)
-    for edited in (
-        YAML.replace("y > 0", "y > 1"),
-        YAML.replace("y > 0", "y >  0"),
-        YAML.replace("false", "'false'"),
-        YAML.replace("a:", "b:"),
-        YAML + "selectors: {}",
-        YAML + "x: ]",
-        "",
-    ):
-        assert _declared(tmp_path, edited) != first
-    assert _declared(tmp_path, YAML, "q.yml") != first

@@ -47,7 +47,7 @@ def test_keys_that_one_hash_does_not_distinguish_have_other_digests(spark: Spark
     """Made for the first hash: with it alone, a key could be lost and the other kept twice."""
     alike = ["K9yF83kAkeihI_d7", "fDNnnTqrDBaUxVTM"]
     here = [digest_of([key]) for key in alike]
-    assert here[0].as_version(1) == here[1].as_version(1)
+    assert (here[0].high, here[0].low) == (here[1].high, here[1].low)
     assert here[0] != here[1]
     rows = [spark.createDataFrame([(key,)], "k string") for key in alike]
     assert [digest.of_keys(keys, keys.columns[0]) for keys in rows] == here

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tallyman.engine.code.code_hash import code_of
+from tallyman.engine.code.code_hash import python_of
 from tallyman.engine.code.code_version import code_version
 from tallyman.engine.code.helper_modules import helper_modules
 from tests.world.home import Home
@@ -30,7 +30,7 @@ def pipelines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def hashes(folder: Path) -> tuple[str, str | None]:
-    return code_of(folder), code_version(folder).source_hash
+    return python_of(folder), code_version(folder).source_hash
 
 
 def test_modules_are_followed_and_packages_of_others_are_not(pipelines: Path) -> None:

@@ -138,12 +138,3 @@ def test_a_limit_of_children_or_groups_is_that_of_records_unless_it_is_given() -
     for wrong in ({"children_percentage": 1.1}, {"groups_absolute": -1}):
         with pytest.raises(UsageError, match=next(iter(wrong))):
             Thresholds.of(wrong)
-
-
-def test_what_a_halt_does_is_no_choice_and_older_runs_that_made_one_are_still_read() -> None:
-    for given in ({"on_halt": "commit"}, {"on_halt": "rollback"}, "absolute=1,on_halt=commit"):
-        with pytest.raises(UsageError, match=r"a halted run publishes nothing.*raise the limits"):
-            Thresholds.of(given)
-    with pytest.raises(UsageError, match="on_halt is no longer an option"):
-        Thresholds(on_halt="commit")
-    assert Thresholds.of_json({"absolute": 5, "on_halt": "commit"}) == Thresholds(absolute=5)

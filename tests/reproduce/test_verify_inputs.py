@@ -10,7 +10,6 @@ import pytest
 
 from tallyman.domain.definition.canonical_json import canonical_hash
 from tests.reproduce.conftest import committed, edited, manifest, stored, unsealed
-from tests.world.git import git
 from tests.world.numbers import NumbersHome
 
 DAY = "2025-01-01"
@@ -222,13 +221,4 @@ def test_a_committed_change_is_named_with_both_commits(new_home: Callable[[], Nu
     found = home.tallyman("verify", "inputs", "first").json["first_difference"]
     assert (found["then"], found["now"]) == (then, now)
     assert "own files differ" in found["message"]
-    # As an earlier release left it, which kept no plans: then the commit is needed.
-    home.owner("UPDATE pipeline_versions SET plan = NULL, files = NULL")
-    reply = home.tallyman("reproduce", "first")
-    assert (reply.code, reply.json["verdict"]) == (1, "NOT_REPRODUCIBLE")
-    [again] = [t for t in reply.json["targets"] if t["verdict"] == "NOT_REPRODUCIBLE"]
-    assert again["asset"] == "doubled"
-    assert f"used commit {then}" in again["reasons"][0]
-
-    git(home.path, "checkout", "-q", then)
     assert home.ok("reproduce", "first")["verdict"] == "REPRODUCED"

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,6 +19,7 @@ from tallyman.engine.files.past_run import Run
 
 RUN_UUID = "0b0e7d6e-6d3c-4c58-9d5b-0c7a4f6c1a11"
 STARTED_AT = "2026-02-01T00:00:00Z"
+ROW = "_tm_trace"
 
 Rows = Sequence[tuple[Any, ...]]
 Columns = Mapping[str, pa.DataType]
@@ -80,7 +83,7 @@ class TargetFiles:
     def begin(self) -> TargetFiles:
         self.folder.mkdir(parents=True)
         content = {
-            "format": 1,
+            "format": 2,
             "run_id": "gl",
             "openlineage_run_id": RUN_UUID,
             "asset": self.asset,
@@ -101,55 +104,121 @@ class TargetFiles:
         deleted: Sequence[str] = (),
         created: Mapping[str, Mapping[str, Any]] | None = None,
         baseline: Mapping[str, Mapping[str, Any]] | None = None,
+        number: int = 0,
     ) -> TargetFiles:
-        """Everything a step did: `updated` is {row id: {column: (before, after)}}."""
-        (self.folder / f"operation_seq={seq}").mkdir()
-        if updated:
-            self.write_updated(seq, updated)
-        if deleted:
-            self.write(seq, "deleted", {"row_id": sorted(deleted)})
-        for kind, states in (("created", created), ("baseline", baseline)):
-            if states:
-                self.write_states(seq, kind, states)
+        """Everything a step did, as a segment of its own: `updated` is {row id: {column: (before,
+        after)}}. Called twice for a step, it adds files with another number."""
+        (self.folder / f"operation_seq={seq}").mkdir(exist_ok=True)
+        changed = {key: {} for key in deleted} | dict(updated or {})
+        for group in _by_beginning(changed):
+            self._write_changed(seq, group, deleted, baseline or {}, number)
+        for group in _by_beginning(created or {}):
+            self._write_created(seq, group, number)
         return self
 
-    def write_updated(
-        self, seq: int, changes: Mapping[str, Mapping[str, tuple[Any, Any]]], number: int = 0
+    def _write_changed(
+        self,
+        seq: int,
+        rows: Mapping[str, Mapping[str, tuple[Any, Any]]],
+        deleted: Sequence[str],
+        baseline: Mapping[str, Mapping[str, Any]],
+        number: int,
     ) -> None:
+        """Mark 0 says that another segment touched the row, the next ones which columns changed,
+        the last one that the step deleted it."""
         before, after = self.types[seq]
-        ids, names = sorted(changes), list(before)
-        sides = [
-            pa.array(
-                [
-                    {name: changes[row].get(name, (None, None))[side] for name in names}
-                    for row in ids
-                ],
-                pa.struct([(name, (before, after)[side][name]) for name in names]),
-            )
-            for side in (0, 1)
+        names = sorted({name for row in rows.values() for name in row} | set(before))
+        own: dict[str, Any] = {}
+        columns: dict[str, Any] = {}
+        marks = [int(row not in baseline) for row in rows]
+        for place, name in enumerate(names):
+            given = [row.get(name, (None, None)) for row in rows.values()]
+            own[f"old_{name}"] = pa.array([old for old, _ in given], before.get(name))
+            columns[name] = pa.array([new for _, new in given], after.get(name))
+            for at, row in enumerate(rows.values()):
+                marks[at] |= (name in row) << place + 1
+        end = len(names) + 1
+        own["marks_0"] = [
+            mark | (row in deleted) << end for mark, row in zip(marks, rows, strict=True)
         ]
-        masks = ["".join("1" if n in changes[row] else "0" for n in names) for row in ids]
-        columns = {"row_id": ids, "changed": masks, "before": sides[0], "after": sides[1]}
-        self.write(seq, "updated", columns, number)
+        started = [baseline.get(row, {}) for row in rows]
+        for name, of in self.loaded.items():
+            own[f"loaded_{name}"] = pa.array([row.get(name) for row in started], of)
+        layout = {
+            "columns": [
+                {
+                    "last": [name],
+                    "changes": [
+                        {
+                            "step": seq,
+                            "column": name,
+                            "mark": place + 1,
+                            "old": [ROW, f"old_{name}"],
+                        }
+                    ],
+                }
+                for place, name in enumerate(names)
+            ],
+            "ended": [{"step": seq, "mark": end}] if deleted else [],
+            "loaded": [{"name": n, "value": [ROW, f"loaded_{n}"]} for n in self.loaded],
+            "created": None,
+        }
+        self._write(seq, rows, layout, columns, own, number)
 
-    def write_states(
-        self, seq: int, kind: str, states: Mapping[str, Mapping[str, Any]], number: int = 0
+    def _write_created(self, seq: int, rows: Mapping[str, Mapping[str, Any]], number: int) -> None:
+        of = self.types[seq][1]
+        columns = {
+            name: pa.array([row.get(name) for row in rows.values()], of[name]) for name in of
+        }
+        layout = {
+            "columns": [{"last": [name], "changes": []} for name in of],
+            "ended": [],
+            "loaded": None,
+            "created": {
+                "step": seq,
+                "values": [{"name": name, "column": n} for n, name in enumerate(of)],
+            },
+        }
+        self._write(seq, rows, layout, columns, {"marks_0": [0] * len(rows)}, number)
+
+    def _write(
+        self,
+        seq: int,
+        rows: Iterable[str],
+        layout: Mapping[str, Any],
+        columns: Mapping[str, Any],
+        own: Mapping[str, Any],
+        number: int,
     ) -> None:
-        of = self.loaded if kind == "baseline" else self.types[seq][1]
-        ids = sorted(states)
-        rows = [{name: states[row].get(name) for name in of} for row in ids]
-        after = pa.array(rows, pa.struct(list(of.items())))
-        self.write(seq, kind, {"row_id": ids, "after": after}, number)
-
-    def write(self, seq: int, kind: str, columns: Mapping[str, Any], number: int = 0) -> None:
-        place = self.file(seq, kind, number)
-        filters: dict[str, Any] = {"row_id": {"ndv": 1000, "fpp": 0.01}}
-        pq.write_table(
-            pa.table(dict(columns)), place, compression="zstd", bloom_filter_options=filters
+        """Write a group of rows whose ids begin alike next to its layout."""
+        ids = [UUID(row).int for row in rows]
+        layout = {"row": [ROW], "row_id_begins": f"{ids[0] >> 64:x}", "words": 1, **layout}
+        folder, text = self.folder / f"operation_seq={seq}", json.dumps(layout)
+        same = (place for place in folder.glob("rows-*.json") if place.read_text() == text)
+        place = next(same, folder / f"rows-{len(list(folder.glob('rows-*.json'))):02d}.json")
+        place.write_text(text)
+        held = {"id": pa.array([low & (1 << 62) - 1 for low in ids]), **own}
+        struct = pa.StructArray.from_arrays(
+            [pa.array(values) if isinstance(values, list) else values for values in held.values()],
+            names=list(held),
         )
+        table = pa.table({**columns, ROW: struct})
+        pq.write_table(table, folder / f"{place.stem}-{number:05d}.parquet", compression="zstd")
 
-    def file(self, seq: int, kind: str, number: int = 0) -> Path:
-        return self.folder / f"operation_seq={seq}" / f"{kind}-{number:05d}.parquet"
+    def rewrite(self, seq: int, **changes: Any) -> None:
+        shutil.rmtree(self.folder / f"operation_seq={seq}")
+        self.complete(seq, **changes)
+
+    def file(self, seq: int, group: int = 0, number: int = 0) -> Path:
+        return self.folder / f"operation_seq={seq}" / f"rows-{group:02d}-{number:05d}.parquet"
+
+
+def _by_beginning(rows: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Group rows by the first 64 bits of their ids, each in the order of ids."""
+    found: dict[str, dict[str, Any]] = {}
+    for row in sorted(rows):
+        found.setdefault(row[:18], {})[row] = rows[row]
+    return list(found.values())
 
 
 @dataclass

@@ -149,9 +149,9 @@ def test_help_teaches(home: Home) -> None:
 def test_damage_is_told_without_a_path_of_the_machine(home: Home, tmp_path: Path) -> None:
     run = RunFiles(home.path, "damaged")
     files = general_ledger.write(run)
-    files.file(20, "updated").write_bytes(b"PAR1")
+    files.file(20).write_bytes(b"PAR1")
     run.ended()
     reply = home.tallyman("trace", "damaged", ROW)
     assert (reply.code, reply.json["error"]["code"]) == (1, "trace_corrupt")
-    assert "operation_seq=20/updated-00000.parquet" in reply.json["error"]["message"]
+    assert "operation_seq=20/rows-00-00000.parquet" in reply.json["error"]["message"]
     assert str(home.path) not in json.dumps(reply.json)

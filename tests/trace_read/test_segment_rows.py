@@ -1,4 +1,4 @@
-"""Traces of format 2: one row for each row that a segment touched. Written here by pyarrow."""
+"""Segments of several steps: one row for each row that they touched. Written here by pyarrow."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ import pytest
 
 from tallyman.errors import TraceCorrupt
 from tallyman.query.trace.asset import Trace
-from tests.trace_read.layout import RunFiles, TargetFiles
+from tests.trace_read.layout import ROW, RunFiles, TargetFiles
 
 BEGINS = "019c168120007000"
-ROW = "_tm_trace"
 PLAIN: dict[str, Any] = {
     "row": [ROW],
     "row_id_begins": BEGINS,
@@ -73,8 +72,6 @@ def written(home: Path, *, until: int = 30, layout: Mapping[str, Any] = PLAIN) -
     files: TargetFiles = run.target("gl", {"id": pa.string(), "v": number})
     files.step(10, "update", assigned={"v": number}).step(20, "delete")
     files.step(30, "update", assigned={"v": number, "w": number}).begin()
-    head = files.folder / "steps.json"
-    head.write_text(json.dumps(json.loads(head.read_text()) | {"format": 2}))
     for seq in (10, 20, 30):
         if seq <= until:
             (files.folder / f"operation_seq={seq}").mkdir()

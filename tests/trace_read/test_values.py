@@ -106,12 +106,8 @@ def test_a_date_beyond_python_comes_as_text(tmp_path: Path) -> None:
     run = RunFiles(tmp_path)
     days = {"day": pa.date32(), "n": pa.decimal128(5, 2)}
     files = run.target("far", days).step(10, "delete").begin()
-    files.complete(10, deleted=[ROW])
-    after = pa.StructArray.from_arrays(
-        [pa.array([4_000_000], pa.int32()).cast(pa.date32()), pa.array([Decimal("1.50")])],
-        names=["day", "n"],
-    )
-    files.write(10, "baseline", {"row_id": [ROW], "after": after})
+    start = {ROW: {"day": 4_000_000, "n": Decimal("1.50")}}
+    files.complete(10, deleted=[ROW], baseline=start)
     with Trace(run.ended().open()) as trace:
         state = trace.row(ROW).at_step(10).state or {}
         assert (state["day"], state["n"]) == ("12921-08-18", Decimal("1.50"))

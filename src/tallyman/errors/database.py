@@ -39,6 +39,21 @@ class DatabaseBehind(TallymanError):
     needed: int
 
 
+class OtherFormat(TallymanError):
+    """A project or a database that was made by a Tallyman with other formats."""
+
+    code = "other_format"
+    exit_code = 2
+    hint = (
+        "Nothing of it was changed or deleted; the Tallyman that made it can read it. To use this "
+        "one, run the assets again with a new `.tallyman` (move the old folder away) and, if a "
+        "database is configured, a new database."
+    )
+    text = "{place} was made by {made_by}."
+    place: str
+    made_by: str
+
+
 class NoReader(TallymanError):
     code = "no_reader"
     exit_code = 2

@@ -7,20 +7,6 @@ from collections.abc import Sequence
 from tallyman.errors.base import TallymanError
 
 
-class PlanNotKept(TallymanError):
-    code = "plan_not_kept"
-    exit_code = 2
-    hint = (
-        "Nothing was changed. It can be used from its files only: restore them (for example with "
-        "`git checkout`), then `tallyman run` keeps the plan."
-    )
-    text = (
-        "pipeline version {version:.12} was registered by a release of Tallyman that did not keep "
-        "plans."
-    )
-    version: str
-
-
 class PlanDamaged(TallymanError):
     code = "plan_damaged"
     hint = "Nothing was run. Restore the row of pipeline_versions from a backup of the database."

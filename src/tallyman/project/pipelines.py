@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from tallyman.control.pipeline import past_versions
 from tallyman.control.pipeline.workspace import Workspace
 from tallyman.domain.pipeline.pipeline_version import PipelineVersion
-from tallyman.errors import PlanNotKept
 from tallyman.on_demand import OnDemand
 from tallyman.registry.database import Transaction
 from tallyman.registry.run.pipelines import Pipelines
@@ -47,10 +46,7 @@ class ProjectPipelines:
 
     def plan_of(self, wanted: str) -> str:
         """Return the stored plan of a version, as `tallyman compile` printed it."""
-        found = self.version(wanted)
-        if found.plan is None:
-            raise PlanNotKept(found.hash)
-        return found.plan
+        return self.version(wanted).plan
 
     def compare(self, before: str, after: str) -> compare_versions.PipelineDifference:
         """Compare two versions, or a version with the files (`now`)."""

@@ -10,7 +10,13 @@ from importlib import resources
 
 import psycopg
 
-from tallyman.errors import DatabaseBehind, DatabaseNewer, DatabaseUnavailable, UsageError
+from tallyman.errors import (
+    DatabaseBehind,
+    DatabaseNewer,
+    DatabaseUnavailable,
+    OtherFormat,
+    UsageError,
+)
 from tallyman.registry.server.address import Transaction, brief, connect, redacted
 
 LOCK = 0x7A11_0001
@@ -25,7 +31,7 @@ TABLE = """
     )
 """
 PRESENT = "SELECT to_regclass('schema_migrations') IS NOT NULL AS present"
-APPLIED = "SELECT coalesce(max(version), 0) AS version FROM schema_migrations"
+APPLIED = "SELECT version, name FROM schema_migrations ORDER BY version"
 RECORD = "INSERT INTO schema_migrations (version, name) VALUES (%s, %s)"
 
 
@@ -60,14 +66,26 @@ def version(url: str) -> int:
 
 
 def version_of(connection: Transaction) -> int:
+    """Return the schema version; OtherFormat if the first migrations are not those of this
+    program."""
     present = connection.execute(PRESENT).fetchone()
     if not present or not present["present"]:
         return 0
     try:
-        row = connection.execute(APPLIED).fetchone()
+        applied = connection.execute(APPLIED).fetchall()
     except psycopg.errors.InsufficientPrivilege as error:
         raise _not_allowed(connection, "read", error) from None
-    return int(row["version"]) if row else 0
+    except psycopg.errors.UndefinedColumn:
+        raise OtherFormat(_shown(connection), "another program") from None
+    for row, ours in zip(applied, known(), strict=False):
+        if row["name"] != ours.name:
+            made_by = f"another Tallyman: its migration {ours.version} is {row['name']!r}, "
+            raise OtherFormat(_shown(connection), f"{made_by}here it is {ours.name!r}")
+    return int(applied[-1]["version"]) if applied else 0
+
+
+def _shown(connection: Transaction) -> str:
+    return f"the database {connection.info.dbname!r}"
 
 
 def ensure(url: str, *, automatic: bool) -> None:

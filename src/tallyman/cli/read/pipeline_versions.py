@@ -55,7 +55,6 @@ def _list(found: Project, limit: int, json_output: bool) -> None:
             "first_seen": f"{row['created_at']:%Y-%m-%dT%H:%M:%SZ}",
             "runs": row["runs"],
             "assets": len(row["definition"].get("assets", ())),
-            "plan": "kept" if row["kept"] else "not kept",
         }
         for row in found.pipelines(limit=limit)
     ]
@@ -65,20 +64,19 @@ def _list(found: Project, limit: int, json_output: bool) -> None:
         return
     for row in rows:
         row["version"] = row["version"][:8]
-    table(rows, ("version", "state", "first_seen", "runs", "assets", "plan"))
+    table(rows, ("version", "state", "first_seen", "runs", "assets"))
     out.print(standing.runs_from, markup=False)
 
 
 def _show(found: PipelineVersion, json_output: bool) -> None:
-    assets, files = found.definition.get("assets", {}), found.files
-    size = None if found.plan is None else len(found.plan.encode())
+    assets, size = found.definition.get("assets", {}), len(found.plan.encode())
     facts = {
         "version": found.hash,
         "first_seen": f"{found.created_at:%Y-%m-%dT%H:%M:%SZ}",
         "plan_bytes": size,
         "assets": assets,
         "tables": found.definition.get("tables", []),
-        "files": None if files is None else dict(files),
+        "files": dict(found.files),
     }
     if json_output:
         as_json(facts)
@@ -88,11 +86,8 @@ def _show(found: PipelineVersion, json_output: bool) -> None:
         out.print(f"asset {name}   reads {', '.join(asset['inputs'])}", markup=False)
     for name in facts["tables"]:
         out.print(f"table {name}", markup=False)
-    if files is None or size is None:
-        out.print("plan and files were not kept: an earlier release registered it", markup=False)
-        return
     out.print(f"plan of {counted(size, 'byte')}, stored", markup=False)
-    for name, text in files.items():
+    for name, text in found.files.items():
         kept = "not kept: larger than 1 MB, or no text" if text is None else _lines(text)
         out.print(f"file {name}   {kept}", markup=False)
 
@@ -102,10 +97,10 @@ def _lines(text: str) -> str:
 
 
 def _print_file(found: PipelineVersion, name: str) -> None:
-    files = found.files or {}
-    text = files.get(name)
+    text = found.files.get(name)
     if text is None:
-        raise NotFound(f"stored text in version {found.hash[:8]} of", name, nearest(name, files))
+        near = nearest(name, found.files)
+        raise NotFound(f"stored text in version {found.hash[:8]} of", name, near)
     sys.stdout.write(text)
 
 

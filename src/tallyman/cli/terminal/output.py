@@ -25,7 +25,7 @@ WIDE = None if sys.stdout.isatty() else 240
 out = Console(soft_wrap=True, highlight=False, width=WIDE)
 err = Console(stderr=True, soft_wrap=True, highlight=False)
 
-NOT_SEALED = "not sealed: the run has not ended, or predates seals; its manifest is taken on trust"
+NOT_SEALED = "not sealed: the run has not ended; its manifest is taken on trust"
 HEADINGS = {"morphism_path": "step"}
 """Columns whose stored name differs from the glossary's word."""
 WORDS = {

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tallyman.engine.files import durable
 from tallyman.on_demand import OnDemand
+from tallyman.state_folder import ready
 
 if TYPE_CHECKING:
     from tallyman.engine.working import working_run
@@ -53,7 +54,8 @@ class ExportRecords:
     def add(self, asset: str, path: str, run: str, written: Path) -> None:
         """Record a file before it is moved to its path."""
         place = self._place(path)
-        place.parent.mkdir(parents=True, exist_ok=True)
+        ready(self.state)
+        place.parent.mkdir(exist_ok=True)
         target = self.home / path
         before = _digest(target) if target.exists() else None
         found = {"path": path, "asset": asset, "run": run, "before": before}

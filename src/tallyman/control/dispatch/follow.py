@@ -125,9 +125,9 @@ def template_of(asset: Asset, owner: Owner, version: str) -> TaskTemplate:
 
 
 def _with_triggers(tx: Transaction, owner: Owner, version: str) -> Pipeline | None:
-    """Read the plan of a version; None if it has no triggers, as all versions of before."""
+    """Read the plan of a version; None if it has no triggers."""
     found = Pipelines(tx).find(owner, version)
-    if found is None or found.plan is None:
+    if found is None:
         return None
     assets = json.loads(found.plan).get("assets", {})
     if not any("trigger" in asset for asset in assets.values()):

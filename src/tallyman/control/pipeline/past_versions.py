@@ -55,13 +55,13 @@ def as_of(workspace: Workspace, run: RunRecord) -> Workspace:
     """Open the project on the pipeline version of a run: on its stored plan, if the files declare
     something else now."""
     version = version_of(workspace, run)
-    if version is None or version.plan is None or _in_files(workspace) == version.hash:
+    if version is None or _in_files(workspace) == version.hash:
         return workspace
     return workspace.at(version)
 
 
 def version_of(workspace: Workspace, run: RunRecord) -> PipelineVersion | None:
-    """Return the pipeline version of a run; None if the run predates versions."""
+    """Return the pipeline version of a run; None if it is not known."""
     known, owner = run.params.pipeline_version, workspace.owner
     if known is None:
         return None
@@ -105,12 +105,11 @@ class PipelineStanding:
 def standing(workspace: Workspace) -> PipelineStanding:
     """Compare the active version with the files, and say what a run would do."""
     owner, files = workspace.owner, _in_files(workspace)
-    names = workspace.version_names() if files else []
 
     def work(tx: Transaction) -> tuple[PipelineVersion | None, bool]:
         pipelines = Pipelines(tx)
         active = pipelines.active(owner)
-        gone = any(pipelines.rolled_back(owner, name) for name in names)
+        gone = files is not None and pipelines.rolled_back(owner, files) is not None
         return pipelines.find(owner, active[0]) if active else None, gone
 
     active, rolled_back = workspace.database.durably(work)
@@ -133,11 +132,7 @@ def _words(active: PipelineVersion | None, files: str | None, *, rolled_back: bo
         )
     else:
         now = f"the files declare {files[:8]}: `tallyman run` runs it and makes it active"
-    return f"{now}; {_from_plan(active)}" if active is not None else now
-
-
-def _from_plan(active: PipelineVersion) -> str:
-    if active.plan is None:
-        return "the plan of the active version was not kept, so that it runs from its files only"
+    if active is None:
+        return now
     asked = f"tallyman run --pipeline-version {active.hash[:8]}"
-    return f"`{asked}` runs the active version from its stored plan"
+    return f"{now}; `{asked}` runs the active version from its stored plan"

@@ -17,6 +17,7 @@ from tallyman.engine.expressions.redact import Redaction
 from tallyman.engine.files import durable
 from tallyman.errors import Problem
 from tallyman.settings import Settings
+from tallyman.state_folder import ready
 
 KEY_FILE = "trace.key"
 
@@ -73,8 +74,7 @@ def shown_partitions(
 def _key(settings: Settings) -> str:
     """Return the project's key; create it once, so that equal values have equal hashes in every
     run."""
-    path = settings.state_folder / KEY_FILE
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path = ready(settings.state_folder) / KEY_FILE
     aside = path.with_name(f".{KEY_FILE}.{uuid4()}")
     if not path.exists():
         durable.write(aside, secrets.token_hex(32).encode(), mode=0o600, new=True)

@@ -17,16 +17,16 @@ from tallyman.domain.compiled import form
 from tallyman.domain.pipeline.pipeline import Pipeline
 from tallyman.domain.pipeline.pipeline_version import PipelineVersion, version_hash
 from tallyman.domain.version.owner import Owner
-from tallyman.engine.code.code_hash import code_of
 from tallyman.engine.spark import short_runs
 from tallyman.engine.spark.mode import is_connect
 from tallyman.engine.spark.project_session import ProjectSession
 from tallyman.engine.spark.settings import QUIET, settings_for
 from tallyman.engine.warehouse.warehouse import Warehouse
-from tallyman.errors import PipelineOutOfReach, PlanDamaged, PlanNotKept
+from tallyman.errors import PipelineOutOfReach, PlanDamaged
 from tallyman.registry.database import Database
 from tallyman.registry.run.pipelines import Pipelines
 from tallyman.settings import FILE, Settings, read_settings
+from tallyman.state_folder import check
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,6 +55,9 @@ class Workspace:
 
     @classmethod
     def open(cls, settings: Settings) -> Workspace:
+        """Open a project; raise OtherFormat if an earlier Tallyman made it."""
+        for folder in {settings.state_folder, settings.server_folder}:
+            check(folder)
         given = settings.database
         database = Database(given.reveal() if given else None, settings.server_folder)
         return cls(settings, database, ProjectSession(settings.master, settings.state_folder))
@@ -83,8 +86,6 @@ class Workspace:
 
     def at(self, version: PipelineVersion) -> Workspace:
         """Return the project with a stored version of its pipeline, in place of its files."""
-        if version.plan is None:
-            raise PlanNotKept(version.hash)
         if (found := version_hash(version.plan)) != version.hash:
             raise PlanDamaged(version.hash, found)
         declared = Pipeline.of(form.read_text(version.plan))
@@ -93,18 +94,13 @@ class Workspace:
     @cached_property
     def plan_text(self) -> str:
         """The pipeline in its compiled form; DefinitionError if an asset has no plan."""
-        if self.stored is not None and self.stored.plan is not None:
+        if self.stored is not None:
             return self.stored.plan
         return form.text_of_document(form.write(self.pipeline))
 
     def version(self) -> str:
         """Return the hash of the pipeline's version, which is that of its plan."""
         return version_hash(self.plan_text)
-
-    def version_names(self) -> list[str]:
-        """List the hashes that name the pipeline: earlier releases took that of its files."""
-        own = self.version()
-        return [own] if self.stored else [own, code_of(self.home / self.settings.pipelines)]
 
     def compiled(self) -> Handover:
         """Compile the project's files as they are now."""
@@ -114,7 +110,7 @@ class Workspace:
         """Open the project of another pipeline, with the database and the session of this one."""
         found = self.database.durably(lambda tx: Pipelines(tx).home(owner))
         if found is None:
-            raise PipelineOutOfReach(owner.project, "it has not run since its folder is recorded")
+            raise PipelineOutOfReach(owner.project, "it has never run")
         if not (Path(found) / FILE).is_file():
             raise PipelineOutOfReach(owner.project, f"there is no project in {found}")
         settings = read_settings(found)

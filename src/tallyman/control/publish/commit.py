@@ -7,7 +7,7 @@ transaction leaves files that nothing points to.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
@@ -304,17 +304,15 @@ def _with_pipeline(tx: Transaction, asked: Publication) -> Publication:
         if moved:
             raise PlanOutdated(str(asked.details.get("plan")), PIPELINE_MOVED)
         return asked
-    refuse_rolled_back(tx, asked.owner, [asked.pipeline_version])
+    refuse_rolled_back(tx, asked.owner, asked.pipeline_version)
     return replace(asked, pipeline_version=None) if moved else asked
 
 
-def refuse_rolled_back(tx: Transaction, owner: Owner, names: Iterable[str]) -> None:
-    """Refuse a run whose pipeline version, known by any of the names, was rolled back: it would
-    undo the rollback."""
-    for name in names:
-        if found := Pipelines(tx).rolled_back(owner, name):
-            at = f"{found['created_at']:%F %T}"
-            raise PipelineRolledBack(str(found["id"]), found["actor"], at)
+def refuse_rolled_back(tx: Transaction, owner: Owner, version: str) -> None:
+    """Refuse a run whose pipeline version was rolled back: it would undo the rollback."""
+    if found := Pipelines(tx).rolled_back(owner, version):
+        at = f"{found['created_at']:%F %T}"
+        raise PipelineRolledBack(str(found["id"]), found["actor"], at)
 
 
 def _version(planned: PlannedCommit, commit: UUID, described: Described) -> Version:

@@ -39,6 +39,7 @@ from tallyman.registry.audit import Audit
 from tallyman.registry.database import Transaction
 from tallyman.registry.run.resolutions import Resolutions
 from tallyman.registry.version.datasets import Datasets
+from tallyman.state_folder import ready
 
 MOST = 20
 """The corrected records that a dry run shows of each target."""
@@ -210,8 +211,7 @@ class Rejections:
     @contextmanager
     def _aside(self) -> Iterator[Path]:
         """Yield a temporary folder that Spark can read and that is not among results."""
-        place = self.workspace.settings.state_folder
-        place.mkdir(parents=True, exist_ok=True)
+        place = ready(self.workspace.settings.state_folder)
         with tempfile.TemporaryDirectory(prefix="replay-", dir=place) as folder:
             yield Path(folder)
 

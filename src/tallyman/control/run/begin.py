@@ -197,8 +197,7 @@ def planned(asked: Begun, definitions: Definitions, version: PipelineVersion) ->
     pinned = others | (own if asked.pins is None else dict(asked.pins))
     active = database.durably(lambda tx: Pipelines(tx).active(settings.owner))
     if not asked.options.plan:
-        names_of_version = definitions.workspace.version_names()
-        database.durably(lambda tx: refuse_rolled_back(tx, settings.owner, names_of_version))
+        database.durably(lambda tx: refuse_rolled_back(tx, settings.owner, version.hash))
     pins = Pins(definitions.workspace, ordinals=pinned)
     check_ready(definitions.pipeline, asked.targets, pins)
     identity = asked.identity
@@ -257,7 +256,6 @@ def _params(asked: Begun, pipeline: Pipeline, version: str, before: str | None) 
         pipeline_version=version,
         pipeline_before=before,
         meta=asked.meta,
-        row_ids=asked.identity.row_ids,
     )
 
 
@@ -279,8 +277,7 @@ def claim(
     if run.params.options.replay_of:
         _check_replayed(definitions.database, run)
     if options.plan is None:
-        names = definitions.workspace.version_names()
-        definitions.database.durably(lambda tx: refuse_rolled_back(tx, owner, names))
+        definitions.database.durably(lambda tx: refuse_rolled_back(tx, owner, version.hash))
     elif options.plan.pipeline_to != version.hash:
         raise PlanOutdated(options.plan.id, "the pipeline was edited since")
     check_places(definitions.settings)

@@ -25,6 +25,7 @@ from tallyman.engine.source.door_memory import DoorMemory
 from tallyman.errors import RunCanceled, RunTaken, StorageFailed, TallymanError, TargetTimeout
 from tallyman.faults import Point
 from tallyman.on_demand import OnDemand
+from tallyman.state_folder import ready
 
 if TYPE_CHECKING:
     from tallyman.control.target import make
@@ -140,7 +141,7 @@ class TargetMaker:
 
     def inputs(self, assignment: Assignment) -> TargetInputs:
         settings = self.bench.definitions.settings
-        doors = DoorMemory(settings.state_folder / "doors", settings.column_metrics)
+        doors = DoorMemory(ready(settings.state_folder) / "doors", settings.column_metrics)
         pins = self.bench.pins.files.of(assignment.target, assignment.inputs)
         return TargetInputs(pins, memory=doors)
 

@@ -88,7 +88,7 @@ def look(folder: Path, given: Witness) -> Sealed:
     found = _Found()
     seal = _seal(folder, given, found)
     now = _hashes(folder)
-    found.changes += _changed(folder, seal, now, found)
+    found.changes += _changed(folder, seal, now)
     if seal is not None:
         for name, reused in _reused(seal):
             _follow(folder, given.home, name, reused, found)
@@ -142,7 +142,7 @@ def _seal(folder: Path, given: Witness, found: _Found) -> Seal | None:
 
 def _own(there: bytes | None, registered: bool, found: _Found) -> Seal | None:
     if there is None:
-        why = "it has not ended, or predates seals" if registered else "there is no seal.json"
+        why = "it has not ended" if registered else "there is no seal.json"
         found.problems.append(f"not sealed: {why}")
         return None
     try:
@@ -175,45 +175,28 @@ def _unsigned(seal: Seal, given: Witness) -> str | None:
 # ---- the files --------------------------------------------------------------------------------
 
 
-def _changed(
-    folder: Path, seal: Seal | None, now: Mapping[str, str], found: _Found
-) -> Iterator[ChangedFile]:
-    """Compare with the seal if it lists every file; otherwise with the ledgers."""
-    if seal is None or not seal.lists_every_file:
-        yield from _changed_by_ledgers(folder, dict(seal.files) if seal else None, now, found)
+def _changed(folder: Path, seal: Seal | None, now: Mapping[str, str]) -> Iterator[ChangedFile]:
+    """Compare with the seal, which lists every file; without one, with the ledgers."""
+    if seal is None:
+        yield from _changed_by_ledgers(folder, now)
         return
     for name in sorted(set(seal.files) | set(now)):
         if now.get(name) != seal.files.get(name):
             yield ChangedFile(name, seal.files.get(name), now.get(name))
 
 
-def _changed_by_ledgers(
-    folder: Path, sealed: Mapping[str, str] | None, now: Mapping[str, str], found: _Found
-) -> Iterator[ChangedFile]:
-    """Compare with an older seal and the ledgers it covers; without a seal, only with ledgers."""
-    ledgers = [name for name in {**(sealed or {}), **now} if os.path.basename(name) == LEDGER]
-    then, silent, judged = dict(sealed or {}), set[str](), set[str]()
-    for name in ledgers if sealed is None else sorted(set(ledgers) & set(sealed)):
+def _changed_by_ledgers(folder: Path, now: Mapping[str, str]) -> Iterator[ChangedFile]:
+    then, judged = dict[str, str](), set[str]()
+    for name in (name for name in now if os.path.basename(name) == LEDGER):
         place = os.path.dirname(name)
-        if sealed is not None and now.get(name) != sealed[name]:
-            silent.add(place)
-            continue
         if (files := binds(folder / name)) is not None:
             then |= {os.path.join(place, file): digest for file, digest in files.items()}
             then[name] = now[name]
             judged.add(place)
     for name in sorted(set(then) | set(now)):
-        over = {str(parent) for parent in Path(name).parents}
-        if name not in then and (over & silent or (sealed is None and not over & judged)):
-            continue
-        if now.get(name) != then.get(name):
+        covered = name in then or judged & {str(parent) for parent in Path(name).parents}
+        if covered and now.get(name) != then.get(name):
             yield ChangedFile(name, then.get(name), now.get(name))
-    for place in sorted(silent - {""}):
-        found.problems.append(_not_checked(place))
-
-
-def _not_checked(place: str) -> str:
-    return f"{place}: its ledger was changed, so its files could not be checked"
 
 
 def _reused(seal: Seal) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -242,7 +225,9 @@ def _follow(folder: Path, home: Path, name: str, facts: Mapping[str, Any], found
         listed |= below
     elif now.get(LEDGER) != then:
         now = {n: h for n, h in now.items() if n == LEDGER}
-        found.problems.append(_not_checked(facts["place"]))
+        found.problems.append(
+            f"{facts['place']}: its ledger was changed, so its files could not be checked"
+        )
     shown = os.path.relpath(place, folder)
     found.changes += [
         ChangedFile(f"{shown}/{file}", listed.get(file), now.get(file))
@@ -263,7 +248,7 @@ def _sealed_there(place: Path, ledger: str) -> dict[str, str] | None:
         except ValueError:
             return None
         inside = f"{place.relative_to(folder)}/"
-        if not seal.lists_every_file or seal.files.get(f"{inside}{LEDGER}") != ledger:
+        if seal.files.get(f"{inside}{LEDGER}") != ledger:
             return None
         return {n.removeprefix(inside): h for n, h in seal.files.items() if n.startswith(inside)}
     return None

@@ -25,6 +25,7 @@ from cryptography.hazmat.primitives.serialization import (
 from tallyman.engine.files.durable import sync, write
 from tallyman.errors import SigningKeyExists, SigningKeyUnusable
 from tallyman.settings import Settings
+from tallyman.state_folder import ready
 
 FOLDER = "keys"
 """The project's folder of public keys. Commit it: without it nobody can check a signature."""
@@ -123,6 +124,8 @@ def init(settings: Settings) -> NewKey:
     """Make a new pair. An existing private key stays; its public key is written if it is
     missing."""
     place = place_of(settings)
+    if place.is_relative_to(settings.state_folder):
+        ready(settings.state_folder)
     if place.exists():
         key = private_key(settings)
         assert key is not None

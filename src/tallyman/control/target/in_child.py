@@ -31,6 +31,7 @@ from tallyman.engine.source.door_memory import DoorMemory
 from tallyman.engine.spark.project_session import ProjectSession
 from tallyman.errors import StorageFailed, TallymanError
 from tallyman.registry.database import Database
+from tallyman.state_folder import ready
 
 
 class NoDatabase(Database):
@@ -133,7 +134,7 @@ def make(package: TargetPackage, projects: ProjectsOfChild, observer: Observer) 
 
 def _outcome(work: TargetWork, files: PinnedFiles) -> TargetOutcome:
     assignment, settings = work.assignment, work.definitions.settings
-    doors = DoorMemory(settings.state_folder / "doors", settings.column_metrics)
+    doors = DoorMemory(ready(settings.state_folder) / "doors", settings.column_metrics)
     pins = files.of(assignment.target, assignment.inputs)
     inputs = TargetInputs(pins, memory=doors)
     reused = work.reused(pins)

@@ -16,7 +16,6 @@ from tallyman.control.bind.manifest import label
 from tallyman.control.bind.pinned_files import Pin
 from tallyman.control.conclude.finish import result_of
 from tallyman.control.pipeline.definitions import Definitions
-from tallyman.control.pipeline.past_versions import version_of
 from tallyman.control.verify.bound_change import input_change
 from tallyman.control.verify.inputs import Bound, damage
 from tallyman.domain.account.fate import Evidence
@@ -77,7 +76,7 @@ class Reproducible:
         if self.bound.seal_change is not None:
             yield self.bound.seal_change.message
             return
-        run, code = self.bound.record, self.bound.code_then
+        run = self.bound.record
         if run.status in UNFINISHED or self.bound.run.report is None:
             yield (
                 f"the run did not finish, it is {run.status.value}: "
@@ -85,18 +84,6 @@ class Reproducible:
             )
         if not self.bound.config_is_bound:
             yield "config.json of the run does not match its manifest: it was changed since"
-        # The plan is known exactly, whatever was committed.
-        if code.git_dirty and not self.plan_is_kept:
-            yield (
-                f"the run's code was not committed: the pipeline's files had changes on top of "
-                f"commit {code.git_commit}, so the code cannot be restored"
-            )
-
-    @cached_property
-    def plan_is_kept(self) -> bool:
-        """True if the plan of the run's pipeline version is stored."""
-        version = version_of(self.definitions.workspace, self.bound.record)
-        return version is not None and version.plan is not None
 
     def environment(self) -> list[str]:
         """List versions of tools that differ from those of the run: they may explain a
@@ -200,10 +187,9 @@ class Reproducible:
     @property
     def _checkout(self) -> str:
         code = self.bound.code_then
-        kept = "" if self.plan_is_kept else ". The plan of the run was not kept"
         if code.git_commit:
-            return f"{kept}. The run used commit {code.git_commit}"
-        return f"{kept}. The run's commit is unknown; the hash of its files is {code.source_hash}"
+            return f". The run used commit {code.git_commit}"
+        return f". The run's commit is unknown; the hash of its files is {code.source_hash}"
 
     # ---- its inputs -------------------------------------------------------------------------
 

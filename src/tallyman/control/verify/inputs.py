@@ -139,7 +139,7 @@ class Bound:
 
     @cached_property
     def sealed(self) -> Mapping[str, Any] | None:
-        """The newest seal in the registry; None if the run predates seals or has not ended."""
+        """The newest seal in the registry; None if the run has not ended."""
         run = self.record.id
         rows = self.definitions.database.durably(lambda tx: Seals(tx).of_run(run))
         return rows[0] if rows else None

@@ -35,6 +35,7 @@ from tallyman.engine.files.past_run import ledger_in
 from tallyman.engine.files.replay_folder import FACTS, FOLDER
 from tallyman.engine.observer import Observer
 from tallyman.errors import RunCanceled, StorageFailed, TallymanError
+from tallyman.state_folder import ready
 
 PREFIX = "reproduce-"
 OWNER = "made-by"
@@ -106,8 +107,7 @@ class Reproduction:
     def _aside(self) -> Iterator[Path]:
         """Yield a folder that Spark can read and that is not among results. It is removed at the
         end, unless it is kept."""
-        state = self.checked.definitions.settings.state_folder
-        state.mkdir(parents=True, exist_ok=True)
+        state = ready(self.checked.definitions.settings.state_folder)
         _sweep(state)
         folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=state))
         (folder / OWNER).write_text(process.node(), encoding="utf-8")

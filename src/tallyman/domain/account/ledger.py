@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from tallyman.domain.account.column_metrics import MetricsByColumn
 from tallyman.domain.account.fate import Fate
@@ -13,9 +13,9 @@ from tallyman.domain.account.reference_tally import ReferenceTally
 
 PROOF = "set_equality_with_collision_detection"
 WEAKER_PROOF = "count_and_additive_key_digest"
-_LANES = re.compile(r"([0-9a-f]{32}){1,2}")
+_LANES = re.compile(r"[0-9a-f]{64}")
 DIGEST_VERSION = 2
-"""The version of key digests. Version 1 has one 64-bit hash of each key instead of two."""
+"""The version of key digests, which a ledger states."""
 
 UNITS = {"record": "records", "child": "children", "group": "groups", "row": "added rows"}
 """The plural of each unit of a ledger and its sub-ledgers."""
@@ -30,29 +30,16 @@ class KeyDigest:
     count: int = 0
     high: int = 0
     low: int = 0
-    high_2: int | None = 0
-    low_2: int | None = 0
-    """The halves of the second hash; None in a digest of version 1."""
-
-    @classmethod
-    def of_version_1(cls, count: int, high: int, low: int) -> KeyDigest:
-        return cls(count, high, low, None, None)
-
-    @property
-    def version(self) -> int:
-        return 1 if self.high_2 is None or self.low_2 is None else DIGEST_VERSION
-
-    def as_version(self, version: int) -> KeyDigest:
-        """Leave out what a digest of an earlier version does not have."""
-        return replace(self, high_2=None, low_2=None) if version == 1 else self
+    high_2: int = 0
+    low_2: int = 0
 
     def __add__(self, other: KeyDigest) -> KeyDigest:
         return KeyDigest(
             self.count + other.count,
             self.high + other.high,
             self.low + other.low,
-            _added(self.high_2, other.high_2),
-            _added(self.low_2, other.low_2),
+            self.high_2 + other.high_2,
+            self.low_2 + other.low_2,
         )
 
     @classmethod
@@ -60,17 +47,11 @@ class KeyDigest:
         """Read the text that `str` wrote: all sums, modulo 2**64."""
         if not _LANES.fullmatch(text):
             raise ValueError(f"{text!r} is not a digest of keys")
-        sums = [int(text[at : at + 16], 16) for at in range(0, len(text), 16)]
-        return cls(count, *sums) if len(sums) > 2 else cls.of_version_1(count, *sums)
+        return cls(count, *(int(text[at : at + 16], 16) for at in range(0, len(text), 16)))
 
     def __str__(self) -> str:
         sums = (self.high, self.low, self.high_2, self.low_2)
-        return "".join(f"{value % 2**64:016x}" for value in sums if value is not None)
-
-
-def _added(one: int | None, other: int | None) -> int | None:
-    """Add a sum that digests of version 1 do not have."""
-    return None if one is None or other is None else one + other
+        return "".join(f"{value % 2**64:016x}" for value in sums)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,14 +7,18 @@ from typing import Any
 
 from tallyman.domain.account.fate import Fate
 from tallyman.domain.account.input_version import InputVersion
-from tallyman.domain.account.ledger import Discrepancy, KeyDigest, Partition, SubLedger
+from tallyman.domain.account.ledger import (
+    DIGEST_VERSION,
+    Discrepancy,
+    KeyDigest,
+    Partition,
+    SubLedger,
+)
 from tallyman.domain.account.reference_tally import ReferenceTally
 from tallyman.domain.account.stored_ledger import StoredInputs, StoredLedger, StoredProof
 
 VERSION = "1.0"
 KINDS = ("missing", "extra", "duplicate")
-NO_LANES = str(KeyDigest.of_version_1(0, 0, 0))
-"""The digest of units for older ledgers, which do not have one."""
 
 PARTITION_TYPE = {fate: fate.value for fate in Fate} | {Fate.PASSED: "PASS_THROUGH"}
 FATE = {name: fate for fate, name in PARTITION_TYPE.items()}
@@ -37,7 +41,7 @@ VERIFICATION = {
 def to_json(ledger: StoredLedger) -> dict[str, Any]:
     return {
         "ledger_version": VERSION,
-        **({"digest_version": ledger.digest_version} if ledger.digest_version > 1 else {}),
+        "digest_version": DIGEST_VERSION,
         "run_id": ledger.run_id,
         **({"replay_of": ledger.replay_of} if ledger.replay_of else {}),
         "asset": ledger.asset,
@@ -58,31 +62,29 @@ def to_json(ledger: StoredLedger) -> dict[str, Any]:
 
 
 def of_json(found: Mapping[str, Any]) -> StoredLedger:
-    """Read what `to_json` wrote, also in an older version; ValueError if it is not a ledger."""
+    """Read what `to_json` wrote; ValueError if it is not a ledger."""
     try:
+        if (stated := found["digest_version"]) != DIGEST_VERSION:
+            raise ValueError(f"its digests are of version {stated}, not {DIGEST_VERSION}")
         out = found["output_accounting"]
-        ledger = StoredLedger(
-            run_id=str(found.get("run_id", "")),
-            asset=str(found.get("asset", "")),
-            input_dataset=str(found.get("input_dataset", "")),
+        return StoredLedger(
+            run_id=str(found["run_id"]),
+            asset=str(found["asset"]),
+            input_dataset=str(found["input_dataset"]),
             inputs=_read_inputs(found["input_accounting"]),
             partitions=tuple(map(_read_partition, out["partitions"])),
             total_accounted=_number(out["total_accounted"]),
             unaccounted=_number(out["unaccounted"]),
             proof=_read_proof(found["verification"]),
-            sub_ledgers=tuple(map(_read_sub, found.get("sub_ledgers", ()))),
+            sub_ledgers=tuple(map(_read_sub, found["sub_ledgers"])),
             versions=tuple(map(InputVersion.of_json, found["versions"])),
-            references=tuple(map(ReferenceTally.of_json, found.get("references", ()))),
+            references=tuple(map(ReferenceTally.of_json, found["references"])),
             replay_of=found.get("replay_of"),
             redacted=tuple(found.get("redacted", ())),
             files=files_listed(found),
         )
     except (AttributeError, KeyError, TypeError) as error:
         raise ValueError(f"it is not a ledger: {error!r}") from error
-    stated = found.get("digest_version", 1)
-    if any(digest.version != stated for digest in ledger.digests()):
-        raise ValueError(f"not all of its digests are of version {stated}")
-    return ledger
 
 
 def is_ledger(found: object) -> bool:
@@ -159,7 +161,7 @@ def _proof_json(proof: StoredProof) -> dict[str, Any]:
     return {
         "accounting_balanced": proof.balanced,
         "proof_method": proof.method,
-        "measured_on": proof.measured_on,
+        "measured_on": "kept_files",
         "verification_query": proof.query,
         "missing": found.missing,
         "extra": found.extra,
@@ -175,11 +177,11 @@ def _proof_json(proof: StoredProof) -> dict[str, Any]:
 def _read_inputs(found: Mapping[str, Any]) -> StoredInputs:
     return StoredInputs(
         digest=_digest(found["total_records"], found["key_digest"]),
-        key_field=str(found.get("source_key_field", "")),
-        hashes=_hashes(str(found.get("input_hash", ""))),
-        null_keys=_count(found.get("null_keys")),
-        duplicate_keys=_count(found.get("duplicate_keys")),
-        blank_lines=_count(found.get("blank_lines")),
+        key_field=str(found["source_key_field"]),
+        hashes=_hashes(str(found["input_hash"])),
+        null_keys=_count(found["null_keys"]),
+        duplicate_keys=_count(found["duplicate_keys"]),
+        blank_lines=_count(found["blank_lines"]),
         named_by_place=bool(found.get("named_by_place")),
         missing_columns=_plain(found.get("missing_columns", {})),
     )
@@ -188,7 +190,7 @@ def _read_inputs(found: Mapping[str, Any]) -> StoredInputs:
 def _read_partition(found: Mapping[str, Any]) -> Partition:
     return Partition(
         fate=FATE[found["partition_type"]],
-        description=str(found.get("description", "")),
+        description=str(found["description"]),
         digest=_digest(found["record_count"], found["key_digest"]),
         location=str(found["adjoint_location"]),
         key_columns=tuple(found.get("key_columns", ())),
@@ -201,24 +203,22 @@ def _read_sub(found: Mapping[str, Any]) -> SubLedger:
     return SubLedger(
         opened_by=str(found["opened_by"]),
         unit=str(found["unit"]),
-        units=_digest(found["units_in"], found.get("key_digest", NO_LANES)),
+        units=_digest(found["units_in"], found["key_digest"]),
         partitions=tuple(map(_read_partition, found["partitions"])),
         sources=_digest(stayed["record_count"], stayed["key_digest"]) if stayed else None,
     )
 
 
 def _read_proof(found: Mapping[str, Any]) -> StoredProof:
-    known = found.get("samples", {})
     return StoredProof(
         balanced=bool(found["accounting_balanced"]),
         method=str(found["proof_method"]),
-        measured_on=found.get("measured_on"),
-        query=str(found.get("verification_query", "")),
+        query=str(found["verification_query"]),
         found=Discrepancy(
-            **{kind: _number(found.get(kind, 0)) for kind in KINDS},
-            samples={kind: list(known.get(kind, ())) for kind in KINDS},
+            **{kind: _number(found[kind]) for kind in KINDS},
+            samples={kind: list(found["samples"][kind]) for kind in KINDS},
         ),
-        failed_checks=tuple(found.get("failed_checks", ())),
+        failed_checks=tuple(found["failed_checks"]),
     )
 
 

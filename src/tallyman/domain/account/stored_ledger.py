@@ -1,7 +1,7 @@
 """A stored ledger: what the file claims, not what can be derived.
 
 A `Ledger` derives its sums; a `StoredLedger` repeats those of the file, so that each claim can be
-checked against the others. Facts that older files lack are None or empty.
+checked against the others.
 """
 
 from __future__ import annotations
@@ -21,9 +21,6 @@ from tallyman.domain.account.ledger import (
     SubLedger,
 )
 from tallyman.domain.account.reference_tally import ReferenceTally
-
-KEPT_FILES = "kept_files"
-"""The value of `measured_on`: the numbers were measured on kept files. Older ledgers lack it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +58,6 @@ class StoredProof:
 
     balanced: bool
     method: str
-    measured_on: str | None = None
     query: str = ""
     found: Discrepancy = field(default_factory=Discrepancy)
     failed_checks: tuple[str, ...] = ()
@@ -129,35 +125,6 @@ class StoredLedger:
         return sum((part.digest for part in self.partitions), KeyDigest())
 
     @property
-    def digest_version(self) -> int:
-        return self.inputs.digest.version
-
-    def digests(self) -> Iterator[KeyDigest]:
-        """Yield every digest that the file states."""
-        yield self.inputs.digest
-        for level in self.levels:
-            yield from (part.digest for part in level)
-        for sub in self.sub_ledgers:
-            yield from (made for made in (sub.units, sub.sources) if made is not None)
-
-    def as_version(self, version: int) -> StoredLedger:
-        """Leave out what digests of an earlier version do not have."""
-        return replace(
-            self,
-            inputs=replace(self.inputs, digest=self.inputs.digest.as_version(version)),
-            partitions=_as_version(self.partitions, version),
-            sub_ledgers=tuple(
-                replace(
-                    sub,
-                    units=sub.units.as_version(version),
-                    partitions=_as_version(sub.partitions, version),
-                    sources=None if sub.sources is None else sub.sources.as_version(version),
-                )
-                for sub in self.sub_ledgers
-            ),
-        )
-
-    @property
     def levels(self) -> tuple[tuple[Partition, ...], ...]:
         """List the partitions of the records, then those of each sub-ledger."""
         return (self.partitions, *(sub.partitions for sub in self.sub_ledgers))
@@ -180,10 +147,6 @@ class StoredLedger:
         return replace(kept, files=None, proof=proof)
 
 
-def _as_version(parts: Sequence[Partition], version: int) -> tuple[Partition, ...]:
-    return tuple(replace(part, digest=part.digest.as_version(version)) for part in parts)
-
-
 def _inputs(ledger: Ledger) -> StoredInputs:
     duplicates = [account.duplicate_keys for account in ledger.inputs]
     return StoredInputs(
@@ -202,7 +165,6 @@ def _proof(ledger: Ledger) -> StoredProof:
     return StoredProof(
         balanced=ledger.balanced,
         method=PROOF if ledger.evidence == "keys" else WEAKER_PROOF,
-        measured_on=KEPT_FILES,
         query=ledger.query,
         found=ledger.discrepancy,
         failed_checks=tuple(str(check) for check in ledger.failed_checks),

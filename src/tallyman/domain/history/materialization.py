@@ -131,4 +131,4 @@ class RunRecord:
 
     @property
     def identity(self) -> RunIdentity:
-        return RunIdentity(self.name, str(self.id), self.started_at, self.params.row_ids)
+        return RunIdentity(self.name, str(self.id), self.started_at)

@@ -121,10 +121,6 @@ class RunParams:
     """The pipeline version that was active when the run began."""
     meta: Mapping[str, str] = field(default_factory=dict)
     """Notes of whoever started the run, by name. They decide nothing."""
-    row_ids: int = 1
-    """The way in which ids of rows are derived. Runs that do not say it were begun with the
-    first.
-    """
 
     @classmethod
     def of_json(cls, found: Mapping[str, Any]) -> RunParams:
@@ -135,13 +131,11 @@ class RunParams:
             pipeline_version=found.get("pipeline_version"),
             pipeline_before=found.get("pipeline_before"),
             meta=dict(found.get("meta", {})),
-            row_ids=int(found.get("row_ids", 1)),
         )
 
     def to_json(self) -> dict[str, Any]:
         return {
             **({"meta": dict(self.meta)} if self.meta else {}),
-            **({"row_ids": self.row_ids} if self.row_ids > 1 else {}),
             "assets": list(self.assets),
             "append": list(self.append),
             **self.options.to_json(),

@@ -23,8 +23,6 @@ from tallyman.domain.pipeline.target import Target
 from tallyman.domain.version.commit import Commit
 from tallyman.errors import UsageError
 
-ROW_IDS = 2
-"""How new runs derive ids of rows: 2 is xxhash64 of the key, 1 was SHA-256."""
 RUN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
@@ -65,8 +63,6 @@ class RunIdentity:
     run_id: str
     openlineage_run_id: str
     started_at: datetime
-    row_ids: int = ROW_IDS
-    """The way in which ids of rows are derived: a run keeps the one it was begun with."""
 
     @classmethod
     def of(cls, run_id: str | None, *, now: datetime) -> RunIdentity:

@@ -10,8 +10,6 @@ from typing import Any
 from tallyman.domain.definition.canonical_json import canonical, hashed
 
 VERSION = "1.1"
-OLDER = "1.0"
-"""The version of seals that do not repeat the files bound by a ledger."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,11 +39,6 @@ class Seal:
     previous: str | None = None
     """The hash of the previous seal of the project; None for the first."""
     signature: Signature | None = None
-    version: str = VERSION
-
-    @property
-    def lists_every_file(self) -> bool:
-        return self.version != OLDER
 
     def after(self, last: tuple[int, str] | None) -> Seal:
         """Return the seal as the next in the chain, after the seal with this ordinal and hash."""
@@ -74,7 +67,7 @@ class Seal:
 
     def _content(self) -> dict[str, Any]:
         return {
-            "seal_version": self.version,
+            "seal_version": VERSION,
             "project": self.project,
             "ordinal": self.ordinal,
             "previous": self.previous,
@@ -99,8 +92,7 @@ class Seal:
     @classmethod
     def _parsed(cls, found: dict[str, Any]) -> Seal:
         written = found.pop("signature", None)
-        version = found.pop("seal_version")
-        if version not in (VERSION, OLDER):
+        if found.pop("seal_version") != VERSION:
             raise ValueError("a seal of another version")
         names = ("project", "run_id", "openlineage_run_id", "status", "sealed_at")
         known = {name: found.pop(name) for name in (*names, "ordinal", "previous", "files")}
@@ -110,4 +102,4 @@ class Seal:
         texts += signature.to_json().values() if signature else ()
         if type(known["ordinal"]) is not int or not all(isinstance(one, str) for one in texts):
             raise TypeError("a field of another type")
-        return cls(**known, facts=found, signature=signature, version=version)
+        return cls(**known, facts=found, signature=signature)

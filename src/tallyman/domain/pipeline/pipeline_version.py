@@ -16,10 +16,9 @@ class PipelineVersion:
     hash: str
     definition: Mapping[str, Any] = field(default_factory=dict)
     """A summary of its assets and tables."""
-    plan: str | None = None
-    """The compiled form, as `tallyman compile` prints it; None if an earlier release registered
-    the version."""
-    files: Mapping[str, str | None] | None = None
+    plan: str
+    """The compiled form, as `tallyman compile` prints it."""
+    files: Mapping[str, str | None] = field(default_factory=dict)
     """The text of the files it was first compiled from, without secrets, by their names; the text
     is None if it is no text or too large to be kept."""
     created_at: datetime | None = None

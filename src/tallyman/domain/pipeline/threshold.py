@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import InitVar, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import ClassVar
 
 from tallyman.domain.account.fate import Fate
@@ -11,11 +11,6 @@ from tallyman.domain.account.ledger import UNITS, Ledger
 from tallyman.domain.account.sub_tally import sub_tallies
 from tallyman.errors import UsageError
 
-NO_CHOICE = (
-    "thresholds: on_halt is no longer an option: a halted run publishes nothing. Remove it; "
-    "to publish the rows that passed, raise the limits, or drop the other rows with a filter "
-    "instead of rejecting them with an expect"
-)
 REACTIONS = ("halt", "warn", "allow")
 """What can be done about an input that is empty or shrank."""
 
@@ -67,12 +62,8 @@ class Thresholds:
     children_percentage: float | None = None
     groups_absolute: int | None = None
     groups_percentage: float | None = None
-    on_halt: InitVar[str | None] = None
-    """Always refused: see decision 0038."""
 
-    def __post_init__(self, on_halt: str | None) -> None:
-        if on_halt is not None:
-            raise UsageError(NO_CHOICE)
+    def __post_init__(self) -> None:
         for name in ("percentage", "children_percentage", "groups_percentage"):
             share = getattr(self, name)
             if share is not None and not 0 <= share <= 1:
@@ -120,10 +111,8 @@ class Thresholds:
 
     @classmethod
     def of_json(cls, kept: Mapping[str, object]) -> Thresholds:
-        """Read the thresholds of a stored run; those from before decision 0038 also have
-        `on_halt`.
-        """
-        return cls._from({name: value for name, value in kept.items() if name != "on_halt"})
+        """Read the thresholds of a stored run."""
+        return cls._from(kept)
 
     @classmethod
     def of(cls, given: Thresholds | str | Mapping[str, object] | None) -> Thresholds:
@@ -159,8 +148,6 @@ class Thresholds:
             "groups_absolute": int,
             "groups_percentage": float,
         }
-        if "on_halt" in values:
-            raise UsageError(NO_CHOICE)
         unknown = set(values) - {f.name for f in fields(cls)}
         if unknown:
             raise UsageError(

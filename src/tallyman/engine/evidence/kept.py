@@ -203,13 +203,12 @@ class Kept:
         files = self.files(place)
         if not files or not _holds(pq.read_schema(files[0]), path):
             return None
-        found, schema = KeyDigest(), pq.read_schema(files[0])
-        known = [name for name in digest.NAMES if _holds(schema, (*path, name))]
-        for batch in batches(files, [".".join((*path, name)) for name in known]):
+        found = KeyDigest()
+        for batch in batches(files, [".".join((*path, name)) for name in digest.NAMES]):
             held = batch[path[0]]
             for name in path[1:]:
                 held = held.field(name)
-            sums = {n: pc.call_function("sum", [held.field(n)]).as_py() for n in known}
+            sums = {n: pc.call_function("sum", [held.field(n)]).as_py() for n in digest.NAMES}
             found += digest.of_sums(sums)
         return found
 
@@ -270,11 +269,9 @@ def _groups(files: Sequence[Path]) -> KeyDigest:
 
 
 def _stored(files: Sequence[Path]) -> KeyDigest:
-    held = pq.read_schema(files[0]).names
-    names = [name for name in digest.STORED if name in held]
     return _sum(
-        digest.of_sums({name: sum(batch[name].to_pylist()) for name in names}, digest.STORED)
-        for batch in batches(files, names)
+        KeyDigest(*(sum(batch[name].to_pylist()) for name in digest.STORED))
+        for batch in batches(files, list(digest.STORED))
     )
 
 

@@ -35,13 +35,12 @@ def grouped(rows: DataFrame) -> tuple[KeyDigest, KeyDigest]:
         each = rows.groupBy("group_key").agg(*map(F.expr, digest.lanes("source_key")))
     else:
         names = zip(digest.STORED, digest.NAMES, strict=True)
-        stored = [F.col(old).alias(name) for old, name in names if old in rows.columns]
+        stored = [F.col(old).alias(name) for old, name in names]
         each = rows.select("group_key", *stored)
-    known = [name for name in digest.NAMES if name in each.columns]
-    sums = [f"sum({name}) AS {SUM}{name}" for name in known]
+    sums = [f"sum({name}) AS {SUM}{name}" for name in digest.NAMES]
     found = each.selectExpr(*sums, *digest.lanes(text_of_group(rows))).first()
     assert found is not None
-    return digest.of_sums({n: found[f"{SUM}{n}"] for n in known}), digest.of_row(found)
+    return digest.of_sums({n: found[f"{SUM}{n}"] for n in digest.NAMES}), digest.of_row(found)
 
 
 def pairs(rows: DataFrame) -> KeyDigest:

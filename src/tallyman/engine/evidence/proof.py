@@ -199,7 +199,7 @@ class Claims:
 
 def is_whole(sub: SubLedger) -> bool:
     """True if a sub-ledger has only the one group of all rows."""
-    return sub.unit == "group" and str(sub.units) == str(WHOLE_GROUP.as_version(sub.units.version))
+    return sub.unit == "group" and str(sub.units) == str(WHOLE_GROUP)
 
 
 def grouped_by(partitions: Sequence[Partition]) -> list[str]:

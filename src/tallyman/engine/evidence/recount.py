@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from tallyman.domain.account.fate import Fate
 from tallyman.domain.account.ledger import UNITS, KeyDigest, Partition, SubLedger
-from tallyman.domain.account.stored_ledger import KEPT_FILES, StoredLedger
+from tallyman.domain.account.stored_ledger import StoredLedger
 from tallyman.engine.evidence.kept import (
     EVIDENCE,
     WHOLE_GROUP,
@@ -23,9 +23,7 @@ from tallyman.engine.segment.group_key import GROUP_KEY, WHOLE
 
 
 def recount(ledger: StoredLedger, kept: Kept) -> list[str]:
-    """List the differences in words. Older ledgers do not have enough facts for a recount."""
-    if ledger.proof.measured_on != KEPT_FILES:
-        return []
+    """List the differences in words."""
     return list(_Recount(ledger, kept).differences())
 
 
@@ -150,13 +148,10 @@ class _Recount:
         return WHOLE_GROUP if not groups.count and is_whole(sub) else groups
 
     def _same(self, what: str, expected: KeyDigest, found: KeyDigest) -> Iterator[str]:
-        """Compare two digests in the version of the ledger, as texts, because stored sums are
-        modulo 2**64.
-        """
-        version = self.ledger.digest_version
+        """Compare two digests as texts, because stored sums are modulo 2**64."""
         if expected.count != found.count:
             yield f"{what}: {expected.count:,} expected, {found.count:,} found"
-        elif str(expected.as_version(version)) != str(found.as_version(version)):
+        elif str(expected) != str(found):
             yield f"{what}: {found.count:,} as expected, but not the same ones"
 
     def _key_columns(self) -> tuple[str, ...]:

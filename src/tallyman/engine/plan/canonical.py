@@ -57,31 +57,20 @@ def definition_hash(
     writer = _Writer(as_written=_has_odd_names(plan, list(read.values())))
     tree = writer.frame(plan)
     split = asset.partitioned_by
-    # Leave out values that are the default: results from before the option existed still match.
-    said: dict[str, object] = {}
-    if asset.update_strategy == "append":
-        said["append"] = asset.unique_key
-    if asset.key and not asset.unique:
-        said["unique"] = False
-    if is_traced(asset.trace, plan) != is_traced(None, plan):
-        said["trace"] = asset.trace
     return sha256_of(
-        said
-        | {
+        {
             "format": FORMAT,
+            "append": [asset.unique_key] if asset.update_strategy == "append" else None,
+            "unique": asset.unique or not asset.key,
+            "trace": is_traced(asset.trace, plan),
             "plan": tree,
             "key": asset.key,
             "partitioned_by": None if split is None else [split.column, split.kind],
             "sources": {name: _source(source) for name, source in read.items()},
             "evidence": str(evidence),
-            "thresholds": None if thresholds is None else _limits(thresholds),
+            "thresholds": None if thresholds is None else thresholds.to_json(),
         }
     )
-
-
-def _limits(thresholds: Thresholds) -> dict[str, object]:
-    # on_halt was once an option, so older results have it in their hash.
-    return {"on_empty": "warn"} | thresholds.to_json() | {"on_halt": "rollback"}
 
 
 class _Writer:
@@ -106,9 +95,6 @@ class _Writer:
             field.name: self._field(step, field.name, getattr(step, field.name))
             for field in fields(step)
             if field.name != "seq" or step.seq not in (None, usual)
-            # Results from before the option existed still match.
-            if field.name != "severity" or getattr(step, field.name) != "reject"
-            if field.name != "max_unmatched" or getattr(step, field.name) is not None
         }
 
     def _field(self, step: Step, name: str, value: Any) -> object:

@@ -63,9 +63,7 @@ class Multisets:
 
 def ledger_changes(then: Path, now: Path) -> list[Value]:
     """Compare every count, fate and key digest."""
-    ledgers = [ledger_in(place) for place in (then, now)]
-    version = min(ledger.digest_version for ledger in ledgers)
-    before, after = (_leaves(_proved(ledger.as_version(version))) for ledger in ledgers)
+    before, after = (_leaves(_proved(ledger_in(place))) for place in (then, now))
     paths = dict.fromkeys([*before, *after])
     return [
         Value(path, before.get(path), after.get(path))

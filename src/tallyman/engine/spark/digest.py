@@ -12,7 +12,7 @@ from tallyman.domain.account.ledger import KeyDigest
 LANES = ("high", "low", "high_2", "low_2")
 COUNT, *_ = NAMES = ("_tm_count", *(f"_tm_{lane}" for lane in LANES))
 STORED = ("record_count", *(f"key_digest_{lane}" for lane in LANES))
-"""The names in evidence of groups. Runs with digests of version 1 have no second hash."""
+"""The names in evidence of groups."""
 HALF = 0xFFFFFFFF
 
 
@@ -29,9 +29,8 @@ def lanes(key: str, where: str | None = None) -> list[str]:
 
 
 def of_sums(sums: Mapping[str, int | None], names: Sequence[str] = NAMES) -> KeyDigest:
-    """Make a digest of sums by name; of version 1 if there is no second hash."""
-    known = [int(sums[name] or 0) for name in names if name in sums]
-    return KeyDigest(*known) if len(known) == len(names) else KeyDigest.of_version_1(*known)
+    """Make a digest of sums by name."""
+    return KeyDigest(*(int(sums[name] or 0) for name in names))
 
 
 def of_row(row: Any) -> KeyDigest:

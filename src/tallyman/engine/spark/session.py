@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
@@ -18,6 +19,7 @@ from pyspark.sql import SparkSession
 from tallyman.engine.spark import class_archive
 from tallyman.engine.spark.mode import is_connect
 from tallyman.engine.spark.settings import LOCAL, settings_for
+from tallyman.state_folder import ready
 
 LOG = "spark.log"
 
@@ -45,7 +47,7 @@ def open_session(
     for name, value in settings.items():
         builder = builder.config(name, value)
     with ExitStack() as around:
-        around.enter_context(_stderr_to(os.path.join(state, LOG)))
+        around.enter_context(_stderr_to(ready(Path(state)) / LOG))
         around.enter_context(_this_python())
         around.enter_context(class_archive.in_use(java))
         around.enter_context(_interrupts_as_they_are())
@@ -115,9 +117,8 @@ def _of_spark(handler: object) -> bool:
 
 
 @contextmanager
-def _stderr_to(path: str) -> Iterator[None]:
+def _stderr_to(path: Path) -> Iterator[None]:
     """Redirect stderr while the JVM starts, because it inherits it: its log belongs in a file."""
-    os.makedirs(os.path.dirname(path), exist_ok=True)
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     sys.stderr.flush()

@@ -37,15 +37,4 @@ class RowIds:
         scope = "\x1f".join(
             (self.run.openlineage_run_id, self.asset, self.partition or "", str(member.born))
         )
-        if self.run.row_ids == 1:
-            before = literal(f"{scope}\x1f")
-            return _of_sha256(f"sha2(concat({before}, {key}), 256)")
         return f"(xxhash64({literal(scope)}, {key}) & {(1 << LOW) - 1}L)"
-
-
-def _of_sha256(digest: str) -> str:
-    """Take the number from a hash as runs did before: its first two bits, then all but the first
-    four.
-    """
-    first = f"translate(substring({digest}, 1, 1), '0123456789abcdef', '0000111122223333')"
-    return f"CAST(conv(concat({first}, substring({digest}, 2, 15)), 16, 10) AS BIGINT)"

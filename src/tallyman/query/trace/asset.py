@@ -40,9 +40,9 @@ from tallyman.errors import (
 )
 from tallyman.query.diff.columns import literal
 from tallyman.query.trace.files import TraceFile, TraceFolder
-from tallyman.query.trace.layout import Kind, StepRecords
 from tallyman.query.trace.read import TraceReader
 from tallyman.query.trace.row import TraceRow, not_complete
+from tallyman.query.trace.segment_rows import Kind
 
 UNCHANGING = 'none of its steps changes rows in place, or it sets trace="off"'
 
@@ -117,7 +117,7 @@ class Trace:
         for folder in folders:
             for files in _groups(folder, "baseline", "created"):
                 first = files[0]
-                columns = first.layout.columns(first.kind, first.step)
+                columns = first.layout.columns(first.kind)
                 if set(row) <= set(columns) and len(found) < limit:
                     left = limit - len(found)
                     records = self._reader.records(files, _condition(row, first), limit=left)
@@ -231,8 +231,7 @@ def _groups(folder: TraceFolder, *kinds: Kind, seq: int | None = None) -> list[l
     found: dict[tuple[int, Kind, int], list[TraceFile]] = {}
     for kind in kinds:
         for file in folder.of_kinds(kind, seq=seq):
-            layout = 0 if isinstance(file.layout, StepRecords) else id(file.layout)
-            found.setdefault((file.step.seq, kind, layout), []).append(file)
+            found.setdefault((file.step.seq, kind, id(file.layout)), []).append(file)
     order = [step.seq for step in folder.steps]
     return [found[key] for key in sorted(found, key=lambda key: order.index(key[0]))]
 

@@ -20,27 +20,25 @@ from tallyman.engine.files.listing import hash_once
 from tallyman.engine.files.run_folder import LEDGER
 from tallyman.engine.files.vouched import Vouched
 from tallyman.errors import TraceCorrupt
-from tallyman.query.trace.layout import KINDS, Kind, RecordLayout, StepRecords
-from tallyman.query.trace.segment_rows import SegmentRows
+from tallyman.query.trace.segment_rows import KINDS, Kind, SegmentRows
 
-FORMATS = (1, 2)
+FORMAT = 2
 TRACE, STEPS = "trace", "steps.json"
 STEP = re.compile(r"operation_seq=([0-9]+)")
-FILE = re.compile(r"([a-z]+)-([0-9]{5})\.parquet")
 ROWS = re.compile(r"(rows-[0-9]{2,})(?:-([0-9]{5})\.parquet|\.json)")
 
 
 @dataclass(frozen=True, slots=True)
 class TraceFile:
-    """The records of one step and kind in a Parquet file of a trace. In format 2 the same file may
-    have records of other steps and kinds too.
+    """The records of one step and kind in a Parquet file of a trace. The same file may have records
+    of other steps and kinds too.
     """
 
     folder: TraceFolder
     step: TraceStep
     kind: Kind
     path: str
-    layout: RecordLayout
+    layout: SegmentRows
 
     @property
     def shown(self) -> str:
@@ -97,14 +95,8 @@ class TraceFolder:
         if not folder.is_dir() and not recorded:
             return None
         steps = _read_steps(folder / STEPS, f"{shown}/{STEPS}", recorded)
-        written = steps.pop("format")
         opened = cls(target=target, shown=shown, **steps, files={}, recorded=recorded)
-        complete = opened.complete(folder)
-        if written == 1:
-            for step in complete:
-                opened.files[step.seq] = tuple(opened.listed(folder, step))
-        else:
-            opened.files.update(opened.in_segments(folder, complete))
+        opened.files.update(opened.in_segments(folder, opened.complete(folder)))
         opened.check_ledger(folder)
         return opened
 
@@ -121,27 +113,10 @@ class TraceFolder:
                 raise TraceCorrupt(self.shown, reason)
         return known
 
-    def listed(self, folder: Path, step: TraceStep) -> Iterator[TraceFile]:
-        inside = f"operation_seq={step.seq}"
-        counts = dict.fromkeys(KINDS, 0)
-        for name in sorted(os.listdir(folder / inside)):
-            match = FILE.fullmatch(name)
-            if match is None and (name.startswith((".", "_")) or not name.endswith(".parquet")):
-                continue  # checksums and marks of other programs
-            kind = next((known for known in KINDS if match and match[1] == known), None)
-            if match is None or kind is None:
-                raise TraceCorrupt(f"{self.shown}/{inside}/{name}", "unexpected file in a trace")
-            if int(match[2]) != counts[kind]:
-                lost = f"{kind}-{counts[kind]:05d}.parquet"
-                raise TraceCorrupt(f"{self.shown}/{inside}/{lost}", "the file is missing")
-            counts[kind] += 1
-            layout = StepRecords(self.loaded)
-            yield TraceFile(self, step, kind, os.path.abspath(folder / inside / name), layout)
-
     def in_segments(
         self, folder: Path, complete: Sequence[TraceStep]
     ) -> dict[int, tuple[TraceFile, ...]]:
-        """List the files of format 2: the folder of a segment's first step has those of all its
+        """List the files: the folder of a segment's first step has those of all its
         steps. Records of steps that are not complete are not listed.
         """
         found: dict[int, list[TraceFile]] = {step.seq: [] for step in complete}
@@ -226,11 +201,9 @@ def _read_json(path: Path, shown: str, recorded: Mapping[str, str]) -> Any:
 def _read_steps(path: Path, shown: str, recorded: Mapping[str, str]) -> dict[str, Any]:
     found = _read_json(path, shown, recorded)
     try:
-        if found["format"] not in FORMATS:
-            known = " or ".join(map(str, FORMATS))
-            raise ValueError(f"format {found['format']}, expected {known}")
+        if found["format"] != FORMAT:
+            raise ValueError(f"format {found['format']}, expected {FORMAT}")
         return {
-            "format": found["format"],
             "run_id": UUID(found["openlineage_run_id"]),
             "timestamp": datetime.fromisoformat(found["timestamp"]),
             "loaded": tuple(column["name"] for column in found["loaded"]),

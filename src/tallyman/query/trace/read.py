@@ -18,7 +18,7 @@ from tallyman.errors.wording import first_line
 from tallyman.query.arrow_values import rows_of
 from tallyman.query.diff.columns import literal
 from tallyman.query.trace.files import TraceFile, check
-from tallyman.query.trace.layout import Kind, RecordLayout, StepRecords
+from tallyman.query.trace.segment_rows import Kind, SegmentRows
 
 BATCH = 10_000
 FILE = "_tm_file"
@@ -77,15 +77,10 @@ class TraceReader:
         return found
 
     def counts(self, files: Sequence[TraceFile]) -> Counter[tuple[int, Kind]]:
-        """Count the records of each step and kind; of format 1, only the footers are read."""
+        """Count the records of each step and kind."""
         found = Counter[tuple[int, Kind]]()
         for _, group in _by_layout(files):
             conditions = {(file.step.seq, file.kind): file.condition for file in group}
-            if all(condition == "true" for condition in conditions.values()):
-                by_path = {file.path: (file.step.seq, file.kind) for file in group}
-                for path, count in self._rows(PER_FILE, group):
-                    found[by_path[path]] += count
-                continue
             sums = ", ".join(f"count_if({condition})" for condition in conditions.values())
             for row in self._rows(
                 lambda source, asked=sums: f"SELECT {asked} FROM {source}", group
@@ -115,9 +110,7 @@ class TraceReader:
             )
             if not ids:
                 return
-            last = ids[-1][0]
-            upto = str(last) if isinstance(last, int) else literal(last)
-            rest += f" AND {order} <= {upto} ORDER BY {order} LIMIT {limit}"
+            rest += f" AND {order} <= {ids[-1][0]} ORDER BY {order} LIMIT {limit}"
         for row in self._streamed(_all(rest), files):
             yield _record(first, row)
 
@@ -163,19 +156,15 @@ class TraceReader:
         return error
 
 
-PER_FILE: Query = lambda source: f"SELECT {FILE}, count(*) FROM {source} GROUP BY 1"  # noqa: E731
-
-
 def _all(rest: str) -> Query:
     return lambda source: f"SELECT * FROM {source} {rest}"
 
 
-def _by_layout(files: Sequence[TraceFile]) -> list[tuple[RecordLayout, list[TraceFile]]]:
-    """Group files with the same layout; those of format 1 are one group."""
-    found: dict[int, tuple[RecordLayout, list[TraceFile]]] = {}
+def _by_layout(files: Sequence[TraceFile]) -> list[tuple[SegmentRows, list[TraceFile]]]:
+    """Group files with the same layout."""
+    found: dict[int, tuple[SegmentRows, list[TraceFile]]] = {}
     for file in files:
-        key = 0 if isinstance(file.layout, StepRecords) else id(file.layout)
-        found.setdefault(key, (file.layout, []))[1].append(file)
+        found.setdefault(id(file.layout), (file.layout, []))[1].append(file)
     return list(found.values())
 
 

@@ -1,4 +1,4 @@
-"""Format 2 of trace files: one row for each row that the steps of a segment touched.
+"""The layout of trace files: one row for each row that the steps of a segment touched.
 
 It holds the row at the end of the segment, a mark for each column that a step changed, and the
 value before each of these changes. A value after a change is the one before the next change of the
@@ -9,11 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 from uuid import UUID
 
-from tallyman.domain.history.trace import DELETED, ChangeType, TraceStep
-from tallyman.query.trace.layout import Kind, Row, Sides, numbered, quoted, read
+from tallyman.domain.history.trace import DELETED, ChangeType, TraceStep, Values
+
+Kind = Literal["baseline", "created", "updated", "deleted"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+Row = Mapping[str, Any]
+Sides = tuple[ChangeType, Values | None, Values | None]
+"""A kind of change, and the values before and after it."""
 
 WORD = 60
 SEEN = 0
@@ -51,7 +56,10 @@ class FirstValue:
 
 
 class SegmentRows:
-    """The layout that the engine wrote next to the files of a segment."""
+    """The layout that the engine wrote next to the files of a segment.
+
+    Conditions are SQL for rows of the files; None is one that never holds.
+    """
 
     def __init__(self, content: Mapping[str, Any]) -> None:
         """Raise KeyError, TypeError or ValueError if the content is not a layout."""
@@ -74,6 +82,7 @@ class SegmentRows:
 
     @property
     def order(self) -> str:
+        """The expression by which rows are in the order of their ids."""
         return quoted([*self.row, "id"])
 
     def is_row(self, row_id: UUID) -> str | None:
@@ -112,6 +121,7 @@ class SegmentRows:
             yield "deleted"
 
     def condition(self, kind: Kind, seq: int) -> str:
+        """True for rows with a record of that kind and step."""
         match kind:
             case "created":
                 return "true"
@@ -133,7 +143,8 @@ class SegmentRows:
         touched = [s for s in self._steps() if any(self._is(m, row) for m in self._marks(s))]
         return not self._is(SEEN, row) and bool(touched) and touched[0] == seq
 
-    def columns(self, kind: Kind, step: TraceStep) -> tuple[str, ...]:
+    def columns(self, kind: Kind) -> tuple[str, ...]:
+        """The columns of a row as it was loaded or created."""
         return tuple(value.name for value in self._states(kind))
 
     def sides(self, kind: Kind, step: TraceStep, row: Row) -> Sides:
@@ -176,6 +187,7 @@ class SegmentRows:
         return read(row, column.last)
 
     def value(self, kind: Kind, name: str) -> str:
+        """The SQL for such a column."""
         [value] = [value for value in self._states(kind) if value.name == name]
         if value.column is None:
             assert value.apart is not None
@@ -232,3 +244,23 @@ def _value(found: Mapping[str, Any]) -> FirstValue:
     if column is None and not isinstance(found["value"], list):
         raise ValueError(f"no place of {found['name']}")
     return FirstValue(str(found["name"]), column, found.get("value"))
+
+
+def quoted(path: list[str]) -> str:
+    """Write a column, or a field within one, in SQL."""
+    return ".".join('"' + name.replace('"', '""') + '"' for name in path)
+
+
+def read(row: Row, path: list[str]) -> Any:
+    value: Any = row
+    for name in path:
+        value = value[name]
+    return value
+
+
+def numbered(marks: Iterator[int], word: int) -> dict[int, int]:
+    """Combine marks to one number for each word that has some of them."""
+    found: dict[int, int] = {}
+    for mark in marks:
+        found[mark // word] = found.get(mark // word, 0) | 1 << mark % word
+    return found

@@ -125,11 +125,10 @@ CREATE TABLE pipeline_versions (
     project    varchar(255) NOT NULL,
     hash       varchar(64) NOT NULL,
     definition jsonb NOT NULL,
-    plan       text,
-    files      jsonb,
+    plan       text NOT NULL,
+    files      jsonb NOT NULL,
     created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    PRIMARY KEY (org, project, hash),
-    CHECK ((plan IS NULL) = (files IS NULL))
+    PRIMARY KEY (org, project, hash)
 );
 -- Where a pipeline's files are, so that the others find them, and the version that is active: none
 -- until the first run has made one.

@@ -28,7 +28,7 @@ MATCHING = """
     ORDER BY created_at DESC, hash
 """
 LIST = """
-    SELECT v.hash, v.definition, v.plan IS NOT NULL AS kept, v.created_at,
+    SELECT v.hash, v.definition, v.created_at,
            count(r.id) AS runs, max(r.started_at) AS last_run_at
     FROM pipeline_versions v
     LEFT JOIN runs r ON r.org = v.org AND r.project = v.project
@@ -104,7 +104,7 @@ class Pipelines:
             "hash": version.hash,
             "definition": Jsonb(dict(version.definition)),
             "plan": version.plan,
-            "files": None if version.files is None else Jsonb(dict(version.files)),
+            "files": Jsonb(dict(version.files)),
         }
         self.tx.execute(ADD, given)
 

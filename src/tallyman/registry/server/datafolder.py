@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tallyman.registry.server.postmaster import SOCKET, OsAccount, environment
+from tallyman.state_folder import ready
 
 with warnings.catch_warnings():
     # The package warns if there is no runtime folder, but works without one.
@@ -62,11 +63,7 @@ class DataFolder:
             raise Unusable("the project's path contains a line break")
         if self.path.is_dir() and not self.exists and any(self.path.iterdir()):
             raise Unusable(f"{self.path} is not empty and not a database")
-        if not self.state.is_dir():
-            self.state.mkdir(parents=True, exist_ok=True)
-            home = self.state.parent.stat()
-            if os.geteuid() == 0 != home.st_uid:
-                os.chown(self.state, home.st_uid, home.st_gid)  # keep the project owner's ownership
+        ready(self.state)
 
     def make(self, account: OsAccount | None) -> None:
         """Create the database in a temporary folder and rename it: a killed start leaves no
