@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import fields, replace
 from datetime import date
 from itertools import combinations
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +15,6 @@ from tallyman.domain.definition.step_facts import Step
 from tallyman.domain.pipeline.partition import daily, partitions
 from tallyman.domain.pipeline.pipeline import Asset, Source
 from tallyman.domain.pipeline.threshold import Thresholds
-from tallyman.engine.code.code_hash import python_of
 from tallyman.engine.plan.canonical import definition_hash
 
 SEGMENTS = Source(
@@ -322,47 +320,3 @@ def test_every_field_of_a_step_counts() -> None:
     for verb in Step.__subclasses__():
         assert set(verb.holds) <= {f.name for f in fields(verb)}
     assert {"predicate", "name", "reason", "seq"} == {f.name for f in fields(Filter)}
-
-
-BASE = '''"""What it is."""
-import tallyman as tm
-
-def f(x):
-    """Says what."""
-    return x + 1
-'''
-
-
-def _code(folder: Path, **files: str) -> str:
-    for old in folder.glob("*"):
-        old.unlink()
-    for name, text in files.items():
-        (folder / f"{name}.py").write_text(text)
-    return python_of(folder)
-
-
-def test_comments_docstrings_and_formatting_do_not_change_the_code(tmp_path: Path) -> None:
-    same = "import tallyman as tm  # why\ndef f( x ):\n  # so\n  return (x\n    +1)\n"
-
-    assert _code(tmp_path, a=same) == _code(tmp_path, a=BASE)
-
-
-@pytest.mark.parametrize(
-    "files",
-    [
-        {"a": BASE.replace("1", "2")},
-        {"a": BASE.replace("1", "1.0")},
-        {"a": BASE.replace("f(x)", "f(y)")},
-        {"a": BASE + "'text' and 1\n"},
-        {"b": BASE},
-        {"a": BASE, "b": ""},
-        {"a": BASE + "def (:\n"},
-        {},
-    ],
-)
-def test_code_that_differs_has_another_hash(tmp_path: Path, files: dict[str, str]) -> None:
-    assert _code(tmp_path, **files) != _code(tmp_path, a=BASE)
-
-
-def test_code_that_is_no_python_is_told_apart_by_its_bytes(tmp_path: Path) -> None:
-    assert _code(tmp_path, a="def (:") != _code(tmp_path, a="def (: ")

@@ -13,7 +13,7 @@ from tallyman.control.compile.fresh_imports import AsWritten
 from tallyman.domain.compiled import form
 from tallyman.domain.pipeline.declarations import Declarations, declaring
 from tallyman.domain.pipeline.pipeline import Pipeline
-from tallyman.engine.code.code_hash import JSON, YAML
+from tallyman.engine.code.kept_files import JSON, YAML
 from tallyman.errors import DefinitionError, Problem, TallymanError
 from tallyman.errors.wording import described
 from tallyman.on_demand import OnDemand

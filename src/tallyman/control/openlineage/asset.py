@@ -25,7 +25,7 @@ from tallyman.domain.history.run import AssetResult, Status
 from tallyman.domain.pipeline.pipeline import Asset, SharedDataset
 from tallyman.domain.pipeline.target import Target, folder_of, readings
 from tallyman.domain.version.commit import Commit
-from tallyman.engine.code.code_hash import YAML
+from tallyman.engine.code.kept_files import YAML
 from tallyman.engine.code.shown_code import Code, shown_code
 from tallyman.engine.files.listing import InputFile
 from tallyman.engine.readback.rejected_columns import COLUMNS

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tallyman.engine.code.code_hash import JSON, YAML
 from tallyman.engine.code.helper_modules import IMPORTED, helper_modules
 from tallyman.engine.code.shown_code import shown_code
 
+YAML = (".yaml", ".yml")
+JSON = ".json"
 LARGEST = 1_000_000
 """The most bytes of a file whose text is kept."""
 

@@ -9,18 +9,19 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from hashlib import sha256
 from typing import Any
 
 import sqlglot
 from sqlglot.errors import SqlglotError
 
 from tallyman.domain.account.fate import Evidence
+from tallyman.domain.definition.canonical_json import canonical
 from tallyman.domain.definition.frame import Frame
 from tallyman.domain.definition.plan import frames, is_traced, next_number
 from tallyman.domain.definition.step_facts import Lookup, On, Step
 from tallyman.domain.pipeline.pipeline import Asset, Source
 from tallyman.domain.pipeline.threshold import Thresholds
-from tallyman.engine.code.code_hash import sha256_of
 from tallyman.engine.plan.plain import join_pairs, shares_names
 from tallyman.errors import UsageError
 
@@ -57,7 +58,7 @@ def definition_hash(
     writer = _Writer(as_written=_has_odd_names(plan, list(read.values())))
     tree = writer.frame(plan)
     split = asset.partitioned_by
-    return sha256_of(
+    whole = canonical(
         {
             "format": FORMAT,
             "append": [asset.unique_key] if asset.update_strategy == "append" else None,
@@ -71,6 +72,7 @@ def definition_hash(
             "thresholds": None if thresholds is None else thresholds.to_json(),
         }
     )
+    return sha256(whole.encode()).hexdigest()
 
 
 class _Writer:
