@@ -33,7 +33,7 @@ def test_the_readme_shows_what_its_commands_print(
     check("README.md")
 
 
-@pytest.mark.parametrize("guide", chosen(GUIDES, 4))
+@pytest.mark.parametrize("guide", chosen(GUIDES, 3))
 def test_a_guide_of_the_walkthrough_shows_what_its_commands_print(
     guide: str, check: Callable[[str], None]
 ) -> None:

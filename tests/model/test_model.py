@@ -15,7 +15,7 @@ from tests.model.sequences import Failed, go, shrunk
 from tests.world.scale import TURN, by_form
 
 SEQUENCES, VERBS = by_form(40, 3_000), 12
-SECONDS = by_form(30, 6 * 3600)
+SECONDS = by_form(20, 6 * 3600)
 
 
 @pytest.mark.timeout(8 * 3600)

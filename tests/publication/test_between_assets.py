@@ -126,7 +126,7 @@ def clean(raw):
 """
 
 
-@pytest.mark.parametrize("name", ["clean", "large", "refused"])
+@pytest.mark.parametrize("name", ["clean", "refused"])
 def test_a_rollback_of_one_output_moves_all_outputs_of_its_asset(home: Home, name: str) -> None:
     home.pipeline(SPLIT).data("raw.jsonl", {"id": "a", "n": 1}, {"id": "b", "n": -1})
     home.ok("run")

@@ -51,23 +51,6 @@ def rows(raw, kinds):
 
 
 @tm.asset
-def children(raw):
-    stamps = raw.withColumn("stamps", "array(now(), current_timestamp())").select("id", "stamps")
-    return stamps.explode("stamps", "at").withColumn("again", "system.builtin.now()")
-
-
-@tm.asset(key="kind")
-def groups(raw):
-    made = raw.groupBy("kind").agg(F.max(F.current_timestamp()).alias("at"), day="max(curdate())")
-    return made.expect("fresh", "at = now()").withColumn("again", "current_timestamp")
-
-
-@tm.asset(key="at", evidence="digest")
-def counted(raw):
-    return raw.select("id", "now() AS at").groupBy("at").agg(n="count(*)")
-
-
-@tm.asset
 def united(raw):
     of_columns = raw.select("id", F.current_timestamp().alias("at"))
     return raw.select("id", "now() AS at").union(of_columns)
@@ -95,8 +78,7 @@ assets:
       - filter: t < now()
       - withColumn: {at: CURRENT_TIMESTAMP}
 """
-ASSETS = ("plain", "rows", "children", "groups", "counted", "united", "states", "in_yaml")
-DATED = set(ASSETS) - {"plain"}
+ASSETS = ("plain", "rows", "united", "states", "in_yaml")
 
 
 @pytest.fixture
@@ -135,9 +117,8 @@ def times_in(listed: list[dict[str, Any]]) -> set[Any]:
 
 def check_times(home: NumbersHome, run: str) -> None:
     now = clock_of(home, run)
-    for asset in sorted(DATED - {"rows", "groups", "states"}):
+    for asset in ("united", "in_yaml"):
         assert times_in(rows(home, run, asset)) == {now}, asset
-    assert times_in(rows(home, run, "groups")) == {now, now.date()}
     made = rows(home, run, "rows")
     assert [row["id"] for row in made] == ["r1", "r2", "r3", "r4"]
     assert times_in(made) == {now, now.replace(tzinfo=None), now.date()}

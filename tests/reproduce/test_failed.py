@@ -65,10 +65,9 @@ def test_what_failed_is_made_again_and_compared_as_far_as_it_came(home: NumbersH
     changed = json.loads(ledger.read_text())
     changed["verification"]["duplicate"] += 1
     ledger.write_text(json.dumps(changed))
-    code, out, _ = home.printed("reproduce", "partly")
-    assert code == 1
-    assert "DIFFERENT" in out
-    assert "verification.duplicate" in out
+    reply = home.tallyman("reproduce", "partly")
+    assert (reply.code, verdicts(reply.json)["unbalanced"]) == (1, "DIFFERENT")
+    assert "verification.duplicate" in target(reply.json, "unbalanced")["reasons"][0]
 
 
 def test_a_run_in_which_nothing_can_be_compared_is_not_reproducible(home: NumbersHome) -> None:

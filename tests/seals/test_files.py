@@ -16,7 +16,7 @@ from tallyman.project import Project
 from tests.seals.conftest import SealedHome, flipped, written
 from tests.world.scale import FULL
 
-FLIPS = 40 if FULL else 8
+FLIPS = 40 if FULL else 4
 """Bytes of each file that are changed, one at a time."""
 RUNS = ("first", "second", "third")
 
