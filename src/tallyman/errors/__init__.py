@@ -75,7 +75,6 @@ from tallyman.errors.replay import (
     ReplayInterrupted,
     SourceChanged,
 )
-from tallyman.errors.reproduce import NotBound
 from tallyman.errors.run import (
     AlreadyDecided,
     BreakerOpen,
@@ -174,7 +173,6 @@ __all__ = [
     "NoReader",
     "NoTrace",
     "NotAWorker",
-    "NotBound",
     "NotFound",
     "NotReplayable",
     "NotRunning",

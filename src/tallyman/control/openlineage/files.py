@@ -56,7 +56,7 @@ class Emitter:
     @cached_property
     def run(self) -> LineageRun:
         written = self.manifest or json.loads((self.folder.path / MANIFEST).read_bytes())
-        manifest = Manifest.of_json({"project": self.project, **written})
+        manifest = Manifest.of_json(written)
         return LineageRun(manifest=manifest, namespace=self._namespace())
 
     def _namespace(self) -> str:
