@@ -97,7 +97,7 @@ def _described(home: Path, folder: str, made: AssetResult) -> LineageAsset:
 
 
 def _emitter(home: Path, run: RunRecord) -> Emitter:
-    return Emitter(RunFolder(home / run.folder), run.owner.project)
+    return Emitter(RunFolder(home / run.folder))
 
 
 def _aborted(

@@ -45,7 +45,6 @@ class Emitter:
     report."""
 
     folder: RunFolder
-    project: str
     manifest: Mapping[str, Any] | None = None
     """The run's manifest, if it is not in the folder yet."""
     trouble: str | None = None
