@@ -58,6 +58,8 @@ def manifest(**more: Any) -> dict[str, Any]:
         "manifest_version": "2.0",
         "run_id": RUN,
         "project": "airline",
+        "actor": "ann",
+        "pipeline_version": None,
         "timestamp": "2024-03-01T06:30:00Z",
         "folder_name": "0301_063000_0c6a1d1e",
         "cryptographic_binding": {

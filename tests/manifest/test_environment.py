@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tallyman.domain.definition.canonical_json import canonical_hash
 from tallyman.engine.spark.environment import environment, without_secrets
 
 
@@ -121,5 +122,6 @@ def test_versions_are_those_that_run() -> None:
     found = environment(None, {"spark.sql.ansi.enabled": "true"})
     assert found["packages"]["pyspark"] == found["pyspark_version"]
     assert found["packages"]["tallyman"] == found["tallyman_version"]
+    assert found["packages_hash"] == canonical_hash(found["packages"])
     assert found["spark_settings"]["spark.sql.session.timeZone"] == "UTC"
     assert found["java_version"]

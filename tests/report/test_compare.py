@@ -73,16 +73,14 @@ def test_a_halted_run_differs_in_its_ledger_from_one_that_succeeded(shop: Report
     assert found["inputs"]["state"] == "same"
 
 
-def test_what_an_older_manifest_does_not_hold_is_said(shop: ReportHome) -> None:
-    def older(folder: Path) -> None:
-        edit(folder / "manifest.json", manifest_version="1.0", cryptographic_binding={})
+def test_a_manifest_of_another_version_is_refused(shop: ReportHome) -> None:
+    def changed(folder: Path) -> None:
+        edit(folder / "manifest.json", manifest_version="1.0")
 
-    shop.copied("first", "older", older)
-    code, found = sections(shop, "first", "older")
-    assert code == 1, "what could not be compared is not the same"
-    assert found["config"]["state"] == found["code"]["state"] == "not compared"
-    assert "older" in found["config"]["problem"]
-    assert found["ledgers"]["state"] == "same"
+    shop.copied("first", "other", changed)
+    refused = shop.tallyman("compare", "first", "other")
+    assert (refused.code, refused.json["error"]["code"]) == (1, "run_damaged")
+    assert "it is of version 1.0, not 2.0" in refused.json["error"]["message"]
 
 
 def test_a_run_that_is_not_there_is_told(shop: ReportHome) -> None:

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tallyman.engine.spark.environment import packages
 from tests.reproduce.conftest import left, target, verdicts
 from tests.world.numbers import NumbersHome
 
@@ -45,6 +46,33 @@ def home(orders: Callable[..., NumbersHome]) -> NumbersHome:
     made = orders(DRAWING)
     made.ok("run", "--run-id", "first")
     return made
+
+
+def test_packages_that_are_not_what_they_were_are_named(
+    home: NumbersHome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def installed(**versions: str) -> None:
+        for folder in tmp_path.iterdir():
+            folder.rmdir()
+        for name, version in versions.items():
+            (tmp_path / f"{name}-{version}.dist-info").mkdir()
+        packages.cache_clear()
+
+    monkeypatch.syspath_prepend(str(tmp_path))
+    installed(tm_rates="1.0", tm_gone="3")
+    home.ok("run", "kinds", "--force", "--run-id", "then")
+    installed(tm_rates="2.0")
+    home.ok("run", "kinds", "--force", "--run-id", "now")
+    assert home.tallyman("reproduce", "then").json["environment"] == [
+        "package tm-gone: 3 then, None now",
+        "package tm-rates: 1.0 then, 2.0 now",
+    ]
+    compared = home.tallyman("compare", "then", "now").json["sections"]
+    [environment] = [one for one in compared if one["section"] == "environment"]
+    differing = {one["path"]: (one["a"], one["b"]) for one in environment["differences"]}
+    assert set(differing) == {"packages.tm-gone", "packages.tm-rates", "packages_hash"}
+    assert differing["packages.tm-rates"] == ("1.0", "2.0")
+    installed()
 
 
 def output(home: NumbersHome, asset: str) -> Path:

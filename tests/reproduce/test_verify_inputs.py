@@ -111,17 +111,6 @@ def test_an_asset_that_is_no_longer_declared_is_a_setting_that_is_gone(plain: Nu
     assert reply.json["first_difference"]["name"].startswith("assets.doubled")
 
 
-def test_a_run_with_an_older_manifest_says_so(plain: NumbersHome) -> None:
-    run(plain, "old", "--force")
-    unsealed(plain, "old")
-    [path] = (plain.path / "runs").glob("*_old/manifest.json")
-    path.write_text(json.dumps({**json.loads(path.read_text()), "manifest_version": "1.0"}))
-    for command in (("verify", "inputs", "old"), ("reproduce", "old")):
-        reply = plain.tallyman(*command)
-        assert (reply.code, reply.json["error"]["code"]) == (1, "not_bound")
-        assert "version 1.0" in reply.json["error"]["message"]
-
-
 def test_a_manifest_that_was_changed_with_the_input_it_binds_is_told_first(
     plain: NumbersHome,
 ) -> None:

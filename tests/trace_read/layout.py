@@ -104,16 +104,15 @@ class TargetFiles:
         deleted: Sequence[str] = (),
         created: Mapping[str, Mapping[str, Any]] | None = None,
         baseline: Mapping[str, Mapping[str, Any]] | None = None,
-        number: int = 0,
     ) -> TargetFiles:
         """Everything a step did, as a segment of its own: `updated` is {row id: {column: (before,
-        after)}}. Called twice for a step, it adds files with another number."""
+        after)}}. Called twice for a step, it adds files."""
         (self.folder / f"operation_seq={seq}").mkdir(exist_ok=True)
         changed = {key: {} for key in deleted} | dict(updated or {})
         for group in _by_beginning(changed):
-            self._write_changed(seq, group, deleted, baseline or {}, number)
+            self._write_changed(seq, group, deleted, baseline or {})
         for group in _by_beginning(created or {}):
-            self._write_created(seq, group, number)
+            self._write_created(seq, group)
         return self
 
     def _write_changed(
@@ -122,7 +121,6 @@ class TargetFiles:
         rows: Mapping[str, Mapping[str, tuple[Any, Any]]],
         deleted: Sequence[str],
         baseline: Mapping[str, Mapping[str, Any]],
-        number: int,
     ) -> None:
         """Mark 0 says that another segment touched the row, the next ones which columns changed,
         the last one that the step deleted it."""
@@ -163,9 +161,9 @@ class TargetFiles:
             "loaded": [{"name": n, "value": [ROW, f"loaded_{n}"]} for n in self.loaded],
             "created": None,
         }
-        self._write(seq, rows, layout, columns, own, number)
+        self._write(seq, rows, layout, columns, own)
 
-    def _write_created(self, seq: int, rows: Mapping[str, Mapping[str, Any]], number: int) -> None:
+    def _write_created(self, seq: int, rows: Mapping[str, Mapping[str, Any]]) -> None:
         of = self.types[seq][1]
         columns = {
             name: pa.array([row.get(name) for row in rows.values()], of[name]) for name in of
@@ -179,7 +177,7 @@ class TargetFiles:
                 "values": [{"name": name, "column": n} for n, name in enumerate(of)],
             },
         }
-        self._write(seq, rows, layout, columns, {"marks_0": [0] * len(rows)}, number)
+        self._write(seq, rows, layout, columns, {"marks_0": [0] * len(rows)})
 
     def _write(
         self,
@@ -188,7 +186,6 @@ class TargetFiles:
         layout: Mapping[str, Any],
         columns: Mapping[str, Any],
         own: Mapping[str, Any],
-        number: int,
     ) -> None:
         """Write a group of rows whose ids begin alike next to its layout."""
         ids = [UUID(row).int for row in rows]
@@ -197,6 +194,7 @@ class TargetFiles:
         same = (place for place in folder.glob("rows-*.json") if place.read_text() == text)
         place = next(same, folder / f"rows-{len(list(folder.glob('rows-*.json'))):02d}.json")
         place.write_text(text)
+        number = len(list(folder.glob(f"{place.stem}-*.parquet")))
         held = {"id": pa.array([low & (1 << 62) - 1 for low in ids]), **own}
         struct = pa.StructArray.from_arrays(
             [pa.array(values) if isinstance(values, list) else values for values in held.values()],
@@ -248,7 +246,22 @@ class RunFiles:
 
     def begun(self) -> RunFiles:
         listed = [{k: t[k] for k in ("asset", "partition", "folder")} for t in self.targets]
-        manifest = {"run_id": self.run_id, "openlineage_run_id": RUN_UUID, "targets": listed}
+        manifest = {
+            "manifest_version": "2.0",
+            "run_id": self.run_id,
+            "openlineage_run_id": RUN_UUID,
+            "targets": listed,
+            "cryptographic_binding": {
+                "config_hash": "",
+                "code_version": {"source_hash": ""},
+                "input_hashes": {},
+            },
+            "processing_window": {},
+            "execution_metadata": {},
+            "output_locations": {"run_dir": f"runs/{self.folder.name}"},
+            "pipeline_version": None,
+            **dict.fromkeys(("project", "actor", "timestamp", "folder_name"), ""),
+        }
         (self.folder / "manifest.json").write_text(json.dumps(manifest))
         return self
 

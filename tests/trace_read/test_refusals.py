@@ -148,7 +148,7 @@ CHANGE = {ROW: {"amount_local": (Decimal("-8500.00"), Decimal("1.00"))}}
 
 
 def created_twice(files: TargetFiles) -> None:
-    files.complete(50, created={row_id("USD", 4): {"currency": "USD"}}, number=1)
+    files.complete(50, created={row_id("USD", 4): {"currency": "USD"}})
 
 
 def loaded_twice(files: TargetFiles) -> None:
@@ -168,7 +168,7 @@ def changed_when_deleted(files: TargetFiles) -> None:
 
 
 def changed_twice_in_a_step(files: TargetFiles) -> None:
-    files.complete(20, updated=CHANGE, number=1)
+    files.complete(20, updated=CHANGE)
 
 
 def loaded_too_late(files: TargetFiles) -> None:
@@ -271,7 +271,7 @@ def test_a_file_that_is_gone_is_missed(tmp_path: Path) -> None:
         run = RunFiles(tmp_path / str(number))
         files = general_ledger.write(run)
         more = {row_id("other"): {"amount_local": (None, Decimal(1))}}
-        files.complete(20, updated=more, number=1)
+        files.complete(20, updated=more)
         listed = {f"trace/{p.relative_to(files.folder)}": "" for p in files.folder.rglob("*.*")}
         if number == 2:
             (files.place / "ledger.json").write_text(json.dumps({"files": listed}))

@@ -8,7 +8,6 @@ from tallyman.errors.lineage import *
 from tallyman.errors.pipeline_version import *
 from tallyman.errors.publication import *
 from tallyman.errors.replay import *
-from tallyman.errors.reproduce import *
 from tallyman.errors.run import *
 from tallyman.errors.seal import *
 from tallyman.errors.table import *

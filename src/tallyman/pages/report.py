@@ -40,7 +40,7 @@ def _environment() -> Environment:
         loader=PackageLoader("tallyman.pages", "templates"),
         autoescape=True,
         finalize=_harmless,
-        # Leave out facts that an older run did not record; the rest is still useful.
+        # Leave out facts that a copied or damaged run lacks; the rest is still useful.
         undefined=ChainableUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

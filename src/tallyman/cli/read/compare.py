@@ -37,9 +37,6 @@ def compare(
 
 
 def _show(section: Section, names: tuple[str, str]) -> None:
-    if section.problem:
-        out.print(f"{section.name}: not compared: {section.problem}", markup=False)
-        return
     if not section.differences:
         out.print(f"{section.name}: same", markup=False)
         return

@@ -32,7 +32,6 @@ from tallyman.domain.version.dataset import Fragment
 from tallyman.engine.spark.environment import environment, without_secrets
 from tallyman.errors import InputMissing, InputUnreadable
 
-MANIFEST_VERSION = "2.0"
 VOLATILE = "volatile"
 """The part of config.json that does not bind the run, because it does not affect the result."""
 
@@ -185,7 +184,6 @@ def manifest_of(
 ) -> dict[str, Any]:
     settings, pipeline = definitions.settings, definitions.pipeline
     return Manifest(
-        version=MANIFEST_VERSION,
         run_id=identity.run_id,
         project=settings.name,
         actor=run.actor,

@@ -91,7 +91,7 @@ def last_events(home: Path, run: RunRecord, result: RunResult) -> Events:
 
 
 def _emitter(home: Path, run: RunRecord) -> Emitter:
-    return Emitter(RunFolder(home / run.folder), run.owner.project)
+    return Emitter(RunFolder(home / run.folder))
 
 
 def _aborted(

@@ -45,7 +45,6 @@ class Emitter:
     report."""
 
     folder: RunFolder
-    project: str
     manifest: Mapping[str, Any] | None = None
     """The run's manifest, if it is not in the folder yet."""
     trouble: str | None = None
@@ -56,7 +55,7 @@ class Emitter:
     @cached_property
     def run(self) -> LineageRun:
         written = self.manifest or json.loads((self.folder.path / MANIFEST).read_bytes())
-        manifest = Manifest.of_json({"project": self.project, **written})
+        manifest = Manifest.of_json(written)
         return LineageRun(manifest=manifest, namespace=self._namespace())
 
     def _namespace(self) -> str:

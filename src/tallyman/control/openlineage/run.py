@@ -38,7 +38,7 @@ class RunEvents:
     _emitter: Emitter = field(init=False)
 
     def __post_init__(self) -> None:
-        self._emitter = Emitter(self.folder, self.run.owner.project, self.manifest)
+        self._emitter = Emitter(self.folder, self.manifest)
 
     @cached_property
     def _assets(self) -> AssetFacts:

@@ -50,13 +50,13 @@ def of_run(manifest: Manifest) -> Facets:
     if window and window.start and window.end:
         nominal = _nominal(date.fromisoformat(window.start), date.fromisoformat(window.end))
     else:
-        nominal = {"nominalStartTime": str(manifest.timestamp)}
-    return _bound(manifest, nominal, _inputs(manifest.inputs or {}))
+        nominal = {"nominalStartTime": manifest.timestamp}
+    return _bound(manifest, nominal, _inputs(manifest.inputs))
 
 
 def of_asset(manifest: Manifest, result: AssetResult, reads: Collection[str] = ()) -> Facets:
     """Build the facets of a target. `reads` are its inputs by their names in the manifest."""
-    given = manifest.inputs or {}
+    given = manifest.inputs
     own = {name: given[name] for name in reads if name in given}
     day = decode(result.partition) if result.partition else None
     one: dict[str, Any] = {
@@ -67,7 +67,7 @@ def of_asset(manifest: Manifest, result: AssetResult, reads: Collection[str] = (
     one |= _inputs(own)
     if isinstance(day, date) and not isinstance(day, datetime):
         return _bound(manifest, _nominal(day, day + timedelta(days=1)), one)
-    return _bound(manifest, {"nominalStartTime": str(manifest.timestamp)}, one)
+    return _bound(manifest, {"nominalStartTime": manifest.timestamp}, one)
 
 
 def _nominal(first: date, end: date) -> dict[str, str]:
@@ -100,11 +100,11 @@ def _binding(manifest: Manifest) -> dict[str, Any]:
         "run_id": manifest.run_id,
         "folder_name": manifest.folder_name,
         "config_hash": manifest.config_hash,
-        "code_version": code and (code.git_commit or code.source_hash),
+        "code_version": code.git_commit or code.source_hash,
         "reproducibility_manifest": f"{manifest.folder}/{MANIFEST}",
-        "git_branch": code and code.git_branch,
-        "git_dirty": code and code.git_dirty,
-        "source_hash": code and code.source_hash,
+        "git_branch": code.git_branch,
+        "git_dirty": code.git_dirty,
+        "source_hash": code.source_hash,
     }
 
 

@@ -113,7 +113,7 @@ class OutcomeFiles:
 
     def recorded(self) -> None:
         """Append the events to those in the run folder, now that the registry has them."""
-        Emitter(self.folder, self.run.owner.project).record(self.made.outcome.events)
+        Emitter(self.folder).record(self.made.outcome.events)
 
 
 def _unfit_files(warehouse: Warehouse, fragment: Fragment) -> Iterator[str]:

@@ -86,18 +86,19 @@ class Reproducible:
             yield "config.json of the run does not match its manifest: it was changed since"
 
     def environment(self) -> list[str]:
-        """List versions of tools that differ from those of the run: they may explain a
+        """List versions of tools and packages that differ from those of the run: they may explain a
         difference."""
         if self.bound.seal_change is not None:
             return []
         settings = self.definitions.settings
         then = self.bound.manifest.environment
         now = environment(settings.master, settings.spark)
-        return [
-            f"{name}: {then.get(name)} then, {now[name]} now"
-            for name in VERSIONS
-            if then.get(name) != now[name]
+        pairs = [(name, then[name], now[name]) for name in VERSIONS]
+        packages = sorted({**then["packages"], **now["packages"]})
+        pairs += [
+            (f"package {n}", then["packages"].get(n), now["packages"].get(n)) for n in packages
         ]
+        return [f"{name}: {old} then, {new} now" for name, old, new in pairs if old != new]
 
     @property
     def commit(self) -> str | None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from tallyman.control.bind.changes import changes
 from tallyman.control.bind.inputs import Pins
-from tallyman.control.bind.manifest import MANIFEST_VERSION, VOLATILE, config_of, inputs_of, label
+from tallyman.control.bind.manifest import VOLATILE, config_of, inputs_of, label
 from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.verify.bound_change import (
     ABSENT,
@@ -34,7 +34,6 @@ from tallyman.engine.files.listing import sha256
 from tallyman.engine.files.past_run import Run
 from tallyman.engine.files.run_folder import CONFIG, MANIFEST
 from tallyman.engine.warehouse.warehouse import Warehouse
-from tallyman.errors import NotBound
 from tallyman.registry.seals import Seals
 
 
@@ -65,13 +64,6 @@ class Bound:
     record: RunRecord
     definitions: Definitions
     """With the options that the run began with."""
-
-    def __post_init__(self) -> None:
-        if self.seal_change is not None:
-            return  # a changed manifest cannot be trusted
-        version = str(self.run.manifest.version)
-        if version != MANIFEST_VERSION:
-            raise NotBound(self.record.name, version)
 
     @property
     def folder(self) -> Path:
@@ -119,12 +111,11 @@ class Bound:
 
     @property
     def code_then(self) -> CodeVersion:
-        assert self.manifest.code is not None  # every manifest of this version has it
         return self.manifest.code
 
     @property
     def inputs_then(self) -> Mapping[str, BoundInput]:
-        return self.manifest.inputs or {}
+        return self.manifest.inputs
 
     @cached_property
     def targets(self) -> list[Target]:

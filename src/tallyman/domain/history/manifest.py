@@ -1,12 +1,9 @@
-"""manifest.json: what a run is bound to. Only this module knows the names of its keys.
-
-Facts that older manifests lack are None or empty.
-"""
+"""manifest.json: what a run is bound to. Only this module knows the names of its keys."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -14,6 +11,7 @@ from uuid import UUID
 from tallyman.domain.pipeline.target import Target
 
 SOURCE = "source"
+VERSION = "2.0"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,37 +135,36 @@ class ProcessingWindow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """The content of one manifest.json. Older ones lack `config_hash`, `code` and `inputs`."""
+    """The content of one manifest.json."""
 
     run_id: str
     targets: tuple[BoundTarget, ...]
-    version: str | None = None
-    project: str | None = None
-    actor: str | None = None
-    timestamp: str | None = None
-    folder_name: str | None = None
-    config_hash: str | None = None
-    code: CodeVersion | None = None
-    inputs: Mapping[str, BoundInput] | None = None
-    pipeline_version: str | None = None
-    window: ProcessingWindow | None = None
-    environment: Mapping[str, Any] = field(default_factory=dict)
-    locations: Mapping[str, Any] = field(default_factory=dict)
-    openlineage_run_id: str | None = None
+    project: str
+    actor: str
+    timestamp: str
+    folder_name: str
+    config_hash: str
+    code: CodeVersion
+    inputs: Mapping[str, BoundInput]
+    pipeline_version: str | None
+    window: ProcessingWindow
+    environment: Mapping[str, Any]
+    locations: Mapping[str, Any]
+    openlineage_run_id: str
 
     @property
     def id(self) -> UUID:
-        return UUID(str(self.openlineage_run_id))
+        return UUID(self.openlineage_run_id)
 
     @property
     def started_at(self) -> datetime:
         """Read the run's clock: the time that its expressions saw."""
-        return datetime.fromisoformat(str(self.timestamp))
+        return datetime.fromisoformat(self.timestamp)
 
     @property
     def folder(self) -> str:
         """Return the run folder, relative to the project."""
-        return str(self.locations.get("run_dir") or f"runs/{self.folder_name}")
+        return str(self.locations["run_dir"])
 
     @property
     def definitions(self) -> dict[str, str | None]:
@@ -180,10 +177,8 @@ class Manifest:
         return {one.target: one.folder for one in self.targets}
 
     def to_json(self) -> dict[str, Any]:
-        assert self.code is not None
-        inputs = self.inputs or {}
         return {
-            "manifest_version": self.version,
+            "manifest_version": VERSION,
             "run_id": self.run_id,
             "project": self.project,
             "actor": self.actor,
@@ -192,12 +187,12 @@ class Manifest:
             "cryptographic_binding": {
                 "config_hash": self.config_hash,
                 "code_version": self.code.to_json(),
-                "input_hashes": {name: given.to_json() for name, given in inputs.items()},
+                "input_hashes": {name: given.to_json() for name, given in self.inputs.items()},
             },
             "pipeline_version": self.pipeline_version,
             "assets": list(self.definitions),
             "targets": [one.to_json() for one in self.targets],
-            "processing_window": self.window.to_json() if self.window else None,
+            "processing_window": self.window.to_json(),
             "execution_metadata": dict(self.environment),
             "output_locations": dict(self.locations),
             "openlineage_run_id": self.openlineage_run_id,
@@ -205,33 +200,26 @@ class Manifest:
 
     @classmethod
     def of_json(cls, found: Mapping[str, Any]) -> Manifest:
-        """Read what `to_json` wrote, also in an older version; ValueError if it is not a
-        manifest.
-        """
+        """Read what `to_json` wrote; ValueError if it is not a manifest."""
         try:
-            binding = found.get("cryptographic_binding") or {}
-            code, inputs = binding.get("code_version"), binding.get("input_hashes")
-            window = found.get("processing_window")
+            if found["manifest_version"] != VERSION:
+                raise ValueError(f"it is of version {found['manifest_version']}, not {VERSION}")
+            binding = found["cryptographic_binding"]
             return cls(
                 run_id=str(found["run_id"]),
                 targets=tuple(map(BoundTarget.of_json, found["targets"])),
-                version=found.get("manifest_version"),
-                project=found.get("project"),
-                actor=found.get("actor"),
-                timestamp=found.get("timestamp"),
-                folder_name=found.get("folder_name"),
-                config_hash=binding.get("config_hash"),
-                code=CodeVersion.of_json(code) if code else None,
-                inputs=None if inputs is None else _inputs(inputs),
-                pipeline_version=found.get("pipeline_version"),
-                window=ProcessingWindow(**window) if window else None,
-                environment=dict(found.get("execution_metadata") or {}),
-                locations=dict(found.get("output_locations") or {}),
-                openlineage_run_id=found.get("openlineage_run_id"),
+                project=found["project"],
+                actor=found["actor"],
+                timestamp=found["timestamp"],
+                folder_name=found["folder_name"],
+                config_hash=binding["config_hash"],
+                code=CodeVersion.of_json(binding["code_version"]),
+                inputs={n: BoundInput.of_json(one) for n, one in binding["input_hashes"].items()},
+                pipeline_version=found["pipeline_version"],
+                window=ProcessingWindow(**found["processing_window"]),
+                environment=dict(found["execution_metadata"]),
+                locations=dict(found["output_locations"]),
+                openlineage_run_id=found["openlineage_run_id"],
             )
         except (AttributeError, KeyError, TypeError) as error:
             raise ValueError(f"it is not a manifest: {error!r}") from error
-
-
-def _inputs(found: Mapping[str, Any]) -> dict[str, BoundInput]:
-    return {name: BoundInput.of_json(given) for name, given in found.items()}

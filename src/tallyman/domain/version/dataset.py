@@ -88,7 +88,7 @@ class Fragment:
     owner: Owner | None = None
     """The pipeline whose warehouse has the files; None for a fragment that is being made."""
     warehouse: str | None = None
-    """The folder of that warehouse; None if the pipeline has not run since it is recorded."""
+    """The folder of that warehouse; None for a fragment that is being made."""
 
     @property
     def rows(self) -> int:
@@ -122,6 +122,4 @@ class Version:
     created_at: datetime | None = None
     purged_at: datetime | None = None
     metadata_files: tuple[DataFile, ...] = ()
-    """The files by which other engines read the version; empty for versions from before they were
-    recorded.
-    """
+    """The files by which other engines read the version; none if there is nothing to read."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import BinaryType, StructField, StructType
+from pyspark.sql.types import StructField, StructType
 
 from tallyman.engine.expressions.column_names import KEY, PLACE, literal, quoted
 from tallyman.engine.expressions.redact import Redaction
@@ -86,12 +86,8 @@ class Input(ABC):
         """All that decides, besides the bytes, which keys are read."""
         columns = self.schema.simpleString()
         folders = self.files.folders_are_columns
-        of_bytes = [
-            f.name for f in self.schema if f.name in self.key and f.dataType == BinaryType()
-        ]
-        hexed = (("hex", *of_bytes),) if of_bytes else ()  # an earlier release kept the bytes
         options = sorted(self.options.items())
-        return repr((type(self).__name__, self.key, columns, options, folders, *hexed))
+        return repr((type(self).__name__, self.key, columns, options, folders))
 
     def lots(self, columns: Sequence[str]) -> list[tuple[Input, DataFrame]]:
         """Split the records by how they are read, so that errors of each lot are found in one

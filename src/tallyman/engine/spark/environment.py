@@ -13,6 +13,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from tallyman.domain.definition.canonical_json import canonical_hash
 from tallyman.engine.spark.secrets import HIDDEN, SECRET, without_assigned
 from tallyman.engine.spark.settings import settings_for
 
@@ -27,6 +28,7 @@ def environment(master: str | None, conf: Mapping[str, str]) -> dict[str, Any]:
         "platform": f"{platform.system()} {platform.machine()}",
         "spark_settings": without_secrets(settings_for(master, conf)),
         "packages": packages(),
+        "packages_hash": canonical_hash(packages()),
     }
 
 

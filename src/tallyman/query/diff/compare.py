@@ -18,7 +18,6 @@ from tallyman.query.report.flow import RecordFlow, flows
 from tallyman.query.report.run import KnownRun, known_facts
 
 VOLATILE = "volatile"
-OLD = "{run} has an older manifest without it"
 Facts = Mapping[str, Any]
 
 
@@ -38,14 +37,11 @@ class RunDifference:
 class Section:
     name: str
     differences: tuple[RunDifference, ...] = ()
-    problem: str | None = None
     informative: bool = False
     """True if equal runs may differ here, so that it does not affect the verdict."""
 
     @property
     def state(self) -> str:
-        if self.problem:
-            return "not compared"
         return "different" if self.differences else "same"
 
     def to_json(self) -> dict[str, Any]:
@@ -53,7 +49,6 @@ class Section:
             "section": self.name,
             "state": self.state,
             "informative": self.informative,
-            "problem": self.problem,
             "differences": [one.to_json() for one in self.differences],
         }
 
@@ -66,7 +61,7 @@ class RunComparison:
 
     @property
     def same(self) -> bool:
-        """True if all sections are the same; a section that could not be compared is not."""
+        """True if all sections are the same."""
         return all(s.state == "same" for s in self.sections if not s.informative)
 
     def to_json(self) -> dict[str, Any]:
@@ -101,13 +96,7 @@ def compare(a: RunSide, b: RunSide) -> RunComparison:
 def _section(
     name: str, a: RunSide, b: RunSide, facts: Any, *, informative: bool = False
 ) -> Section:
-    found = [facts(side) for side in (a, b)]
-    for side, one in zip((a, b), found, strict=True):
-        if one is None:
-            return Section(
-                name=name, problem=OLD.format(run=side.run.run_id), informative=informative
-            )
-    return Section(name=name, differences=differing(*found), informative=informative)
+    return Section(name=name, differences=differing(facts(a), facts(b)), informative=informative)
 
 
 def differing(a: Facts, b: Facts) -> tuple[RunDifference, ...]:
@@ -128,20 +117,18 @@ def _flat(path: str, value: Any) -> list[tuple[str, Any]]:
     return [found for place, one in inside for found in _flat(place, one)]
 
 
-# ---- what is compared: None if a manifest is too old to have it ----------------------------------
+# ---- what is compared ---------------------------------------------------------------------------
 
 
-def _config(side: RunSide) -> Facts | None:
+def _config(side: RunSide) -> Facts:
     found = side.run.vouched.json(side.run.folder / CONFIG)
-    if side.run.manifest.config_hash is None or found is None:
-        return None
+    if found is None:
+        return {"config_hash": side.run.manifest.config_hash}
     return {name: value for name, value in found.items() if name != VOLATILE}
 
 
-def _code(side: RunSide) -> Facts | None:
+def _code(side: RunSide) -> Facts:
     code = side.run.manifest.code
-    if code is None:
-        return None
     return {
         "git_commit": code.git_commit,
         "git_dirty": code.git_dirty,
@@ -150,17 +137,15 @@ def _code(side: RunSide) -> Facts | None:
     }
 
 
-def _environment(side: RunSide) -> Facts | None:
-    found = side.run.manifest.environment
-    return found if "packages" in found else None
+def _environment(side: RunSide) -> Facts:
+    return side.run.manifest.environment
 
 
-def _inputs(side: RunSide) -> Facts | None:
-    inputs = side.run.manifest.inputs
-    return None if inputs is None else {name: one.to_json() for name, one in inputs.items()}
+def _inputs(side: RunSide) -> Facts:
+    return {name: one.to_json() for name, one in side.run.manifest.inputs.items()}
 
 
-def _ledgers(side: RunSide) -> Facts | None:
+def _ledgers(side: RunSide) -> Facts:
     places = side.run.places()
     found = {}
     for one in side.targets:

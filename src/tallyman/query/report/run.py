@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tallyman.domain.account.redaction import without_values
-from tallyman.domain.history.manifest import Manifest
+from tallyman.domain.history.manifest import VERSION, Manifest
 from tallyman.domain.history.materialization import Materialization, RunRecord
 from tallyman.domain.history.report import run_facts, target_facts, versions_of
 from tallyman.domain.history.run import RunResult
@@ -75,7 +75,7 @@ def report(run: Run | None, known: KnownRun | None, redacted: Collection[str] = 
         asset_report([o for o in facts["assets"] if o["name"] == name], read, hidden)
         for name in names
     )
-    inputs = manifest.inputs or {} if manifest else {}
+    inputs = manifest.inputs if manifest else {}
     binding = {**bound_to(run), "inputs": {name: one.to_json() for name, one in inputs.items()}}
     return Report(
         head=_head(run, known, facts),
@@ -148,7 +148,7 @@ def _head(run: Run | None, known: KnownRun | None, facts: Mapping[str, Any]) -> 
         "replay_of": record.params.options.replay_of if record else _config(run).get("replay_of"),
         "commit": facts.get("commit"),
         "error": facts.get("error"),
-        "window": manifest.window.to_json() if manifest and manifest.window else None,
+        "window": manifest.window.to_json() if manifest else None,
         "registered": record is not None,
         "has_folder": run is not None,
     }
@@ -187,12 +187,12 @@ def seal_facts(run: Run | None, known: KnownRun | None) -> dict[str, Any] | None
 
 
 def bound_to(run: Run | None) -> dict[str, Any]:
-    """Return the hashes in the manifest; None for those that an older manifest does not have."""
+    """Return the hashes in the manifest; None if there is no manifest."""
     manifest = run.manifest if run else None
     return {
-        "manifest_version": manifest and manifest.version,
+        "manifest_version": VERSION if manifest else None,
         "config_hash": manifest and manifest.config_hash,
-        "code_version": manifest.code.to_json() if manifest and manifest.code else {},
+        "code_version": manifest.code.to_json() if manifest else {},
         "pipeline_version": manifest and manifest.pipeline_version,
         "definitions": manifest.definitions if manifest else {},
     }

@@ -53,11 +53,8 @@ class Embedded:
 
     @property
     def reader_url(self) -> str:
-        """The address for outside readers; makes their role if an older release made the
-        database."""
+        """The address for outside readers."""
         with connect(self._url("postgres", "postgres"), self.place) as connection:
-            with suppress(psycopg.errors.DuplicateObject):
-                connection.execute("CREATE ROLE tallyman_reader")
             connection.execute("ALTER ROLE tallyman_reader LOGIN")
         return self._url("tallyman_reader", NAME)
 
