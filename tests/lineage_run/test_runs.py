@@ -11,8 +11,7 @@ from contextlib import AbstractContextManager
 
 import pytest
 
-from tallyman.control.conclude import ended
-from tallyman.control.run import execute as execution
+from tallyman.control.conclude import close, ended
 from tallyman.domain.history.lineage_event import LineageEvent
 from tallyman.domain.history.materialization import RunRecord
 from tallyman.domain.history.run import Status
@@ -252,7 +251,7 @@ def test_an_interrupt_after_the_end_changes_nothing(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(execution, "place", interrupted)
+    monkeypatch.setattr(close, "place", interrupted)
     with Project.open(home.path) as project, pytest.raises(KeyboardInterrupt):
         project.run("numbers", partition=DAY, run_id="late")
     assert [r["status"] for r in home.ok("runs")] == ["success"]

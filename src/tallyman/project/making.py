@@ -14,7 +14,7 @@ from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.pipeline.workspace import Workspace
 from tallyman.control.run import begin, cancel
 from tallyman.domain.account.fate import Evidence
-from tallyman.domain.history.materialization import RunRecord
+from tallyman.domain.history.materialization import MadeBy, RunRecord
 from tallyman.domain.history.options import Options
 from tallyman.domain.history.run import RunIdentity, RunResult, Status
 from tallyman.domain.pipeline.approval import Decision
@@ -184,7 +184,7 @@ class ProjectMaking:
         """Wait for the end of a run that workers or another process make, and return its
         result."""
         record = self._runs.find(run)
-        server = self.workspace.settings.server if record.executor == record.id else None
+        server = self.workspace.settings.server if record.made_by is MadeBy.TASKS else None
         return server_runs.ServerRuns(self.workspace, server).watch(record, listen)
 
     def modified(self, options: Options | None = None) -> set[str]:
@@ -198,7 +198,7 @@ class ProjectMaking:
         """Ask the run's process to stop; if it does not in time, cancel the run by force. A run
         that failed or was killed is canceled at once."""
         record = self._runs.find(run)
-        if record.status is Status.RUNNING and record.executor == record.id:
+        if record.by_tasks:
             run_tasks.cancel(self.workspace.database, record)
         return cancel.cancel(self.workspace.database, self.workspace.settings, record, timeout_s)
 

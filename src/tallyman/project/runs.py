@@ -29,8 +29,10 @@ from tallyman.registry.run.runs import Runs
 from tallyman.registry.seals import Seals
 
 if TYPE_CHECKING:
+    from tallyman.control.conclude import close
     from tallyman.query.diff import compare as comparison
 else:
+    close = OnDemand("tallyman.control.conclude.close")
     comparison = OnDemand("tallyman.query.diff.compare")
 
 
@@ -107,7 +109,7 @@ class ProjectRuns:
         )
 
     def result_of(self, run: RunRecord) -> RunResult:
-        return upkeep.result_of(self.workspace.database, run)
+        return close.result_of(self.workspace.database, run)
 
     def materializations(self, run: RunRecord) -> list[Materialization]:
         return self.workspace.database.durably(lambda tx: Materializations(tx).of_run(run.id))

@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from tallyman.control.conclude import upkeep
-from tallyman.control.conclude.exports import export, made_in, records_of
-from tallyman.control.publish.of_run import publish_run
+from tallyman.control.conclude.close import close_again, conclude
 from tallyman.control.seal.signature import signer
 from tallyman.domain.history.materialization import RunRecord
 from tallyman.domain.history.run import Status
@@ -48,12 +46,11 @@ class Decider:
         database, settings = self.database, self.settings
         sign = database.durably(lambda tx: signer(tx, settings))
         with alone(database, Alone.CLOSING, str(self.run.id), wait=True):
-            concluded = database.durably(lambda tx: self._decide(tx, target, decision))
-        upkeep.rewrite_report(database, settings.home, concluded, sign)
-        if concluded.status is Status.SUCCESS:
-            made = made_in(database, settings.home, concluded)
-            export(records_of(settings), concluded.name, made)
-        return concluded
+            decided = database.durably(lambda tx: self._decide(tx, target, decision))
+        trouble = close_again(database, settings, decided.id, sign)
+        if trouble is not None:
+            raise trouble
+        return decided
 
     def _decide(self, tx: Transaction, target: Target, decision: Decision) -> RunRecord:
         run = self.run
@@ -76,15 +73,7 @@ class Decider:
         )
         if decision.approved and self.go_on(tx):
             return Runs(tx).by_id(run.id)
-        return conclude(tx, self.warehouse, run.id, decision.actor)
-
-
-def conclude(tx: Transaction, warehouse: Warehouse, run: UUID, actor: str) -> RunRecord:
-    """Update the run's status after a decision, and publish the run if nothing else waits."""
-    concluded = upkeep.conclude(tx, run, actor)
-    if concluded.status is Status.SUCCESS:
-        publish_run(tx, warehouse, concluded, actor)
-    return concluded
+        return conclude(tx, run.id, decision.actor, self.warehouse)
 
 
 def _conditions(decision: Decision) -> dict[str, Any]:

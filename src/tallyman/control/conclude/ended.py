@@ -1,5 +1,5 @@
-"""Close runs whose process died, was canceled by force, or ended before a decision, and emit their
-final lineage events."""
+"""Release runs whose process died or was canceled by force, and build the last lineage events of a
+run from its files."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from tallyman.control.openlineage.files import FILES, START, Emitter, described_
 from tallyman.control.publish import discard
 from tallyman.domain.history.lineage_event import LineageEvent
 from tallyman.domain.history.materialization import Materialization, RunRecord
-from tallyman.domain.history.run import AssetResult, RunResult, Status
-from tallyman.domain.pipeline.target import Target
+from tallyman.domain.history.run import RunResult, Status
 from tallyman.engine.files.run_folder import RunFolder
 from tallyman.registry.database import Transaction
 from tallyman.registry.run.materializations import Materializations
@@ -62,18 +61,14 @@ def spool(tx: Transaction, run: RunRecord, events: Sequence[LineageEvent]) -> No
 
 def record(home: Path, released: Released) -> None:
     """Write the events of a released run, and remove what it must not keep."""
-    _record(home, released.run, released.events)
+    if released.events:
+        _emitter(home, released.run).record(released.events)
     discard.remove(released.discarded)
 
 
-def _record(home: Path, run: RunRecord, events: Sequence[LineageEvent]) -> None:
-    if events:
-        _emitter(home, run).record(events)
-
-
-def concluded(home: Path, run: RunRecord, result: RunResult) -> Events:
-    """Build the final events of a run that waited for a decision, from its files. Builds them once,
-    even after several decisions."""
+def last_events(home: Path, run: RunRecord, result: RunResult) -> Events:
+    """Build the last events of a run from its files, and write them to its folder. Builds them
+    once, even after several decisions."""
     emitter = _emitter(home, run)
     if not emitter.has(START) or result.status not in STATES:
         return []
@@ -84,16 +79,15 @@ def concluded(home: Path, run: RunRecord, result: RunResult) -> Events:
     def assets() -> list[LineageAsset]:
         names = emitter.run.manifest.folders
         return [
-            _described(home, f"{run.folder}/{names[Target(made.name, made.partition)]}", made)
+            described_by_folder(home / (place := f"{run.folder}/{names[made.target]}"), place, made)
             for made in result.assets
             if made.status not in (Status.SKIPPED, Status.PENDING, Status.WAITING)
         ]
 
-    return emitter.closed(result.status, assets, result.error)
-
-
-def _described(home: Path, folder: str, made: AssetResult) -> LineageAsset:
-    return described_by_folder(home / folder, folder, made)
+    events = emitter.closed(result.status, assets, result.error)
+    if events:
+        emitter.record(events)
+    return events
 
 
 def _emitter(home: Path, run: RunRecord) -> Emitter:

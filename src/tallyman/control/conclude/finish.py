@@ -1,4 +1,4 @@
-"""Conclude a run: compute its status and write its report from the registry's records."""
+"""The result of a run, and its report, from the registry's records."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tallyman import faults
-from tallyman.domain.history.materialization import Materialization
+from tallyman.domain.history.materialization import Materialization, RunRecord
 from tallyman.domain.history.report import run_facts, target_facts, versions_of
 from tallyman.domain.history.run import AssetResult, RunIdentity, RunResult, Status, run_status
 from tallyman.engine.files.run_folder import LEDGER, REPORT, SEAL, RunFolder
@@ -31,19 +31,15 @@ def result_of(row: Materialization) -> AssetResult:
     return found if found.status is Status.HALTED else found.with_status(row.status)
 
 
-def results_in(rows: Iterable[Materialization]) -> tuple[AssetResult, ...]:
-    return tuple(result_of(row) for row in rows)
-
-
-def conclude(
-    run: RunIdentity, rows: list[Materialization], place: str, *, canceled: bool = False
-) -> RunResult:
-    """Compute how the run ended. A cancel that came after everything was done has no effect."""
-    results = results_in(rows)
-    status = run_status({result.status for result in results})
-    if canceled and status is not Status.SUCCESS:
-        status = Status.CANCELED
-    return RunResult(run_id=run.run_id, status=status, folder=place, assets=results)
+def result(run: RunRecord, rows: Iterable[Materialization], *, canceled: bool = False) -> RunResult:
+    """Return how the run ended or, while it is running, how it ends now. A cancel that came after
+    everything was done has no effect."""
+    results, status = tuple(map(result_of, rows)), run.status
+    if status is Status.RUNNING:
+        status = run_status({result.status for result in results})
+        if canceled and status is not Status.SUCCESS:
+            status = Status.CANCELED
+    return RunResult(run_id=run.name, status=status, folder=run.folder, assets=results)
 
 
 def set_aside(folder: RunFolder, names: Iterable[str] = (LEDGER, REPORT, SEAL)) -> None:

@@ -87,9 +87,9 @@ class RunEvents:
         if self._sender:
             self._sender.wake()
 
-    def closed(self, result: RunResult, targets: Sequence[Target]) -> Events:
+    def closed(self, result: RunResult) -> Events:
         """Build the run's last events, and write them to its folder before it is sealed."""
-        results = dict(zip(targets, result.assets, strict=True))
+        results = {made.target: made for made in result.assets}
         events = self._emitter.closed(
             result.status, lambda: self._assets.all_of(results, result.commit), result.error
         )

@@ -167,11 +167,10 @@ def register(asked: Begun, definitions: Definitions) -> journal.Journal:
             _check(definitions)
     upkeep.upkeep(database, settings)
     sign = database.durably(lambda tx: signer(tx, settings))
-    executor, node = uuid4(), process.node()
     version = definitions.pipeline_version()
-    run = replace(planned(asked, definitions, version), executor=executor, executor_node=node)
+    run = held_here(planned(asked, definitions, version))
     _check_what_is_new(definitions)
-    registered = journal.Journal(database, run, executor, node, asked.actor, sign)
+    registered = journal.Journal(database, run, asked.actor, sign)
     registered.begin(asked.targets, version)
     return registered
 
@@ -287,11 +286,15 @@ def claim(
     check_places(definitions.settings)
     _check_what_is_new(definitions)
     sign = definitions.database.durably(lambda tx: signer(tx, definitions.settings))
-    executor, node = uuid4(), process.node()
-    run = replace(run, params=replace(run.params, pipeline_version=version.hash))
-    claimed = journal.Journal(definitions.database, run, executor, node, actor, sign)
-    claimed.claim(version)
+    claims = held_here(replace(run, params=replace(run.params, pipeline_version=version.hash)))
+    claimed = journal.Journal(definitions.database, claims, actor, sign)
+    claimed.claim(version, run.status)
     return claimed
+
+
+def held_here(run: RunRecord) -> RunRecord:
+    """Return the run as one that this process executes."""
+    return replace(run, status=Status.RUNNING, executor=uuid4(), executor_node=process.node())
 
 
 def _check_replayed(database: Database, run: RunRecord) -> None:

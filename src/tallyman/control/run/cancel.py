@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from tallyman.control.conclude import process, upkeep
+from tallyman.control.conclude import process
 from tallyman.control.seal.signature import signer
-from tallyman.domain.history.materialization import RunRecord
+from tallyman.domain.history.materialization import MadeBy, RunRecord
 from tallyman.domain.history.run import Status
 from tallyman.errors import NotRunning
 from tallyman.on_demand import OnDemand
@@ -19,9 +19,10 @@ from tallyman.registry.run.runs import Runs
 from tallyman.settings import Settings
 
 if TYPE_CHECKING:
-    from tallyman.control.conclude import ended
+    from tallyman.control.conclude import close, ended
     from tallyman.control.publish import discard
 else:
+    close = OnDemand("tallyman.control.conclude.close")
     discard = OnDemand("tallyman.control.publish.discard")
     ended = OnDemand("tallyman.control.conclude.ended")
 
@@ -55,7 +56,11 @@ def _take_away(database: Database, settings: Settings, run: RunRecord, timeout_s
     def work(tx: Transaction) -> tuple[Status, ended.Released]:
         runs = Runs(tx)
         now = runs.by_id(run.id)
-        who = "its tasks were not ended" if now.executor == now.id else "its process did not stop"
+        who = (
+            "its tasks were not ended"
+            if now.made_by is MadeBy.TASKS
+            else "its process did not stop"
+        )
         why = f"canceled by {actor}; {who} in {timeout_s:g} s"
         released = ended.release(tx, settings.home, now, why, canceled=True)
         Audit(tx, run.owner).add(
@@ -86,5 +91,5 @@ def _give_up(database: Database, settings: Settings, run: RunRecord) -> Status:
 
     canceled, places = database.durably(work)
     discard.remove(places)
-    upkeep.rewrite_report(database, settings.home, canceled, sign)
+    close.close_again(database, settings, run.id, sign)
     return canceled.status

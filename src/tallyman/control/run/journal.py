@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
 from tallyman.control.conclude import ended
-from tallyman.control.publish import discard
 from tallyman.control.publish.of_run import publish_run
 from tallyman.control.target.outcome import TargetOutcome
 from tallyman.control.target.record import TargetRecord, spool
@@ -28,7 +27,6 @@ from tallyman.registry.database import Database, Transaction
 from tallyman.registry.run.materializations import Materializations
 from tallyman.registry.run.pipelines import Pipelines
 from tallyman.registry.run.runs import Runs
-from tallyman.registry.seals import Seals
 from tallyman.registry.version.fragments import Fragments
 from tallyman.registry.version.outside_entries import OutsideEntries
 
@@ -38,18 +36,21 @@ Events = Sequence[LineageEvent]
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """The registry writes of one run. Refused if another process has taken over the run."""
+    """The registry writes of a run that this process holds. Refused if another one has taken it
+    over."""
 
     database: Database
     run: RunRecord
-    executor: UUID
-    node: str
     actor: str
     sign: Callable[[Seal], Seal] = lambda seal: seal
 
+    @property
+    def node(self) -> str:
+        return self.run.executor_node or ""
+
     def _write(self, work: Callable[[Transaction], T]) -> T:
         def held(tx: Transaction) -> T:
-            Runs(tx).hold(self.run.id, self.executor)
+            Runs(tx).hold(self.run.id, self.run.executor)
             return work(tx)
 
         return self.database.durably(held)
@@ -71,14 +72,14 @@ class Journal:
         key = uuid4()
         self.database.durably(work)
 
-    def claim(self, version: PipelineVersion) -> None:
+    def claim(self, version: PipelineVersion, was: Status) -> None:
         """Resume the run with the current pipeline."""
 
         def work(tx: Transaction) -> None:
             Pipelines(tx).add(self.run.owner, version)
-            Runs(tx).claim(self.run, self.executor, self.node)
+            Runs(tx).claim(self.run)
             Materializations(tx).reset(self.run.id)
-            self._audit(tx, "run.resumed", {"was": self.run.status.value}, key)
+            self._audit(tx, "run.resumed", {"was": was.value}, key)
 
         key = uuid4()
         self.database.durably(work)
@@ -94,39 +95,22 @@ class Journal:
     def beat(self) -> bool:
         """Renew the lease. True if somebody asked to cancel the run."""
         return self.database.durably(
-            lambda tx: Runs(tx).beat(self.run.id, self.executor), patience=5
+            lambda tx: Runs(tx).beat(self.run.id, self.run.executor), patience=5
         )
-
-    def finish(self, status: Status, seal: Seal, events: Events) -> None:
-        """End the run, seal it and spool its events, in one transaction."""
-
-        def work(tx: Transaction) -> None:
-            Runs(tx).finish(self.run.id, self.executor, status)
-            Seals(tx).add(self.run.owner, seal, self.run.id, self.sign)
-            spool(tx, self.run, events)
-            self._audit(tx, f"run.{status.value}", {}, key)
-
-        key = uuid4()
-        self.database.durably(work)
 
     def abandon(self, home: Path) -> None:
         """Record that the user interrupted the run, unless it has ended or another process has
         taken it over."""
-        own = replace(self.run, executor=self.executor)
 
         def work(tx: Transaction) -> ended.Released:
             why = f"interrupted by {self.actor}"
-            released = ended.release(tx, home, own, why, canceled=True)
+            released = ended.release(tx, home, self.run, why, canceled=True)
             if released.status is not None:
                 self._audit(tx, "run.canceled", {"interrupted": True}, key)
             return released
 
         key = uuid4()
         ended.record(home, self.database.durably(work, patience=5))
-
-    def discard(self, home: Path) -> None:
-        """Discard the trace of the run, because it was canceled."""
-        discard.remove(self._write(lambda tx: discard.mark(tx, home, self.run)))
 
     def rows(self) -> dict[Target, Materialization]:
         found = self.database.durably(lambda tx: Materializations(tx).of_run(self.run.id))

@@ -9,7 +9,7 @@ from uuid import UUID
 from tallyman.control.pipeline.workspace import Workspace
 from tallyman.control.publish.of_run import publish_run
 from tallyman.control.tasks.projects import TaskProjects
-from tallyman.domain.history.materialization import RunRecord, TargetState
+from tallyman.domain.history.materialization import MadeBy, RunRecord, TargetState
 from tallyman.domain.history.run import AssetResult, Status
 from tallyman.domain.pipeline.pipeline import Asset
 from tallyman.domain.pipeline.target import Target, dependencies
@@ -30,9 +30,6 @@ from tallyman.registry.run.runs import Runs
 from tallyman.registry.task.operations import Operations
 from tallyman.registry.task.run_tasks import RunTask, RunTasks
 from tallyman.registry.task.tasks import Tasks
-
-NODE = "tasks"
-"""In place of the process that executes a run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +56,6 @@ def template_of(run: RunRecord, asset: Asset, round: int) -> TaskTemplate:
     )
 
 
-def by_tasks(run: RunRecord) -> bool:
-    """True if tasks execute the run now."""
-    return run.status is Status.RUNNING and run.executor == run.id
-
-
 def locked(tx: Transaction, run: UUID) -> RunRecord:
     """Return the run as it is now; no other task of it ends until the transaction does."""
     Runs(tx).lock(run)
@@ -81,7 +73,7 @@ def advance(
     """Go on with a run that the caller has locked: make its next tasks; if there are none, and none
     is open, publish it. May be repeated. `round` begins a new round of tasks; `completed` is the
     task that ends in this transaction."""
-    if not by_tasks(run):
+    if not run.by_tasks:
         return Advanced()
     known = RunTasks(tx).of_run(run.id, TARGET)
     now = max((task.round for task in known), default=0) if round is None else round
@@ -109,9 +101,9 @@ def go_on(tx: Transaction, projects: TaskProjects, run: UUID) -> bool:
     """Go on with a run of tasks after a decision about one of its targets; False if nothing is left
     to be made: then the caller concludes it."""
     found = locked(tx, run)
-    if found.executor_node != NODE:
+    if found.made_by is not MadeBy.TASKS:
         return False
-    if by_tasks(found):
+    if found.by_tasks:
         advance(tx, projects, found)
         return True
     if found.status is not Status.WAITING:
@@ -120,7 +112,7 @@ def go_on(tx: Transaction, projects: TaskProjects, run: UUID) -> bool:
     now = max((task.round for task in known), default=0)
     begun = [Target(task.asset, task.partition) for task in known if task.round == now]
     tasks = _next(projects, found, Materializations(tx).states(run), begun, now)
-    if not tasks or not Runs(tx).reopen(run, NODE):
+    if not tasks or not Runs(tx).reopen(run):
         return False
     Tasks(tx).add(tasks)
     return True

@@ -16,9 +16,8 @@ from tallyman.control.run import begin
 from tallyman.control.target.assign import Assigner
 from tallyman.control.target.assignment import Assignment
 from tallyman.control.target.package import TargetPackage
-from tallyman.control.tasks.advance import NODE, by_tasks
 from tallyman.control.tasks.projects import TaskProjects
-from tallyman.domain.history.materialization import Materialization, RunRecord
+from tallyman.domain.history.materialization import MadeBy, Materialization, RunRecord
 from tallyman.domain.history.options import Options
 from tallyman.domain.history.run import RunIdentity, Status
 from tallyman.domain.pipeline.target import Target
@@ -111,7 +110,7 @@ class TaskAssigner:
         run = database.durably(lambda tx: Runs(tx).by_id(found))
         if run.id == own_run(task.id):
             return self._again(task, run)
-        if not by_tasks(run):
+        if not run.by_tasks:
             raise RunEnded(run.name, run.status.value)
         return run
 
@@ -139,7 +138,7 @@ class TaskAssigner:
         def work(tx: Transaction) -> RunRecord:
             fenced(tx, self.owner, self.fence)
             Runs(tx).add(run)
-            Runs(tx).hand_over(run.id, run.id, NODE)
+            Runs(tx).hand_over(run.id, run.id)
             Materializations(tx).plan(run.id, asked.targets)
             RunTasks(tx).bind(task.id, run.id, run.params.pipeline_version)
             details = {"targets": 1, **run.params.to_json()}
@@ -159,9 +158,9 @@ class TaskAssigner:
         def work(tx: Transaction) -> RunRecord:
             fenced(tx, self.owner, self.fence)
             Runs(tx).lock(before.id)
-            Runs(tx).reopen(before.id, NODE)
+            Runs(tx).reopen(before.id)
             now = Runs(tx).by_id(before.id)
-            if not by_tasks(now):
+            if not now.by_tasks:
                 raise RunEnded(now.name, "removed" if now.removed_at else now.status.value)
             Materializations(tx).reset(before.id)
             if not _made(Materializations(tx).of_run(before.id)):
@@ -173,7 +172,7 @@ class TaskAssigner:
 
     def _planned(self, asked: begin.Begun, definitions: Definitions) -> RunRecord:
         run = begin.planned(asked, definitions, definitions.pipeline_version())
-        return replace(run, executor=run.id, executor_node=NODE)
+        return replace(run, executor=run.id, executor_node=MadeBy.TASKS)
 
 
 def own_run(task: UUID) -> UUID:

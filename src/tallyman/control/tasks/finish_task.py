@@ -11,7 +11,7 @@ from tallyman.control.dispatch import report as reports
 from tallyman.control.dispatch.report import Reported
 from tallyman.control.target.package import MadeTarget
 from tallyman.control.target.record import TargetRecord
-from tallyman.control.tasks.advance import NODE, advance, by_tasks, locked
+from tallyman.control.tasks.advance import advance, locked
 from tallyman.control.tasks.assign_task import own_run
 from tallyman.control.tasks.outcome_files import OutcomeFiles
 from tallyman.control.tasks.projects import TaskProjects
@@ -78,7 +78,7 @@ class TaskFinisher:
 
     def _files(self, tx: Transaction, task: Task, made: MadeTarget) -> OutcomeFiles:
         run = Runs(tx).by_id(_id(task))
-        if not by_tasks(run) and not _may_reopen(run, task, self.report):
+        if not run.by_tasks and not _may_reopen(run, task, self.report):
             raise RunEnded(run.name, run.status.value)
         row = Materializations(tx).find(run.id, Target(task.asset, task.scope.partition_key))
         if row is None:
@@ -136,9 +136,9 @@ class TaskFinisher:
         """Lock the run. That of a task which was given up for good has ended; a late completion
         goes on with it."""
         run = locked(tx, _id(task))
-        if by_tasks(run):
+        if run.by_tasks:
             return run
-        if not _may_reopen(run, task, self.report) or not Runs(tx).reopen(run.id, NODE):
+        if not _may_reopen(run, task, self.report) or not Runs(tx).reopen(run.id):
             raise RunEnded(run.name, run.status.value)
         return Runs(tx).by_id(run.id)
 

@@ -14,9 +14,9 @@ from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.run import begin
 from tallyman.control.run.journal import Journal
 from tallyman.control.run.watch import Watch
-from tallyman.control.tasks.advance import NODE, advance
+from tallyman.control.tasks.advance import advance
 from tallyman.control.tasks.projects import TaskProjects
-from tallyman.domain.history.materialization import RunRecord
+from tallyman.domain.history.materialization import MadeBy, RunRecord
 from tallyman.domain.task.task import TARGET
 from tallyman.engine.files.hashing import hasher_for
 from tallyman.engine.files.run_folder import MANIFEST, RunFolder
@@ -73,7 +73,7 @@ def _handed_over(journal: Journal, definitions: Definitions, *, round: int) -> R
     except KeyboardInterrupt:
         run = journal.run
         now = definitions.database.durably(lambda tx: Runs(tx).by_id(run.id))
-        if now.executor == now.id:
+        if now.made_by is MadeBy.TASKS:
             raise WatchStopped(run.name) from None
         with contextlib.suppress(TallymanError):
             journal.abandon(definitions.settings.home)
@@ -100,8 +100,7 @@ def _submitted(journal: Journal, definitions: Definitions, *, round: int) -> Run
 
     def work(tx: Transaction) -> RunRecord:
         Runs(tx).lock(run.id)
-        Runs(tx).hand_over(run.id, journal.executor, NODE)
-        # Read it again: the record of a resumed run still has the status it ended with.
+        Runs(tx).hand_over(run.id, run.executor)
         advance(tx, projects, Runs(tx).by_id(run.id), round=round)
         return Runs(tx).by_id(run.id)
 

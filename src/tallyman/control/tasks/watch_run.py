@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tallyman.control.conclude import finish, upkeep
+from tallyman.control.conclude import close, finish
 from tallyman.control.run.progress import Listener
 from tallyman.domain.history.materialization import Materialization, RunRecord
 from tallyman.domain.history.run import RunResult, Status
@@ -42,7 +42,7 @@ class RunWatch:
         """Wait for the end of the run, and return or raise what the run itself would have. Targets
         that are `known` are not shown."""
         record = self._watched(set(known))
-        found = upkeep.result_of(self.database, record)
+        found = close.result_of(self.database, record)
         if (trouble := self._trouble(record)) is not None:
             raise trouble
         return found.with_commit(found.commit)

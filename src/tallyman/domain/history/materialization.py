@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
@@ -90,6 +91,13 @@ class Made:
     """Fragments of other datasets that are published with it."""
 
 
+class MadeBy(StrEnum):
+    """Who makes the targets of a run, or made them last."""
+
+    PROCESS = "process"
+    TASKS = "tasks"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
     """A run, as the registry stores it."""
@@ -111,6 +119,15 @@ class RunRecord:
     completed_at: datetime | None = None
     removed_at: datetime | None = None
     removed_by: str | None = None
+
+    @property
+    def made_by(self) -> MadeBy:
+        return MadeBy.TASKS if self.executor_node == MadeBy.TASKS else MadeBy.PROCESS
+
+    @property
+    def by_tasks(self) -> bool:
+        """True if tasks make its targets now."""
+        return self.status is Status.RUNNING and self.made_by is MadeBy.TASKS
 
     @property
     def identity(self) -> RunIdentity:

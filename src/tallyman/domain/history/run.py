@@ -19,6 +19,7 @@ from tallyman.domain.account.fate import Fate
 from tallyman.domain.account.reference_tally import ReferenceTally
 from tallyman.domain.account.rule_warning import RuleWarning
 from tallyman.domain.account.sub_tally import SubTally
+from tallyman.domain.pipeline.target import Target
 from tallyman.domain.version.commit import Commit
 from tallyman.errors import UsageError
 
@@ -126,6 +127,10 @@ class AssetResult:
     unchanged_since: str | None = None
     """If skipped: the run that made the result which stands."""
     error: Mapping[str, object] | None = None
+
+    @property
+    def target(self) -> Target:
+        return Target(self.name, self.partition)
 
     def with_status(
         self, status: Status, *, error: Mapping[str, object] | None = None

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
-from tallyman.domain.history.materialization import RunRecord
+from tallyman.domain.history.materialization import MadeBy, RunRecord
 from tallyman.domain.history.options import RunParams
 from tallyman.domain.history.run import Status
 from tallyman.domain.version.owner import Owner
@@ -142,7 +142,7 @@ class Runs:
         if not self.tx.execute(HOLD, {"id": run.id, "executor": run.executor}).rowcount:
             raise RunExists(run.name)
 
-    def hold(self, run: UUID, executor: UUID) -> None:
+    def hold(self, run: UUID, executor: UUID | None) -> None:
         """Check that the executor still holds the run, at the start of every write; else raise
         RunTaken."""
         if not self.tx.execute(HOLD, {"id": run, "executor": executor}).rowcount:
@@ -152,7 +152,7 @@ class Runs:
         """Keep every executor from writing until the transaction ends."""
         self.tx.execute(LOCK, {"id": run})
 
-    def beat(self, run: UUID, executor: UUID) -> bool:
+    def beat(self, run: UUID, executor: UUID | None) -> bool:
         """Renew the lease. True if somebody asked to cancel the run."""
         given = {"id": run, "executor": executor, "lease": LEASE}
         row = self.tx.execute(BEAT, given).fetchone()
@@ -160,7 +160,7 @@ class Runs:
             raise RunTaken(str(run))
         return bool(row["cancel"])
 
-    def finish(self, run: UUID, executor: UUID, status: Status) -> None:
+    def finish(self, run: UUID, executor: UUID | None, status: Status) -> None:
         """End the run. May be repeated: the reply to the first try may have been lost."""
         given = {"id": run, "executor": executor, "status": status.value}
         if self.tx.execute(FINISH, given).rowcount:
@@ -169,22 +169,22 @@ class Runs:
         if now.status is not status:
             raise RunTaken(now.name)
 
-    def claim(self, run: RunRecord, executor: UUID, node: str) -> None:
-        """Take over a run that no process holds, or raise RunBusy."""
-        given = {"id": run.id, "executor": executor, "node": node, "lease": LEASE}
+    def claim(self, run: RunRecord) -> None:
+        """Take over a run for its new executor, or raise RunBusy if a process holds it."""
+        given = {"id": run.id, "executor": run.executor, "node": run.executor_node, "lease": LEASE}
         given |= {"params": Jsonb(run.params.to_json())}
         if not self.tx.execute(CLAIM, given).rowcount:
-            raise RunBusy(run.name, run.executor_node or "another process")
+            raise RunBusy(run.name, self.by_id(run.id).executor_node or "another process")
 
-    def hand_over(self, run: UUID, executor: UUID, node: str) -> None:
+    def hand_over(self, run: UUID, executor: UUID | None) -> None:
         """Let tasks execute a run that this executor holds. May be repeated."""
-        given = {"id": run, "executor": executor, "node": node}
+        given = {"id": run, "executor": executor, "node": MadeBy.TASKS}
         if not self.tx.execute(HAND_OVER, given).rowcount:
             raise RunTaken(str(run))
 
-    def reopen(self, run: UUID, node: str) -> bool:
+    def reopen(self, run: UUID) -> bool:
         """Let tasks execute a run that has ended; False if it is running or was removed."""
-        return bool(self.tx.execute(REOPEN, {"id": run, "node": node}).rowcount)
+        return bool(self.tx.execute(REOPEN, {"id": run, "node": MadeBy.TASKS}).rowcount)
 
     def plan_again(self, run: UUID, pins: Mapping[UUID, int], params: RunParams) -> None:
         """Let a run of which nothing is made yet read other versions, by other options."""
