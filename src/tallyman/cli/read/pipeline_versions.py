@@ -107,7 +107,3 @@ def _print_file(found: PipelineVersion, name: str) -> None:
     if text is None:
         raise NotFound(f"stored text in version {found.hash[:8]} of", name, nearest(name, files))
     sys.stdout.write(text)
-
-
-def register(app: typer.Typer, panel: str) -> None:
-    app.command(rich_help_panel=panel)(pipeline_versions)
