@@ -24,9 +24,9 @@ from tallyman.domain.history.trace import (
     TargetTrace,
     TraceRecord,
 )
+from tallyman.engine.files.duck import text as literal
 from tallyman.engine.files.past_run import Run
 from tallyman.errors import RunNotFinished, StepOutOfRange, TraceCorrupt, UsageError
-from tallyman.query.diff.columns import literal
 from tallyman.query.trace.files import TraceFile, TraceFolder
 from tallyman.query.trace.layout import Kind, StepRecords
 from tallyman.query.trace.read import TraceReader

@@ -11,7 +11,8 @@ from typing import Any, Literal, Protocol, get_args
 from uuid import UUID
 
 from tallyman.domain.history.trace import DELETED, ChangeType, TraceStep, Values
-from tallyman.query.diff.columns import literal
+from tallyman.engine.files import duck
+from tallyman.engine.files.duck import text as literal
 
 Kind = Literal["baseline", "created", "updated", "deleted"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -96,7 +97,7 @@ class StepRecords:
 
 def quoted(path: list[str]) -> str:
     """Write a column, or a field within one, in SQL."""
-    return ".".join('"' + name.replace('"', '""') + '"' for name in path)
+    return ".".join(map(duck.quoted, path))
 
 
 def read(row: Row, path: list[str]) -> Any:
