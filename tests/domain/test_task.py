@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tallyman.domain.codec import of_plain, to_plain
 from tallyman.domain.task.event import Event, Scope
 from tallyman.domain.task.fence import (
     AttemptReport,
@@ -99,7 +100,7 @@ def test_pauses_grow_to_their_cap(attempts: int, backoff: int, cap: int) -> None
     assert len(pauses) == attempts - 1
     assert pauses == sorted(pauses)
     assert all(backoff <= pause <= cap for pause in pauses)
-    assert RetryPolicy.of_json(json.loads(json.dumps(policy.to_json()))) == policy
+    assert of_plain(RetryPolicy, json.loads(json.dumps(to_plain(policy)))) == policy
 
 
 def test_a_policy_is_written_with_units() -> None:

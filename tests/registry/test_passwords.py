@@ -159,7 +159,7 @@ def test_a_file_that_is_not_yaml_is_refused_without_quoting_it(home: Path) -> No
 @pytest.fixture
 def tallyman(home: Path, state: Path) -> Iterator[Callable[..., str]]:
     app = typer.Typer()
-    db.register(app, "Operate")
+    app.add_typer(db.db, name="db")
     app.callback()(lambda: None)
 
     def run(*arguments: str) -> str:

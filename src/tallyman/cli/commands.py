@@ -57,8 +57,12 @@ class Commands(TyperGroup):
         panel = next((panel for panel, names in PANELS.items() if cmd_name in names), None)
         if panel is None:
             return None
-        name = IN_MODULE.get(cmd_name, cmd_name).replace("-", "_")
-        module = f"tallyman.cli.{panel.lower()}.{name}"
+        module = IN_MODULE.get(cmd_name, cmd_name).replace("-", "_")
+        place = import_module(f"tallyman.cli.{panel.lower()}.{module}")
+        found = getattr(place, cmd_name.replace("-", "_"))
         alone = typer.Typer(callback=lambda: None)
-        import_module(module).register(alone, panel)
+        if isinstance(found, typer.Typer):
+            alone.add_typer(found, name=cmd_name, rich_help_panel=panel)
+        else:
+            alone.command(cmd_name, rich_help_panel=panel)(found)
         return typer.main.get_group(alone).commands[cmd_name]

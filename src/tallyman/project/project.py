@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, ParamSpec, Self, TypeVar, overload
@@ -12,49 +12,55 @@ from tallyman.control.pipeline.workspace import Workspace
 from tallyman.domain.pipeline import selection
 from tallyman.domain.pipeline.pipeline import Pipeline
 from tallyman.engine.warehouse.warehouse import Warehouse
-from tallyman.on_demand import OnDemand
 from tallyman.registry.database import Database
 from tallyman.settings import Settings, read_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tallyman.control.rejections import rejections
-    from tallyman.project import (
-        checks,
-        datasets,
-        definitions,
-        lineage,
-        making,
-        pipelines,
-        plans,
-        rows,
-        runs,
-        seals,
-        tables,
-        tasks,
-        versions,
-        workers,
-    )
-else:
-    rejections = OnDemand("tallyman.control.rejections.rejections")
-    runs = OnDemand("tallyman.project.runs")
-    making = OnDemand("tallyman.project.making")
-    plans = OnDemand("tallyman.project.plans")
-    pipelines = OnDemand("tallyman.project.pipelines")
-    datasets = OnDemand("tallyman.project.datasets")
-    definitions = OnDemand("tallyman.project.definitions")
-    versions = OnDemand("tallyman.project.versions")
-    tables = OnDemand("tallyman.project.tables")
-    rows = OnDemand("tallyman.project.rows")
-    checks = OnDemand("tallyman.project.checks")
-    seals = OnDemand("tallyman.project.seals")
-    lineage = OnDemand("tallyman.project.lineage")
-    tasks = OnDemand("tallyman.project.tasks")
-    workers = OnDemand("tallyman.project.workers")
+    from tallyman.control.rejections.rejections import Rejections
+    from tallyman.project.checks import ProjectChecks
+    from tallyman.project.datasets import ProjectDatasets
+    from tallyman.project.definitions import ProjectDefinitions
+    from tallyman.project.lineage import ProjectLineage
+    from tallyman.project.making import ProjectMaking
+    from tallyman.project.pipelines import ProjectPipelines
+    from tallyman.project.plans import ProjectPlans
+    from tallyman.project.rows import ProjectRows
+    from tallyman.project.runs import ProjectRuns
+    from tallyman.project.seals import ProjectSeals
+    from tallyman.project.tables import ProjectTables
+    from tallyman.project.tasks import ProjectTasks
+    from tallyman.project.versions import ProjectVersions
+    from tallyman.project.workers import ProjectWorkers
 
 Asked = ParamSpec("Asked")
 Answer = TypeVar("Answer", covariant=True)
+Noun = TypeVar("Noun")
+
+
+class Part(Generic[Noun]):
+    """A part of a project. It is imported and made when it is first used."""
+
+    def __init__(self, place: str) -> None:
+        self.place = place
+
+    def __set_name__(self, _: type[Project], name: str) -> None:
+        self.name = name
+
+    @overload
+    def __get__(self, project: None, _: type[Project]) -> Self: ...
+
+    @overload
+    def __get__(self, project: Project, _: type[Project]) -> Noun: ...
+
+    def __get__(self, project: Project | None, _: type[Project]) -> Self | Noun:
+        if project is None:
+            return self
+        module, kind = self.place.rsplit(".", 1)
+        made: Noun = getattr(import_module(f"tallyman.{module}"), kind)(project.workspace)
+        project.__dict__[self.name] = made
+        return made
 
 
 class Delegated(Generic[Asked, Answer]):
@@ -79,6 +85,22 @@ class Project:
 
     Each part is about one noun. The verbs are methods of the parts, under shorter names.
     """
+
+    runs: Part[ProjectRuns] = Part("project.runs.ProjectRuns")
+    making: Part[ProjectMaking] = Part("project.making.ProjectMaking")
+    plans: Part[ProjectPlans] = Part("project.plans.ProjectPlans")
+    pipelines: Part[ProjectPipelines] = Part("project.pipelines.ProjectPipelines")
+    datasets: Part[ProjectDatasets] = Part("project.datasets.ProjectDatasets")
+    versions: Part[ProjectVersions] = Part("project.versions.ProjectVersions")
+    tables: Part[ProjectTables] = Part("project.tables.ProjectTables")
+    rows: Part[ProjectRows] = Part("project.rows.ProjectRows")
+    checks: Part[ProjectChecks] = Part("project.checks.ProjectChecks")
+    definitions: Part[ProjectDefinitions] = Part("project.definitions.ProjectDefinitions")
+    seals: Part[ProjectSeals] = Part("project.seals.ProjectSeals")
+    lineage: Part[ProjectLineage] = Part("project.lineage.ProjectLineage")
+    tasks: Part[ProjectTasks] = Part("project.tasks.ProjectTasks")
+    workers: Part[ProjectWorkers] = Part("project.workers.ProjectWorkers")
+    rejections: Part[Rejections] = Part("control.rejections.rejections.Rejections")
 
     run = Delegated(lambda project: project.making.run)
     backfill = Delegated(lambda project: project.making.backfill)
@@ -148,66 +170,6 @@ class Project:
 
     def __init__(self, settings: Settings) -> None:
         self.workspace = Workspace.open(settings)
-
-    @cached_property
-    def runs(self) -> runs.ProjectRuns:
-        return runs.ProjectRuns(self.workspace)
-
-    @cached_property
-    def making(self) -> making.ProjectMaking:
-        return making.ProjectMaking(self.workspace)
-
-    @cached_property
-    def plans(self) -> plans.ProjectPlans:
-        return plans.ProjectPlans(self.workspace)
-
-    @cached_property
-    def pipelines(self) -> pipelines.ProjectPipelines:
-        return pipelines.ProjectPipelines(self.workspace)
-
-    @cached_property
-    def datasets(self) -> datasets.ProjectDatasets:
-        return datasets.ProjectDatasets(self.workspace)
-
-    @cached_property
-    def versions(self) -> versions.ProjectVersions:
-        return versions.ProjectVersions(self.workspace)
-
-    @cached_property
-    def tables(self) -> tables.ProjectTables:
-        return tables.ProjectTables(self.workspace)
-
-    @cached_property
-    def rows(self) -> rows.ProjectRows:
-        return rows.ProjectRows(self.workspace)
-
-    @cached_property
-    def checks(self) -> checks.ProjectChecks:
-        return checks.ProjectChecks(self.workspace)
-
-    @cached_property
-    def definitions(self) -> definitions.ProjectDefinitions:
-        return definitions.ProjectDefinitions(self.workspace)
-
-    @cached_property
-    def seals(self) -> seals.ProjectSeals:
-        return seals.ProjectSeals(self.workspace)
-
-    @cached_property
-    def lineage(self) -> lineage.ProjectLineage:
-        return lineage.ProjectLineage(self.workspace)
-
-    @cached_property
-    def tasks(self) -> tasks.ProjectTasks:
-        return tasks.ProjectTasks(self.workspace)
-
-    @cached_property
-    def workers(self) -> workers.ProjectWorkers:
-        return workers.ProjectWorkers(self.workspace)
-
-    @cached_property
-    def rejections(self) -> rejections.Rejections:
-        return rejections.Rejections(self.workspace)
 
     @classmethod
     def open(

@@ -90,6 +90,4 @@ def _show(found: list[Reached], nothing: str, json_output: bool) -> None:
         out.print(nothing, markup=False)
 
 
-def register(app: typer.Typer, panel: str) -> None:
-    lineage_events.register(lineage)
-    app.add_typer(lineage, name="lineage", rich_help_panel=panel)
+lineage_events.register(lineage)

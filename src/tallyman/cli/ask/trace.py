@@ -205,7 +205,3 @@ def key_values(given: list[str]) -> dict[str, str]:
     if len(given) > 1:
         return pairs(given, "--key")
     return pairs(given[0].split(","), "--key")
-
-
-def register(app: typer.Typer, panel: str) -> None:
-    app.command(rich_help_panel=panel)(trace)

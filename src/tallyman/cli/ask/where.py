@@ -61,7 +61,3 @@ def _record(row: list[str]) -> dict[str, str]:
     if places and len(row) > 1:
         raise UsageError(f"{places[0]} already identifies the record: leave out the rest")
     return {"@": places[0]} if places else pairs(row, "row")
-
-
-def register(app: typer.Typer, panel: str) -> None:
-    app.command(rich_help_panel=panel)(where)

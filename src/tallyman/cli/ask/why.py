@@ -81,7 +81,3 @@ def _keys(hop: Hop) -> Iterator[str]:
         yield from origin.keys
         for further in origin.hops:
             yield from _keys(further)
-
-
-def register(app: typer.Typer, panel: str) -> None:
-    app.command(rich_help_panel=panel)(why)

@@ -30,7 +30,3 @@ def audit(
     for row in rows:
         row["at"] = f"{row['at']:%Y-%m-%d %H:%M:%S}"
     table(rows, ("at", "actor_id", "event_type", "resource", "details"))
-
-
-def register(app: typer.Typer, panel: str) -> None:
-    app.command(rich_help_panel=panel)(audit)

@@ -125,7 +125,3 @@ def _print(answer: CheckAnswer) -> None:
     if answer.checked and not answer.problems:
         err.print(ABOUT_SHRINKING, markup=False)
     out.print(f"{count if answer.problems else 'no mistakes'}   {done}", markup=False)
-
-
-def register(app: typer.Typer, panel: str) -> None:
-    app.command(rich_help_panel=panel)(check)

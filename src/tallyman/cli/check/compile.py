@@ -51,7 +51,3 @@ def _text(project: str | None, version: str | None, schema: bool) -> str:
         return canonical(json_schema())
     found = opened(project)
     return found.compiled() if version is None else found.pipelines.plan_of(version)
-
-
-def register(app: typer.Typer, panel: str) -> None:
-    app.command(rich_help_panel=panel)(compile)

@@ -68,7 +68,3 @@ def list_keys(project: ProjectFolder = None, json_output: AsJson = False) -> Non
         )
     else:
         out.print(f"private key {found['private_key']}", markup=False)
-
-
-def register(app: typer.Typer, panel: str) -> None:
-    app.add_typer(keys, name="keys", rich_help_panel=panel)

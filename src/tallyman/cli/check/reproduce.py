@@ -183,7 +183,3 @@ def _next(result: Reproduced) -> list[str]:
         if result.commit and any(result.commit in r for a in result.targets for r in a.reasons):
             lines.append(f"get the original code:  git checkout {result.commit}")
     return lines
-
-
-def register(app: typer.Typer, panel: str) -> None:
-    app.command(rich_help_panel=panel)(reproduce)

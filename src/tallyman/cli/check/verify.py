@@ -134,7 +134,3 @@ def dataset(
         print_damage(at, files, damage)
         print_outside(outside)
     raise typer.Exit(1 if damage or outside else 0)
-
-
-def register(app: typer.Typer, panel: str) -> None:
-    app.add_typer(verify, name="verify", rich_help_panel=panel)

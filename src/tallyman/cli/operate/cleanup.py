@@ -91,7 +91,3 @@ def show_cleaned(
         out.print(f"runs: {names}   {size:,} bytes", markup=False)
     if not confirm:
         out.print("nothing was removed; add --confirm to remove them", markup=False)
-
-
-def register(app: typer.Typer, panel: str) -> None:
-    app.command(rich_help_panel=panel)(cleanup)

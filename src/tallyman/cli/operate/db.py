@@ -134,7 +134,3 @@ def shell(
         finally:
             signal.signal(signal.SIGINT, before)
     raise typer.Exit(code)
-
-
-def register(app: typer.Typer, panel: str) -> None:
-    app.add_typer(db, name="db", rich_help_panel=panel)

@@ -122,7 +122,3 @@ def _row(pool: PoolState) -> dict[str, Any]:
         "taken": str(found["taken"]) if limited else "",
         "variables": ", ".join(found["variables"]),
     }
-
-
-def register(app: typer.Typer, panel: str) -> None:
-    app.add_typer(pools, name="pools", rich_help_panel=panel)

@@ -33,7 +33,3 @@ def purge(
         as_json(done.to_json(found.settings.home))
     else:
         out.print(f"removed {dataset} v{version}: {done.bytes:,} bytes", markup=False)
-
-
-def register(app: typer.Typer, panel: str) -> None:
-    app.command(rich_help_panel=panel)(purge)

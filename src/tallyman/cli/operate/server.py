@@ -108,7 +108,3 @@ def _environment() -> dict[str, str]:
         for name, value in os.environ.items()
         if name not in NOT_FOR_WORKERS and not name.startswith("PG")
     }
-
-
-def register(app: typer.Typer, panel: str) -> None:
-    app.command(rich_help_panel=panel)(server)

@@ -285,7 +285,3 @@ def _first(error: Any) -> str | None:
 
 def _instant(at: datetime | None) -> str | None:
     return f"{at:%Y-%m-%dT%H:%M:%SZ}" if at else None
-
-
-def register(app: typer.Typer, panel: str) -> None:
-    app.add_typer(tasks, name="tasks", rich_help_panel=panel)

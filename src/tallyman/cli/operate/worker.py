@@ -195,7 +195,3 @@ def revoke(
 
 
 worker.add_typer(token, name="token")
-
-
-def register(app: typer.Typer, panel: str) -> None:
-    app.add_typer(worker, name="worker", rich_help_panel=panel)

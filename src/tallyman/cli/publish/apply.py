@@ -66,7 +66,3 @@ def _naming(one: Planned) -> str:
             "is visible to outside readers" if one.publish else "is hidden from outside readers"
         )
     return ", ".join(said)
-
-
-def register(app: typer.Typer, panel: str) -> None:
-    app.command(rich_help_panel=panel)(apply)

@@ -57,7 +57,3 @@ def _show_change(change: DeclarationChange) -> None:
     out.print(f"{named}: {change.effect}", markup=False)
     for edit in item.edits:
         out.print(f"  {edit}", markup=False)
-
-
-def register(app: typer.Typer, panel: str) -> None:
-    app.command(rich_help_panel=panel)(diff_pipeline)

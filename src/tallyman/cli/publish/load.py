@@ -38,7 +38,3 @@ def load(
         raise UsageError(f"there is no file {file!r}")
     found = opened(project).load(table, file, mode=mode, expected_version=expect, message=message)
     print_change(found, json_output)
-
-
-def register(app: typer.Typer, panel: str) -> None:
-    app.command(rich_help_panel=panel)(load)

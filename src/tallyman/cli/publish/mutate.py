@@ -60,7 +60,3 @@ def _number(text: str) -> int:
     if not text.isdecimal():
         raise UsageError(f"--expect: a version must be a number, not {text!r}")
     return int(text)
-
-
-def register(app: typer.Typer, panel: str) -> None:
-    app.command(rich_help_panel=panel)(mutate)

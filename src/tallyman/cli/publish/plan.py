@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import typer
-
 from tallyman.cli.terminal.options import AsJson, ProjectFolder, opened
 from tallyman.cli.terminal.output import as_json, out
 from tallyman.domain.version.change_plan import ChangePlan
@@ -32,7 +30,3 @@ def _show_plan(plan: ChangePlan) -> None:
         new = [one for one in plan.builds if one.estimate is None]
         unknown = f"; nothing is known about {len(new)} new" if new else ""
         out.print(f"all builds: {plan.estimate}, as before{unknown}", markup=False)
-
-
-def register(app: typer.Typer, panel: str) -> None:
-    app.command(rich_help_panel=panel)(plan)

@@ -55,8 +55,3 @@ def _show(dataset: Dataset, json_output: bool) -> None:
         out.print(f"{name} is visible to outside readers as published.{name}", markup=False)
     else:
         out.print(f"{dataset.name} is hidden from outside readers", markup=False)
-
-
-def register(app: typer.Typer, panel: str) -> None:
-    for command in (rename, hide, expose):
-        app.command(rich_help_panel=panel)(command)

@@ -47,7 +47,3 @@ def rollback(
     if standing and standing.active:
         out.print(f"pipeline version {standing.active[:8]} is active now", markup=False)
         out.print(standing.runs_from, markup=False)
-
-
-def register(app: typer.Typer, panel: str) -> None:
-    app.command(rich_help_panel=panel)(rollback)

@@ -26,7 +26,3 @@ def snapshot(
         as_json({"alias": alias, "dataset": dataset, "version": found.ordinal})
     else:
         out.print(f"{alias} now permanently names {dataset} v{found.ordinal}", markup=False)
-
-
-def register(app: typer.Typer, panel: str) -> None:
-    app.command(rich_help_panel=panel)(snapshot)

@@ -42,7 +42,3 @@ def _commit(commit: Commit) -> dict[str, Any]:
         "moved": [str(move) for move in commit.moves],
         "versions": {move.dataset: move.ordinal for move in commit.moves},
     }
-
-
-def register(app: typer.Typer, panel: str) -> None:
-    app.command(rich_help_panel=panel)(commits)

@@ -62,7 +62,3 @@ def _line(row: DiffRow) -> str:
     rest = {k: v for k, v in (row.after or row.before or {}).items() if k not in row.key}
     shown = ", ".join(f"{name}={value}" for name, value in rest.items())
     return f"{named}   {shown}" if named else shown
-
-
-def register(app: typer.Typer, panel: str) -> None:
-    app.command(rich_help_panel=panel)(diff)

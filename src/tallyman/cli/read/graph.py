@@ -41,7 +41,3 @@ def graph(
         return
     draw = mermaid if as_mermaid else ascii_graph
     out.print(draw(pipeline, chosen), markup=False)
-
-
-def register(app: typer.Typer, panel: str) -> None:
-    app.command(rich_help_panel=panel)(graph)

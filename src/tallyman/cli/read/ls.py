@@ -149,7 +149,3 @@ def _state(rows: list[Materialization]) -> str:
         status = "success" if row.status.good else row.status.value
         counts[status] = counts.get(status, 0) + 1
     return ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
-
-
-def register(app: typer.Typer, panel: str) -> None:
-    app.command(rich_help_panel=panel)(ls)

@@ -102,7 +102,3 @@ def _print_file(found: PipelineVersion, name: str) -> None:
         near = nearest(name, found.files)
         raise NotFound(f"stored text in version {found.hash[:8]} of", name, near)
     sys.stdout.write(text)
-
-
-def register(app: typer.Typer, panel: str) -> None:
-    app.command(rich_help_panel=panel)(pipeline_versions)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import typer
-
 from tallyman.cli.terminal.options import (
     AsJson,
     AtVersion,
@@ -36,7 +34,3 @@ def read(
     shown, total = len(rows), resolved.version.rows
     at = f"{resolved.dataset.name} v{resolved.version.ordinal}"
     out.print(f"{at}   {shown:,} of {total:,} rows", markup=False)
-
-
-def register(app: typer.Typer, panel: str) -> None:
-    app.command(rich_help_panel=panel)(read)

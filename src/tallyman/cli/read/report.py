@@ -77,7 +77,3 @@ def _write(target: Path, text: str) -> None:
         os.replace(unfinished, target)
     except OSError as error:
         raise UsageError(f"cannot write {target}: {error.strerror}") from None
-
-
-def register(app: typer.Typer, panel: str) -> None:
-    app.command(rich_help_panel=panel)(report)

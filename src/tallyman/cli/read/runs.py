@@ -147,7 +147,3 @@ def runs_rm(
     out.print(f"{did} {counted(len(going), 'run')}, {size:,} bytes", markup=False)
     if going and not confirm:
         out.print("nothing was removed; add --confirm to remove them", markup=False)
-
-
-def register(app: typer.Typer, panel: str) -> None:
-    app.add_typer(runs, name="runs", rich_help_panel=panel)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import typer
-
 from tallyman.cli.terminal.options import AsJson, ProjectFolder, RunName, opened
 from tallyman.cli.terminal.output import as_json, err, next_steps, out, published, tally
 from tallyman.domain.history.materialization import Materialization
@@ -111,7 +109,3 @@ def _show_asset(made: AssetResult, row: Materialization) -> None:
     phases = [f"{lap['phase']} {duration(lap['ms'])}" for lap in laps if "phase" in lap]
     if phases:
         out.print(f"    {', '.join(phases)}", markup=False)
-
-
-def register(app: typer.Typer, panel: str) -> None:
-    app.command(rich_help_panel=panel)(show)

@@ -77,7 +77,3 @@ def _facts(found: Project, row: Materialization) -> dict[str, object]:
         "took": duration(row.duration_ms) if row.duration_ms is not None else None,
         "error": (row.error_message or "").split("\n")[0] or None,
     }
-
-
-def register(app: typer.Typer, panel: str) -> None:
-    app.command(rich_help_panel=panel)(status)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import typer
-
 from tallyman.cli.terminal.options import AsJson, DatasetName, Limit, ProjectFolder, opened
 from tallyman.cli.terminal.output import as_json, short, table
 
@@ -53,7 +51,3 @@ def versions(
         return
     names = ("version", "state", "operation", "rows", "bytes", "at", "actor", "commit", "pinned_by")
     table(rows, names)
-
-
-def register(app: typer.Typer, panel: str) -> None:
-    app.command(rich_help_panel=panel)(versions)

@@ -103,8 +103,3 @@ def approvals(
         table(rows, (*names, "reason"))
     else:
         out.print("no approvals")
-
-
-def register(app: typer.Typer, panel: str) -> None:
-    for command in (approve, reject, approvals):
-        app.command(rich_help_panel=panel)(command)

@@ -94,7 +94,3 @@ def _listed(given: str | None) -> list[str]:
     if not found:
         raise UsageError(f"--partitions: {given[1:]} lists no partition")
     return found
-
-
-def register(app: typer.Typer, panel: str) -> None:
-    app.command(rich_help_panel=panel)(backfill)

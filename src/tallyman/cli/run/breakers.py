@@ -62,7 +62,3 @@ def breakers_close(
         as_json({"asset": asset, "closed": count})
     else:
         out.print(f"closed; make it again:  tallyman run {asset}", markup=False)
-
-
-def register(app: typer.Typer, panel: str) -> None:
-    app.add_typer(breakers, name="breakers", rich_help_panel=panel)

@@ -31,7 +31,3 @@ def cancel(
         as_json({"run_id": record.name, "status": status.value})
     else:
         out.print(f"run {record.name}: {status.value}", markup=False)
-
-
-def register(app: typer.Typer, panel: str) -> None:
-    app.command(rich_help_panel=panel)(cancel)

@@ -28,7 +28,3 @@ def invalidate(
         as_json({"invalidated": count})
     else:
         out.print(f"{count} result{'s' if count != 1 else ''} invalidated", markup=False)
-
-
-def register(app: typer.Typer, panel: str) -> None:
-    app.command(rich_help_panel=panel)(invalidate)

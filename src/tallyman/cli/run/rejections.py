@@ -307,7 +307,3 @@ def rejections_discard(
         return
     word = "record" if count == 1 else "records"
     out.print(f"{count:,} {word} of run {chosen.run.run_id} discarded: {reason}", markup=False)
-
-
-def register(app: typer.Typer, panel: str) -> None:
-    app.add_typer(rejections, name="rejections", rich_help_panel=panel)

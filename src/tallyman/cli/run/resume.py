@@ -74,7 +74,3 @@ def _resume_failed(found: Project, jobs: int | None, json_output: bool) -> NoRet
 
 def _resumed(found: Project, name: str, jobs: int | None, progress: Progress) -> RunResult:
     return found.resume(name, jobs=jobs, listen=progress)
-
-
-def register(app: typer.Typer, panel: str) -> None:
-    app.command(rich_help_panel=panel)(resume)

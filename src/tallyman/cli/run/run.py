@@ -82,7 +82,3 @@ def run(
         ),
     )
     show_result(result, json_output)
-
-
-def register(app: typer.Typer, panel: str) -> None:
-    app.command(rich_help_panel=panel)(run)

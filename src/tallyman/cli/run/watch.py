@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import typer
-
 from tallyman.cli.terminal.options import AsJson, ProjectFolder, RunName, opened
 from tallyman.cli.terminal.progress import supervised
 from tallyman.cli.terminal.result import show_result
@@ -18,7 +16,3 @@ def watch(run: RunName, project: ProjectFolder = None, json_output: AsJson = Fal
     found = opened(project)
     result = supervised(found, json_output, lambda progress: found.watch(run, listen=progress))
     show_result(result, json_output)
-
-
-def register(app: typer.Typer, panel: str) -> None:
-    app.command(rich_help_panel=panel)(watch)

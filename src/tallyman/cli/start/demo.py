@@ -38,7 +38,3 @@ def demo(
             markup=False,
         )
     raise typer.Exit(result.exit_code)
-
-
-def register(app: typer.Typer, panel: str) -> None:
-    app.command(rich_help_panel=panel)(demo)

@@ -129,7 +129,3 @@ def _outside(project: Project, fix: bool) -> Check:
     if fix:
         return "outside", True, f"restored for outside readers: {listed}"
     return "outside", False, f"{listed}; run: doctor --fix"
-
-
-def register(app: typer.Typer, panel: str) -> None:
-    app.command(rich_help_panel=panel)(doctor)

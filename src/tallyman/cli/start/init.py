@@ -102,7 +102,3 @@ def init(
         as_json({"project": folder.name, "files": list(files)})
         return
     out.print(f"{folder}: {', '.join(files)}\nnext:  cd {folder} && tallyman run", markup=False)
-
-
-def register(app: typer.Typer, panel: str) -> None:
-    app.command(rich_help_panel=panel)(init)

@@ -100,9 +100,17 @@ def config_of(
 
 def config_file(config: Mapping[str, Any], run: RunRecord, master: str | None) -> dict[str, Any]:
     """Build config.json: the binding settings, and the options the run was started with."""
-    asked = ("selection", "force", "jobs", "go_on", "plan", "evidence", "thresholds")
-    options = run.params.options.to_json()
-    volatile = {name: options[name] for name in asked} | {"master": master}
+    options = run.params.options
+    asked = {
+        "selection": list(options.selection),
+        "force": sorted(options.force),
+        "jobs": options.jobs,
+        "go_on": options.go_on,
+        "plan": options.plan.to_json() if options.plan else None,
+        "evidence": options.evidence,
+        "thresholds": options.thresholds.to_json() if options.thresholds else None,
+    }
+    volatile = asked | {"master": master}
     return {**config, VOLATILE: without_secrets_in(volatile)}
 
 

@@ -6,10 +6,11 @@ The reader trusts none of it: user code ran in the process that wrote it.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tallyman.domain.codec import of_plain, to_plain
 from tallyman.domain.compiled import form
 from tallyman.domain.compiled.compiled_plan import CompiledPlan, MistakenPlan
 from tallyman.domain.compiled.declared import read_without_plan
@@ -41,22 +42,14 @@ class Handover:
     """File and line of each declaration."""
 
     def to_json(self) -> str:
-        return json.dumps(asdict(self))
+        return json.dumps(to_plain(self))
 
     @classmethod
     def of_json(cls, text: str | bytes) -> Handover:
         """Read what a child wrote; ValueError if it is something else."""
         try:
-            found = json.loads(text)
-            return cls(
-                items=tuple(
-                    replace(_item(item), problems=_problems(item["problems"]))
-                    for item in found["items"]
-                ),
-                problems=_problems(found["problems"]),
-                places={str(k): (str(file), int(n)) for k, (file, n) in found["places"].items()},
-            )
-        except (TypeError, KeyError, AttributeError, RecursionError) as error:
+            return of_plain(cls, json.loads(text))
+        except RecursionError as error:
             raise ValueError(str(error)) from None
 
     def declared(self) -> tuple[Declarations, list[Problem]]:
@@ -83,19 +76,6 @@ class Handover:
     def text(self) -> str:
         """Return the compiled form; DefinitionError lists every mistake."""
         return form.text_of_document(form.write(self.pipeline()))
-
-
-def _item(found: Mapping[str, Any]) -> CompiledItem:
-    item = CompiledItem(**found)
-    if not (isinstance(item.section, str) and isinstance(item.name, str)):
-        raise ValueError(f"a section or a name is no text: {item.section!r}, {item.name!r}")
-    if not (isinstance(item.value, dict) and isinstance(item.code, str | None)):
-        raise ValueError(f"{item.section}.{item.name} is not a compiled declaration")
-    return item
-
-
-def _problems(listed: Sequence[Mapping[str, Any]]) -> tuple[Problem, ...]:
-    return tuple(Problem(**each) for each in listed)
 
 
 def _read(item: CompiledItem) -> Item:

@@ -148,10 +148,10 @@ class Closing:
 
 
 def result_of(database: Database, run: RunRecord) -> RunResult:
-    """Build the result of an ended run from the registry."""
+    """Build the result of a run from the registry, with the status that it has."""
     rows = database.durably(lambda tx: Materializations(tx).of_run(run.id))
     commit = database.durably(lambda tx: Commits(tx).of_run(run.id))
-    return replace(finish.result(run, rows), commit=commit)
+    return replace(finish.result(run, rows), status=run.status, commit=commit)
 
 
 def close_again(

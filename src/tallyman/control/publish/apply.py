@@ -10,6 +10,7 @@ from uuid import UUID, uuid5
 from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.publish import rename
 from tallyman.control.publish.commit import PIPELINE_MOVED, publish
+from tallyman.domain.codec import of_plain
 from tallyman.domain.pipeline.target import Target
 from tallyman.domain.version.change_plan import Action, ChangePlan
 from tallyman.domain.version.commit import Change, Commit, Operation, Publication
@@ -28,7 +29,7 @@ def load(tx: Transaction, wanted: str, owner: Owner) -> ChangePlan:
     row = Pipelines(tx).plan(wanted, owner)
     if row["commit_id"] is not None:
         raise PlanOutdated(str(row["id"]), f"it was applied by commit {str(row['commit_id'])[:8]}")
-    return ChangePlan.of_json(row["content"])
+    return of_plain(ChangePlan, row["content"])
 
 
 def check(tx: Transaction, plan: ChangePlan, definitions: Definitions) -> None:

@@ -12,6 +12,7 @@ from tallyman.control.conclude import ended
 from tallyman.control.publish.of_run import publish_run
 from tallyman.control.target.outcome import TargetOutcome
 from tallyman.control.target.record import TargetRecord, spool
+from tallyman.domain.codec import to_plain
 from tallyman.domain.history.lineage_event import LineageEvent
 from tallyman.domain.history.materialization import Materialization, RunRecord
 from tallyman.domain.history.run import Status
@@ -66,7 +67,7 @@ class Journal:
             runs.add(self.run)
             Materializations(tx).plan(self.run.id, chosen)
             self._audit(
-                tx, "run.started", {"targets": len(chosen), **self.run.params.to_json()}, key
+                tx, "run.started", {"targets": len(chosen), **to_plain(self.run.params)}, key
             )
 
         key = uuid4()

@@ -15,11 +15,11 @@ from tallyman.control.openlineage.run import RunEvents
 from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.pipeline.workspace import Workspace
 from tallyman.control.target.assignment import Assignment
-from tallyman.control.target.carried import to_plain
 from tallyman.control.target.make_target import TargetWork, failed
 from tallyman.control.target.outcome import TargetOutcome
 from tallyman.control.target.package import MadeTarget, TargetPackage
 from tallyman.control.target.target_inputs import TargetInputs
+from tallyman.domain.codec import to_plain
 from tallyman.domain.history.lineage_event import LineageEvent
 from tallyman.domain.pipeline.pipeline_version import PipelineVersion
 from tallyman.domain.pipeline.target import Reading, Target

@@ -10,8 +10,8 @@ from typing import Any
 from tallyman.control.bind.describe import RunDescription
 from tallyman.control.pipeline.shared import FoundShared
 from tallyman.control.target.assignment import Assignment
-from tallyman.control.target.carried import of_plain, to_plain
 from tallyman.control.target.outcome import TargetOutcome
+from tallyman.domain.codec import of_plain, to_plain
 from tallyman.settings import Settings
 
 
@@ -43,25 +43,11 @@ class TargetPackage:
 
     def to_json(self) -> dict[str, Any]:
         without = replace(self.settings, database=None, signing_key=None, server=None)
-        return {
-            "assignment": to_plain(self.assignment),
-            "settings": to_plain(without),
-            "version": self.version,
-            "plan": self.plan,
-            "shared": to_plain(self.shared),
-            "describes": self.describes,
-        }
+        return to_plain(replace(self, settings=without))
 
     @classmethod
     def of_json(cls, found: Mapping[str, Any]) -> TargetPackage:
-        return cls(
-            assignment=of_plain(Assignment, found["assignment"]),
-            settings=of_plain(Settings, found["settings"]),
-            version=found["version"],
-            plan=found["plan"],
-            shared={k: of_plain(FoundShared, one) for k, one in found["shared"].items()},
-            describes=found["describes"],
-        )
+        return of_plain(cls, found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,12 +58,8 @@ class MadeTarget:
     description: RunDescription | None = None
 
     def to_json(self) -> dict[str, Any]:
-        return {"outcome": to_plain(self.outcome), "description": to_plain(self.description)}
+        return to_plain(self)
 
     @classmethod
     def of_json(cls, found: Mapping[str, Any]) -> MadeTarget:
-        described = found.get("description")
-        return cls(
-            outcome=of_plain(TargetOutcome, found["outcome"]),
-            description=of_plain(RunDescription, described) if described else None,
-        )
+        return of_plain(cls, found)

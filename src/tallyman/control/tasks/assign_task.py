@@ -17,6 +17,7 @@ from tallyman.control.target.assign import Assigner
 from tallyman.control.target.assignment import Assignment
 from tallyman.control.target.package import TargetPackage
 from tallyman.control.tasks.projects import TaskProjects
+from tallyman.domain.codec import to_plain
 from tallyman.domain.history.materialization import MadeBy, Materialization, RunRecord
 from tallyman.domain.history.options import Options
 from tallyman.domain.history.run import RunIdentity, Status
@@ -141,7 +142,7 @@ class TaskAssigner:
             Runs(tx).hand_over(run.id, run.id)
             Materializations(tx).plan(run.id, asked.targets)
             RunTasks(tx).bind(task.id, run.id, run.params.pipeline_version)
-            details = {"targets": 1, **run.params.to_json()}
+            details = {"targets": 1, **to_plain(run.params)}
             Audit(tx, run.owner).add(
                 "run.started", ACTOR, run.name, run=run.id, details=details, key=run.id
             )

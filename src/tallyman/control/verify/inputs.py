@@ -24,7 +24,7 @@ from tallyman.control.verify.bound_change import (
     other_seal,
     setting_change,
 )
-from tallyman.domain.definition.canonical_json import canonical_hash, hashed
+from tallyman.domain.definition.canonical_json import canonical_hash, changed, flattened, hashed
 from tallyman.domain.history.manifest import BoundInput, CodeVersion, Manifest
 from tallyman.domain.history.materialization import RunRecord
 from tallyman.domain.history.seal import Seal
@@ -188,13 +188,9 @@ class Bound:
                 advice="the run's own files were changed; list them:  tallyman verify",
             )
             return
-        now = flattened(
-            config_of(self.definitions, self._still_declared(), self.record.params.options)
-        )
-        then = flattened(self.config)
-        for path in dict.fromkeys([*then, *now]):
-            if then.get(path, ABSENT) != now.get(path, ABSENT):
-                yield setting_change(path, then.get(path, ABSENT), now.get(path, ABSENT))
+        now = config_of(self.definitions, self._still_declared(), self.record.params.options)
+        for path, then, given in changed(self.config, now, absent=ABSENT):
+            yield setting_change(path, then, given)
 
     def _still_declared(self) -> list[Target]:
         return [t for t in self.targets if t.asset in self.definitions.pipeline.assets]
@@ -270,15 +266,3 @@ def damage(warehouse: Warehouse, fragments: Sequence[Fragment]) -> str | None:
     if gone:
         return f"{gone:,} of its {total:,} files are missing"
     return f"{other:,} of its {total:,} files have changed" if other else None
-
-
-def flattened(value: Mapping[str, Any], above: str = "") -> dict[str, Any]:
-    """Return every setting by its path: `assets.daily.thresholds.percentage`."""
-    found: dict[str, Any] = {}
-    for name, given in value.items():
-        path = f"{above}.{name}" if above else str(name)
-        if isinstance(given, Mapping) and given:
-            found |= flattened(given, path)
-        else:
-            found[path] = given
-    return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 Bound: TypeAlias = int | float | str | None
 
@@ -21,35 +21,5 @@ class ColumnMetrics:
     because the first and last text of a column may be anything."""
     max: Bound = None
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "nulls": self.nulls,
-            "approx_distinct": self.approx_distinct,
-            "min": self.min,
-            "max": self.max,
-        }
-
-    @classmethod
-    def of_json(cls, found: Mapping[str, Any]) -> ColumnMetrics:
-        return cls(
-            **{name: found.get(name) for name in ("approx_distinct", "min", "max")},
-            nulls=found["nulls"],
-        )
-
 
 MetricsByColumn: TypeAlias = Mapping[str, ColumnMetrics]
-
-
-def metrics_json(metrics: Mapping[str, MetricsByColumn]) -> dict[str, Any]:
-    """Write the metrics of several inputs, by name of the input and of the column."""
-    return {
-        name: {column: one.to_json() for column, one in columns.items()}
-        for name, columns in metrics.items()
-    }
-
-
-def metrics_of_json(found: Mapping[str, Any]) -> dict[str, dict[str, ColumnMetrics]]:
-    return {
-        name: {column: ColumnMetrics.of_json(one) for column, one in columns.items()}
-        for name, columns in found.items()
-    }

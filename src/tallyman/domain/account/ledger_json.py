@@ -16,6 +16,7 @@ from tallyman.domain.account.ledger import (
 )
 from tallyman.domain.account.reference_tally import ReferenceTally
 from tallyman.domain.account.stored_ledger import StoredInputs, StoredLedger, StoredProof
+from tallyman.domain.codec import Unfit, of_plain, to_plain
 
 VERSION = "1.0"
 KINDS = ("missing", "extra", "duplicate")
@@ -54,7 +55,7 @@ def to_json(ledger: StoredLedger) -> dict[str, Any]:
             "unaccounted": ledger.unaccounted,
         },
         "sub_ledgers": [_sub_json(sub) for sub in ledger.sub_ledgers],
-        "references": [one.to_json() for one in ledger.references],
+        "references": to_plain(ledger.references),
         "verification": _proof_json(ledger.proof),
         **({"redacted": list(ledger.redacted)} if ledger.redacted else {}),
         **({"files": dict(ledger.files)} if ledger.files is not None else {}),
@@ -78,12 +79,12 @@ def of_json(found: Mapping[str, Any]) -> StoredLedger:
             proof=_read_proof(found["verification"]),
             sub_ledgers=tuple(map(_read_sub, found["sub_ledgers"])),
             versions=tuple(map(InputVersion.of_json, found["versions"])),
-            references=tuple(map(ReferenceTally.of_json, found["references"])),
+            references=tuple(of_plain(ReferenceTally, one) for one in found["references"]),
             replay_of=found.get("replay_of"),
             redacted=tuple(found.get("redacted", ())),
             files=files_listed(found),
         )
-    except (AttributeError, KeyError, TypeError) as error:
+    except (AttributeError, KeyError, TypeError, Unfit) as error:
         raise ValueError(f"it is not a ledger: {error!r}") from error
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,13 +25,6 @@ class ReferenceTally:
     @property
     def exceeded(self) -> bool:
         return self.limit is not None and exceeds(self.limit, self.unmatched, self.looked_up)
-
-    def to_json(self) -> dict[str, object]:
-        return asdict(self)
-
-    @classmethod
-    def of_json(cls, found: Mapping[str, Any]) -> ReferenceTally:
-        return cls(**found)
 
     def __str__(self) -> str:
         read = f"{self.name}, looked up in {self.step}: {self.rows:,} records read"

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,13 +16,6 @@ class RuleWarning:
     example: str | None = None
     of_records: bool = True
     """False if the rows are groups or children of records."""
-
-    def to_json(self) -> dict[str, object]:
-        return asdict(self)
-
-    @classmethod
-    def of_json(cls, found: Mapping[str, Any]) -> RuleWarning:
-        return cls(**found)
 
     def __str__(self) -> str:
         what = "record(s)" if self.of_records else "row(s)"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from tallyman.domain.account.fate import Fate
 from tallyman.domain.account.ledger import Ledger, Partition
@@ -30,29 +29,6 @@ class SubTally:
     def worth_a_line(self) -> bool:
         """True unless the output already shows everything: all groups passed."""
         return self.unit == "child" or self.fates.get(Fate.PASSED, 0) != self.units_in
-
-    def to_json(self) -> dict[str, object]:
-        found: dict[str, object] = {
-            "opened_by": self.opened_by,
-            "unit": self.unit,
-            "units_in": self.units_in,
-            "fates": {fate.value: count for fate, count in self.fates.items()},
-            "unaccounted": self.unaccounted,
-        }
-        if self.parents is not None:
-            found["parents"] = self.parents
-        return found
-
-    @classmethod
-    def of_json(cls, found: Mapping[str, Any]) -> SubTally:
-        return cls(
-            opened_by=found["opened_by"],
-            unit=found["unit"],
-            units_in=found["units_in"],
-            fates={Fate(name): count for name, count in found["fates"].items()},
-            unaccounted=found["unaccounted"],
-            parents=found.get("parents"),
-        )
 
 
 def sub_tallies(ledger: Ledger) -> tuple[SubTally, ...]:

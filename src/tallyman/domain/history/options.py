@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 from uuid import UUID
 
 from tallyman.domain.account.fate import Evidence
@@ -22,21 +21,6 @@ class ReplayOptions:
     """Runs that replayed the same rejections and were rolled back."""
     records: Mapping[str, int] = field(default_factory=dict)
     """The number of records of each target that are replayed."""
-
-    @classmethod
-    def of_json(cls, found: Mapping[str, Any]) -> ReplayOptions:
-        return cls(
-            adds=tuple(found.get("adds", ())),
-            taken_back=tuple(UUID(run) for run in found.get("taken_back", ())),
-            records=dict(found.get("records", {})),
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "adds": list(self.adds),
-            "taken_back": [str(run) for run in self.taken_back],
-            "records": dict(self.records),
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,41 +44,6 @@ class Options:
     replay: ReplayOptions | None = None
     stored_version: str | None = None
     """The hash of the stored pipeline version to run; None means that of the project's files."""
-
-    @classmethod
-    def of_json(cls, found: Mapping[str, Any]) -> Options:
-        evidence, thresholds = found.get("evidence"), found.get("thresholds")
-        plan, replay = found.get("plan"), found.get("replay")
-        return cls(
-            selection=tuple(found.get("selection", ())),
-            force=frozenset(found.get("force", ())),
-            evidence=Evidence(evidence) if evidence else None,
-            thresholds=Thresholds.of_json(thresholds) if thresholds else None,
-            jobs=int(found.get("jobs", 1)),
-            go_on=bool(found.get("go_on", True)),
-            good_partitions=bool(found.get("publish_good_partitions")),
-            plan=ChangePlan.of_json(plan) if plan else None,
-            accept_shrink=tuple(found.get("accept_shrink", ())),
-            replay_of=found.get("replay_of"),
-            replay=ReplayOptions.of_json(replay) if replay is not None else None,
-            stored_version=found.get("stored_version"),
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        replay = self.replay.to_json() if self.replay else None
-        return {
-            **({"replay_of": self.replay_of, "replay": replay} if self.replay_of else {}),
-            **({"stored_version": self.stored_version} if self.stored_version else {}),
-            **({"accept_shrink": list(self.accept_shrink)} if self.accept_shrink else {}),
-            "plan": self.plan.to_json() if self.plan else None,
-            "publish_good_partitions": self.good_partitions,
-            "selection": list(self.selection),
-            "force": sorted(self.force),
-            "evidence": self.evidence.value if self.evidence else None,
-            "thresholds": self.thresholds.to_json() if self.thresholds else None,
-            "jobs": self.jobs,
-            "go_on": self.go_on,
-        }
 
     def with_force(self, force: frozenset[str]) -> Options:
         return replace(self, force=force)
@@ -121,24 +70,3 @@ class RunParams:
     """The pipeline version that was active when the run began."""
     meta: Mapping[str, str] = field(default_factory=dict)
     """Notes of whoever started the run, by name. They decide nothing."""
-
-    @classmethod
-    def of_json(cls, found: Mapping[str, Any]) -> RunParams:
-        return cls(
-            options=Options.of_json(found),
-            assets=tuple(found.get("assets", ())),
-            append=tuple(found.get("append", ())),
-            pipeline_version=found.get("pipeline_version"),
-            pipeline_before=found.get("pipeline_before"),
-            meta=dict(found.get("meta", {})),
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            **({"meta": dict(self.meta)} if self.meta else {}),
-            "assets": list(self.assets),
-            "append": list(self.append),
-            **self.options.to_json(),
-            "pipeline_version": self.pipeline_version,
-            "pipeline_before": self.pipeline_before,
-        }

@@ -10,15 +10,12 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from tallyman.domain.account.column_metrics import (
-    MetricsByColumn,
-    metrics_json,
-    metrics_of_json,
-)
+from tallyman.domain.account.column_metrics import MetricsByColumn
 from tallyman.domain.account.fate import Fate
 from tallyman.domain.account.reference_tally import ReferenceTally
 from tallyman.domain.account.rule_warning import RuleWarning
 from tallyman.domain.account.sub_tally import SubTally
+from tallyman.domain.codec import of_plain, to_plain
 from tallyman.domain.pipeline.target import Target
 from tallyman.domain.version.commit import Commit
 from tallyman.errors import UsageError
@@ -134,60 +131,20 @@ class AssetResult:
         return replace(self, status=status, error=error or self.error)
 
     def to_json(self) -> dict[str, object]:
-        found: dict[str, object] = {
-            "name": self.name,
-            "partition": self.partition,
-            "status": self.status.value,
-            "attempt": self.attempt,
-            "records_in": self.records_in,
-            "fates": {fate.value: count for fate, count in self.fates.items()},
-            "unaccounted": self.unaccounted,
-            "sub_ledgers": [made.to_json() for made in self.sub_ledgers],
-            "rows_out": self.rows_out,
-            "rejections": self.rejections,
-            "duration_ms": self.duration_ms,
-        }
-        if self.null_keys:
-            found["null_keys"] = dict(self.null_keys)
-        if self.missing_columns:
-            found["missing_columns"] = {k: dict(v) for k, v in self.missing_columns.items()}
-        if self.column_metrics:
-            found["column_metrics"] = metrics_json(self.column_metrics)
-        if self.warnings:
-            found["warnings"] = [warning.to_json() for warning in self.warnings]
-        if self.references:
-            found["references"] = [one.to_json() for one in self.references]
-        if self.input_warnings:
-            found["input_warnings"] = list(self.input_warnings)
-        if self.reused:
-            found["reused"] = self.reused
-        if self.unchanged_since:
-            found["unchanged_since"] = self.unchanged_since
-        return found | ({"error": dict(self.error)} if self.error else {})
+        found = to_plain(self)
+        return {name: fact for name, fact in found.items() if fact or name not in SPARSE}
 
     @classmethod
     def of_json(cls, found: Mapping[str, Any]) -> AssetResult:
-        known = {k: found[k] for k in COUNTS if k in found}
-        return cls(
-            name=found["name"],
-            partition=found.get("partition"),
-            status=Status(found["status"]),
-            fates={Fate(name): count for name, count in found.get("fates", {}).items()},
-            sub_ledgers=tuple(map(SubTally.of_json, found.get("sub_ledgers", ()))),
-            null_keys=found.get("null_keys", {}),
-            missing_columns=found.get("missing_columns", {}),
-            column_metrics=metrics_of_json(found.get("column_metrics", {})),
-            warnings=tuple(map(RuleWarning.of_json, found.get("warnings", ()))),
-            references=tuple(map(ReferenceTally.of_json, found.get("references", ()))),
-            input_warnings=tuple(found.get("input_warnings", ())),
-            error=found.get("error"),
-            reused=found.get("reused"),
-            unchanged_since=found.get("unchanged_since"),
-            **known,
-        )
+        """Read a result from the facts that the registry keeps of it, among others."""
+        return of_plain(cls, {name: found[name] for name in cls.__slots__ if name in found})
 
 
-COUNTS = ("attempt", "records_in", "unaccounted", "rows_out", "rejections", "duration_ms")
+SPARSE = (
+    "null_keys", "missing_columns", "column_metrics", "warnings", "references", "input_warnings",
+    "reused", "unchanged_since", "error",
+)  # fmt: skip
+"""The facts that are shown only if there are any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

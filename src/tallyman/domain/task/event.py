@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid5
 
+from tallyman.domain.codec import of_plain, to_plain
 from tallyman.domain.version.owner import Owner
 from tallyman.errors import UsageError
 
@@ -47,16 +48,11 @@ class Scope:
         return "w" if self.partition_key is None else f"p:{self.partition_key}"
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "partition_key": self.partition_key,
-            "cursor": self.cursor,
-            "start": self.start,
-            "end": self.end,
-        }
+        return to_plain(self)
 
     @classmethod
     def of_json(cls, found: Mapping[str, Any]) -> Scope:
-        return cls(**{name: found.get(name) for name in cls.__slots__})
+        return of_plain(cls, found)
 
 
 WHOLE = Scope()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
 
 from tallyman.errors import UsageError
 
@@ -45,18 +44,6 @@ class RetryPolicy:
             pauses.append(min(pause, self.backoff_cap_s))
             pause = min(pause * FACTOR, self.backoff_cap_s)
         return pauses
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "attempts": self.attempts,
-            "timeout_s": self.timeout_s,
-            "backoff_s": self.backoff_s,
-            "backoff_cap_s": self.backoff_cap_s,
-        }
-
-    @classmethod
-    def of_json(cls, found: dict[str, Any]) -> RetryPolicy:
-        return cls(**found)
 
 
 def retry(

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID, uuid5
 
+from tallyman.domain.codec import of_plain, to_plain
 from tallyman.domain.task.event import NAMESPACE, WHOLE, Producer, Scope
 from tallyman.domain.task.retry import RetryPolicy
 from tallyman.domain.task.state import TaskStatus
@@ -62,25 +63,11 @@ class TaskTemplate:
         return Owner(self.org, self.project)
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "project": self.project,
-            "asset": self.asset,
-            "kind": self.kind,
-            "org": self.org,
-            "pipeline_version": self.pipeline_version,
-            "config": dict(self.config),
-            "pool": self.pool,
-            "priority": self.priority,
-            "max_concurrency": self.max_concurrency,
-            "retry": self.retry.to_json(),
-            "lease_s": self.lease_s,
-        }
+        return to_plain(self)
 
     @classmethod
     def of_json(cls, found: Mapping[str, Any]) -> TaskTemplate:
-        given = dict(found)
-        retry = RetryPolicy.of_json(given.pop("retry"))
-        return cls(retry=retry, **given)
+        return of_plain(cls, found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
+
+from tallyman.domain.codec import to_plain
 
 
 class Action(StrEnum):
@@ -113,20 +115,4 @@ class ChangePlan:
         return not metadata and all(one.action is Action.REUSE for one in self.planned)
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def of_json(cls, found: Mapping[str, Any]) -> ChangePlan:
-        given: dict[str, Any] = dict(found)
-        given["planned"] = tuple(_planned(one) for one in found["planned"])
-        return cls(**given)
-
-
-def _planned(found: Mapping[str, Any]) -> Planned:
-    given: dict[str, Any] = dict(found)
-    given["action"] = Action(found["action"])
-    if found["partitions"] is not None:
-        given["partitions"] = tuple(found["partitions"])
-    if found.get("estimate") is not None:
-        given["estimate"] = Estimate(**found["estimate"])
-    return Planned(**given)
+        return to_plain(self)

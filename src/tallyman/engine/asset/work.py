@@ -20,6 +20,7 @@ from tallyman.domain.pipeline.pipeline import Asset
 from tallyman.domain.pipeline.target import Target
 from tallyman.domain.pipeline.threshold import Thresholds
 from tallyman.engine.columns.tainted import tainted
+from tallyman.engine.expressions.column_names import quoted
 from tallyman.engine.expressions.redact import Redaction
 from tallyman.engine.plan import timed_plan
 
@@ -85,8 +86,7 @@ class Work:
         declared, partition = self.asset.partitioned_by, self.target.partition
         if declared is None or partition is None:
             return None
-        quoted = "`" + declared.column.replace("`", "``") + "`"
-        return F.expr(f"{quoted} <=> {declared.literal(partition)}")
+        return F.expr(f"{quoted(declared.column)} <=> {declared.literal(partition)}")
 
     def evaluated(self) -> Work:
         """Return the work as it is evaluated: the plan at the run's time, redaction of all columns

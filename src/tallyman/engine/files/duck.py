@@ -1,12 +1,31 @@
-"""DuckDB: how it is opened, and how names and texts are quoted in SQL."""
+"""DuckDB: how it is opened, its types, and how names and texts are quoted in SQL."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 import duckdb
 
 Config = Mapping[str, str | bool | int | float | list[str]]
+BLOB = "BLOB"
+_DUCK = {
+    "string": "VARCHAR",
+    "boolean": "BOOLEAN",
+    "tinyint": "TINYINT",
+    "smallint": "SMALLINT",
+    "int": "INTEGER",
+    "integer": "INTEGER",
+    "bigint": "BIGINT",
+    "long": "BIGINT",
+    "float": "FLOAT",
+    "double": "DOUBLE",
+    "date": "DATE",
+    "timestamp": "TIMESTAMP WITH TIME ZONE",
+    "timestamp_ntz": "TIMESTAMP",
+    "binary": BLOB,
+}
+_DECIMAL = re.compile(r"decimal\s*\(\s*\d+\s*,\s*\d+\s*\)")
 
 
 def connect(config: Config | None = None) -> duckdb.DuckDBPyConnection:
@@ -24,3 +43,9 @@ def quoted(name: str) -> str:
 
 def text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
+
+
+def duck_type(spark: str) -> str:
+    """Translate a Spark type; values of a type that is not plain are compared as text."""
+    lower = " ".join(spark.lower().split())
+    return lower.upper() if _DECIMAL.fullmatch(lower) else _DUCK.get(lower, "VARCHAR")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import starmap
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pyarrow.parquet as pq
 
 from tallyman.domain.account import ledger_json
 from tallyman.domain.account.stored_ledger import StoredLedger
+from tallyman.domain.definition.canonical_json import changed
 from tallyman.engine.files.duck import connect
 from tallyman.engine.files.listing import hash_files
 from tallyman.engine.files.past_run import ledger_in
@@ -63,31 +65,13 @@ class Multisets:
 
 def ledger_changes(then: Path, now: Path) -> list[Value]:
     """Compare every count, fate and key digest."""
-    before, after = (_leaves(_proved(ledger_in(place))) for place in (then, now))
-    paths = dict.fromkeys([*before, *after])
-    return [
-        Value(path, before.get(path), after.get(path))
-        for path in paths
-        if before.get(path) != after.get(path)
-    ]
+    sides = (_proved(ledger_in(place)) for place in (then, now))
+    return list(starmap(Value, changed(*sides, lists=True)))
 
 
 def _proved(ledger: StoredLedger) -> dict[str, Any]:
     """Write a ledger without hashes of files: other bytes may hold the same rows."""
     return ledger_json.to_json(replace(ledger, files=None))
-
-
-def _leaves(value: Any, path: str = "") -> dict[str, Any]:
-    if isinstance(value, Mapping) and value:
-        pairs = [(str(name), given) for name, given in value.items()]
-    elif isinstance(value, list) and value:
-        pairs = [(str(number), given) for number, given in enumerate(value)]
-    else:
-        return {path: value}
-    found: dict[str, Any] = {}
-    for name, given in pairs:
-        found |= _leaves(given, f"{path}.{name}" if path else name)
-    return found
 
 
 def evidence_changes(then: Path, now: Path) -> list[Value]:

@@ -10,37 +10,13 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from tallyman.domain.version.table import spark_columns
-from tallyman.engine.files.duck import text
+from tallyman.engine.files.duck import BLOB, duck_type, text
 from tallyman.engine.readback.session import HIDDEN
 
 PLACE = "'^@.*#[0-9]+$'"
 """The pattern of a record's name if it has no key of its own: `@file#number`."""
 
-BLOB = "BLOB"
-_DUCK = {
-    "string": "VARCHAR",
-    "boolean": "BOOLEAN",
-    "tinyint": "TINYINT",
-    "smallint": "SMALLINT",
-    "int": "INTEGER",
-    "integer": "INTEGER",
-    "bigint": "BIGINT",
-    "long": "BIGINT",
-    "float": "FLOAT",
-    "double": "DOUBLE",
-    "date": "DATE",
-    "timestamp": "TIMESTAMP WITH TIME ZONE",
-    "timestamp_ntz": "TIMESTAMP",
-    "binary": BLOB,
-}
-_DECIMAL = re.compile(r"decimal\s*\(\s*\d+\s*,\s*\d+\s*\)")
 _SAME_TEXT = re.compile(r"VARCHAR|BOOLEAN|(TINY|SMALL|BIG)?INT(EGER)?|DATE|DECIMAL.*")
-
-
-def duck_type(spark: str) -> str:
-    """Translate a Spark type; values of a type that is not plain are compared as text."""
-    lower = " ".join(spark.lower().split())
-    return lower.upper() if _DECIMAL.fullmatch(lower) else _DUCK.get(lower, "VARCHAR")
 
 
 def declared_types(schema: str) -> dict[str, str]:

@@ -11,9 +11,9 @@ from functools import cached_property
 from tallyman.domain.account.redaction import BEGINS
 from tallyman.domain.history.asked_row import AskedRow
 from tallyman.domain.history.walk import Record
-from tallyman.engine.files.duck import text
+from tallyman.engine.files.duck import BLOB, text
 from tallyman.engine.files.listing import InputFile, InputFiles
-from tallyman.engine.readback.key_text import BLOB, PLACE, KeyShape, field, key_piece
+from tallyman.engine.readback.key_text import PLACE, KeyShape, field, key_piece
 from tallyman.engine.readback.session import HIDDEN, DuckSession
 
 

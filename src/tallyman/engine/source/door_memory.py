@@ -9,13 +9,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from tallyman.domain.account.column_metrics import MetricsByColumn, metrics_of_json
+from tallyman.domain.account.column_metrics import MetricsByColumn
 from tallyman.domain.account.ledger import DIGEST_VERSION, KeyDigest
+from tallyman.domain.codec import of_plain, to_plain
 
 VERSION = 2
 """The version of what is a record. Doors of another one, or with other digests, do not count."""
@@ -54,15 +55,12 @@ class DoorMemory:
             said = json.loads(self._place(content_hash, reading).read_text(encoding="utf-8"))
             if said["sha256"] != _hash(said["door"]):
                 return None
-            door = dict(said["door"])
-            columns = door.pop("columns", None)
-            known = None if columns is None else metrics_of_json({"": columns})[""]
-            return Door(KeyDigest(**door.pop("digest")), **door, columns=known)
+            return of_plain(Door, said["door"])
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
     def keep(self, content_hash: str, reading: str, door: Door) -> None:
-        facts = asdict(door)
+        facts = to_plain(door)
         self.folder.mkdir(parents=True, exist_ok=True)
         place = self._place(content_hash, reading)
         aside = place.with_suffix(f".{uuid4().hex}")

@@ -17,8 +17,8 @@ from sqlglot.errors import ParseError, SqlglotError
 
 from tallyman.domain.version.mutation import Where
 from tallyman.domain.version.table import Table
-from tallyman.engine.files.duck import quoted
-from tallyman.engine.table.values import duck_type, typed
+from tallyman.engine.files.duck import duck_type, quoted
+from tallyman.engine.table.values import typed
 from tallyman.errors import InvalidMutation, Problem
 
 ALLOWED = (

@@ -18,9 +18,10 @@ import pyarrow as pa
 from pyarrow import parquet as pq
 
 from tallyman.domain.version.table import Column, Table
-from tallyman.engine.files.duck import quoted
+from tallyman.engine.files.duck import duck_type, quoted
+from tallyman.engine.files.duck import text as literal
 from tallyman.engine.table.state import GIVEN, ROW, TableState, column_or_null
-from tallyman.engine.table.values import arrow_schema, decimal_digits, duck_type, text_pattern
+from tallyman.engine.table.values import arrow_schema, decimal_digits, text_pattern
 from tallyman.errors import InputMissing, InputUnreadable, UsageError
 from tallyman.errors.wording import first_line
 
@@ -119,7 +120,7 @@ def _array(file: Path) -> tuple[bool, bool]:
 
 
 def _pointer(column: Column) -> str:
-    return _literal("/" + column.name.replace("~", "~0").replace("/", "~1"))
+    return literal("/" + column.name.replace("~", "~0").replace("/", "~1"))
 
 
 def _json_text(column: Column, place: int) -> _LoadedText:
@@ -130,7 +131,7 @@ def _json_text(column: Column, place: int) -> _LoadedText:
         # DuckDB converts a number to double; its digits as written are only in the line itself. A
         # quote inside a text is escaped there, so that only the key can match.
         key = re.escape(_json_escaped(column.name))
-        written = _literal(f'"{key}"\\s*:\\s*(-?[0-9][0-9.eE+-]*)')
+        written = literal(f'"{key}"\\s*:\\s*(-?[0-9][0-9.eE+-]*)')
         text = (
             f"CASE WHEN {found} = 'VARCHAR' THEN {text} WHEN {found} <> 'NULL' THEN "
             f"coalesce(nullif(regexp_extract(json, {written}, 1), ''), {text} || ' ?') END"
@@ -140,7 +141,7 @@ def _json_text(column: Column, place: int) -> _LoadedText:
         allowed = ("UBIGINT", "BIGINT")
     else:
         allowed = kinds.get(column.type, ("VARCHAR",))
-    return _LoadedText(text, f"{found} IN ({', '.join(map(_literal, allowed))})")
+    return _LoadedText(text, f"{found} IN ({', '.join(map(literal, allowed))})")
 
 
 def _json_escaped(name: str) -> str:
@@ -162,16 +163,14 @@ def _give_texts(
     for place, column in enumerate(table.columns):
         text = texts.get(column.name, _LoadedText("NULL"))
         read.append(f"CAST({text.sql} AS VARCHAR) AS t{place}, {text.is_fit} AS f{place}")
-        message = _literal(f" is not {column.type}")
-        label = _literal(f"{column.name} = ")
+        message = literal(f" is not {column.type}")
+        label = literal(f"{column.name} = ")
         wrong.append(
             f"CASE WHEN t{place} IS NOT NULL AND v{place} IS NULL "
             f"THEN {label} || left(t{place}, 60) || {message} END"
         )
         if not column.nullable:
-            empty.append(
-                f"CASE WHEN t{place} IS NULL THEN {_literal(f'{column.name} is NULL')} END"
-            )
+            empty.append(f"CASE WHEN t{place} IS NULL THEN {literal(f'{column.name} is NULL')} END")
     typed = ", ".join(f"{_typed(c, place)} AS v{place}" for place, c in enumerate(table.columns))
     named = ", ".join(f"v{place} AS {quoted(n)}" for place, n in enumerate(table.names))
     unfit, null = (f"nullif(concat_ws(', ', {', '.join(some)}), '')" for some in (wrong, empty))
@@ -190,7 +189,7 @@ def _give_texts(
 
 def _typed(column: Column, place: int) -> str:
     text, kind = f"t{place}", duck_type(column.type)
-    matches = f"f{place} AND regexp_full_match({text}, {_literal(text_pattern(column.type))})"
+    matches = f"f{place} AND regexp_full_match({text}, {literal(text_pattern(column.type))})"
     if column.type == "string":
         return f"CASE WHEN f{place} THEN {text} END"
     if column.type == "binary":
@@ -281,8 +280,3 @@ def _is_within(found: pa.DataType, wanted: pa.DataType) -> bool:
     both = (found, wanted)
     alike = all(map(pa.types.is_signed_integer, both)) or all(map(pa.types.is_floating, both))
     return alike and found.bit_width <= wanted.bit_width
-
-
-def _literal(text: str) -> str:
-    """Quote names and patterns from the table's own declaration; values never become SQL."""
-    return "'" + text.replace("'", "''") + "'"

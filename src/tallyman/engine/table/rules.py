@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from tallyman.domain.version.table import Column, Reference
 from tallyman.domain.version.table_rules import ValueRule
-from tallyman.engine.files.duck import quoted, text
-from tallyman.engine.table.values import duck_type
+from tallyman.engine.files.duck import duck_type, quoted, text
 
 
 def holds(rule: ValueRule, column: Column) -> str:

@@ -17,10 +17,10 @@ from uuid import UUID
 import pyarrow as pa
 
 from tallyman.domain.version.table import Column, Reference, Table
-from tallyman.engine.files.duck import connect, quoted
+from tallyman.engine.files.duck import connect, duck_type, quoted
 from tallyman.engine.table.file import lacks_columns, read_files, write_file
 from tallyman.engine.table.rules import holds, miscount, miscounted, named, shown
-from tallyman.engine.table.values import arrow_schema, duck_type
+from tallyman.engine.table.values import arrow_schema
 from tallyman.errors import KeyConflict, MutationRefused
 
 MOST_FRAGMENTS = 32

@@ -34,14 +34,6 @@ _ARROW: Mapping[str, pa.DataType] = {
     "timestamp_ntz": pa.timestamp("us"),
     "binary": pa.binary(),
 }
-_DUCK = {
-    "string": "VARCHAR",
-    "float": "FLOAT",
-    "timestamp": "TIMESTAMPTZ",
-    "timestamp_ntz": "TIMESTAMP",
-    "binary": "BLOB",
-}
-
 _DATE = r"(?:[1-9]\d{3}|0[1-9]\d\d|00[1-9]\d|000[1-9])-\d\d-\d\d"
 _TIME = r"(?:[01]\d|2[0-3]):[0-5]\d(?::[0-5]\d(?:\.\d{1,6})?)?"
 _ZONE = r"(?:Z|[+-]\d\d(?::?\d\d)?)?"
@@ -65,10 +57,6 @@ def decimal_digits(type: str) -> tuple[int, int] | None:
 def arrow_type(type: str) -> pa.DataType:
     pieces = decimal_digits(type)
     return pa.decimal128(*pieces) if pieces else _ARROW[type]
-
-
-def duck_type(type: str) -> str:
-    return _DUCK.get(type, type.upper())
 
 
 def arrow_schema(table: Table) -> pa.Schema:

@@ -11,6 +11,7 @@ from typing import cast
 from duckdb.sqltypes import DuckDBPyType
 
 from tallyman.engine.files.duck import quoted
+from tallyman.engine.files.duck import text as literal
 
 NESTED = {"array", "list", "map", "struct"}
 FLOATS = {"double", "float"}
@@ -24,10 +25,6 @@ INSTANTS = {"date", "timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns", 
 PLAIN = {*NUMBERS, "blob", "boolean", "uuid", "varchar"}
 """Types that Python has too. Not dates and timestamps: DuckDB's range is larger than Python's, and
 time zones need a package that we do not depend on."""
-
-
-def literal(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
 
 
 def forms(name: str, before: DuckDBPyType, after: DuckDBPyType) -> tuple[str, str]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import starmap
 from pathlib import Path
 from typing import Any
 
 from tallyman.domain.account.ledger_json import partition_type
+from tallyman.domain.definition.canonical_json import changed
 from tallyman.domain.history.run import Status
 from tallyman.domain.pipeline.target import Target
 from tallyman.engine.files.past_run import Run
@@ -96,25 +98,8 @@ def compare(a: RunSide, b: RunSide) -> RunComparison:
 def _section(
     name: str, a: RunSide, b: RunSide, facts: Any, *, informative: bool = False
 ) -> Section:
-    return Section(name=name, differences=differing(facts(a), facts(b)), informative=informative)
-
-
-def differing(a: Facts, b: Facts) -> tuple[RunDifference, ...]:
-    """List the paths of differing values, in the order of `a` and then `b`."""
-    one, other = dict(_flat("", a)), dict(_flat("", b))
-    paths = dict.fromkeys([*one, *other])
-    return tuple(
-        RunDifference(path, one.get(path), other.get(path))
-        for path in paths
-        if one.get(path) != other.get(path)
-    )
-
-
-def _flat(path: str, value: Any) -> list[tuple[str, Any]]:
-    if not isinstance(value, Mapping):
-        return [(path, value)]
-    inside = [(f"{path}.{name}" if path else str(name), one) for name, one in value.items()]
-    return [found for place, one in inside for found in _flat(place, one)]
+    differences = tuple(starmap(RunDifference, changed(facts(a), facts(b))))
+    return Section(name=name, differences=differences, informative=informative)
 
 
 # ---- what is compared ---------------------------------------------------------------------------

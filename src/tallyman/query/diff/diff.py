@@ -22,9 +22,10 @@ import duckdb
 from duckdb.sqltypes import DuckDBPyType
 
 from tallyman.engine.files.duck import connect
+from tallyman.engine.files.duck import text as literal
 from tallyman.errors import DatasetDamaged
 from tallyman.errors.wording import first_line
-from tallyman.query.diff.columns import forms, literal, shown
+from tallyman.query.diff.columns import forms, shown
 
 SYSTEM = "_tm"
 """The engine's own column in output files: it says where a row came from, and is not compared."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -204,5 +204,5 @@ def _proof(target: Target, ledger: StoredLedger, hidden: bool) -> dict[str, Any]
         "duplicate_keys": read.duplicate_keys,
         "blank_lines": read.blank_lines,
         "missing_columns": {name: dict(found) for name, found in read.missing_columns.items()},
-        "references": [one.to_json() | {"text": str(one)} for one in ledger.references],
+        "references": [asdict(one) | {"text": str(one)} for one in ledger.references],
     }

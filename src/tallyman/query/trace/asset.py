@@ -28,6 +28,7 @@ from tallyman.domain.history.trace import (
     TraceRecord,
 )
 from tallyman.domain.pipeline.target import Target
+from tallyman.engine.files.duck import text as literal
 from tallyman.engine.files.past_run import Run
 from tallyman.engine.files.run_folder import TRACE
 from tallyman.errors import (
@@ -38,7 +39,6 @@ from tallyman.errors import (
     TraceCorrupt,
     UsageError,
 )
-from tallyman.query.diff.columns import literal
 from tallyman.query.trace.files import TraceFile, TraceFolder
 from tallyman.query.trace.read import TraceReader
 from tallyman.query.trace.row import TraceRow, not_complete

@@ -13,10 +13,10 @@ import duckdb
 
 from tallyman.domain.history.trace import BASELINE, TraceRecord
 from tallyman.engine.files.duck import connect
+from tallyman.engine.files.duck import text as literal
 from tallyman.errors import TraceCorrupt
 from tallyman.errors.wording import first_line
 from tallyman.query.arrow_values import rows_of
-from tallyman.query.diff.columns import literal
 from tallyman.query.trace.files import TraceFile, check
 from tallyman.query.trace.segment_rows import Kind, SegmentRows
 

@@ -24,9 +24,8 @@ from tallyman.domain.history.walk import (
 )
 from tallyman.domain.version.dataset import Dataset, Fragment, Kind
 from tallyman.engine.expressions.column_names import is_ours
-from tallyman.engine.files.duck import quoted, text
+from tallyman.engine.files.duck import BLOB, quoted, text
 from tallyman.engine.files.replay_folder import FOLDER, changes_in, corrections_of
-from tallyman.engine.readback.key_text import BLOB
 from tallyman.engine.readback.levels import Levels
 from tallyman.engine.readback.open import OpenRecords
 from tallyman.engine.readback.records import Records, typed

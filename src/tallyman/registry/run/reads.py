@@ -34,7 +34,7 @@ EXPECTED = """
     WITH made AS (
         SELECT m.fragment_id, m.reused_id, f.partition,
                m.adds_to IS NOT NULL OR r.params -> 'append' ? m.asset_name AS joins,
-               jsonb_typeof(r.params -> 'plan') = 'object' AS whole
+               jsonb_typeof(r.params -> 'options' -> 'plan') = 'object' AS whole
         FROM materializations m
         JOIN runs r ON r.id = m.run_id
         JOIN fragments f ON f.id = m.fragment_id AND f.dataset_id = %(dataset)s

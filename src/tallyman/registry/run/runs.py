@@ -8,6 +8,7 @@ from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
+from tallyman.domain.codec import of_plain, to_plain
 from tallyman.domain.history.materialization import MadeBy, RunRecord
 from tallyman.domain.history.options import RunParams
 from tallyman.domain.history.run import Status
@@ -129,7 +130,7 @@ class Runs:
         given = run.owner.key | {
             "id": run.id,
             "name": run.name,
-            "params": Jsonb(run.params.to_json()),
+            "params": Jsonb(to_plain(run.params)),
             "pins": Jsonb({str(dataset): ordinal for dataset, ordinal in run.pins.items()}),
             "folder": run.folder,
             "actor": run.actor[:255],
@@ -172,7 +173,7 @@ class Runs:
     def claim(self, run: RunRecord) -> None:
         """Take over a run for its new executor, or raise RunBusy if a process holds it."""
         given = {"id": run.id, "executor": run.executor, "node": run.executor_node, "lease": LEASE}
-        given |= {"params": Jsonb(run.params.to_json())}
+        given |= {"params": Jsonb(to_plain(run.params))}
         if not self.tx.execute(CLAIM, given).rowcount:
             raise RunBusy(run.name, self.by_id(run.id).executor_node or "another process")
 
@@ -189,7 +190,7 @@ class Runs:
     def plan_again(self, run: UUID, pins: Mapping[UUID, int], params: RunParams) -> None:
         """Let a run of which nothing is made yet read other versions, by other options."""
         listed = Jsonb({str(dataset): ordinal for dataset, ordinal in pins.items()})
-        given = {"id": run, "pins": listed, "params": Jsonb(params.to_json())}
+        given = {"id": run, "pins": listed, "params": Jsonb(to_plain(params))}
         self.tx.execute(PLAN_AGAIN, given)
 
     def release(self, run: RunRecord, why: str, *, canceled: bool = False) -> Status | None:
@@ -262,7 +263,7 @@ def _record(row: Mapping[str, Any]) -> RunRecord:
     return RunRecord(
         owner=Owner(found.pop("org"), found.pop("project")),
         status=Status(found.pop("status")),
-        params=RunParams.of_json(found.pop("params")),
+        params=of_plain(RunParams, found.pop("params")),
         pins={UUID(dataset): ordinal for dataset, ordinal in found.pop("pins").items()},
         **found,
     )

@@ -76,7 +76,7 @@ OF_RESULT = f"""
 MADE = """
     SELECT m.fragment_id, m.reused_id,
            m.adds_to IS NOT NULL OR r.params -> 'append' ? m.asset_name AS joins,
-           jsonb_typeof(r.params -> 'plan') = 'object' AS whole
+           jsonb_typeof(r.params -> 'options' -> 'plan') = 'object' AS whole
     FROM materializations m JOIN runs r ON r.id = m.run_id
     WHERE m.run_id = %(run)s AND m.asset_name = %(asset)s AND m.fragment_id IS NOT NULL
       AND m.status IN ('success', 'skipped')
