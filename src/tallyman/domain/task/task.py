@@ -35,11 +35,6 @@ class TriggerKind(StrEnum):
     APPROVAL = "approval"
 
 
-def queue_name(owner: Owner, pool: str) -> str:
-    """Name the queue of a pool."""
-    return f"{owner}/{pool}"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskTemplate:
     """All that is decided about the tasks of one asset before there is a reason to make one."""
@@ -160,6 +155,8 @@ class Task:
     error: Mapping[str, Any] | None
     created_at: datetime
     finished_at: datetime | None
+    attempts_before: int
+    """The attempts before an operator last started it again: its budget begins after them."""
     limited: bool
     """True if its pool has slots, and the task needs one to run."""
 

@@ -17,7 +17,7 @@ from tallyman.errors import UsageError
 from tallyman.registry.task.pools import Pools
 from tallyman.registry.task.tasks import Tasks
 from tallyman.registry.task.worker_tokens import KnownWorker
-from tallyman.server.dispatcher import Caller, Dispatcher, Dispatching
+from tallyman.server.dispatcher import PATIENCE_S, Caller, Dispatcher, Dispatching
 from tallyman.server.internal.forms import ClaimForm, CompleteForm, EventsForm, FencedForm
 
 router = APIRouter(prefix="/internal", tags=["worker"])
@@ -48,7 +48,9 @@ def _next(
             return before or NotClaimed(Refusal.EMPTY)
         wait_s = form.wait_s if may_wait else 0.0
         pools = form.pools or dispatcher.pools(worker.owner)
-        found = claim_next(dispatcher.queue, worker.owner, pools, who, wait_s)
+        found = claim_next(
+            dispatcher.database, dispatcher.wakeups, worker.owner, pools, who, wait_s
+        )
         if isinstance(found, Claimed):
             return found
         # The call without an answer may have waited on, and claimed meanwhile.
@@ -84,7 +86,6 @@ def task_assignment(form: FencedForm, worker: Caller, dispatcher: Dispatching) -
     if dispatcher.targets is None:
         raise UsageError("this server has no project, and cannot assign targets")
     package = dispatcher.targets.assign(worker.owner, form.fence)
-    dispatcher.loops.wake()
     if package is None:
         return {"status": "Failed"}
     return {"status": "Assigned", "package": package.to_json(), "process": package.process}
@@ -108,7 +109,7 @@ def task_events(form: EventsForm, worker: Caller, dispatcher: Dispatching) -> di
     """Emit events of a running attempt."""
     owner, fence = worker.owner, form.fence
     events = [one.event for one in form.events]
-    emitted = dispatcher.change(lambda tx: emit(tx, owner, fence, events))
+    emitted = dispatcher.database.durably(lambda tx: emit(tx, owner, fence, events), PATIENCE_S)
     return {"accepted": emitted.accepted, "duplicates": emitted.duplicates}
 
 
