@@ -96,8 +96,6 @@ LISTENING = """
     SELECT FROM pg_stat_activity
     WHERE query ~ '^ *LISTEN tallyman|unnest.+pools' AND pid <> pg_backend_pid()
 """
-    "SELECT FROM pg_stat_activity WHERE query LIKE '%%unnest%%pools%%' AND pid <> pg_backend_pid()"
-)
 
 
 def claimed(client: ServerClient, worker: str) -> dict[str, Any]:

@@ -85,7 +85,7 @@ def test_the_most_urgent_task_of_all_pools_comes_first(desk: Desk) -> None:
     desk.pool("urgent", None)
     [first] = desk.add()
     [second] = desk.add(pool="urgent")
-    [third] = desk.add(max_concurrency=1)
+    [third] = desk.add(asset="limited", max_concurrency=1)
     [hurry] = desk.add(pool="urgent", priority=100)
     found = [claimed(desk, "default", "urgent").task.id for _ in range(4)]
     assert found == [hurry, first, second, third]  # and then those that wait longest
