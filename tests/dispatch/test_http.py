@@ -263,7 +263,7 @@ def test_health_figures_and_the_description_of_the_interface(desk: Desk, place: 
     assert f'tallyman_pool_slots_used{{pool="default/{desk.owner.project}/api"}} 1' in text
     described = json.loads(get(place, "/internal/openapi.json")[2])
     assert {path for path in described["paths"] if path.startswith("/internal/")} == {
-        CLAIM, EVENTS, BEAT, COMPLETE, "/internal/task-fetch", "/internal/task-assignment",
+        CLAIM, EVENTS, BEAT, COMPLETE, "/internal/task-fetch",
     }  # fmt: skip
 
 

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Annotated
+from contextlib import suppress
+from dataclasses import replace
+from typing import Annotated, Any
 
 from fastapi import Depends, Request
 
+from tallyman.control.dispatch.claim import Claimed, NotClaimed
 from tallyman.control.dispatch.loops import Loop, Loops
 from tallyman.control.dispatch.report import Reported
 from tallyman.control.target.package import MadeTarget
 from tallyman.control.tasks.finish_task import finish_plainly
 from tallyman.control.tasks.target_tasks import TargetTasks
-from tallyman.domain.task.fence import AttemptReport
+from tallyman.domain.task.fence import AttemptReport, Refusal, refusal
+from tallyman.domain.task.task import TARGET, Task
 from tallyman.domain.version.owner import Owner
-from tallyman.errors import UsageError
+from tallyman.errors import StaleAttempt, UsageError
 from tallyman.registry.database import Database
 from tallyman.registry.task.pools import Pools
+from tallyman.registry.task.tasks import Tasks
 from tallyman.registry.task.wakeups import Wakeups
 from tallyman.registry.task.worker_tokens import KnownWorker, WorkerTokens
 from tallyman.server.presence import Presence
@@ -84,6 +89,23 @@ class Dispatcher:
             found = self.database.durably(lambda tx: Pools(tx).names(owner), PATIENCE_S)
             known = self._pools[owner] = found, now + REMEMBER_S
         return known[0]
+
+    def answer(self, owner: Owner, claimed: Claimed) -> dict[str, Any]:
+        """Answer a claim with all that the work needs. A target is assigned now; if it cannot be
+        made, the attempt has ended with the reason."""
+        if claimed.task.kind != TARGET or self.targets is None:
+            return claimed.to_json({})
+        with suppress(StaleAttempt):  # canceled meanwhile, or given up
+            package = self.targets.assign(owner, claimed.fence)
+            if package is not None:
+                answer = replace(claimed, task=self._task(owner, claimed)).to_json(package.pins)
+                made_by = {"package": package.to_json(), "process": package.process}
+                return answer | {"task": answer["task"] | made_by}
+        self.loops.wake(RUNS)
+        return NotClaimed(refusal(self._task(owner, claimed)) or Refusal.NOT_BEFORE).to_json()
+
+    def _task(self, owner: Owner, claimed: Claimed) -> Task:
+        return self.database.durably(lambda tx: Tasks(tx).get(claimed.task.id, owner))
 
     def finish(self, owner: Owner, report: AttemptReport, made: MadeTarget | None) -> Reported:
         """End an attempt, and have its run closed if that was the last one."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from tallyman.domain.task.fence import Refusal, refusal
+from tallyman.domain.task.fence import Fence, Refusal, refusal
 from tallyman.domain.task.state import TaskStatus
 from tallyman.domain.task.task import Slot, Task
 from tallyman.domain.version.owner import Owner
@@ -32,14 +32,21 @@ class Claimed:
     task: Task
     slot: Slot | None
 
-    def to_json(self) -> dict[str, Any]:
+    @property
+    def fence(self) -> Fence:
+        assert self.task.lease_token is not None
+        return Fence(
+            task=self.task.id, attempt=self.task.attempt, lease_token=self.task.lease_token
+        )
+
+    def to_json(self, pins: Mapping[str, Any]) -> dict[str, Any]:
         task = self.task
         return {
             "status": "Claimed",
             "attempt": task.attempt,
             "lease_token": str(task.lease_token),
             "lease_expires_at": task.lease_until and task.lease_until.isoformat(),
-            "task": task.payload(self.slot),
+            "task": task.payload(self.slot, pins),
         }
 
 

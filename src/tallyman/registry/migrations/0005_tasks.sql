@@ -91,6 +91,7 @@ CREATE TABLE attempts (
     lease_token uuid NOT NULL,
     worker      varchar(255) NOT NULL,
     slot        integer,
+    pins        jsonb,                                  -- the inputs and outputs that it was assigned
     started_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
     ended_at    timestamptz,
     outcome     varchar(20) CHECK (outcome IN

@@ -90,6 +90,8 @@ ATTEMPTS = """
     SELECT attempt, worker, slot, started_at, ended_at, outcome, error FROM attempts
     WHERE task_id = %(id)s ORDER BY attempt
 """
+PINS = "SELECT pins FROM attempts WHERE task_id = %(id)s AND attempt = %(attempt)s"
+PIN = "UPDATE attempts SET pins = %(pins)s WHERE task_id = %(id)s AND attempt = %(attempt)s"
 # Tasks that nobody has begun are made by the version that is active when they begin.
 MOVE = """
     UPDATE tasks SET pipeline_version = %(version)s
@@ -152,6 +154,15 @@ class Tasks:
 
     def attempts(self, task: UUID) -> Sequence[dict[str, Any]]:
         return self.tx.execute(ATTEMPTS, {"id": task}).fetchall()
+
+    def pin(self, task: Task, pins: Mapping[str, Any]) -> None:
+        """Record the inputs and outputs that the current attempt is assigned."""
+        given = {"id": task.id, "attempt": task.attempt, "pins": Jsonb(dict(pins))}
+        self.tx.execute(PIN, given)
+
+    def pins(self, task: Task) -> Mapping[str, Any]:
+        row = self.tx.execute(PINS, {"id": task.id, "attempt": task.attempt}).fetchone()
+        return (row and row["pins"]) or {}
 
     def starting(self, prefix: str, owner: Owner) -> list[UUID]:
         """List tasks whose id begins like this, two at most."""
